@@ -122,7 +122,7 @@ changelog() {
 # The pages, and the files that they link to, as they stand to each other in the source, so that their
 # links hold; of the list of changes Debian has a name of its own.
 lay_pages() {
-	install -d "$documents/docs/examples" "$documents/docs/images" \
+	install -d "$documents/docs/examples" "$documents/docs/images" "$documents/docs/reference" \
 		"$documents/packaging/grafana" "$documents/packaging/prometheus"
 	install -m 644 ARCHITECTURE.md CONTRIBUTING.md deny.toml "$documents"
 	sed 's|(CHANGELOG\.md)|(changelog.gz)|' README.md >"$work/README.md"
@@ -130,6 +130,7 @@ lay_pages() {
 	install -m 644 docs/*.md "$documents/docs"
 	install -m 644 docs/examples/* "$documents/docs/examples"
 	install -m 644 docs/images/* "$documents/docs/images"
+	install -m 644 docs/reference/* "$documents/docs/reference"
 	install -m 644 packaging/grafana/* "$documents/packaging/grafana"
 	install -m 644 packaging/prometheus/* "$documents/packaging/prometheus"
 	ln -s ../examples/horolog-after-nfs.service "$documents/packaging"

@@ -73,7 +73,7 @@ pub(crate) struct CalibratedServer {
 
 impl CalibratedServer {
     /// Starts a server with one answering thread, and waits until its sentences agree.
-    pub(crate) fn start(place: CalibrationCore, binary: &Path) -> Result<Self> {
+    pub(crate) fn start(core: CalibrationCore, binary: &Path) -> Result<Self> {
         let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
         let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
         let path = |name: &str| -> PathBuf { directory.path().join(name) };
@@ -82,7 +82,7 @@ impl CalibratedServer {
         command.args(["serve", "--engine", "socket", "--threads", "1", "--listen"]);
         command.arg(format!("{}:123", lab.server().port().ipv4));
         command.arg("--status-socket").arg(&socket);
-        let calibrated = if place == CalibrationCore::Nowhere {
+        let calibrated = if core == CalibrationCore::Nowhere {
             command.args(["--local", "--stratum", "1"]);
             None
         } else {
@@ -94,11 +94,11 @@ impl CalibratedServer {
         };
         let mut process = RunningProgram::start(&mut command)?;
         process.await_ready(TIMEOUT, || {
-            let told = status::fetch(&socket);
-            told.is_ok_and(|told| calibrated.is_none() || is_coarse(&told))
+            let fetched = status::fetch(&socket);
+            fetched.is_ok_and(|status| calibrated.is_none() || is_coarse(&status))
         })?;
         let this = Self { process, calibrated, lab, _directory: directory };
-        match place {
+        match core {
             CalibrationCore::Nowhere => {}
             CalibrationCore::SameCore => this.calibrate_on(this.answering_core()?)?,
             CalibrationCore::OtherCore => this.calibrate_on(this.other_core()?)?,

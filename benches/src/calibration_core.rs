@@ -48,28 +48,28 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut rates = CALIBRATION_CORES.map(|_| Vec::new());
     let mut busy: [Vec<Busy>; 2] = Default::default();
     for round in 1..=rounds {
-        for (place, rates) in CALIBRATION_CORES.into_iter().zip(&mut rates) {
-            let server = CalibratedServer::start(place, binary)?;
+        for (core, rates) in CALIBRATION_CORES.into_iter().zip(&mut rates) {
+            let server = CalibratedServer::start(core, binary)?;
             let search = server.load(capacity::search()?)?.search;
             let rate = search.context("the search did not end")?.rate;
-            eprintln!("round {round} of {rounds}: calibration {}: {rate:.0}/s", place.name());
+            eprintln!("round {round} of {rounds}: calibration {}: {rate:.0}/s", core.name());
             rates.push(rate);
         }
         // Both at one rate.
         let rate = rates[0].last().copied().unwrap_or_default() * SHARE;
-        for (place, runs) in CALIBRATING.into_iter().zip(&mut busy) {
-            let run = CalibratedServer::start(place, binary)?.busy_at(rate)?;
+        for (core, runs) in CALIBRATING.into_iter().zip(&mut busy) {
+            let run = CalibratedServer::start(core, binary)?.busy_at(rate)?;
             let parts = PARTS.map(|(what, unit, of)| format!("{what}: {:.3} {unit}", of(&run)));
             eprintln!(
                 "round {round} of {rounds}: {} at {rate:.0}/s: {}",
-                place.name(),
+                core.name(),
                 parts.join(", ")
             );
             runs.push(run);
         }
     }
-    let rates = CALIBRATION_CORES.into_iter().zip(rates).map(|(place, runs)| {
-        Figure::new(format!("requests taken, calibration {}", place.name()), "/s", runs)
+    let rates = CALIBRATION_CORES.into_iter().zip(rates).map(|(core, runs)| {
+        Figure::new(format!("requests taken, calibration {}", core.name()), "/s", runs)
     });
     let mut figures: Vec<Figure> = rates.collect();
     let ratio = |name: &str, to: usize| Figure::ratio(name, &figures[2], &figures[to]);

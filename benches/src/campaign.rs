@@ -61,8 +61,8 @@ fn agents(host: &LabHost, binary: &Path, directory: &Path) -> Result<Vec<Running
     let started = Instant::now();
     loop {
         let mut list = host.command(binary);
-        let said = list.args(["campaign", "list", "--json"]).output()?.stdout;
-        let list: Value = serde_json::from_slice(&said).unwrap_or_default();
+        let stdout = list.args(["campaign", "list", "--json"]).output()?.stdout;
+        let list: Value = serde_json::from_slice(&stdout).unwrap_or_default();
         if list["agents"].as_array().is_some_and(|there| there.len() == AGENTS) {
             return Ok(agents);
         }
@@ -87,8 +87,8 @@ fn run(host: &LabHost, binary: &Path, directory: &Path) -> Result<Starts> {
     command.args(["campaign", "run", "--json"]).arg(&result).arg(&plan);
     let began = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let output = command.stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {}", output.status, said.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {}", output.status, stderr.trim());
     let result: Value = serde_json::from_slice(&fs::read(result)?)?;
     let instant_ns = result["start"]["instant_ns"].as_i64().context("no instant")?;
     let parts = result["parts"].as_array().context("no parts")?;

@@ -142,8 +142,8 @@ impl Ground {
         };
         let sent = (AGENTS * RATE * TRIAL_S) as u64;
         ensure!(trials.len() == TRIALS && trials.iter().all(|trial| trial.trial.sent == sent));
-        let seen = trials.iter().filter_map(|trial| trial.trial.rtt_ns.as_ref());
-        ensure!(seen.map(|seen| seen.count).sum::<u64>() == sent * TRIALS as u64);
+        let rtts = trials.iter().filter_map(|trial| trial.trial.rtt_ns.as_ref());
+        ensure!(rtts.map(|rtt| rtt.count).sum::<u64>() == sent * TRIALS as u64);
         fs::write(directory.join("result.html"), html::campaign(&result))?;
         fs::write(
             directory.join("result.txt"),

@@ -104,13 +104,13 @@ fn short(value: f64) -> String {
         size if size >= 1e3 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    let places = match value.abs() {
+    let decimals = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
         size if size >= 1.0 => 2,
         _ => 4,
     };
-    format!("{value:.places$}{multiplier}")
+    format!("{value:.decimals$}{multiplier}")
 }
 
 #[cfg(test)]

@@ -37,9 +37,9 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
         }
     }
     let mut figures = Vec::new();
-    for (place, part) in PARTS.into_iter().enumerate() {
+    for (index, part) in PARTS.into_iter().enumerate() {
         let figure = |name: &str, runs: &[Run]| {
-            let values = runs.iter().map(|run| run[place]).collect();
+            let values = runs.iter().map(|run| run[index]).collect();
             Figure::new(format!("wake-up latency, {part}: {name}"), "us", values)
         };
         let [theirs, ours] = &runs;
@@ -107,10 +107,10 @@ pub(crate) fn histogram_p99_ns(thread: &Value, cycles: u64) -> Result<u64> {
 /// histogram are above all that are.
 fn percentile(histogram: &BTreeMap<u64, u64>, count: u64, share: f64) -> Option<u64> {
     let rank = (count as f64 * share).ceil() as u64;
-    let mut seen = 0;
+    let mut cumulative = 0;
     histogram.iter().find_map(|(value, count)| {
-        seen += count;
-        (seen >= rank).then_some(*value)
+        cumulative += count;
+        (cumulative >= rank).then_some(*value)
     })
 }
 

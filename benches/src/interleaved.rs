@@ -42,13 +42,13 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             runs.push(run);
         }
     }
-    let figure = |what: &str, unit, place: usize, of: fn(&Run) -> f64| {
-        let name = format!("interleaved{what}: {}", SERVERS[place].name());
-        Figure::new(name, unit, runs[place].iter().map(of).collect())
+    let figure = |what: &str, unit, index: usize, of: fn(&Run) -> f64| {
+        let name = format!("interleaved{what}: {}", SERVERS[index].name());
+        Figure::new(name, unit, runs[index].iter().map(of).collect())
     };
-    let rates = [0, 1, 2].map(|place| figure("", "/s", place, |run| run.rate));
-    let shares = [0, 1, 2].map(|place| {
-        let share = figure(" share of replies", "", place, |run| run.interleaved);
+    let rates = [0, 1, 2].map(|index| figure("", "/s", index, |run| run.rate));
+    let shares = [0, 1, 2].map(|index| {
+        let share = figure(" share of replies", "", index, |run| run.interleaved);
         share.with(Goal::AtLeast(SHARE_MIN))
     });
     let [chronyd, sockets, xdp] = &rates;
@@ -67,11 +67,11 @@ fn search(server: Server, binary: &Path) -> Result<Run> {
     })?;
     let search = result.search.as_ref().context("the search did not end")?;
     let interleaved = share(&result, search.rate);
-    let doubted =
+    let has_finding =
         result.findings.iter().any(|finding| finding.code == FindingCode::InterleavedNotUsed);
     // A rate of basic replies is no rate of this benchmark, nor one to be compared with.
     ensure!(
-        !doubted && interleaved >= SHARE_MIN,
+        !has_finding && interleaved >= SHARE_MIN,
         "{} answered {:.1}% in interleaved mode only",
         server.name(),
         interleaved * 100.0

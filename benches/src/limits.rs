@@ -33,7 +33,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let limited = figure(Server::XdpLimited, limited);
     let crowded = figure(Server::XdpCrowded, crowded);
     let ratio = Figure::ratio("limits, lists and metrics to plain", &limited, &plain);
-    let with_newcomers =
+    let with_new_clients =
         Figure::ratio("the same, a fifth of the clients newcomers", &crowded, &plain);
-    Ok(vec![plain, limited, crowded, ratio.with(Goal::AtLeast(0.65)), with_newcomers])
+    Ok(vec![plain, limited, crowded, ratio.with(Goal::AtLeast(0.65)), with_new_clients])
 }

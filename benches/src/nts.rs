@@ -33,21 +33,21 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let mut rates: [Vec<f64>; 3] = Default::default();
     let (mut busy, mut same) = (rates.clone(), rates.clone());
     for round in 1..=rounds {
-        for (place, server) in SERVERS.into_iter().enumerate() {
+        for (index, server) in SERVERS.into_iter().enumerate() {
             let one = rate(server, binary, 1)?;
             let both = rate(server, binary, 2)?;
             let rate = one.max(both);
-            rates[place].push(rate);
+            rates[index].push(rate);
             let threads = if both > one { 2 } else { 1 };
-            busy[place].push(cost_us(server, binary, rate * SHARE, threads)?);
+            busy[index].push(cost_us(server, binary, rate * SHARE, threads)?);
             let chronyds = rates[0].last().map_or(0.0, |rate| rate * SHARE);
-            same[place].push(cost_us(server, binary, chronyds, 1)?);
+            same[index].push(cost_us(server, binary, chronyds, 1)?);
             eprintln!(
                 "round {round} of {rounds}: NTS: {}: {one:.0}/s and {both:.0}/s, {:.2} us, {:.2} us at \
                  {chronyds:.0}/s",
                 server.name(),
-                busy[place][round - 1],
-                same[place][round - 1]
+                busy[index][round - 1],
+                same[index][round - 1]
             );
         }
     }
@@ -72,9 +72,9 @@ fn compared(what: &str, unit: &'static str, runs: [Vec<f64>; 3], goal: Goal) -> 
         .zip(runs)
         .map(|(name, runs)| Figure::new(format!("NTS, {what}: {name}"), unit, runs))
         .collect();
-    let ratio = |place: usize| {
-        let name = format!("NTS, {what}: {} to chronyd", names[place]);
-        Figure::ratio(name, &figures[place], &figures[0])
+    let ratio = |index: usize| {
+        let name = format!("NTS, {what}: {} to chronyd", names[index]);
+        Figure::ratio(name, &figures[index], &figures[0])
     };
     let ratios = [ratio(1), ratio(2).with(goal)];
     figures.extend(ratios);

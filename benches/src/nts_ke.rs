@@ -31,9 +31,9 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             rates.push(rate);
         }
     }
-    let figure = |place: usize| {
-        let name = format!("key establishments: {}", SERVERS[place].name());
-        Figure::new(name, "/s", rates[place].clone())
+    let figure = |index: usize| {
+        let name = format!("key establishments: {}", SERVERS[index].name());
+        Figure::new(name, "/s", rates[index].clone())
     };
     let (chronyd, sockets) = (figure(0), figure(1));
     let ratio = Figure::ratio("key establishments: sockets to chronyd", &sockets, &chronyd)

@@ -164,13 +164,13 @@ fn listens(lab: &Lab, port: u16) -> bool {
         let local = words.nth(1).map(|local| format!("{local} "));
         local.is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
     };
-    let look = || {
+    let has_listener = || {
         ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"]
             .iter()
             .filter_map(|file| std::fs::read_to_string(file).ok())
             .any(|text| text.lines().any(is_listening))
     };
-    lab.server().run(look).unwrap_or(false)
+    lab.server().run(has_listener).unwrap_or(false)
 }
 
 /// The figure of `latency = 9.3 us` or `bw = 2.1e+09 bytes/sec`: µs, or MB/s.

@@ -59,21 +59,21 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
             runs.push(run);
         }
     }
-    let figure = |place: usize, what: &str, unit, of: &dyn Fn(&Run) -> f64| {
-        let name = format!("{what}: {}", MASTERS[place].name());
-        Figure::new(name, unit, runs[place].iter().map(of).collect())
+    let figure = |index: usize, what: &str, unit, of: &dyn Fn(&Run) -> f64| {
+        let name = format!("{what}: {}", MASTERS[index].name());
+        Figure::new(name, unit, runs[index].iter().map(of).collect())
     };
     let mut figures = Vec::new();
     for (part, of) in PARTS {
         let what = format!("jitter of Sync intervals, {part}");
         let [ptp4l, ours] =
-            [0, 1].map(|place| figure(place, &what, "us", &|run| of(&run.jitter) as f64 / 1e3));
+            [0, 1].map(|index| figure(index, &what, "us", &|run| of(&run.jitter) as f64 / 1e3));
         let ratio = Figure::ratio(format!("{what}: horolog to ptp4l"), &ours, &ptp4l);
         let ratio = if part == "p99" { ratio.with(Goal::Below(1.0)) } else { ratio };
         figures.extend([ptp4l, ours, ratio]);
     }
-    let answered = [0, 1].map(|place| {
-        figure(place, "delay requests answered meanwhile, share", "", &|run| run.answered)
+    let answered = [0, 1].map(|index| {
+        figure(index, "delay requests answered meanwhile, share", "", &|run| run.answered)
     });
     Ok(figures.into_iter().chain(answered).collect())
 }

@@ -171,12 +171,12 @@ impl Listener {
     }
 
     /// Waits for the first message of this type.
-    fn await_first(self, kind: MessageType, patience: Duration) -> Result<()> {
+    fn await_first(self, kind: MessageType, timeout: Duration) -> Result<()> {
         let mut has_come = false;
-        self.listen(Instant::now() + patience, |message, _| {
+        self.listen(Instant::now() + timeout, |message, _| {
             has_come = message.kind() == Some(kind);
             has_come
         })?;
-        if has_come { Ok(()) } else { bail!("no {kind:?} within {} s", patience.as_secs()) }
+        if has_come { Ok(()) } else { bail!("no {kind:?} within {} s", timeout.as_secs()) }
     }
 }

@@ -70,14 +70,16 @@ fn query() -> Result<String> {
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let directory = TempDir::new()?;
     let path = |name: &str| directory.path().join(name);
-    let [soak, campaign, asked] = ["soak.json", "result.json", "query.json"].map(path);
+    let [soak, campaign, long_query] = ["soak.json", "result.json", "query.json"].map(path);
     fs::write(&soak, to_json(&record(0, &Host::read())))?;
     campaign_merge::Ground::new()?.merged(directory.path())?;
-    fs::write(&asked, query()?)?;
+    fs::write(&long_query, query()?)?;
     let mut figures = Vec::new();
-    for (name, file) in
-        [("a soak of ten minutes", soak), ("a campaign of 50", campaign), ("a long query", asked)]
-    {
+    for (name, file) in [
+        ("a soak of ten minutes", soak),
+        ("a campaign of 50", campaign),
+        ("a long query", long_query),
+    ] {
         let page = path("page.html");
         // Once before, so that the file and the binary are in memory.
         shown(binary, &file, &page)?;

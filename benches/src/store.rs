@@ -74,8 +74,8 @@ fn median(one: impl Fn(usize) -> Result<f64>) -> Result<f64> {
 /// Lists and stores in turn.
 pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     // Not the directory of temporary files: it may be a tmpfs, which needs no disk.
-    let place = binary.parent().context("a binary without a directory")?;
-    let directory = TempDir::new_in(place)?;
+    let parent = binary.parent().context("a binary without a directory")?;
+    let directory = TempDir::new_in(parent)?;
     let path = directory.path().join("runs.sqlite");
     let store = filled(&path)?;
     ensure!(store.list(&RunFilter::default())?.len() == RUNS);

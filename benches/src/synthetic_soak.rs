@@ -72,7 +72,7 @@ fn trial(latencies: &mut Latencies) -> Trial {
 }
 
 fn point(second: usize, latencies: &mut Latencies) -> Point {
-    let seen = Distribution::of_recorder(&latencies.recorded(RATE));
+    let distribution = Distribution::of_recorder(&latencies.recorded(RATE));
     Point {
         at_s: second as f64,
         trial: second / TRIAL_S,
@@ -83,12 +83,12 @@ fn point(second: usize, latencies: &mut Latencies) -> Point {
         late: 0,
         invalid: 0,
         unsynchronised: 0,
-        rtt_ns: seen.map(|seen| Percentiles {
-            p50: seen.p50,
-            p90: seen.p90,
-            p99: seen.p99,
-            p99_9: seen.p99_9,
-            max: seen.max,
+        rtt_ns: distribution.map(|distribution| Percentiles {
+            p50: distribution.p50,
+            p90: distribution.p90,
+            p99: distribution.p99,
+            p99_9: distribution.p99_9,
+            max: distribution.max,
         }),
     }
 }

@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!line.contains('\n'), "{line:?}");
         assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
     }
-    if let Some(told) = ProgramCommand::parse(bytes) {
-        assert_eq!(ProgramCommand::parse(told.to_string().as_bytes()), Some(told));
+    if let Some(command) = ProgramCommand::parse(bytes) {
+        assert_eq!(ProgramCommand::parse(command.to_string().as_bytes()), Some(command));
     }
 });

@@ -25,9 +25,9 @@ const CLIENTS: u32 = 3;
 const REQUESTS: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((&asked_for, mut rest)) = bytes.split_first() else { return };
+    let Some((&selector, mut rest)) = bytes.split_first() else { return };
     let mut account =
-        RequestTracker::open(&plan(asked_for), LaneCarryOver::default()).expect("few requests");
+        RequestTracker::open(&plan(selector), LaneCarryOver::default()).expect("few requests");
     let requests: Vec<_> = (0..REQUESTS).map(|number| next_request(&mut account, number)).collect();
     while let Some((&[which, repairs, length], more)) = rest.split_first_chunk() {
         let (message, more) = more.split_at(more.len().min(length.into()));
@@ -38,20 +38,20 @@ fuzz_target!(|bytes: &[u8]| {
         let at = START + Span::from_ms(i64::from(which));
         account.receive(&message, Some(*client), at, at, ReceiveTimestamps::default());
     }
-    let (books, _) = account.close(REQUESTS as u64);
-    let counts = TrialCounts::sum(&books);
+    let (interval_counts, _) = account.close(REQUESTS as u64);
+    let counts = TrialCounts::sum(&interval_counts);
     let parts = counts.ptp.expect("PTP was asked for");
     assert!(counts.received <= parts.delay + parts.grant + parts.denial);
     assert!(parts.delay + parts.grant + parts.denial <= counts.sent);
     assert!(parts.sync_follow_up <= counts.sent);
-    if asked_for & 0x11 == 1 {
+    if selector & 0x11 == 1 {
         assert!(counts.received <= parts.sync_follow_up);
     }
     assert_eq!(counts.rtt.count(), counts.received);
 });
 
-fn plan(asked_for: u8) -> TrackerConfig {
-    let kind = match asked_for & 0x11 {
+fn plan(selector: u8) -> TrackerConfig {
+    let kind = match selector & 0x11 {
         0 => PtpKind::Delay,
         1 => PtpKind::Nsm,
         _ => PtpKind::Unicast(UnicastTerms {
@@ -61,12 +61,12 @@ fn plan(asked_for: u8) -> TrackerConfig {
         }),
     };
     let transport =
-        if asked_for & 8 != 0 { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
+        if selector & 8 != 0 { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
     let plan =
-        PtpPlan { kind, domain: 0, minor_version: 0, multicast: asked_for & 3 == 2, transport };
+        PtpPlan { kind, domain: 0, minor_version: 0, multicast: selector & 3 == 2, transport };
     let token = TokenCodec::new(0xdead_beef_1234_5678, START);
     let localhost = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
-    let master = if asked_for & 4 != 0 { localhost.1 } else { localhost.0 };
+    let master = if selector & 4 != 0 { localhost.1 } else { localhost.0 };
     TrackerConfig {
         expected: verify::ExpectedReplies {
             token,
@@ -108,8 +108,8 @@ fn repair(message: &mut [u8], request: &[u8], repairs: u8) {
         (requesting, &request[SOURCE_OFFSET..SOURCE_OFFSET + 10]),
     ];
     for (bit, (range, bytes)) in sources.into_iter().enumerate() {
-        if let (true, Some(place)) = (repairs >> bit & 1 == 0, message.get_mut(range)) {
-            place.copy_from_slice(bytes);
+        if let (true, Some(slice)) = (repairs >> bit & 1 == 0, message.get_mut(range)) {
+            slice.copy_from_slice(bytes);
         }
     }
 }

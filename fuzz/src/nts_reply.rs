@@ -16,11 +16,11 @@ const UNIQUE_ID: [u8; 32] = [0x55; 32];
 fuzz_target!(|bytes: &[u8]| {
     let Some((&[kind, a, b, change], packet)) = bytes.split_first_chunk() else { return };
     let session = session(kind);
-    let kept = 1 + usize::from(kind >> 1) % 8;
+    let stored = 1 + usize::from(kind >> 1) % 8;
     let cookie = cookie(&session);
-    let mut client = ClientSession::new(&session, vec![cookie.as_slice(); kept]);
+    let mut client = ClientSession::new(&session, vec![cookie.as_slice(); stored]);
     assert!(client.open_reply(packet, &UNIQUE_ID).is_err(), "forged without the key");
-    assert_eq!(client.cookies(), kept);
+    assert_eq!(client.cookies(), stored);
 
     let mut request = [0; 1400];
     let len = client.seal_request(&HEADER, &UNIQUE_ID, &[b; 16], &mut request);
@@ -35,11 +35,11 @@ fuzz_target!(|bytes: &[u8]| {
     match client.open_reply(&reply[..len], &UNIQUE_ID) {
         Ok(cookies) => {
             assert_eq!(change, 0, "changed at {at}, and still authentic");
-            assert_eq!((cookies, client.cookies()), (9 - kept, 8));
+            assert_eq!((cookies, client.cookies()), (9 - stored, 8));
         }
         Err(fault) => {
             assert_ne!(change, 0, "{fault}");
-            assert_eq!(client.cookies(), kept - 1);
+            assert_eq!(client.cookies(), stored - 1);
         }
     }
 });

@@ -21,16 +21,16 @@ fuzz_target!(|bytes: &[u8]| {
         check(&client, &request, bytes);
         for origin in [request.transmit, request.receive] {
             let mut answer = bytes.to_vec();
-            let Some(place) = answer.get_mut(ORIGIN) else { return };
-            place.copy_from_slice(&origin.to_bits().to_be_bytes());
+            let Some(slice) = answer.get_mut(ORIGIN) else { return };
+            slice.copy_from_slice(&origin.to_bits().to_be_bytes());
             check(&client, &request, &answer);
         }
         let mut answer = bytes.to_vec();
-        let Some(place) = answer.get_mut(ORIGIN) else { return };
-        place.copy_from_slice(&request.transmit.to_bits().to_be_bytes());
+        let Some(slice) = answer.get_mut(ORIGIN) else { return };
+        slice.copy_from_slice(&request.transmit.to_bits().to_be_bytes());
         if let DatagramClass::Reply(reply) = client.judge(&answer) {
-            let stamp = |ns| PacketTimestamp::user(Timestamp::from_ns(NOW_NS + ns));
-            let done = client.accept(&reply, stamp(0), stamp(50_000));
+            let timestamp = |ns| PacketTimestamp::user(Timestamp::from_ns(NOW_NS + ns));
+            let done = client.accept(&reply, timestamp(0), timestamp(50_000));
             if let Some(exchange) = done {
                 assert_eq!(exchange.slot + 1, slot, "it completes the one before");
             }

@@ -46,12 +46,12 @@ fn check_frame(frame: &[u8]) {
     assert_eq!((back.vlan, back.ether_type), (there.vlan, there.ether_type));
 
     let (header, rest) = Header::parse(reply.payload).expect("a reply has a header");
-    let (asked, _) = Header::parse(request.payload).expect("a request has a header");
+    let (request_header, _) = Header::parse(request.payload).expect("a request has a header");
     assert!(rest.is_empty());
     assert_eq!(header.receive, RECEIVED);
     // The table knows every client's reply to itself at `RECEIVED`.
-    let interleaved = may_be_interleaved(&asked) && asked.origin == RECEIVED;
-    let origin = if interleaved { asked.receive } else { asked.transmit };
+    let interleaved = may_be_interleaved(&request_header) && request_header.origin == RECEIVED;
+    let origin = if interleaved { request_header.receive } else { request_header.transmit };
     assert_eq!((header.origin, header.transmit), (origin, as_transmit(TRANSMIT)));
     // The longer requests of a client are counted apart. Under one key in 65,536 its two words have
     // one tag; not under two keys.

@@ -31,11 +31,11 @@ const GRANTS_EXTRA: usize = 16;
 struct SentMessages(Vec<(PtpDestination, bool, Vec<u8>)>);
 
 impl Outbox for SentMessages {
-    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]) {
+    fn send(&mut self, to: PtpDestination, event: bool, with_timestamp: bool, message: &[u8]) {
         let kind = MessageType::from_bits(message[0]).expect("a type that there is");
         assert_eq!(kind.is_event(), event);
-        assert!(event || !stamp, "only event messages are timestamped");
-        self.0.push((to, stamp, message.to_vec()));
+        assert!(event || !with_timestamp, "only event messages are timestamped");
+        self.0.push((to, with_timestamp, message.to_vec()));
     }
 
     fn now_ptp(&mut self) -> PtpTimestamp {
@@ -166,11 +166,11 @@ impl World {
         assert!(out.0.len() <= 2 + GRANTS_MAX);
         assert!(self.port.next_due() > self.now, "what is due was done");
         assert!(self.clock.usable || self.port.state() != PortState::Master);
-        for (to, stamp, message) in &out.0 {
+        for (to, with_timestamp, message) in &out.0 {
             let mut follow_up = SentMessages::default();
             self.port.sent(message, *to, NOW, &mut follow_up);
             // A one-step port needs no transmit timestamp from the NIC: no message follows it.
-            assert_eq!(follow_up.0.len(), usize::from(*stamp && !self.one_step));
+            assert_eq!(follow_up.0.len(), usize::from(*with_timestamp && !self.one_step));
             self.check_sent(&follow_up);
         }
     }

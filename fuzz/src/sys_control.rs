@@ -17,6 +17,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(stands_in(bytes, &control.interface.to_ne_bytes()) || control.interface == 0);
 });
 
-fn stands_in(bytes: &[u8], told: &[u8]) -> bool {
-    bytes.windows(told.len()).any(|window| window == told)
+fn stands_in(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window == needle)
 }

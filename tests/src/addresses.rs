@@ -87,11 +87,11 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
     ensure!(status["listen"] == json!(["0.0.0.0:123"]), "{}", status["listen"]);
     ensure!(status["nts_ke"]["listen"] == json!(["0.0.0.0:4460"]), "{}", status["nts_ke"]);
     for target in [&*own, "[2001:db8::2]"] {
-        let asked =
+        let output =
             denied_output(lab.client(), &["query", target, "-n", "2", "--interval", "10ms"])?;
-        let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-        ensure!(asked.status.success() == (target == own), "{target}: {asked:?}");
-        ensure!(!said.contains("os error"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success() == (target == own), "{target}: {output:?}");
+        ensure!(!stderr.contains("os error"), "{stderr}");
     }
     let ended = server.end("TERM")?;
     ensure!(ended.stderr.matches(MISSING).count() == 1, "not one notice: {}", ended.stderr);

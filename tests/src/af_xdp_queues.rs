@@ -149,8 +149,8 @@ pub(crate) fn unsent_frames_are_not_sent_later() -> Result<()> {
         }
         netlink.set_link_up(index)?;
         // Asking whether something has come in drives what is to go out, too.
-        let came = sender.receive(&mut Batch::new(1, 64), QUIET_PERIOD)?;
-        ensure!(came == 0, "{came} came");
+        let received = sender.receive(&mut Batch::new(1, 64), QUIET_PERIOD)?;
+        ensure!(received == 0, "{received} came");
         let counts = count_frames(&mut receiver, b"after", QUIET_PERIOD)?;
         ensure!(counts == [0, 0], "round {round}: {counts:?} left by themselves");
         // More than there is memory for at once.
@@ -173,21 +173,22 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     let responder = responder(1)?;
     let at = SocketAddr::new(IpAddr::V4(server.port().ipv4), PORT);
     responder.listen(at)?;
-    let place = interface(server);
-    let station = Station { interface: place.index, vlan: None, mac: server.port().mac };
+    let server_interface = interface(server);
+    let station = Station { interface: server_interface.index, vlan: None, mac: server.port().mac };
     responder.serve_station(station, true)?;
     let (mode, path) = (AttachMode::Native, ReplyPath::Redirect);
     let (socket, _attachment) = server.run(|| -> Result<_> {
-        let attachment = responder.attach(&place, mode, path, InterleavedRequests::Answer)?;
-        Ok((XskSocket::open(&place, 0)?, attachment))
+        let attachment =
+            responder.attach(&server_interface, mode, path, InterleavedRequests::Answer)?;
+        Ok((XskSocket::open(&server_interface, 0)?, attachment))
     })??;
-    responder.redirect_to(&place, std::slice::from_ref(&socket), 0)?;
-    let mut receiver = XskDevice::new(socket, place.index);
-    let mut asker = lab.client().run(|| UdpDevice::connect(at, &UdpOptions::default()))??;
+    responder.redirect_to(&server_interface, std::slice::from_ref(&socket), 0)?;
+    let mut receiver = XskDevice::new(socket, server_interface.index);
+    let mut requester = lab.client().run(|| UdpDevice::connect(at, &UdpOptions::default()))??;
     let mut requests = Batch::<Endpoints>::new(2, 256);
     ensure!(requests.push(Endpoints::default(), &long_request(20)));
     ensure!(requests.push(Endpoints::default(), &long_request(100)));
-    ensure!(asker.send(&mut requests)? == 2);
+    ensure!(requester.send(&mut requests)? == 2);
     let mut batch = Batch::<Endpoints>::new(4, 100);
     let mut count_frames = Vec::new();
     while count_frames.len() < 2 {

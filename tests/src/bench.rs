@@ -61,9 +61,9 @@ fn authentication_is_measured() -> Result<()> {
     ensure!(output.status.success(), "{stderr}");
     let result: BenchNtsResult = parse(&std::fs::read(&path)?)?;
     ensure!(result.schema == BENCH_NTS_SCHEMA, "{}", result.schema);
-    let places: Vec<_> =
+    let combinations: Vec<_> =
         result.capacities.iter().map(|one| (one.threads, one.authenticated_percent)).collect();
-    ensure!(places == [(1, 0), (1, 100), (2, 0), (2, 100)], "{places:?}");
+    ensure!(combinations == [(1, 0), (1, 100), (2, 0), (2, 100)], "{combinations:?}");
     result.capacities.iter().try_for_each(check)?;
     let table = String::from_utf8_lossy(&output.stdout);
     for sign in ["threads", "authenticated", "100%", "lossless", "CPU per reply"] {
@@ -84,19 +84,19 @@ fn impossible_requests_are_refused() -> Result<()> {
     ] {
         let mut command = Command::new(binary()?);
         let output = run_to_end(command.args(["bench", "nts"]).args(arguments), TIMEOUT)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
-        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {stderr}", output.status);
+        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     let mut command = Command::new(binary()?);
     let missing = ["bench", "nts", "--nts-master-secret", "/nonexistent/secret"];
     let output = run_to_end(command.args(missing), TIMEOUT)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3) && said.contains("cannot be read"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && stderr.contains("cannot be read"), "{stderr}");
     let user = UnprivilegedCopy::new()?;
     let output = run_to_end(user.command(Command::new("setpriv")).args(["bench", "nts"]), TIMEOUT)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && stderr.lines().count() == 1, "{stderr}");
     Ok(())
 }
 
@@ -137,8 +137,8 @@ fn responses_are_counted_by_cores() -> Result<()> {
 
     let mut command = bench()?;
     let output = run_to_end(command.args(["--rates", "1k", "--required-rate", "15M"]), TIMEOUT)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1) && said.contains("15.0 M/s"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && stderr.contains("15.0 M/s"), "{stderr}");
     for (arguments, sign) in [
         (["--rates", "5k..1k:5k"], "no number or range"),
         (["--required-rate", "none"], "positive number"),
@@ -146,9 +146,9 @@ fn responses_are_counted_by_cores() -> Result<()> {
     ] {
         let mut command = Command::new(binary()?);
         let output = run_to_end(command.args(["bench", "cores"]).args(arguments), TIMEOUT)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
-        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {stderr}", output.status);
+        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     Ok(())
 }

@@ -96,14 +96,14 @@ fn totals_are_found_and_add_up() -> Result<()> {
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let result = result(directory.path())?;
     ensure!(result.schema == BENCH_RELAY_SCHEMA, "{}", result.schema);
-    let places: Vec<_> =
+    let combinations: Vec<_> =
         result.cells.iter().map(|cell| (cell.size_bytes, cell.children, cell.engine)).collect();
     let engines = [RelayEngine::Send, RelayEngine::Sendmmsg];
     let expected: Vec<_> = [64, 512]
         .into_iter()
         .flat_map(|size| [1, 3].into_iter().flat_map(move |n| engines.map(|e| (size, n, e))))
         .collect();
-    ensure!(places == expected, "{places:?}");
+    ensure!(combinations == expected, "{combinations:?}");
     result.cells.iter().try_for_each(check)?;
     ensure!(result.direct.len() == 2, "{:?}", result.direct);
     for direct in &result.direct {
@@ -181,12 +181,12 @@ fn a_relay_that_dies_is_named() -> Result<()> {
     };
     ensure!(Command::new("kill").args(["-9", &relay]).status()?.success(), "cannot kill {relay}");
     let output = running.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.code() == Some(1)
-            && said.contains("a relay exited")
-            && said.contains("signal: 9"),
-        "{said}"
+            && stderr.contains("a relay exited")
+            && stderr.contains("signal: 9"),
+        "{stderr}"
     );
     let result = result(directory.path())?;
     let ended = result.findings.iter().find(|one| one.code == FindingCode::EngineFailed);
@@ -208,14 +208,14 @@ fn impossible_requests_are_refused() -> Result<()> {
     ] {
         let mut command = Command::new(binary()?);
         let output = run_to_end(command.args(["bench", "relay"]).args(arguments), TIMEOUT)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {said}", output.status);
-        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(2), "{arguments:?}: {}: {stderr}", output.status);
+        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     let user = UnprivilegedCopy::new()?;
     let output =
         run_to_end(user.command(Command::new("setpriv")).args(["bench", "relay"]), TIMEOUT)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3) && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && stderr.lines().count() == 1, "{stderr}");
     Ok(())
 }

@@ -133,9 +133,9 @@ impl Browser {
     pub(crate) fn evaluate(&mut self, expression: &str) -> Result<Value> {
         let query =
             json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut said = self.call("Runtime.evaluate", query)?;
-        ensure!(said["exceptionDetails"].is_null(), "{}", said["exceptionDetails"]);
-        Ok(said["result"]["value"].take())
+        let mut response = self.call("Runtime.evaluate", query)?;
+        ensure!(response["exceptionDetails"].is_null(), "{}", response["exceptionDetails"]);
+        Ok(response["result"]["value"].take())
     }
 
     /// What went wrong in the page since it was opened, and whatever it asked for but itself.
@@ -163,8 +163,8 @@ impl Browser {
     /// As on `screen` or on paper (`print`), in the `light` or in the `dark`.
     pub(crate) fn shown_on(&mut self, media: &str, scheme: &str) -> Result<()> {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
-        let asked = json!({ "media": media, "features": features });
-        self.call("Emulation.setEmulatedMedia", asked)?;
+        let parameters = json!({ "media": media, "features": features });
+        self.call("Emulation.setEmulatedMedia", parameters)?;
         self.settle()
     }
 
@@ -191,8 +191,8 @@ impl Browser {
 
     /// The whole page as it looks, to a file.
     pub(crate) fn picture(&mut self, file: &Path) -> Result<()> {
-        let asked = json!({ "captureBeyondViewport": true });
-        let shot = self.call("Page.captureScreenshot", asked)?;
+        let parameters = json!({ "captureBeyondViewport": true });
+        let shot = self.call("Page.captureScreenshot", parameters)?;
         let bytes = STANDARD.decode(shot["data"].as_str().context("no picture")?)?;
         Ok(std::fs::write(file, bytes)?)
     }
@@ -217,9 +217,9 @@ fn listen(pipe: ChildStdout) -> Receiver<Value> {
     let (to, from) = mpsc::channel();
     thread::spawn(move || {
         for message in BufReader::new(pipe).split(0) {
-            let told = message.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            let Some(told) = told else { return };
-            if to.send(told).is_err() {
+            let parsed = message.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            let Some(parsed) = parsed else { return };
+            if to.send(parsed).is_err() {
                 return;
             }
         }
@@ -229,14 +229,14 @@ fn listen(pipe: ChildStdout) -> Receiver<Value> {
 
 /// What an event holds against the page.
 fn complaint(event: &Value) -> Option<String> {
-    let told = &event["params"];
+    let parameters = &event["params"];
     match event["method"].as_str()? {
-        "Runtime.exceptionThrown" => Some(told["exceptionDetails"].to_string()),
-        "Runtime.consoleAPICalled" => Some(told["args"].to_string()),
+        "Runtime.exceptionThrown" => Some(parameters["exceptionDetails"].to_string()),
+        "Runtime.consoleAPICalled" => Some(parameters["args"].to_string()),
         // What violates the content security policy is among these.
-        "Log.entryAdded" => Some(told["entry"].to_string()),
-        "Network.requestWillBeSent" if told["type"] != "Document" => {
-            Some(format!("it asks for {}", told["request"]["url"]))
+        "Log.entryAdded" => Some(parameters["entry"].to_string()),
+        "Network.requestWillBeSent" if parameters["type"] != "Document" => {
+            Some(format!("it asks for {}", parameters["request"]["url"]))
         }
         _ => None,
     }

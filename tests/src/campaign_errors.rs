@@ -181,8 +181,8 @@ pub(crate) fn minimal_permissions_are_enough() -> Result<()> {
     ensure!(result["parts"][0]["end"] == "done", "{result}");
     let output = controller.output();
     ensure!(output.contains("timer.1: started") && output.contains("accepted"), "{output}");
-    let asked = fs::read_to_string(field.nats.directory().join("log"))?;
-    ensure!(!asked.contains("Permissions Violation"), "{asked}");
+    let log = fs::read_to_string(field.nats.directory().join("log"))?;
+    ensure!(!log.contains("Permissions Violation"), "{log}");
     Ok(())
 }
 

@@ -94,11 +94,11 @@ pub(crate) fn systemd_accepts_the_unit() -> Result<()> {
         let output = run_to_end(verify.arg("verify").arg(path), TIMEOUT)?;
         Ok(String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let said = verified(UNIT)?;
-    ensure!(!said.contains("horolog-agent"), "{said}");
+    let stderr = verified(UNIT)?;
+    ensure!(!stderr.contains("horolog-agent"), "{stderr}");
     // It would say so.
-    let said = verified(&UNIT.replace("NoNewPrivileges=", "NoNewPrivilege="))?;
-    ensure!(said.contains("horolog-agent"), "nothing is said of a wrong key: {said}");
+    let stderr = verified(&UNIT.replace("NoNewPrivileges=", "NoNewPrivilege="))?;
+    ensure!(stderr.contains("horolog-agent"), "nothing is said of a wrong key: {stderr}");
     Ok(())
 }
 
@@ -136,8 +136,8 @@ pub(crate) fn an_agent_accepts_the_installed_options() -> Result<()> {
     // As Kubernetes fills them in.
     let filled =
         words.map(|word| word.replace("$(NODE)", "n1").replace("$(NODE_ADDRESS)", "192.0.2.1"));
-    let given = document(&documents, "ConfigMap")?["data"]["policy.toml"].as_str();
-    accepts(&filled.collect::<Vec<_>>(), given.context("no policy")?)
+    let configured_policy = document(&documents, "ConfigMap")?["data"]["policy.toml"].as_str();
+    accepts(&filled.collect::<Vec<_>>(), configured_policy.context("no policy")?)
 }
 
 /// The only document of a kind.
@@ -167,24 +167,24 @@ pub(crate) fn the_manifest_has_only_known_fields() -> Result<()> {
         let kind = one["kind"].as_str().context("no kind")?;
         check_fields(one, kind, kind)?;
         // Their settings go with the namespace, and the agent's are all in one.
-        let place = &one["metadata"]["namespace"];
-        ensure!(kind == "Namespace" || place == "horolog", "{kind}: {place}");
+        let namespace = &one["metadata"]["namespace"];
+        ensure!(kind == "Namespace" || namespace == "horolog", "{kind}: {namespace}");
     }
     Ok(())
 }
 
 /// Whether an object has only fields of its type, and so those within.
-fn check_fields(value: &Value, kind: &str, place: &str) -> Result<()> {
+fn check_fields(value: &Value, kind: &str, path: &str) -> Result<()> {
     let fields: BTreeMap<_, _> = FIELDS.iter().copied().collect();
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| check_fields(item, kind, place)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_fields(item, kind, path)),
         Value::Object(object) => {
             // Maps of names that are anybody's, such as labels.
             let Some(names) = fields.get(kind) else { return Ok(()) };
             for (name, value) in object {
                 ensure!(
                     names.split_whitespace().any(|one| one == name),
-                    "{place}: no {name} is there"
+                    "{path}: no {name} is there"
                 );
                 let inner = match (kind, name.as_str()) {
                     ("DaemonSet" | "template", "spec") => format!("{kind}.spec"),
@@ -193,7 +193,7 @@ fn check_fields(value: &Value, kind: &str, place: &str) -> Result<()> {
                     _ => name.clone(),
                 };
                 let inner = if name == "metadata" { "metadata" } else { &inner };
-                check_fields(value, inner, &format!("{place}.{name}"))?;
+                check_fields(value, inner, &format!("{path}.{name}"))?;
             }
             Ok(())
         }

@@ -165,8 +165,8 @@ fn a_cluster_runs_the_tasks_of_a_file() -> Result<()> {
     ensure!(periods == [("fast", 100), ("slow", 40)], "{periods:?}");
     let program = format!("{text}command = [\"/bin/true\"]\n");
     let refused = campaign(&["run", "rt-cluster", "--local", "--set", &program])?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2) && said.contains("'command' is not"), "{refused:?}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && stderr.contains("'command' is not"), "{refused:?}");
     Ok(())
 }
 
@@ -204,8 +204,11 @@ fn the_wait_for_missing_nodes_is_bounded() -> Result<()> {
     let ended = |arguments: &[&str], reason: &str| -> Result<()> {
         let mut command = Command::new(binary()?);
         let output = run_to_end(command.args(["cycle", "run"]).args(arguments), RUNNING)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(3) && said.contains(reason), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.code() == Some(3) && stderr.contains(reason),
+            "{arguments:?}: {stderr}"
+        );
         Ok(())
     };
     let task = ["-p", "10ms", "-u", "1", "--nodes", "2", "--join-timeout", "200ms"];
@@ -266,9 +269,9 @@ fn a_service_that_cannot_start_is_reported() -> Result<()> {
                 listen = \"192.0.2.99:123\"\n[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
     let (_directory, path) = file(text)?;
     let output = campaign(&["run", "--local", &path])?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3), "{output:?}");
-    ensure!(said.contains("service s.1 is not ready: "), "{said}");
+    ensure!(stderr.contains("service s.1 is not ready: "), "{stderr}");
     Ok(())
 }
 
@@ -292,9 +295,9 @@ fn plans_can_be_listed_printed_and_checked() -> Result<()> {
 fn invalid_plans_are_refused() -> Result<()> {
     let refused = |arguments: &[&str], reason: &str| -> Result<()> {
         let output = campaign(&[&["run", "--local"], arguments].concat())?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(2), "{arguments:?}: {output:?}");
-        ensure!(said.contains(reason) && said.trim().lines().count() == 1, "{said}");
+        ensure!(stderr.contains(reason) && stderr.trim().lines().count() == 1, "{stderr}");
         Ok(())
     };
     refused(&["no-such-plan"], "built-in plans: ntp-saturation")?;
@@ -315,7 +318,10 @@ fn invalid_plans_are_refused() -> Result<()> {
     let (_directory, path) = file("[[role]]\nname = \"t\"\nkind = \"shell\"\n")?;
     refused(&[&path], "plan.toml:5: unknown kind of role 'shell'")?;
     let output = campaign(&["run", "ntp-saturation", "--nats", "nats://127.0.0.1:9"])?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3) && said.contains("no NATS server answers"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(3) && stderr.contains("no NATS server answers"),
+        "{stderr}"
+    );
     Ok(())
 }

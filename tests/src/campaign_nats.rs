@@ -82,8 +82,8 @@ pub(crate) fn a_campaign_runs_from_orders_to_one_result() -> Result<()> {
     command.args(["--address", &far.to_string(), "--label", "number=0", "--state"]);
     command.arg(field.directory.path().join("state0"));
     let log = field.directory.path().join("agent0.log");
-    let mut beside = crate::campaign_lab::Program::start(&mut command, log)?;
-    beside.await_output("is ready")?;
+    let mut agent = crate::campaign_lab::Program::start(&mut command, log)?;
+    agent.await_output("is ready")?;
     for number in [1, 2] {
         field.start_agent(number, &[])?;
     }
@@ -119,9 +119,12 @@ time = "2s"
     let endings = endings(&result)?;
     let done = |job: &str| endings.get(job).is_some_and(|how| how == "done");
     ensure!(done("far.1") && done("near.1") && done("timer.1"), "{endings:?}");
-    let says = controller.output();
-    ensure!(says.contains("n1: near.1: started"), "{says}");
-    ensure!(says.contains("n0: accepted") && says.contains("n2: ready"), "{says}");
+    let controller_output = controller.output();
+    ensure!(controller_output.contains("n1: near.1: started"), "{controller_output}");
+    ensure!(
+        controller_output.contains("n0: accepted") && controller_output.contains("n2: ready"),
+        "{controller_output}"
+    );
     let parts = result["parts"].as_array().context("no parts")?;
     let part = parts.iter().find(|part| part["job"] == "near.1").context("no path")?;
     ensure!(part["agent"] == "n1" && part["address"] == near.to_string(), "{part}");
@@ -178,10 +181,10 @@ pub(crate) fn a_broker_may_die_while_results_arrive() -> Result<()> {
 }
 
 /// Kills the controller when it says this, and has another one go on.
-fn resumed(field: &Field, says: &str, lead: &str, seconds: u32) -> Result<Value> {
+fn resumed(field: &Field, expected: &str, lead: &str, seconds: u32) -> Result<Value> {
     let mut controller = field.run(&timers(AGENTS, seconds), &["--lead-time", lead])?;
     let campaign = campaign_of(&mut controller)?;
-    controller.await_output(says)?;
+    controller.await_output(expected)?;
     controller.kill()?;
     let mut resumed = field.resume(&campaign, &[])?;
     field.result(&mut resumed, 0)
@@ -236,17 +239,20 @@ fn report_again(campaign: &str) -> Result<()> {
         let store =
             BrokerStore::open(broker.connect("again", "again").await?, &broker.shown(), 1).await?;
         let (campaign, mut from) = (campaign.parse()?, 0);
-        let told = loop {
-            let told = store.next_report(&campaign, from).await?.context("no outcome is there")?;
-            from = told.sequence + 1;
+        let report = loop {
+            let report =
+                store.next_report(&campaign, from).await?.context("no outcome is there")?;
+            from = report.sequence + 1;
             // The line before a report has its identifier, which ends with the job.
-            let line = told.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = report.bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
             if String::from_utf8_lossy(line).contains("timer.") {
-                break told;
+                break report;
             }
         };
-        store.publish_report(&campaign, &told.agent.parse()?, "again", told.bytes.clone()).await?;
-        store.publish_report(&campaign, &"stranger".parse()?, "strange", told.bytes).await?;
+        store
+            .publish_report(&campaign, &report.agent.parse()?, "again", report.bytes.clone())
+            .await?;
+        store.publish_report(&campaign, &"stranger".parse()?, "strange", report.bytes).await?;
         Ok(store.publish_report(&campaign, &"n1".parse()?, "nothing", b"nothing".to_vec()).await?)
     })
 }

@@ -35,12 +35,12 @@ pub(crate) fn open(host: &LabHost, loss: Loss) -> Result<()> {
     let listener = host.run(|| TcpListener::bind(("127.0.0.1", PROXY_PORT)))??;
     let netns = host.netns.clone();
     thread::spawn(move || {
-        let seen = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::new(AtomicUsize::new(0));
         for client in listener.incoming() {
             let server = netns.run(|| TcpStream::connect(("127.0.0.1", NATS_PORT)));
             let (Ok(client), Ok(Ok(server))) = (client, server) else { continue };
             // Whoever is not let in is told so by the end of the connection.
-            if !matches!(join(&client, &server, &loss, &seen), Ok(false)) {
+            if !matches!(join(&client, &server, &loss, &counted), Ok(false)) {
                 thread::sleep(loss.away);
             }
         }
@@ -49,7 +49,12 @@ pub(crate) fn open(host: &LabHost, loss: Loss) -> Result<()> {
 }
 
 /// Hands on until one end closes, or the message comes; then it says so.
-fn join(client: &TcpStream, server: &TcpStream, loss: &Loss, seen: &AtomicUsize) -> Result<bool> {
+fn join(
+    client: &TcpStream,
+    server: &TcpStream,
+    loss: &Loss,
+    counted: &AtomicUsize,
+) -> Result<bool> {
     let deaf = Arc::new(AtomicBool::new(false));
     let (mut from, mut to, is_deaf) = (server.try_clone()?, client.try_clone()?, deaf.clone());
     let back = thread::spawn(move || -> Result<()> {
@@ -66,7 +71,7 @@ fn join(client: &TcpStream, server: &TcpStream, loss: &Loss, seen: &AtomicUsize)
     let mut has_lost = false;
     while let Some(message) = message(&mut reader)? {
         let is_counted = message.subject == loss.subject;
-        has_lost = is_counted && seen.fetch_add(1, Ordering::SeqCst) + 1 == loss.number;
+        has_lost = is_counted && counted.fetch_add(1, Ordering::SeqCst) + 1 == loss.number;
         deaf.fetch_or(has_lost, Ordering::SeqCst);
         let mut server = server;
         server.write_all(&message.bytes)?;

@@ -61,23 +61,28 @@ fn validated(file: &Path) -> Result<usize> {
 }
 
 fn junit_agrees_with_the_exit_status() -> Result<()> {
-    let place = TempDir::new()?;
+    let directory = TempDir::new()?;
     let golden = |name: &str| format!("{REPOSITORY}crates/record/tests/schema/{name}.json");
     let load = golden("load");
     let compare = ["runs", "compare", &load, &load];
     let unmeasured = ["path", "tcp", "127.0.0.1:1", "--no-store"];
-    let kept = [&MEASURED[..], &["--fail-if", "max>1s"]].concat();
+    let passed = [&MEASURED[..], &["--fail-if", "max>1s"]].concat();
     let broken = [&MEASURED[..], &["--fail-if", "max>1ns", "--fail-if", "mean>1s"]].concat();
-    let cases: [(&[&str], i32, usize); 5] =
-        [(&MEASURED, 0, 0), (&kept, 0, 0), (&broken, 1, 1), (&unmeasured, 3, 1), (&compare, 0, 0)];
+    let cases: [(&[&str], i32, usize); 5] = [
+        (&MEASURED, 0, 0),
+        (&passed, 0, 0),
+        (&broken, 1, 1),
+        (&unmeasured, 3, 1),
+        (&compare, 0, 0),
+    ];
     for (arguments, status, wrong) in cases {
         let arguments = [arguments, &["--junit", "x.xml", "--summary", "all.md"]].concat();
-        let output = horolog(&arguments, place.path())?;
+        let output = horolog(&arguments, directory.path())?;
         ensure!(output.status.code() == Some(status), "{arguments:?}: {output:?}");
-        let found = validated(&place.path().join("x.xml"))?;
+        let found = validated(&directory.path().join("x.xml"))?;
         ensure!(found == wrong, "{arguments:?}: {found} cases are wrong");
     }
-    let summary = fs::read_to_string(place.path().join("all.md"))?;
+    let summary = fs::read_to_string(directory.path().join("all.md"))?;
     let titles = summary.lines().filter(|line| line.starts_with("## ")).count();
     ensure!(titles == cases.len(), "{summary}");
     ensure!(summary.contains("## horolog clock simulate: 1 of 3 checks failed"), "{summary}");
@@ -86,19 +91,19 @@ fn junit_agrees_with_the_exit_status() -> Result<()> {
 }
 
 fn existing_files_are_not_overwritten() -> Result<()> {
-    let place = TempDir::new()?;
+    let directory = TempDir::new()?;
     for (more, words) in [
         (&["--junit", "x", "--summary", "x"][..], "--junit and --summary name the same file"),
         (&["--json", "x", "--junit", "./x"], "--json and --junit name the same file"),
         (&["--junit", "-"], "--junit takes a file"),
         (&["--summary", "-"], "--summary takes a file"),
     ] {
-        let output = horolog(&[&MEASURED, more].concat(), place.path())?;
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(2) && told.contains(words), "{told}");
-        ensure!(fs::read_dir(place.path())?.next().is_none(), "{more:?} left something");
+        let output = horolog(&[&MEASURED, more].concat(), directory.path())?;
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2) && stderr.contains(words), "{stderr}");
+        ensure!(fs::read_dir(directory.path())?.next().is_none(), "{more:?} left something");
     }
-    let output = horolog(&[&MEASURED[..], &["--junit", "no/x"]].concat(), place.path())?;
+    let output = horolog(&[&MEASURED[..], &["--junit", "no/x"]].concat(), directory.path())?;
     ensure!(output.status.code() == Some(3), "{output:?}");
     Ok(())
 }
@@ -122,10 +127,10 @@ fn steps() -> Result<Vec<(String, String)>> {
 /// Twice, since the second run has a baseline. Whether a limit is kept is this machine's affair;
 /// that the files say the same as the status is not.
 fn the_example_workflow_runs() -> Result<()> {
-    let place = TempDir::new()?;
+    let directory = TempDir::new()?;
     // On a loopback of its own.
     let lab = Lab::new(&LabConfig::default())?;
-    let programs = place.path().join("bin");
+    let programs = directory.path().join("bin");
     fs::create_dir(&programs)?;
     symlink(binary()?, programs.join("horolog"))?;
     let steps = steps()?;
@@ -136,17 +141,17 @@ fn the_example_workflow_runs() -> Result<()> {
             match &**name {
                 "install" => continue,
                 "compare" if !has_baseline => continue,
-                "start the server" => stop.0 = Some(place.path().to_owned()),
+                "start the server" => stop.0 = Some(directory.path().to_owned()),
                 "stop the server" => stop.0 = None,
                 _ => {}
             }
-            step(lab.client(), name, script, place.path(), &programs)?;
+            step(lab.client(), name, script, directory.path(), &programs)?;
             if name == "stop the server" {
-                is_gone(place.path())?;
+                is_gone(directory.path())?;
             }
         }
     }
-    let summary = fs::read_to_string(place.path().join("summary.md"))?;
+    let summary = fs::read_to_string(directory.path().join("summary.md"))?;
     let titles: Vec<_> = summary.lines().filter(|line| line.starts_with("## ")).collect();
     ensure!(titles.len() == 3 && titles[2].starts_with("## horolog runs compare "), "{titles:?}");
     Ok(())
@@ -159,18 +164,18 @@ fn step(host: &LabHost, name: &str, script: &str, directory: &Path, programs: &P
     command.env("PATH", format!("{}:{path}", programs.display()));
     command.env("GITHUB_STEP_SUMMARY", directory.join("summary.md"));
     let output = run_to_end(&mut command, TIMEOUT)?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let junit = match name {
         "qualify" => directory.join("junit/load.xml"),
         "compare" => directory.join("junit/compare.xml"),
         _ => {
-            ensure!(output.status.success(), "{name}: {told}");
+            ensure!(output.status.success(), "{name}: {stderr}");
             return Ok(());
         }
     };
     let is_wrong = validated(&junit)? > 0;
     let status = output.status.code();
-    ensure!(status == Some(i32::from(is_wrong)), "{name}: {status:?}, {is_wrong}: {told}");
+    ensure!(status == Some(i32::from(is_wrong)), "{name}: {status:?}, {is_wrong}: {stderr}");
     Ok(())
 }
 

@@ -76,8 +76,8 @@ fn load_with_compliant(
     let trial = only_trial(&result)?;
     check_sums(trial)?;
     let well = trial.compliant_clients.clone().context("nobody was well-behaved")?;
-    let asked = (well.clients, well.sent, well.clients_active);
-    ensure!(asked == (60, 60, 60) && well.received + well.lost == 60, "{well:?}");
+    let counts = (well.clients, well.sent, well.clients_active);
+    ensure!(counts == (60, 60, 60) && well.received + well.lost == 60, "{well:?}");
     Ok((result, well))
 }
 

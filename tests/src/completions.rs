@@ -77,9 +77,13 @@ fn completes(shell: &str, file: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(shell);
     command.args(arguments).arg(directory.path()).env("HOME", directory.path());
     let output = run_to_end(&mut command, TIMEOUT)?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let completed = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && told.is_empty(), "{}: {completed} {told}", output.status);
+    ensure!(
+        output.status.success() && stderr.is_empty(),
+        "{}: {completed} {stderr}",
+        output.status
+    );
     ensure!(completed.trim() == "load --search", "{completed}");
     Ok(())
 }

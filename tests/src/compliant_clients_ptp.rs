@@ -46,16 +46,16 @@ fn load_with_compliant(
     rate: &str,
 ) -> Result<(LoadResult, CompliantClients)> {
     let run = [mode[0], target, "-r", rate, "--timeout", "300ms"];
-    let (status, result, told) =
+    let (status, result, stderr) =
         load(lab.client(), &[&run[..], &mode[1..], &CROWD, &COMPLIANT_CLIENTS].concat())?;
-    ensure!(status == Some(0), "status {status:?}: {told}");
+    ensure!(status == Some(0), "status {status:?}: {stderr}");
     let trial = only_trial(&result)?;
     check_sums(trial)?;
     ensure!(trial.invalid.is_empty() && trial.duplicate == 0, "{trial:?}");
     let well = trial.compliant_clients.clone().context("nobody was well-behaved")?;
-    let asked = (well.clients, well.sent, well.clients_active, well.received + well.lost);
+    let counts = (well.clients, well.sent, well.clients_active, well.received + well.lost);
     ensure!(
-        asked == (COMPLIANT_COUNT, COMPLIANT_COUNT, COMPLIANT_COUNT, COMPLIANT_COUNT),
+        counts == (COMPLIANT_COUNT, COMPLIANT_COUNT, COMPLIANT_COUNT, COMPLIANT_COUNT),
         "{well:?}"
     );
     ensure!(well.invalid == 0, "{well:?}");
@@ -125,9 +125,12 @@ pub(crate) fn a_limit_for_new_clients_affects_compliant_ones() -> Result<()> {
     let target = at.to_string();
     let run = ["delay", &target, "--engine", "packet", "-r", "2k", "--timeout", "300ms"];
     let more = ["--compliant-source", "10.200.0.0/16", "--fail-if", "compliant-loss>5%"];
-    let (status, result, told) =
+    let (status, result, stderr) =
         load(lab.client(), &[&run[..], &CROWD, &COMPLIANT_CLIENTS, &more].concat())?;
-    ensure!(status == Some(BROKEN) && told.contains("limit 'compliant-loss>5%' failed"), "{told}");
+    ensure!(
+        status == Some(BROKEN) && stderr.contains("limit 'compliant-loss>5%' failed"),
+        "{stderr}"
+    );
     let trial = only_trial(&result)?;
     ensure!(trial.invalid.is_empty(), "{trial:?}");
     let well = trial.compliant_clients.as_ref().context("nobody was well-behaved")?;

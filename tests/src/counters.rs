@@ -146,8 +146,8 @@ fn stopped_midway(
         Ok::<_, anyhow::Error>(result)
     };
     let without = stopped(&run)?;
-    let places = &only_trial(&without)?.lost_at;
-    ensure!(!places.contains_key(&LossLocation::Socket), "without the page: {places:?}");
+    let locations = &only_trial(&without)?.lost_at;
+    ensure!(!locations.contains_key(&LossLocation::Socket), "without the page: {locations:?}");
     let flags = counters.flags();
     let with = stopped(&[&run[..], &flags.each_ref().map(String::as_str)].concat())?;
     let trial = only_trial(&with)?;
@@ -236,10 +236,10 @@ pub(crate) fn an_unavailable_snapshot_is_a_finding() -> Result<()> {
     let result: LoadResult = parse(run.read(out)?.as_bytes())?;
     ensure!(result.trials.len() > 2, "{} trials", result.trials.len());
     result.trials.iter().try_for_each(check_sums)?;
-    let doubt =
+    let finding =
         result.findings.iter().find(|finding| finding.code == FindingCode::CountersUnavailable);
-    let doubt = doubt.context("no doubt")?;
-    ensure!(doubt.message.contains(&counters.at.to_string()), "{}", doubt.message);
+    let finding = finding.context("no doubt")?;
+    ensure!(finding.message.contains(&counters.at.to_string()), "{}", finding.message);
     Ok(())
 }
 
@@ -271,8 +271,8 @@ pub(crate) fn clients_without_a_token_learn_nothing() -> Result<()> {
     }
     counters.started.signal("TERM")?;
     let (status, _) = counters.started.end()?;
-    let said = counters.started.read("stderr")?;
-    ensure!(status.success() && !said.contains(TOKEN), "{status}: {said}");
+    let stderr = counters.started.read("stderr")?;
+    ensure!(status.success() && !stderr.contains(TOKEN), "{status}: {stderr}");
     Ok(())
 }
 
@@ -288,12 +288,12 @@ pub(crate) fn a_load_without_its_snapshot_does_not_start() -> Result<()> {
     fs::set_permissions(open.path(), Permissions::from_mode(0o644))?;
     let (snapshot, host) = (format!("http://{}", counters.at), counters.at.ip());
     let (wrong, open) = (wrong.text(), open.text());
-    let (silent, other) = (format!("http://{host}:9"), format!("http://{metrics}"));
+    let (closed, other) = (format!("http://{host}:9"), format!("http://{metrics}"));
     let cases: [(&str, &str, i32, &[&str]); 7] = [
         (&snapshot, &wrong, USAGE, &["refused the token"]),
         (&snapshot, &open, USAGE, &["mode 644", "chmod o="]),
         (&snapshot, "/nothing", USAGE, &["/nothing", "token file"]),
-        (&silent, &right, ENVIRONMENT, &["horolog counters", ":9"]),
+        (&closed, &right, ENVIRONMENT, &["horolog counters", ":9"]),
         (&other, &right, USAGE, &["not a counter snapshot", "404"]),
         ("https://192.0.2.2", &right, USAGE, &["--counters", "tunnel"]),
         ("192.0.2.2:9323", &right, USAGE, &["--counters", "http://HOST:PORT"]),
@@ -303,8 +303,8 @@ pub(crate) fn a_load_without_its_snapshot_does_not_start() -> Result<()> {
         let flags = [&target, "--engine", "udp", "--counters", url, "--counters-token-file", token];
         let output = run_to_end(&mut load(lab.client(), &flags)?, TIMEOUT)?;
         check(&output, status, named).with_context(|| format!("{url} {token}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(!said.contains("0123456789") && !said.contains("fedcba98"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(!stderr.contains("0123456789") && !stderr.contains("fedcba98"), "{stderr}");
     }
     let mut nothing = lab.server().command(binary()?);
     check(&run_to_end(nothing.arg("counters"), TIMEOUT)?, USAGE, &["--listen", "--once"])

@@ -112,8 +112,8 @@ fn missed_deadlines_and_unknown_bounds_end_in_status_1() -> Result<()> {
     ] {
         let tasks = write(&directory, name, &text)?;
         let output = predict(&[&tasks, "--costs", &host, "--json", "-"])?;
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.code() == Some(1) && told.contains(words), "{name}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(1) && stderr.contains(words), "{name}: {stderr}");
         ensure!(read(&output)?.tasks[0].verdict == verdict, "{name}");
     }
     Ok(())
@@ -122,10 +122,10 @@ fn missed_deadlines_and_unknown_bounds_end_in_status_1() -> Result<()> {
 /// A refusal in one line with these words, and the status of wrong usage.
 fn refused(arguments: &[&str], words: &str) -> Result<()> {
     let output = predict(arguments)?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(output.status.code() == Some(2), "{arguments:?}: {:?} {told}", output.status);
-    let is_line = told.starts_with("horolog: ") && told.lines().count() == 1;
-    ensure!(is_line && told.contains(words), "{arguments:?}: {told}");
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(2), "{arguments:?}: {:?} {stderr}", output.status);
+    let is_line = stderr.starts_with("horolog: ") && stderr.lines().count() == 1;
+    ensure!(is_line && stderr.contains(words), "{arguments:?}: {stderr}");
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn unpredictable_tasks_are_refused() -> Result<()> {
     let tasks = write(&directory, "tasks.toml", TWO)?;
     let (text, other) = (write(&directory, "x", "no")?, golden("load"));
     refused(&[&tasks], "--costs")?;
-    refused(&[&tasks, "--costs", &text], "no result: ")?;
+    refused(&[&tasks, "--costs", &text], "not a result: ")?;
     refused(&[&tasks, "--costs", &other], "its schema is horolog.load/2; give a result of")?;
     refused(&[&tasks, "--costs", "/nowhere"], "cannot read /nowhere")?;
     let run = ["--measured", &*other];

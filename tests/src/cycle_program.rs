@@ -77,10 +77,10 @@ fn periods_of_a_python_program_are_distinguished_by_its_states() -> Result<()> {
     ensure!(output.status.success(), "{output:?}");
     let task = task(&output)?;
     let states = task["states"].as_array().context("no states")?;
-    let told: Vec<_> =
+    let state_periods: Vec<_> =
         states.iter().map(|state| (state["name"].as_str(), state["periods"].as_u64())).collect();
     let wanted = [(Some("data simulation"), Some(35)), (Some("fault tolerance"), Some(15))];
-    ensure!(told == wanted, "{task}");
+    ensure!(state_periods == wanted, "{task}");
     let text = fs::read_to_string(&log)?;
     let of = |state: &str| text.lines().filter(|line| line.ends_with(state)).count();
     ensure!((of(",data simulation"), of(",fault tolerance")) == (35, 15), "{text}");
@@ -97,11 +97,11 @@ fn shell(third: &str) -> String {
 
 fn a_failing_program_is_named_and_nothing_is_left() -> Result<()> {
     for (third, named) in [
-        ("exit 1", "it ended unexpectedly"),
-        ("sleep 61.75", "it took longer than --timeout"),
-        ("echo hello >&3", "it sent an unknown mark"),
-        ("echo end >&3", "it sent a mark out of order"),
-        ("echo state dry >&3", "it marked the state 'dry'"),
+        ("exit 1", "unexpected end of the program"),
+        ("sleep 61.75", "no answer within --timeout"),
+        ("echo hello >&3", "unknown mark"),
+        ("echo end >&3", "mark out of order"),
+        ("echo state dry >&3", "marked state 'dry' is not"),
     ] {
         let script = shell(third);
         let settings = ["-p", "20ms", "-t", "10s", "--timeout", "500ms", "--program", "--"];
@@ -109,8 +109,8 @@ fn a_failing_program_is_named_and_nothing_is_left() -> Result<()> {
         ensure!(output.status.code() == Some(1), "{third}: {output:?}");
         let task = task(&output)?;
         ensure!(task["periods"] == 3 && task["failed"] == 1, "{third}: {task}");
-        let told = String::from_utf8_lossy(&output.stdout).contains(named);
-        ensure!(told, "{third}: {output:?}");
+        let is_named = String::from_utf8_lossy(&output.stdout).contains(named);
+        ensure!(is_named, "{third}: {output:?}");
     }
     ensure!(processes("sleep 61.75")?.is_empty(), "it still sleeps");
     // A period that the program itself calls failed is no more than that.

@@ -110,7 +110,7 @@ fn a_command_that_never_ends_is_killed_and_the_run_ends() -> Result<()> {
         ensure!(task["periods"] == 1 && task["failed"] == 1 && task["missed"] == 1, "{result}");
         ensure!(task["execution_ns"].is_null(), "its times are not the work's: {task}");
         let why = task["failure"].as_str().context("nothing is told of why")?;
-        ensure!(why.starts_with("it took longer than --timeout ("), "{task}");
+        ensure!(why.starts_with("no answer within --timeout ("), "{task}");
         for code in ["task-failed", "node-lost", "periods-not-run"] {
             ensure!(codes(&result).contains(&code), "{code}: {result}");
         }
@@ -164,8 +164,8 @@ fn a_node_that_dies_is_named_and_other_results_remain() -> Result<()> {
     ensure!(output.status.code() == Some(1), "{output:?}");
     let result: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(codes(&result).contains(&"node-lost"), "{result}");
-    let said = String::from_utf8(output.stderr)?;
-    ensure!(said.contains("node2 ended by signal 9"), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(stderr.contains("node2 ended by signal 9"), "{stderr}");
     for node in 0..2 {
         ensure!(task(&result, node)["periods"].as_u64().is_some_and(|n| n > 0), "{result}");
     }
@@ -200,9 +200,9 @@ fn an_interrupted_member_is_named_and_other_results_remain() -> Result<()> {
     signal(&member, "INT")?;
     member.wait_with_output()?;
     let output = run.wait_with_output()?;
-    let said = String::from_utf8([&output.stdout[..], &output.stderr].concat())?;
+    let text = String::from_utf8([&output.stdout[..], &output.stderr].concat())?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(said.contains("on far ended before its last period"), "{said}");
+    ensure!(text.contains("on far ended before its last period"), "{text}");
     Ok(())
 }
 
@@ -211,12 +211,12 @@ fn a_member_that_allows_no_commands_is_named_with_a_hint() -> Result<()> {
     let run = start(&["-p", "50ms", "-t", "1s", "-n", "2", "--listen", listen, "--", "true"])?;
     let member = start(&["--join", listen, "--name", "far", "--join-timeout", "10s"])?;
     let (joined, output) = (member.wait_with_output()?, run.wait_with_output()?);
-    let said = String::from_utf8(output.stderr)?;
-    ensure!(output.status.code() == Some(3) && joined.status.code() == Some(2), "{said}");
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3) && joined.status.code() == Some(2), "{stderr}");
     let wanted =
         "node far is not ready: it does not permit commands; join it with --allow-commands";
-    ensure!(said.contains(wanted), "{said}");
-    ensure!(!said.contains("EOF") && !said.contains("this command is started by"), "{said}");
+    ensure!(stderr.contains(wanted), "{stderr}");
+    ensure!(!stderr.contains("EOF") && !stderr.contains("this command is started by"), "{stderr}");
     Ok(())
 }
 
@@ -228,8 +228,8 @@ fn joined_nodes_report_the_missing_ones() -> Result<()> {
     for (output, words) in
         [(output, "1 of 2 other nodes joined"), (joined, "not all other nodes have joined")]
     {
-        let said = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(3) && said.contains(words), "{said}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && stderr.contains(words), "{stderr}");
     }
     Ok(())
 }
@@ -325,8 +325,11 @@ fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()
     let (refused, member) = both("1ms")?;
     // Both are told, wherever somebody looks.
     for output in [refused, member] {
-        let said = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(3) && said.contains("the clock of far is"), "{said}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(
+            output.status.code() == Some(3) && stderr.contains("the clock of far is"),
+            "{stderr}"
+        );
     }
 
     let (output, joined) = both("10ms")?;
@@ -519,8 +522,8 @@ fn invalid_runs_are_refused() -> Result<()> {
         ("kill -9 $$", "the last time it was terminated by signal 9"),
     ] {
         let failed = cycle(&["-p", "100ms", "-t", "500ms", "--", "sh", "-c", script])?;
-        let said = String::from_utf8(failed.stderr)?;
-        ensure!(failed.status.code() == Some(1) && said.contains(why), "{said}");
+        let stderr = String::from_utf8(failed.stderr)?;
+        ensure!(failed.status.code() == Some(1) && stderr.contains(why), "{stderr}");
     }
     Ok(())
 }

@@ -235,7 +235,7 @@ fn invalid_tests_are_refused() -> Result<()> {
         ("toml", "[[stage".to_owned(), "line 1: "),
         (
             "schema",
-            HEAD.replace("test/1", "test/9"),
+            HEAD.replace("test/2", "test/9"),
             "line 1: unsupported schema; this version reads",
         ),
         ("kind", HEAD.to_owned() + &fault("kind = \"rain\"\nat = \"1s\""), "write one of"),
@@ -273,7 +273,7 @@ fn invalid_tests_are_refused() -> Result<()> {
         Ok(path)
     })?;
     let limited = test(&[&path, "--fail-if", "detection>1us"])?;
-    let said = String::from_utf8(limited.stderr)?;
-    ensure!(limited.status.code() == Some(1) && said.contains("detection>1us"), "{said}");
+    let stderr = String::from_utf8(limited.stderr)?;
+    ensure!(limited.status.code() == Some(1) && stderr.contains("detection>1us"), "{stderr}");
     Ok(())
 }

@@ -95,10 +95,10 @@ fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
     let (test, json) = (path("test.toml"), path("result.json"));
     fs::write(&test, TESTED)?;
     let mut run = on_terminal(&["test", &test])?;
-    let seen = |parts: &'static [&'static str]| {
+    let shows = |parts: &'static [&'static str]| {
         move |text: &str| parts.iter().all(|part| text.contains(part))
     };
-    run.until(seen(&[
+    run.until(shows(&[
         "load 1: 0.",
         " of 4.0 s",
         "state first",
@@ -106,7 +106,7 @@ fn a_test_is_shown_on_a_terminal_and_a_key_ends_it() -> Result<()> {
         "node2 ",
         "stop node2 ",
     ]))?;
-    run.until(seen(&["state alone", "response to deadline over time"]))?;
+    run.until(shows(&["state alone", "response to deadline over time"]))?;
     let noticed = |text: &str| {
         let row = text.lines().find(|line| line.starts_with("stop node2"));
         row.is_some_and(|row| row.contains(" 1.0 s         1 ") && row.ends_with('-'))
@@ -212,8 +212,9 @@ fn an_interrupt_keeps_the_counts_and_a_second_one_ends_at_once() -> Result<()> {
 
     let run = sleeping(&directory, &[], "62.5")?;
     signal(&run, "INT")?;
-    let said = || Ok(fs::read_to_string(directory.path().join("stderr"))?.contains("once more"));
-    until("an answer to the first", said)?;
+    let is_reported =
+        || Ok(fs::read_to_string(directory.path().join("stderr"))?.contains("once more"));
+    until("an answer to the first", is_reported)?;
     signal(&run, "INT")?;
     let output = run.wait_with_output()?;
     // The first one may have been through by then.
@@ -230,9 +231,12 @@ fn an_interrupt_ends_a_run_before_its_start() -> Result<()> {
     let begun = Instant::now();
     signal(&run, "INT")?;
     let output = run.wait_with_output()?;
-    let said = fs::read_to_string(directory.path().join("stderr"))?;
-    ensure!(output.status.code() == Some(3), "{output:?}: {said}");
-    ensure!(said.contains("node1 is not ready: the run was interrupted before it was"), "{said}");
+    let stderr = fs::read_to_string(directory.path().join("stderr"))?;
+    ensure!(output.status.code() == Some(3), "{output:?}: {stderr}");
+    ensure!(
+        stderr.contains("node1 is not ready: the run was interrupted before it was"),
+        "{stderr}"
+    );
     ensure!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
     ensure!(asleep("sleep 62.75")? == 0, "it still sleeps");
     Ok(())

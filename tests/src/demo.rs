@@ -80,24 +80,24 @@ pub(crate) fn root_measures_every_server() -> Result<()> {
 pub(crate) fn an_ordinary_user_measures_socket_engines() -> Result<()> {
     // For a loopback interface of its own, where nobody else is.
     let lab = Lab::new(&LabConfig::default())?;
-    let nobody = UnprivilegedCopy::new()?;
-    let mut command = nobody.command(lab.client().command("setpriv"));
+    let unprivileged = UnprivilegedCopy::new()?;
+    let mut command = unprivileged.command(lab.client().command("setpriv"));
     let output = run_to_end(command.args(["demo", "--time", SECONDS]), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
-    let result: DemoResult = parse(&fs::read(nobody.path("result.json"))?)?;
-    check(&result, &fs::read_to_string(nobody.path("report.html"))?)?;
+    let result: DemoResult = parse(&fs::read(unprivileged.path("result.json"))?)?;
+    check(&result, &fs::read_to_string(unprivileged.path("report.html"))?)?;
     ensure!(count(&result, &["shared-lock"]) == 1, "{:?}", result.candidates);
     ensure!(count(&result, &["--engine", "xdp"]) == 0, "XDP without privilege");
     ensure!(
         result.candidates.iter().all(|one| one.load.engine == LoadEngineKind::Udp),
         "another engine"
     );
-    let told = result.findings.iter().any(|finding| {
+    let is_reported = result.findings.iter().any(|finding| {
         finding.code == FindingCode::EngineFallback
             && ["XDP", "skipped"].iter().all(|word| finding.message.contains(word))
     });
-    ensure!(told && stderr.contains("skipped") && stderr.contains("root"), "{stderr}");
+    ensure!(is_reported && stderr.contains("skipped") && stderr.contains("root"), "{stderr}");
     Ok(())
 }
 

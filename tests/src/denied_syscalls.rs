@@ -75,8 +75,8 @@ fn a_server_works_without_bpf() -> Result<()> {
         client::query_from(lab.client(), at)?;
         let status = server.status()?;
         ensure!(status["engine"] == "socket", "{status}");
-        let said = server.end("TERM")?.stderr;
-        ensure!(said.contains("not serving by XDP"), "{said}");
+        let stderr = server.end("TERM")?.stderr;
+        ensure!(stderr.contains("not serving by XDP"), "{stderr}");
         Ok(())
     })
 }

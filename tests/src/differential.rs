@@ -138,11 +138,11 @@ fn compare(
 
 /// Requirements of a reply, beyond the agreement of both engines.
 pub(crate) fn check_reply(request: &[u8], reply: &[u8]) -> Result<()> {
-    let told = UdpFrame::parse(reply).map_err(|error| anyhow::anyhow!("no UDP: {error:?}"))?;
-    ensure!(told.checksum_fits(), "the reply's UDP checksum is wrong");
+    let datagram = UdpFrame::parse(reply).map_err(|error| anyhow::anyhow!("no UDP: {error:?}"))?;
+    ensure!(datagram.checksum_fits(), "the reply's UDP checksum is wrong");
     ensure!(reply.len() <= request.len(), "the reply is longer than the request");
-    let (header, rest) = Header::parse(told.payload)?;
-    ensure!(rest.is_empty() && told.trailer_len == 0, "bytes behind the reply");
+    let (header, rest) = Header::parse(datagram.payload)?;
+    ensure!(rest.is_empty() && datagram.trailer_len == 0, "bytes behind the reply");
     let expected = match AssociationMode::from_bits(request[request.len() - HEADER_LEN]) {
         AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
         _ => AssociationMode::Server,

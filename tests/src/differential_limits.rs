@@ -126,7 +126,7 @@ impl Pair {
     /// Has both engines decide on a frame.
     fn compare(&mut self, ip: IpAddr, frame: &[u8]) -> Result<()> {
         let before = MonotonicClock.now();
-        let TestRunOutcome { verdict, frame: told } = self.responder.test_run(frame)?;
+        let TestRunOutcome { verdict, frame: returned } = self.responder.test_run(frame)?;
         let now = match self.limiter {
             Some(_) => self.responder.last_judged_at().context("nobody was judged")?,
             None => before,
@@ -134,7 +134,7 @@ impl Pair {
         ensure!((before..=MonotonicClock.now()).contains(&now), "judged at {now:?}");
         let unknown = (NtpTimestamp::UNKNOWN, NtpTimestamp::UNKNOWN);
         let (received, _) =
-            if verdict == XdpAction::Transmit { timestamps(&told)? } else { unknown };
+            if verdict == XdpAction::Transmit { timestamps(&returned)? } else { unknown };
         let arrival = FrameTimes { now, received, transmit: as_transmit(received) };
         let server = FrameServer {
             listen: &self.listen,
@@ -145,12 +145,12 @@ impl Pair {
         match (verdict, decide_frame(frame, &server, &arrival)) {
             (XdpAction::Drop, FrameVerdict::Drop) => self.count("dropped"),
             (XdpAction::Pass, FrameVerdict::Pass) => {
-                ensure!(told == frame, "the program changed what it passed");
+                ensure!(returned == frame, "the program changed what it passed");
                 self.count("passed");
             }
             (XdpAction::Transmit, FrameVerdict::Transmit(reply)) => {
-                let (by_program, by_model) = (hexadecimal(&told), hexadecimal(&reply));
-                ensure!(told == reply, "program {by_program}\nmodel   {by_model}");
+                let (by_program, by_model) = (hexadecimal(&returned), hexadecimal(&reply));
+                ensure!(returned == reply, "program {by_program}\nmodel   {by_model}");
                 self.answered(ip, frame, &reply)?;
             }
             (program, model) => anyhow::bail!("the program says {program:?}, the model {model:?}"),
@@ -160,12 +160,12 @@ impl Pair {
 
     fn answered(&mut self, ip: IpAddr, request: &[u8], reply: &[u8]) -> Result<()> {
         let (header, _) = Header::parse(&reply[reply.len() - HEADER_LEN..])?;
-        let (asked, _) = Header::parse(&request[request.len() - HEADER_LEN..])?;
+        let (request_header, _) = Header::parse(&request[request.len() - HEADER_LEN..])?;
         self.last.insert(ip, header.receive);
         let what = match (&header.reference_id, header.stratum) {
             (b"RATE", 0) => "RATE kisses",
             (b"DENY", 0) => "DENY kisses",
-            _ if header.origin == asked.transmit => "basic replies",
+            _ if header.origin == request_header.transmit => "basic replies",
             _ => "interleaved replies",
         };
         self.count(what);

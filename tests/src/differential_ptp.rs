@@ -153,8 +153,8 @@ fn message(
         hybrid: answers.hybrid,
         monitor: answers.monitor.then(|| monitor(transport)),
     };
-    let asked = DelayReqContext { group, granted: false, admitted };
-    port.answer_bytes(request, asked, receive).ok()
+    let context = DelayReqContext { group, granted: false, admitted };
+    port.answer_bytes(request, context, receive).ok()
 }
 
 /// Whether whoever has this address may be answered.
@@ -187,23 +187,23 @@ fn frame(request: &[u8], answers: Answers, receive: PtpTimestamp) -> Option<(Vec
         reply.extend_from_slice(answer.bytes());
         return Some((reply, answer.owes_sync));
     }
-    let asked = UdpFrame::parse(request).ok()?;
-    let (source, destination) = (asked.source.ip(), asked.destination.ip());
+    let datagram = UdpFrame::parse(request).ok()?;
+    let (source, destination) = (datagram.source.ip(), datagram.destination.ip());
     let group = [IpAddr::V4(MULTICAST_IPV4), MULTICAST_IPV6.into()].contains(&destination);
     let mac = if group { MacAddress::of_group(destination) } else { MAC };
     let is_ours = group || OWN.contains(&destination);
-    if asked.destination.port() != EVENT_PORT
+    if datagram.destination.port() != EVENT_PORT
         || !is_ours
         || link.destination != mac
-        || asked.options_len + asked.trailer_len > 0
+        || datagram.options_len + datagram.trailer_len > 0
         || !is_answerable(source, destination)
-        || !(asked.checksum_fits() || asked.has_partial_checksum())
+        || !(datagram.checksum_fits() || datagram.has_partial_checksum())
     {
         return None;
     }
     let transport = if destination.is_ipv4() { PtpTransport::Ipv4 } else { PtpTransport::Ipv6 };
     let from_whom = (group, is_admitted(source));
-    let answer = message(transport, answers, from_whom, asked.payload, receive)?;
+    let answer = message(transport, answers, from_whom, datagram.payload, receive)?;
     let mut payload = answer.bytes().to_vec();
     if transport == PtpTransport::Ipv6 {
         payload.extend([0; IPV6_PADDING_LEN]);
@@ -233,9 +233,9 @@ fn time_of(reply: &[u8]) -> Result<PtpTimestamp> {
     let message = if link.ether_type == ETHER_TYPE {
         rest
     } else {
-        let told = UdpFrame::parse(reply).map_err(|error| anyhow!("no UDP: {error:?}"))?;
-        ensure!(told.checksum_fits(), "the answer's UDP checksum is wrong");
-        told.payload
+        let datagram = UdpFrame::parse(reply).map_err(|error| anyhow!("no UDP: {error:?}"))?;
+        ensure!(datagram.checksum_fits(), "the answer's UDP checksum is wrong");
+        datagram.payload
     };
     let (message, _) = Message::parse(message).map_err(|error| anyhow!("{error:?}"))?;
     match message.body {
@@ -305,14 +305,14 @@ fn time_frame(
 ) -> Result<Vec<u8>> {
     const ETHERNET_MIN: usize = 60;
     let (link, payload) = Header::parse(response).map_err(|error| anyhow!("{error:?}"))?;
-    let told = UdpFrame::parse(response).ok();
-    let payload = told.map_or(payload, |told| told.payload);
+    let datagram = UdpFrame::parse(response).ok();
+    let payload = datagram.map_or(payload, |datagram| datagram.payload);
     let (answered, padding) = Message::parse(payload).map_err(|error| anyhow!("{error:?}"))?;
     let header =
         horolog_wire::ptp::Header { flags, correction: TimeInterval(0), ..answered.header };
     let mut message = [0; TIMESTAMP_MESSAGE_LEN + IPV6_PADDING_LEN];
     let length = Message::new(header, body).emit(&mut message);
-    let Some(told) = told else {
+    let Some(datagram) = datagram else {
         let mut frame = vec![0; ETHERNET_MIN];
         link.emit(&mut frame);
         frame[LINK_LEN..][..length].copy_from_slice(&message[..length]);
@@ -322,8 +322,8 @@ fn time_frame(
         destination_mac: link.destination,
         source_mac: link.source,
         vlan: None,
-        source: SocketAddr::new(told.source.ip(), port),
-        destination: SocketAddr::new(told.destination.ip(), port),
+        source: SocketAddr::new(datagram.source.ip(), port),
+        destination: SocketAddr::new(datagram.destination.ip(), port),
     };
     Ok(build(&builder, &message[..length + padding.len()]))
 }
@@ -465,7 +465,7 @@ fn agree_on_monitor() -> Result<()> {
     ensure!(counts.answered_ptp_monitor == total, "{total} were answered: {counts:?}");
     ensure!(counts.answered_ptp == 0, "one frame for three: {counts:?}");
     // Among the TLVs there is NetSync Monitor's.
-    let plain = |kind: &Kind| Some(kind.expected).filter(|kept| *kept == Expected::Answered);
+    let plain = |kind: &Kind| Some(kind.expected).filter(|outcome| *outcome == Expected::Answered);
     compare_kinds(&KINDS, &mut random, MONITOR, &mut body, plain)?;
     Ok(())
 }

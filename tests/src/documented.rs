@@ -80,21 +80,21 @@ fn works(stage: &mut Testbed, command: &Documented) -> Result<()> {
     for (from, to, _) in table::REPLACEMENTS {
         text = text.replace(from, to);
     }
-    let (code, said) = if table::stays(&text) {
+    let (code, output_text) = if table::stays(&text) {
         let fails = exception(&command.text).is_some();
-        let Some((status, said)) = stage.start(&text, fails)? else {
+        let Some((status, output_text)) = stage.start(&text, fails)? else {
             return expected(&command.text, Some(0), "");
         };
-        (status.code().filter(|&code| code != 0), said)
+        (status.code().filter(|&code| code != 0), output_text)
     } else if table::is_viewed(&text) {
-        let (status, said) = stage.view(&text)?;
-        (Some(status), said)
+        let (status, output_text) = stage.view(&text)?;
+        (Some(status), output_text)
     } else {
         let output = stage.run(&text)?;
         let both = [output.stderr, output.stdout].concat();
         (output.status.code(), String::from_utf8_lossy(&both).into_owned())
     };
-    expected(&command.text, code, &said)
+    expected(&command.text, code, &output_text)
 }
 
 fn exception(text: &str) -> Option<&'static Exception> {
@@ -102,7 +102,7 @@ fn exception(text: &str) -> Option<&'static Exception> {
 }
 
 /// Whether a command has ended as it should.
-fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
+fn expected(text: &str, code: Option<i32>, output_text: &str) -> Result<()> {
     let exception = exception(text);
     let judged = [
         "--fail-if",
@@ -117,10 +117,12 @@ fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     .any(|words| text.contains(words));
     // Interrupted before there was anything to tell, it says that it was.
     let waits = text.starts_with("horolog at ");
-    let cut = ["ending early", "Ended by a signal"].iter().any(|words| said.contains(words))
-        && !said.contains("cannot write");
+    let cut = ["ending early", "Ended by a signal"].iter().any(|words| output_text.contains(words))
+        && !output_text.contains("cannot write");
     let right = match exception {
-        Some(exception) => code == Some(exception.status) && said.contains(exception.message),
+        Some(exception) => {
+            code == Some(exception.status) && output_text.contains(exception.message)
+        }
         None => match code {
             Some(0) => true,
             Some(1) => judged,
@@ -132,7 +134,7 @@ fn expected(text: &str, code: Option<i32>, said: &str) -> Result<()> {
     if right {
         return Ok(());
     }
-    let last: Vec<&str> = said.lines().rev().take(4).collect();
+    let last: Vec<&str> = output_text.lines().rev().take(4).collect();
     let wanted = exception.map_or("0".to_owned(), |one| {
         format!("{} and '{}', because {}", one.status, one.message, one.because)
     });
@@ -230,9 +232,9 @@ impl Helps {
         if let Some(known) = self.0.get(command) {
             return Ok(known.clone());
         }
-        let mut asked = Command::new(binary()?);
-        asked.args(command.split_whitespace()).arg("--help");
-        let help = String::from_utf8(run_to_end(&mut asked, TIMEOUT)?.stdout)?;
+        let mut help_command = Command::new(binary()?);
+        help_command.args(command.split_whitespace()).arg("--help");
+        let help = String::from_utf8(run_to_end(&mut help_command, TIMEOUT)?.stdout)?;
         self.0.insert(command.to_owned(), help.clone());
         Ok(help)
     }

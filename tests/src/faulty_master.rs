@@ -69,8 +69,8 @@ impl FaultOutcome {
     }
 
     /// Checks what was counted, where `seen` requests came and `wrong` of them were wronged.
-    fn check(self, result: &LoadResult, [seen, wrong]: [u64; 2]) -> Result<()> {
-        check_found(result, self.found(), [seen, wrong])?;
+    fn check(self, result: &LoadResult, [requests, wrong]: [u64; 2]) -> Result<()> {
+        check_found(result, self.found(), [requests, wrong])?;
         let trial = only_trial(result)?;
         let Responses { delay, sync_follow_up, grant, denial, cancellation, .. } = trial.responses;
         let (received, none) = (trial.received, 0);
@@ -142,22 +142,22 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, stop: &AtomicBool, counts: 
     let mut buffer = [0; 2_048];
     let (mut before, mut other): (Option<PtpRequest>, _) = (None, None);
     while !stop.load(Ordering::Relaxed) {
-        let heard = sockets[..2].iter().find_map(|socket| socket.recv_from(&mut buffer).ok());
-        if let Some(asked) =
-            heard.and_then(|(length, from)| PtpRequest::read(&buffer[..length], from))
+        let received = sockets[..2].iter().find_map(|socket| socket.recv_from(&mut buffer).ok());
+        if let Some(request) =
+            received.and_then(|(length, from)| PtpRequest::read(&buffer[..length], from))
         {
-            if before.is_some_and(|one| one.from != asked.from) {
+            if before.is_some_and(|one| one.from != request.from) {
                 other = before;
             }
             let context =
-                Context { request: &asked, before: before.as_ref(), other: other.as_ref() };
-            let seen = counts[0].fetch_add(1, Ordering::Relaxed);
-            let wrong = if seen.is_multiple_of(2) { act.answers(&context) } else { None };
+                Context { request: &request, before: before.as_ref(), other: other.as_ref() };
+            let number = counts[0].fetch_add(1, Ordering::Relaxed);
+            let wrong = if number.is_multiple_of(2) { act.answers(&context) } else { None };
             counts[1].fetch_add(u64::from(wrong.is_some()), Ordering::Relaxed);
             let now = Instant::now();
-            let datagrams = wrong.unwrap_or_else(|| asked.right());
+            let datagrams = wrong.unwrap_or_else(|| request.right());
             waiting.extend(datagrams.into_iter().map(|one| (now + one.after, one)));
-            before = Some(asked);
+            before = Some(request);
         } else {
             thread::sleep(PAUSE);
         }

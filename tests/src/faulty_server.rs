@@ -160,35 +160,35 @@ const fn invalid(reason: InvalidReason) -> ExpectedFinding {
 }
 
 const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
-    ("garbage", invalid(InvalidReason::Length), |asked| {
-        Some(vec![asked.datagram(vec![0xff, 0, 7, 0x80, 0x24])])
+    ("garbage", invalid(InvalidReason::Length), |request| {
+        Some(vec![request.datagram(vec![0xff, 0, 7, 0x80, 0x24])])
     }),
-    ("nothing in it", invalid(InvalidReason::Length), |asked| Some(asked.resized(0))),
-    ("truncated", invalid(InvalidReason::Length), |asked| Some(asked.resized(HEADER_LEN - 1))),
-    ("oversized", invalid(InvalidReason::Length), |asked| Some(asked.resized(HEADER_LEN + 20))),
-    ("as long as can be", invalid(InvalidReason::Length), |asked| Some(asked.resized(1_472))),
-    ("mode of a client", invalid(InvalidReason::Mode), |asked| {
-        Some(asked.changed(|reply| reply.mode = AssociationMode::Client))
+    ("nothing in it", invalid(InvalidReason::Length), |request| Some(request.resized(0))),
+    ("truncated", invalid(InvalidReason::Length), |request| Some(request.resized(HEADER_LEN - 1))),
+    ("oversized", invalid(InvalidReason::Length), |request| Some(request.resized(HEADER_LEN + 20))),
+    ("as long as can be", invalid(InvalidReason::Length), |request| Some(request.resized(1_472))),
+    ("mode of a client", invalid(InvalidReason::Mode), |request| {
+        Some(request.changed(|reply| reply.mode = AssociationMode::Client))
     }),
-    ("mode of a broadcast", invalid(InvalidReason::Mode), |asked| {
-        Some(asked.changed(|reply| reply.mode = AssociationMode::Broadcast))
+    ("mode of a broadcast", invalid(InvalidReason::Mode), |request| {
+        Some(request.changed(|reply| reply.mode = AssociationMode::Broadcast))
     }),
-    ("version 3", invalid(InvalidReason::Version), |asked| {
-        Some(asked.changed(|reply| reply.version = 3))
+    ("version 3", invalid(InvalidReason::Version), |request| {
+        Some(request.changed(|reply| reply.version = 3))
     }),
-    ("version 7", invalid(InvalidReason::Version), |asked| {
-        Some(asked.changed(|reply| reply.version = 7))
+    ("version 7", invalid(InvalidReason::Version), |request| {
+        Some(request.changed(|reply| reply.version = 7))
     }),
-    ("kiss RATE", invalid(InvalidReason::KissRate), |asked| Some(asked.kiss(*b"RATE"))),
-    ("kiss DENY", invalid(InvalidReason::KissDeny), |asked| Some(asked.kiss(*b"DENY"))),
-    ("another kiss", invalid(InvalidReason::KissOther), |asked| Some(asked.kiss(*b"NKEY"))),
-    ("kiss of nobody", invalid(InvalidReason::Origin), |asked| {
-        let mut kiss = asked.kiss(*b"DENY");
+    ("kiss RATE", invalid(InvalidReason::KissRate), |request| Some(request.kiss(*b"RATE"))),
+    ("kiss DENY", invalid(InvalidReason::KissDeny), |request| Some(request.kiss(*b"DENY"))),
+    ("another kiss", invalid(InvalidReason::KissOther), |request| Some(request.kiss(*b"NKEY"))),
+    ("kiss of nobody", invalid(InvalidReason::Origin), |request| {
+        let mut kiss = request.kiss(*b"DENY");
         kiss[0].payload[24..32].copy_from_slice(&[0xde; 8]);
         Some(kiss)
     }),
-    ("odd and right", ExpectedFinding::Nothing, |asked| {
-        Some(asked.changed(|reply| {
+    ("odd and right", ExpectedFinding::Nothing, |request| {
+        Some(request.changed(|reply| {
             (reply.stratum, reply.reference_id) = (2, [0; 4]);
             (reply.poll, reply.precision) = (127, 0);
             reply.root_dispersion = NtpShort::from_bits(10 << 16);
@@ -196,38 +196,42 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
             reply.transmit = reply.receive;
         }))
     }),
-    ("stratum 17", invalid(InvalidReason::Stratum), |asked| {
-        Some(asked.changed(|reply| reply.stratum = 17))
+    ("stratum 17", invalid(InvalidReason::Stratum), |request| {
+        Some(request.changed(|reply| reply.stratum = 17))
     }),
-    ("no transmit timestamp", invalid(InvalidReason::Timestamp), |asked| {
-        Some(asked.changed(|reply| reply.transmit = NtpTimestamp::from_bits(0)))
+    ("no transmit timestamp", invalid(InvalidReason::Timestamp), |request| {
+        Some(request.changed(|reply| reply.transmit = NtpTimestamp::from_bits(0)))
     }),
-    ("sent before received", invalid(InvalidReason::Timestamp), |asked| {
-        let before = asked.reply.receive.to_bits().wrapping_sub(1);
-        Some(asked.changed(|reply| reply.transmit = NtpTimestamp::from_bits(before)))
+    ("sent before received", invalid(InvalidReason::Timestamp), |request| {
+        let before = request.reply.receive.to_bits().wrapping_sub(1);
+        Some(request.changed(|reply| reply.transmit = NtpTimestamp::from_bits(before)))
     }),
-    ("origin of nobody", invalid(InvalidReason::Origin), |asked| {
+    ("origin of nobody", invalid(InvalidReason::Origin), |request| {
         // The bit that tells which of a request's timestamps it is.
-        let origin = asked.reply.origin.to_bits() ^ 1;
-        Some(asked.changed(|reply| reply.origin = NtpTimestamp::from_bits(origin)))
+        let origin = request.reply.origin.to_bits() ^ 1;
+        Some(request.changed(|reply| reply.origin = NtpTimestamp::from_bits(origin)))
     }),
-    ("another client's reply", invalid(InvalidReason::Client), |asked| {
-        let (_, other) = asked.other?;
-        Some(asked.changed(|reply| reply.origin = other.origin))
+    ("another client's reply", invalid(InvalidReason::Client), |request| {
+        let (_, other) = request.other?;
+        Some(request.changed(|reply| reply.origin = other.origin))
     }),
-    ("replayed", ExpectedFinding::Duplicate, |asked| Some(vec![asked.right(), asked.right()])),
-    ("out of order", ExpectedFinding::Nothing, |asked| {
-        Some(vec![Datagram { after: Duration::from_millis(7), ..asked.right() }])
+    ("replayed", ExpectedFinding::Duplicate, |request| {
+        Some(vec![request.right(), request.right()])
     }),
-    ("late", ExpectedFinding::Late, |asked| Some(vec![Datagram { after: LATE, ..asked.right() }])),
+    ("out of order", ExpectedFinding::Nothing, |request| {
+        Some(vec![Datagram { after: Duration::from_millis(7), ..request.right() }])
+    }),
+    ("late", ExpectedFinding::Late, |request| {
+        Some(vec![Datagram { after: LATE, ..request.right() }])
+    }),
     ("silent", ExpectedFinding::Loss, |_| Some(Vec::new())),
-    ("from another port", ExpectedFinding::Loss, |asked| {
-        Some(vec![Datagram { from: From::OtherPort, ..asked.right() }])
+    ("from another port", ExpectedFinding::Loss, |request| {
+        Some(vec![Datagram { from: From::OtherPort, ..request.right() }])
     }),
-    ("from another address", ExpectedFinding::Loss, |asked| {
-        Some(vec![Datagram { from: From::OtherAddress, ..asked.right() }])
+    ("from another address", ExpectedFinding::Loss, |request| {
+        Some(vec![Datagram { from: From::OtherAddress, ..request.right() }])
     }),
-    ("unsynchronised", ExpectedFinding::Unsynchronised, |asked| Some(asked.unsynchronised())),
+    ("unsynchronised", ExpectedFinding::Unsynchronised, |request| Some(request.unsynchronised())),
 ];
 
 /// What a server has seen and done so far.
@@ -295,11 +299,11 @@ fn serve(
             }
             before = Some((from, reply));
             let requests = counts.requests.fetch_add(1, Ordering::Relaxed);
-            let asked = Request { from, reply, other, number: requests };
-            let wrong = if always || requests % 2 == 1 { commit(&asked) } else { None };
+            let request = Request { from, reply, other, number: requests };
+            let wrong = if always || requests % 2 == 1 { commit(&request) } else { None };
             counts.wrong.fetch_add(u64::from(wrong.is_some()), Ordering::Relaxed);
             let now = Instant::now();
-            let datagrams = wrong.unwrap_or_else(|| vec![asked.right()]);
+            let datagrams = wrong.unwrap_or_else(|| vec![request.right()]);
             waiting.extend(datagrams.into_iter().map(|one| (now + one.after, one)));
         }
         let now = Instant::now();
@@ -411,8 +415,8 @@ pub(crate) fn a_server_without_a_valid_reply_is_not_called_dead() -> Result<()> 
     let host = lab.server();
     host.netlink()?.add_address(host.port().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
-    let rate: FaultFn = |asked| Some(asked.kiss(*b"RATE"));
-    let version: FaultFn = |asked| Some(asked.changed(|reply| reply.version = 3));
+    let rate: FaultFn = |request| Some(request.kiss(*b"RATE"));
+    let version: FaultFn = |request| Some(request.changed(|reply| reply.version = 3));
     for engine in ENGINES {
         for (commit, code) in
             [(rate, FindingCode::KissOfDeath), (version, FindingCode::InvalidReplies)]
@@ -435,8 +439,9 @@ pub(crate) fn a_server_without_a_valid_reply_is_not_called_dead() -> Result<()> 
                 FindingCode::ServerOutage,
                 FindingCode::ServerUnsynchronised,
             ];
-            let told = result.findings.iter().any(|finding| wrong.contains(&finding.code));
-            ensure!(has(&result, code) && !told, "{name}: {:?}", result.findings);
+            let is_misreported =
+                result.findings.iter().any(|finding| wrong.contains(&finding.code));
+            ensure!(has(&result, code) && !is_misreported, "{name}: {:?}", result.findings);
         }
     }
     Ok(())

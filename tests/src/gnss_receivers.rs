@@ -81,8 +81,8 @@ fn sentences_are_followed() -> Result<()> {
         Ok(is_unsynchronised(&reply.header))
     })?;
     let ended = server.end("TERM")?;
-    for said in ["the receiver has no fix", "it is 1024 weeks behind"] {
-        ensure!(ended.stderr.contains(said), "{said}: {}", ended.stderr);
+    for message in ["the receiver has no fix", "it is 1024 weeks behind"] {
+        ensure!(ended.stderr.contains(message), "{message}: {}", ended.stderr);
     }
     Ok(())
 }
@@ -177,8 +177,8 @@ fn an_implausible_date_is_not_served_and_a_correct_one_recovers() -> Result<()> 
     judged.serve(&lab, days)?;
     for server in judged.servers {
         let ended = server.end("TERM")?;
-        let said = "and neither is confirmed; if it is right, confirm it with: kill -HUP";
-        ensure!(ended.stderr.contains(said), "{}", ended.stderr);
+        let message = "and neither is confirmed; if it is right, confirm it with: kill -HUP";
+        ensure!(ended.stderr.contains(message), "{}", ended.stderr);
     }
     Ok(())
 }

@@ -151,7 +151,7 @@ fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
     let at = server_address(&lab, false)?;
     let server = Server::start_as(lab.server(), Engine::Socket, &[at], &arguments)?;
     let mut wrong = Vec::new();
-    let mut look = || -> Result<bool> {
+    let mut are_selected = || -> Result<bool> {
         let status = server.status()?;
         wrong.clear();
         for (name, _) in UNDERSTOOD {
@@ -169,10 +169,10 @@ fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
         }
         Ok(wrong.is_empty())
     };
-    let comes = wait_until("each form is understood or named", &mut look);
+    let comes = wait_until("each form is understood or named", &mut are_selected);
     let stays = comes.and_then(|()| {
         (0..20).try_for_each(|_| {
-            ensure!(look()?, "it does not stay");
+            ensure!(are_selected()?, "it does not stay");
             std::thread::sleep(std::time::Duration::from_millis(150));
             Ok(())
         })

@@ -140,11 +140,11 @@ pub(crate) fn parts_without_privilege_report_it_and_the_others_run() -> Result<(
     let core = &list(&result["timer"], "cores")?[0];
     ensure!(core["latency_ns"]["count"].as_u64() > Some(100), "{core}");
     let findings = list(&result["timer"], "findings")?;
-    let told = |one: &Value| one["code"] == "real-time-refused";
-    ensure!(findings.iter().any(told), "{findings:?}");
+    let is_refused = |one: &Value| one["code"] == "real-time-refused";
+    ensure!(findings.iter().any(is_refused), "{findings:?}");
     // A busy machine may have three worse ones.
     let worst = list(&result, "worst_findings")?.iter();
-    let refused = worst.filter(|one| told(&one["finding"])).count();
+    let refused = worst.filter(|one| is_refused(&one["finding"])).count();
     ensure!(refused <= 1, "it is told once of all parts: {}", result["worst_findings"]);
     ensure!(result["verdict"] != "fit", "{}", result["verdict"]);
     Ok(())
@@ -173,12 +173,12 @@ pub(crate) fn a_busy_core_is_among_the_worst_findings() -> Result<()> {
     ensure!(late.starts_with(&format!("Core {core} wakes up")), "{late}");
     ensure!(worst[0]["part"] == "timer" && worst[0]["finding"]["severity"] == "error", "{worst:?}");
     // Another core may be busier still, with what else this machine does.
-    let is_told = |one: &Value| {
+    let is_reported = |one: &Value| {
         let message = one["finding"]["message"].as_str().unwrap_or_default();
         let is_own = message.starts_with(&format!("Core {core} was taken"));
         one["finding"]["code"] == "os-noise" && (is_own || one["others"] != 0)
     };
-    ensure!(worst.iter().any(is_told), "{worst:?}");
+    ensure!(worst.iter().any(is_reported), "{worst:?}");
     let limits = list(&result, "limits")?;
     ensure!(limits.iter().all(|limit| limit["failed"] == true), "{limits:?}");
     ensure!(limits[1].get("value").is_none(), "switches were not measured: {limits:?}");

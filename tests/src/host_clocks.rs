@@ -74,8 +74,8 @@ fn the_clocks_are_shown_in_every_format() -> Result<()> {
     let clocks = result["clocks"].as_array().context("no clocks")?;
     let of = |name| clocks.iter().find(|clock| clock["name"] == name).context("no such clock");
     let rate = of("BOOTTIME")?["rate_ppm"].as_f64().context("no rate")?;
-    let doubt = of("BOOTTIME")?["rate_error_bound_ppm"].as_f64().context("no doubt")?;
-    ensure!(rate.abs() <= doubt + 0.001, "it runs as MONOTONIC does: {rate} ± {doubt}");
+    let error_bound = of("BOOTTIME")?["rate_error_bound_ppm"].as_f64().context("no doubt")?;
+    ensure!(rate.abs() <= error_bound + 0.001, "it runs as MONOTONIC does: {rate} ± {error_bound}");
     ensure!(of("MONOTONIC_COARSE")?["step_ns"].as_u64() > of("MONOTONIC")?["step_ns"].as_u64());
     ensure!(fs::read_to_string(&page)?.trim_end().ends_with("</html>"), "no page");
     let slack = json_with_slack(&["clock", "-t", "50ms"])?;

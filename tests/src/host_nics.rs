@@ -44,9 +44,12 @@ fn a_veth_is_reported_as_configured() -> Result<()> {
         offloads.iter().find(|one| one["name"] == "rx-gro").map(|one| one["on"].clone())
     };
     ensure!(gro(&result) == Some(Value::Bool(true)), "{}", result["offloads"]);
-    let stamps = &result["timestamps"];
-    ensure!(stamps["software_tx"] == true && stamps["hardware_tx"] == false, "{stamps}");
-    ensure!(stamps.get("clock").is_none(), "{stamps}");
+    let timestamps = &result["timestamps"];
+    ensure!(
+        timestamps["software_tx"] == true && timestamps["hardware_tx"] == false,
+        "{timestamps}"
+    );
+    ensure!(timestamps.get("clock").is_none(), "{timestamps}");
     let untold = names(&result, "unavailable", "item")?;
     ensure!(untold.iter().any(|what| what == "interrupts"), "{untold:?}");
     server.run(|| set_gro(&interface, false))??;

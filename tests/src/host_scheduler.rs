@@ -102,8 +102,8 @@ pub(crate) fn a_busy_core_is_found_by_its_wake_ups() -> Result<()> {
 
     let broken = while_busy(core, || host(&["timer", "-c", &name, "-t", "2s", "-b", "3ms"]))?;
     ensure!(broken.status.code() == Some(1), "{broken:?}");
-    let said = String::from_utf8(broken.stderr)?;
-    ensure!(said.contains("s late in its period"), "{said}");
+    let stderr = String::from_utf8(broken.stderr)?;
+    ensure!(stderr.contains("s late in its period"), "{stderr}");
     Ok(())
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn handlers_run_in_the_kernel_and_in_user_space() -> Result<()> {
         ensure!(handler["repetitions"].as_array().is_some_and(|all| all.len() == 5), "{handler}");
     }
     // A thread is woken by the interrupt in which the kernel's handler could run already.
-    let least = |place: usize| number(&handlers[place]["delay_ns"]["min"]);
+    let least = |index: usize| number(&handlers[index]["delay_ns"]["min"]);
     let kernel = least(0)?;
     ensure!(kernel < least(1)? && kernel < least(2)?, "{kernel} {} {}", least(1)?, least(2)?);
     Ok(())
@@ -197,18 +197,18 @@ pub(crate) fn missing_privileges_are_reported() -> Result<()> {
     };
     let short = ["interrupt", "--handlers", "kernel", "-n", "10", "-r", "1", "-t", "0"];
     let output = run(&short)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3) && said.contains("nothing was measured"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3) && stderr.contains("nothing was measured"), "{stderr}");
     let delay = ["delay", "--no-claims", "-f", "nanosleep", "-d", "1ms", "-n", "5", "--policy"];
     let fifo = run(&[&delay[..], &["fifo"]].concat())?;
-    let said = String::from_utf8_lossy(&fifo.stderr);
-    ensure!(fifo.status.code() == Some(3) && said.contains("nothing was measured"), "{said}");
+    let stderr = String::from_utf8_lossy(&fifo.stderr);
+    ensure!(fifo.status.code() == Some(3) && stderr.contains("nothing was measured"), "{stderr}");
     ensure!(String::from_utf8_lossy(&fifo.stdout).contains("not measured"), "{fifo:?}");
     // What could be measured in part is no failure, and a limit says of what it is.
     let part = run(&[&delay[..], &["other,fifo", "--fail-if", "p50>1ns"]].concat())?;
-    let said = String::from_utf8_lossy(&part.stderr);
-    ensure!(part.status.code() == Some(1), "{said}");
-    ensure!(said.contains("(nanosleep of 1.00 ms, SCHED_OTHER, "), "{said}");
+    let stderr = String::from_utf8_lossy(&part.stderr);
+    ensure!(part.status.code() == Some(1), "{stderr}");
+    ensure!(stderr.contains("(nanosleep of 1.00 ms, SCHED_OTHER, "), "{stderr}");
     Ok(())
 }
 

@@ -136,9 +136,9 @@ pub(crate) fn an_sntp_client_reads_the_time(engine: Engine) -> Result<()> {
         let read: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let offset_s = read["offset"].as_f64().with_context(|| format!("no offset: {read}"))?;
         // What it calls its precision is how far it may be off by what the round trip took.
-        let doubt_s =
+        let precision_s =
             read["precision"].as_f64().with_context(|| format!("no precision: {read}"))?;
-        ensure!((offset_s - TEST_OFFSET_S).abs() < ERROR_MAX_S.max(doubt_s), "{read}");
+        ensure!((offset_s - TEST_OFFSET_S).abs() < ERROR_MAX_S.max(precision_s), "{read}");
         ensure!(read["stratum"] == 3 && read["leap"] == "no-leap", "{read}");
     }
     Ok(())

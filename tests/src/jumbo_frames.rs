@@ -82,8 +82,8 @@ fn a_server_answers_in_the_kernel() -> Result<()> {
 
 fn run(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let output = run_to_end(lab.client().command(binary()?).args(arguments), TIMEOUT)?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{arguments:?}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments:?}: {stderr}");
     Ok(())
 }
 
@@ -106,9 +106,9 @@ fn a_relay_copies_in_the_kernel() -> Result<()> {
 fn pass(source: &UdpSocket, at: SocketAddr, receiver: &UdpSocket, length: usize) -> Result<()> {
     let sent: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
     source.send_to(&sent, at)?;
-    let mut came = vec![0; MTU as usize];
+    let mut received = vec![0; MTU as usize];
     receiver.set_read_timeout(Some(TIMEOUT))?;
-    let (len, _) = receiver.recv_from(&mut came)?;
-    ensure!(came[..len] == sent, "{len} bytes came");
+    let (len, _) = receiver.recv_from(&mut received)?;
+    ensure!(received[..len] == sent, "{len} bytes came");
     Ok(())
 }

@@ -90,14 +90,14 @@ fn ping(client: &LabHost, server: &LabHost, from: IpAddr, to: IpAddr) -> Result<
         socket.set_read_timeout(Some(TIMEOUT))?;
         Ok(socket)
     };
-    let (asking, answering) = (bind(client, from)?, bind(server, to)?);
+    let (requesting, answering) = (bind(client, from)?, bind(server, to)?);
     let mut buffer = [0; 64];
     for number in 0..100u8 {
-        asking.send_to(&[number], answering.local_addr()?)?;
+        requesting.send_to(&[number], answering.local_addr()?)?;
         let (length, source) = answering.recv_from(&mut buffer).context("no request came")?;
-        ensure!(source == asking.local_addr()? && buffer[..length] == [number]);
+        ensure!(source == requesting.local_addr()? && buffer[..length] == [number]);
         answering.send_to(&buffer[..length], source)?;
-        let (length, source) = asking.recv_from(&mut buffer).context("no reply came")?;
+        let (length, source) = requesting.recv_from(&mut buffer).context("no reply came")?;
         ensure!(source == SocketAddr::new(to, answering.local_addr()?.port()));
         ensure!(buffer[..length] == [number]);
     }
@@ -213,12 +213,15 @@ pub(crate) fn neighbours_are_resolved() -> Result<()> {
         ensure!(resolved == mac, "{present} is at {resolved:?}");
 
         let wait = Duration::from_millis(50);
-        let silent = client.run(|| {
+        let unresolved = client.run(|| {
             netlink.resolve_mac(index, absent.parse()?, wait).map_err(anyhow::Error::from)
         })?;
-        let error = silent.err().context("an absent neighbour was resolved")?;
-        let told = error.downcast_ref();
-        ensure!(matches!(told, Some(NetlinkError::NeighbourUnreachable { .. })), "{error}");
+        let error = unresolved.err().context("an absent neighbour was resolved")?;
+        let netlink_error = error.downcast_ref();
+        ensure!(
+            matches!(netlink_error, Some(NetlinkError::NeighbourUnreachable { .. })),
+            "{error}"
+        );
     }
     Ok(())
 }

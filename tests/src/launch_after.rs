@@ -147,9 +147,9 @@ fn a_deadline_ends_the_wait_and_its_checks() -> Result<()> {
     let wait = ["--file", "/", "--file", &never, "--succeeds", "sleep 61.25 & sleep 61.25"];
     let output = after(&[&wait[..], &["--deadline", "300ms", "--", "touch", &ran_text]].concat())?;
     ensure!(output.status.code() == Some(1) && !ran.exists(), "{output:?}");
-    let said = text(&output.stderr)?;
+    let stderr = text(&output.stderr)?;
     for expected in ["2 of 3 conditions not met", "it does not exist", "first try not finished"] {
-        ensure!(said.contains(expected), "{expected}: {said}");
+        ensure!(stderr.contains(expected), "{expected}: {stderr}");
     }
     until("what was tried is gone", || Ok(processes("sleep 61.25")?.is_empty()))
 }
@@ -187,12 +187,12 @@ fn an_unsynchronised_clock_is_waited_for() -> Result<()> {
 
 fn a_mount_that_appears_is_waited_for() -> Result<()> {
     let directory = TempDir::new()?;
-    let place = directory.path().join("a place");
-    fs::create_dir(&place)?;
+    let mount_point = directory.path().join("a place");
+    fs::create_dir(&mount_point)?;
     let script = "\"$1\" after --mount \"$2\" --retry-interval 20ms --deadline 8s --json - -q & \
                   sleep 0.25; mount -t tmpfs none \"$2\"; wait $!";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()?).arg(&place);
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(binary()?).arg(&mount_point);
     let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{output:?}");
     let result: Value = serde_json::from_slice(&output.stdout)?;
@@ -206,7 +206,7 @@ fn a_mount_that_appears_is_waited_for() -> Result<()> {
 fn an_unresponsive_name_server_does_not_delay_the_deadline() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = lab.server().port().ipv4;
-    let silent = lab.server().run(|| UdpSocket::bind((server, 53)))??;
+    let unresponsive = lab.server().run(|| UdpSocket::bind((server, 53)))??;
     let directory = TempDir::new()?;
     let resolver = directory.path().join("resolv.conf");
     fs::write(&resolver, format!("nameserver {server}\noptions timeout:20 attempts:2\n"))?;
@@ -217,8 +217,8 @@ fn an_unresponsive_name_server_does_not_delay_the_deadline() -> Result<()> {
     let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.code() == Some(1), "{output:?}");
     ensure!(text(&output.stdout)?.contains("first try not finished"), "{output:?}");
-    silent.set_nonblocking(true)?;
-    silent.recv(&mut [0; 512]).context("the name server was not asked")?;
+    unresponsive.set_nonblocking(true)?;
+    unresponsive.recv(&mut [0; 512]).context("the name server was not asked")?;
     Ok(())
 }
 

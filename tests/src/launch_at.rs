@@ -164,10 +164,10 @@ fn refused_settings_are_reported_and_omitted() -> Result<()> {
     let (output, result) = under(&words, &["-c", "cut -d' ' -f19,40,41 /proc/$$/stat"])?;
     ensure!(result["scheduling"] == "ordinary" && result["memory_locked"] == false, "{result}");
     ensure!(text(&output.stdout)?.ends_with(" 0 0\n"), "{output:?}");
-    let said = text(&output.stderr)?;
+    let stderr = text(&output.stderr)?;
     for expected in ["SCHED_FIFO was refused", "Memory could not be locked"] {
         // Before the instant, and in the report.
-        ensure!(said.matches(expected).count() == 2, "{expected}: {said}");
+        ensure!(stderr.matches(expected).count() == 2, "{expected}: {stderr}");
     }
     Ok(())
 }
@@ -196,9 +196,9 @@ fn a_signal_ends_it_and_its_programs() -> Result<()> {
                 "it waits",
                 || Ok(blocks_terminate(&status)? && processes(found)?.len() >= count),
             );
-        let told = there.and_then(|()| signal(&child, "TERM"));
+        let signalled = there.and_then(|()| signal(&child, "TERM"));
         let ended = child.wait()?;
-        told?;
+        signalled?;
         ensure!(ended.code() == Some(143), "{when}: {ended:?}");
     }
     until("its program is gone", || Ok(processes(marker)?.is_empty()))
@@ -242,8 +242,8 @@ fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
     let ran = state.path().join("ran").to_string_lossy().into_owned();
     let job = ["--detach", "--backend", "process", "now + 63 s", "--", "touch", &ran];
     let output = queued(state.path(), &job)?;
-    let said = text(&output.stdout)?;
-    ensure!(said.starts_with("job 1: ") && said.lines().count() == 1, "{said}");
+    let stdout = text(&output.stdout)?;
+    ensure!(stdout.starts_with("job 1: ") && stdout.lines().count() == 1, "{stdout}");
     let jobs = listed(state.path())?;
     ensure!(jobs.len() == 1 && jobs[0]["standing"] == "waiting", "{jobs:?}");
     ensure!(jobs[0]["programs"][0][0] == "touch", "{jobs:?}");
@@ -253,8 +253,8 @@ fn a_job_waits_in_the_background_and_is_cancelled() -> Result<()> {
         ensure!(found == mode, "{}: {found:o}", path.display());
     }
     let pid = jobs[0]["pid"].as_u64().context("no process")?;
-    let said = text(&queued(state.path(), &["cancel", "1"])?.stdout)?.to_owned();
-    ensure!(said == "job 1: cancelled\n", "{said}");
+    let stdout = text(&queued(state.path(), &["cancel", "1"])?.stdout)?.to_owned();
+    ensure!(stdout == "job 1: cancelled\n", "{stdout}");
     ensure!(listed(state.path())?.is_empty() && !Path::new(&ran).exists(), "it is there");
     until("its process is gone", || Ok(!Path::new(&format!("/proc/{pid}/exe")).exists()))?;
     ensure!(fs::read_dir(&directory)?.next().is_none(), "files are left");
@@ -309,8 +309,8 @@ fn running_and_waiting_jobs_are_distinguished() -> Result<()> {
     let home = state.path().join("none");
     homeless.args(["at", "--detach", "--backend", "process", "now + 1 h", "--", "true"]);
     let output = run_to_end(homeless.env_remove("XDG_STATE_HOME").env("HOME", &home), TIMEOUT)?;
-    let said = text(&output.stderr)?;
-    ensure!(output.status.code() == Some(3) && said.contains("not a directory"), "{output:?}");
+    let stderr = text(&output.stderr)?;
+    ensure!(output.status.code() == Some(3) && stderr.contains("not a directory"), "{output:?}");
     ensure!(!home.exists(), "a home was made");
     Ok(())
 }
@@ -339,11 +339,11 @@ fn a_killed_job_is_lost_and_no_other_is_affected() -> Result<()> {
 /// A systemd that writes down what it is told, and none at all.
 fn systemd_receives_the_unit_of_a_job() -> Result<()> {
     let directory = TempDir::new()?;
-    let told = directory.path().join("told");
+    let log = directory.path().join("told");
     let script = |name: &str, rest: &str| -> Result<()> {
         let path = directory.path().join(name);
-        let told = told.display();
-        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' {name} \"$@\" >> {told}\n{rest}\n"))?;
+        let log = log.display();
+        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' {name} \"$@\" >> {log}\n{rest}\n"))?;
         Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
     };
     script("systemd-run", "exit 0")?;
@@ -359,7 +359,7 @@ fn systemd_receives_the_unit_of_a_job() -> Result<()> {
         ["--detach", "--backend", "systemd", "--utc", "12:00 2099-01-01", "--", "echo", "$HOME"];
     let output = call(&path, &job)?;
     ensure!(output.status.success(), "{output:?}");
-    let words = fs::read_to_string(&told)?;
+    let words = fs::read_to_string(&log)?;
     for expected in ["--on-calendar=2099-01-01 11:59:55.000000 UTC", "$$HOME", "--allow-past"] {
         ensure!(words.lines().any(|word| word == expected), "{expected}: {words}");
     }
@@ -367,7 +367,7 @@ fn systemd_receives_the_unit_of_a_job() -> Result<()> {
     ensure!(text(&list.stdout)?.starts_with("7f-1  systemd  2099-01-01"), "{list:?}");
     let cancel = call(&path, &["cancel", "--backend", "systemd", "7f-1"])?;
     ensure!(cancel.status.success(), "{cancel:?}");
-    ensure!(fs::read_to_string(&told)?.ends_with("stop\nhorolog-at-7f-1.timer\n"), "not stopped");
+    ensure!(fs::read_to_string(&log)?.ends_with("stop\nhorolog-at-7f-1.timer\n"), "not stopped");
     let unknown = call(&path, &["cancel", "--backend", "systemd", "80-1"])?;
     ensure!(unknown.status.code() == Some(2), "{unknown:?}");
     script("systemd-run", "echo 'Failed to connect to bus: No such file' >&2; exit 1")?;

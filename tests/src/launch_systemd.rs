@@ -71,8 +71,8 @@ pub(crate) fn cgroup_root() -> Option<PathBuf> {
 
 /// The program itself, which no `PATH` names everywhere.
 pub(crate) fn systemd() -> Option<&'static Path> {
-    let places = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
-    places.into_iter().map(Path::new).find(|place| place.is_file())
+    let paths = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
+    paths.into_iter().map(Path::new).find(|path| path.is_file())
 }
 
 /// A cgroup that goes, with those that were made in it, once its processes have ended.
@@ -134,12 +134,12 @@ fn a_real_systemd_runs_jobs() -> Result<()> {
     command.args(["-ec", START, "sh"]).arg(work.path()).arg(&cgroup.0);
     let output = run_to_end(command.arg(systemd().context("no systemd")?), TIMEOUT)?;
     drop(cgroup);
-    let said = fs::read_to_string(work.path().join("said"))
+    let transcript = fs::read_to_string(work.path().join("said"))
         .with_context(|| format!("its service did not run: {output:?}"))?;
-    check(work.path(), &said).with_context(|| said.clone())
+    check(work.path(), &transcript).with_context(|| transcript.clone())
 }
 
-fn check(work: &Path, said: &str) -> Result<()> {
+fn check(work: &Path, transcript: &str) -> Result<()> {
     let read = |name: &str| fs::read_to_string(work.join(name)).with_context(|| name.to_owned());
     let ran = read("ran")?;
     ensure!(ran == format!("{}\n$HOME 50%\n", work.display()), "{ran}");
@@ -148,9 +148,10 @@ fn check(work: &Path, said: &str) -> Result<()> {
     let list: Value = serde_json::from_str(&read("list.json")?)?;
     let jobs = list["jobs"].as_array().context("no jobs")?;
     ensure!(jobs.len() == 2 && jobs.iter().all(|job| job["keeper"] == "systemd"), "{list}");
-    let kept = said.lines().filter(|line| line.contains(", run by systemd; output: journalctl"));
-    ensure!(kept.count() == 2, "not kept by systemd");
-    let cancelled = said.lines().filter(|line| line.ends_with(": cancelled"));
-    ensure!(cancelled.count() == 1 && said.ends_with("horolog: no jobs\n"), "not cancelled");
+    let by_systemd =
+        transcript.lines().filter(|line| line.contains(", run by systemd; output: journalctl"));
+    ensure!(by_systemd.count() == 2, "not kept by systemd");
+    let cancelled = transcript.lines().filter(|line| line.ends_with(": cancelled"));
+    ensure!(cancelled.count() == 1 && transcript.ends_with("horolog: no jobs\n"), "not cancelled");
     Ok(())
 }

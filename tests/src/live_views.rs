@@ -82,8 +82,8 @@ impl Screen {
         let (parameters, last) = (&sequence[1..end], sequence[end..].chars().next());
         *rest = sequence[(end + 1).min(sequence.len())..].chars();
         match (last, parameters) {
-            (Some('H'), place) => {
-                let (row, column) = place.split_once(';').unwrap_or(("1", "1"));
+            (Some('H'), position) => {
+                let (row, column) = position.split_once(';').unwrap_or(("1", "1"));
                 let index = |text: &str| text.parse::<usize>().unwrap_or(1).saturating_sub(1);
                 self.at = (index(row), index(column));
             }
@@ -217,8 +217,8 @@ fn a_load_run_is_shown_live_and_its_table_follows() -> Result<()> {
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let mut run = viewed_load(&lab, &["-r", "1k-2k", "-t", "2"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("1.50 k/s"))?;
-    for seen in ["engine udp", "offered", "answered", "latency", "lateness", "total", "q ends"] {
-        ensure!(text.contains(seen), "{seen}: {text}");
+    for label in ["engine udp", "offered", "answered", "latency", "lateness", "total", "q ends"] {
+        ensure!(text.contains(label), "{label}: {text}");
     }
     // The first trial stands among those that are over.
     ensure!(text.contains("1.00 k/s") && text.contains("trial "), "{text}");
@@ -300,8 +300,8 @@ fn path_rows_are_shown_live() -> Result<()> {
         command.arg("--ctty").arg(binary()?).args(["path", "udp", &at, "--live", "--no-store"]);
         command.args(["-t", "1500ms", "-s", "64,128", "--json", &path]).args(mode);
         let mut run = LiveTerminal::start(command)?;
-        let seen = |text: &str| text.contains("row 2 of 2 (128 bytes, R 0)");
-        let text = run.until(|text| seen(text) && text.contains("sent"))?;
+        let is_second_row = |text: &str| text.contains("row 2 of 2 (128 bytes, R 0)");
+        let text = run.until(|text| is_second_row(text) && text.contains("sent"))?;
         ensure!(text.contains("latency      50% ") && text.contains("1 64 bytes"), "{text}");
         let (status, _, screen) = run.end()?;
         ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
@@ -367,11 +367,11 @@ fn an_observed_port_is_shown_live_and_a_key_ends_it() -> Result<()> {
         traffic.args(["--no-capture", "--no-store"]);
         let sent = run_to_end(&mut traffic, TIMEOUT)?;
         ensure!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
-        let seen = watch.until(|text| text.contains("Nagle + delayed ACK"))?;
-        let row = seen.lines().find(|line| line.contains("Nagle")).unwrap_or_default();
+        let text = watch.until(|text| text.contains("Nagle + delayed ACK"))?;
+        let row = text.lines().find(|line| line.contains("Nagle")).unwrap_or_default();
         let counted = row.split_whitespace().nth(2).is_some_and(|answers| answers != "-");
-        ensure!(row.contains(&target) && counted == answers, "{seen}");
-        ensure!(seen.contains(" of 600.0 s") && seen.contains("stalls over time, "), "{seen}");
+        ensure!(row.contains(&target) && counted == answers, "{text}");
+        ensure!(text.contains(" of 600.0 s") && text.contains("stalls over time, "), "{text}");
         watch.press("q")?;
         let (status, stdout, screen) = watch.end()?;
         ensure!(status == 0 && screen.restored == 1, "{status}");

@@ -151,7 +151,7 @@ pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let addresses = [server_address(&lab, false)?, server_address(&lab, true)?];
     let server = Server::start(lab.server(), body, &addresses, &[])?;
-    let told = || {
+    let server_counts = || {
         let status = server.status()?;
         let counters = counters(&status).context("the server tells no counters")?;
         let dropped = status.pointer("/counters/dropped").and_then(serde_json::Value::as_u64);
@@ -160,7 +160,7 @@ pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
     };
     for engine in ENGINES {
         for (address, spacing) in [(addresses[0], None), (addresses[1], Some("--exponential"))] {
-            let before = told()?;
+            let before = server_counts()?;
             let target = address.ip().to_string();
             let mut arguments = vec![&*target, "--engine", engine.name(), "-r", RATE, "-t", TIME];
             arguments.extend(spacing);
@@ -169,7 +169,7 @@ pub(crate) fn the_server_counts_the_same(body: process::Engine) -> Result<()> {
             }
             let result = result_of(lab.client(), &arguments)?;
             let trial = only_trial(&result)?;
-            let after = told()?;
+            let after = server_counts()?;
             let counted = (after.0 - before.0, after.1 - before.1);
             let by_generator = (trial.sent, trial.received);
             ensure!(by_generator == counted, "{engine:?} {address}: {by_generator:?} {counted:?}");
@@ -224,17 +224,17 @@ pub(crate) fn run_with_all_counters(
     server: &Arc<Server>,
     options: LoadOptions,
 ) -> Result<LoadResult> {
-    let asked = Arc::clone(server);
+    let queried = Arc::clone(server);
     let options = LoadOptions {
         namespaces: vec![lab.server().netns.clone()],
-        counter_source: Some(Box::new(move || counters(&asked.status().ok()?))),
+        counter_source: Some(Box::new(move || counters(&queried.status().ok()?))),
         ..options
     };
     Ok(lab.client().run(move || LoadRun::prepare(options)?.run(&mut NullObserver))??)
 }
 
-pub(crate) fn lost_at(trial: &Trial, place: LossLocation) -> u64 {
-    trial.lost_at.get(&place).copied().unwrap_or(0)
+pub(crate) fn lost_at(trial: &Trial, location: LossLocation) -> u64 {
+    trial.lost_at.get(&location).copied().unwrap_or(0)
 }
 
 /// What a server that is stopped midway has no room for is found at its sockets; what lies in

@@ -47,8 +47,11 @@ where
     T: serde::de::DeserializeOwned + serde::Serialize,
 {
     let result: T = serde_json::from_slice(json).context("the result cannot be read")?;
-    let told: serde_json::Value = serde_json::from_slice(json)?;
-    ensure!(serde_json::to_value(&result)? == told, "the result holds what the record does not");
+    let original: serde_json::Value = serde_json::from_slice(json)?;
+    ensure!(
+        serde_json::to_value(&result)? == original,
+        "the result holds what the record does not"
+    );
     Ok(result)
 }
 
@@ -72,12 +75,12 @@ pub(crate) fn has(result: &LoadResult, code: FindingCode) -> bool {
 /// Checks that a trial's counts add up.
 pub(crate) fn check_sums(trial: &Trial) -> Result<()> {
     let Trial { sent, received, lost, .. } = *trial;
-    let at_places = trial.lost_at.values().sum::<u64>();
+    let attributed = trial.lost_at.values().sum::<u64>();
     ensure!(
         received <= sent && received + lost == sent,
         "{sent} sent, {received} received, {lost}"
     );
-    ensure!(at_places == lost, "{lost} lost, at places {:?}", trial.lost_at);
+    ensure!(attributed == lost, "{lost} lost, at places {:?}", trial.lost_at);
     let lateness = trial.lateness_ns.as_ref().map_or(0, |lateness| lateness.count);
     let round_trips = trial.rtt_ns.as_ref().map_or(0, |rtt| rtt.count);
     ensure!((lateness, round_trips) == (sent, received), "{lateness} sent, {round_trips} received");

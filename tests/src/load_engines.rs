@@ -35,7 +35,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(lab: &Lab, address: IpAddr, silent_every: u64) -> Result<Self> {
+    fn start(lab: &Lab, address: IpAddr, unanswered_every: u64) -> Result<Self> {
         let at = SocketAddr::new(address, NTP_PORT);
         let socket = lab.server().run(|| UdpSocket::bind(at))??;
         socket.set_read_timeout(Some(Duration::from_millis(20)))?;
@@ -53,7 +53,7 @@ impl Server {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                 let count = received.fetch_add(1, Ordering::Relaxed) + 1;
                 let Some(reply) = answer(&buffer[..length]) else { continue };
-                if count % silent_every != 0 && socket.send_to(&reply, from).is_ok() {
+                if count % unanswered_every != 0 && socket.send_to(&reply, from).is_ok() {
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -192,8 +192,8 @@ pub(crate) fn a_full_socket_is_found() -> Result<()> {
     let _deaf = lab.server().run(bind)??;
     let result = run(&lab, options(target, Some(LoadEngineKind::Packet))?)??;
     let trial = only_trial(&result)?;
-    let place = |place| trial.lost_at.get(&place).copied().unwrap_or(0);
-    ensure!(trial.lost == REQUESTS && place(LossLocation::Socket) > 0, "{trial:?}");
+    let lost_at = |location| trial.lost_at.get(&location).copied().unwrap_or(0);
+    ensure!(trial.lost == REQUESTS && lost_at(LossLocation::Socket) > 0, "{trial:?}");
     let sum: u64 = trial.lost_at.values().sum();
     ensure!(sum == trial.lost, "{:?} for {} lost", trial.lost_at, trial.lost);
     finding(&result, FindingCode::NoReplies).map(drop)
@@ -213,12 +213,12 @@ pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
     let result = run(&lab, options(target, None)?)??;
     ensure!(result.engine == LoadEngineKind::Udp, "engine {:?}", result.engine);
     ensure!(only_trial(&result)?.received == REQUESTS, "{:?}", result.trials);
-    let told = |message: &str| {
+    let is_reported = |message: &str| {
         message.contains("'packet'") && message.contains("no reply to simulated clients")
     };
     let mut fallbacks =
         result.findings.iter().filter(|one| one.code == FindingCode::EngineFallback);
-    ensure!(fallbacks.any(|one| told(&one.message)), "{:?}", result.findings);
+    ensure!(fallbacks.any(|one| is_reported(&one.message)), "{:?}", result.findings);
     Ok(())
 }
 
@@ -234,9 +234,13 @@ pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<(
         let reply_timeout = Duration::from_millis(200);
         Ok(LoadOptions { source_network, reply_timeout, ..options(target, engine)? })
     };
-    let silent = run(&lab, with(Some("10.64.0.0/10"), v4, None)?)??;
-    ensure!(silent.engine == LoadEngineKind::Xdp, "engine {:?} to a silent target", silent.engine);
-    ensure!(!has(&silent, FindingCode::EngineFallback), "{:?}", silent.findings);
+    let unanswered = run(&lab, with(Some("10.64.0.0/10"), v4, None)?)??;
+    ensure!(
+        unanswered.engine == LoadEngineKind::Xdp,
+        "engine {:?} to a silent target",
+        unanswered.engine
+    );
+    ensure!(!has(&unanswered, FindingCode::EngineFallback), "{:?}", unanswered.findings);
     lab.server().run(|| set_gro(&interface, false))??;
     for (target, network) in [(v4, "10.64.0.0/10"), (v6_of(&lab)?, "fdfe:686f:726f:6c6f::/96")] {
         let _server = Server::start(&lab, target, u64::MAX)?;

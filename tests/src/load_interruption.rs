@@ -36,7 +36,7 @@ fn an_interrupt_ends_a_trial_in_its_middle() -> Result<()> {
             [&*target, "--engine", engine, "-r", "1k", "-t", "3600", "--json", "r.json"];
         let before = server.status()?["counters"]["received"].as_u64().unwrap_or(0);
         let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
-        run.wait_until(|_, told| told.contains("loading"))?;
+        run.wait_until(|_, stderr| stderr.contains("loading"))?;
         // It has asked several times by then.
         while server.status()?["counters"]["received"].as_u64().unwrap_or(0) < before + 200 {
             std::thread::sleep(Duration::from_millis(10));
@@ -69,9 +69,9 @@ fn an_interface_that_goes_down_keeps_the_results_so_far() -> Result<()> {
     let output = run_to_end(down.args(["link", "set", interface, "down"]), TIMEOUT)?;
     ensure!(output.status.success(), "{output:?}");
     let (status, _) = run.end()?;
-    let told = run.read("stderr")?;
-    ensure!(status.code() == Some(1), "{status}: {told}");
-    ensure!(told.lines().last().is_some_and(|line| line.contains("ended early")), "{told}");
+    let stderr = run.read("stderr")?;
+    ensure!(status.code() == Some(1), "{status}: {stderr}");
+    ensure!(stderr.lines().last().is_some_and(|line| line.contains("ended early")), "{stderr}");
     let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
     ensure!(has(&result, FindingCode::EngineFailed), "{:?}", result.findings);
     let trial = only_trial(&result)?;

@@ -50,9 +50,9 @@ fn run(host: &LabHost, arguments: &[&str]) -> Result<Output> {
 /// Runs a mix and returns its result, whose counts add up.
 fn load(host: &LabHost, arguments: &[&str]) -> Result<LoadResult> {
     let output = run(host, &[arguments, &["--json", "-"]].concat())?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let result: LoadResult =
-        parse(&output.stdout).with_context(|| format!("{arguments:?}: {told}"))?;
+        parse(&output.stdout).with_context(|| format!("{arguments:?}: {stderr}"))?;
     ensure!(result.mode == RequestMode::Mix && !result.trials.is_empty(), "{result:?}");
     result.trials.iter().try_for_each(check_parts)?;
     Ok(result)
@@ -191,10 +191,10 @@ fn ntp_and_ptp_are_loaded_together() -> Result<()> {
             ensure!(delay.responses.delay == delay.received && delay.received > 0, "{delay:?}");
             let nsm = part(trial, "ptp-nsm").map_or((0, 0), |nsm| (nsm.sent, nsm.received));
             ensure!(engine == "udp" || nsm.1 > 0, "{trial:?}");
-            let asked = gained(&before, &after, "rx_Delay_Req")?;
+            let requests = gained(&before, &after, "rx_Delay_Req")?;
             let sent = delay.sent + nsm.0;
-            ensure!(asked <= sent, "{asked} of {trial:?}");
-            ensure!(trial.lost > 0 || asked == sent, "{asked} of {trial:?}");
+            ensure!(requests <= sent, "{requests} of {trial:?}");
+            ensure!(trial.lost > 0 || requests == sent, "{requests} of {trial:?}");
             if let Ok(unicast) = part(trial, "ptp-unicast") {
                 ensure!(unicast.responses.grant == unicast.received, "{unicast:?}");
                 ensure!(unicast.received > 0, "{unicast:?}");
@@ -217,8 +217,8 @@ fn problems_are_attributed_to_their_kind() -> Result<()> {
     let (ntp, ptp) = (part(trial, "ntp")?, part(trial, "ptp-delay")?);
     ensure!(ntp.received * 10 >= ntp.sent * 9 && ntp.sent > 0, "{ntp:?}");
     ensure!(ptp.received == 0 && ptp.lost == ptp.sent && ptp.sent > 0, "{ptp:?}");
-    let told = run(lab.client(), &arguments)?;
-    let table = String::from_utf8_lossy(&told.stdout);
+    let output = run(lab.client(), &arguments)?;
+    let table = String::from_utf8_lossy(&output.stdout);
     let row = table.lines().find(|line| line.starts_with("ptp-delay"));
     ensure!(row.is_some_and(|row| row.contains("100.00%")), "{table}");
     Ok(())

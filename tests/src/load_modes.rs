@@ -221,9 +221,9 @@ fn chronyd_answers_requests_with_trailers() -> Result<()> {
     ] {
         let all = [&[&*target], arguments].concat();
         let output = run_to_end(&mut load(lab.client(), &all)?, TIMEOUT)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
-        ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(words) && stderr.trim_end().lines().count() == 1, "{stderr}");
     }
     Ok(())
 }
@@ -248,9 +248,9 @@ fn impossible_nts_loads_are_refused() -> Result<()> {
     for (arguments, status, words) in cases {
         let all = [&[&*target], ca, arguments].concat();
         let output = run_to_end(&mut load(lab.client(), &all)?, TIMEOUT)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
-        ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(words) && stderr.trim_end().lines().count() == 1, "{stderr}");
     }
     Ok(())
 }
@@ -296,9 +296,12 @@ fn an_expired_certificate_yields_no_keys() -> Result<()> {
         let trust = ["--nts-name", NAME, "--ca", &certificate];
         let mut command = load(lab.client(), &[&target, "--nts", "--engine", "udp"])?;
         let output = run_to_end(command.args(trust), TIMEOUT)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(3), "{}: {told}", output.status);
-        ensure!(told.contains("certificate") && told.trim_end().lines().count() == 1, "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(3), "{}: {stderr}", output.status);
+        ensure!(
+            stderr.contains("certificate") && stderr.trim_end().lines().count() == 1,
+            "{stderr}"
+        );
         let mut command = lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "-c", "2", "-d", "0.3", "--json", "-"]);
         let output = run_to_end(command.args(trust), TIMEOUT)?;

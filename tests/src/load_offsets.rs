@@ -35,16 +35,16 @@ fn checked(result: &LoadResult, method: OffsetMethod, error_ns: i64) -> Result<(
     check_sums(trial)?;
     ensure!(result.offset == Some(method), "{:?}", result.offset);
     let offset = trial.tx_offset_ns.as_ref().context("no offsets")?;
-    let stamped = trial.timestamped.context("nothing said of timestamps")?;
-    ensure!(stamped * 10 >= trial.received * 9 && offset.count <= stamped, "{trial:?}");
+    let timestamped = trial.timestamped.context("nothing said of timestamps")?;
+    ensure!(timestamped * 10 >= trial.received * 9 && offset.count <= timestamped, "{trial:?}");
     let least = error_ns - method.correction_ns - TOLERANCE_NS;
     ensure!(offset.min >= least && offset.p50 <= least + WAY_NS_MAX, "{offset:?}");
-    let doubts = result
+    let finding_count = result
         .findings
         .iter()
         .filter(|one| one.code == FindingCode::RepliesWithoutTimestamp)
         .count();
-    ensure!((doubts > 0) == (stamped < trial.received), "{:?}", result.findings);
+    ensure!((finding_count > 0) == (timestamped < trial.received), "{:?}", result.findings);
     Ok(())
 }
 
@@ -67,8 +67,8 @@ fn a_known_error_is_found() -> Result<()> {
             let limits = ["--fail-if", "offset-p50<2.9s", "--fail-if", "offset-max<2.9s"];
             let result = of(&[&["--offset", "0"], &limits[..]].concat())?;
             checked(&result, plain, BEHIND_NS).with_context(context)?;
-            let kept = result.limits.iter().filter(|limit| !limit.failed).count();
-            ensure!(kept == 2, "{:?}", result.limits);
+            let passed = result.limits.iter().filter(|limit| !limit.failed).count();
+            ensure!(passed == 2, "{:?}", result.limits);
             let corrected = OffsetMethod { correction_ns: 1_950, ..plain };
             let result = of(&["--offset", "1.95e-6", "--interleaved"])?;
             checked(&result, corrected, BEHIND_NS).with_context(context)?;
@@ -105,9 +105,9 @@ fn unmeasurable_offsets_are_refused() -> Result<()> {
     for (arguments, status, words) in cases {
         let all = [&[&*target], arguments].concat();
         let output = run_to_end(&mut load(lab.client(), &all)?, TIMEOUT)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
-        ensure!(told.contains(words) && told.trim_end().lines().count() == 1, "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(words) && stderr.trim_end().lines().count() == 1, "{stderr}");
     }
     Ok(())
 }

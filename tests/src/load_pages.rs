@@ -60,10 +60,10 @@ impl Open {
 
 fn a_measured_page_shows_the_figures_of_its_result() -> Result<()> {
     let mut open = Open::measured()?;
-    let seen = shows(&mut open.browser, &open.json)?;
+    let rendered = shows(&mut open.browser, &open.json)?;
     let trials = open.json["trials"].as_array().context("no trials")?;
     ensure!(trials.len() > 2, "{} trials", trials.len());
-    Figures::declared()?.check(&seen, &open.json)?;
+    Figures::declared()?.check(&rendered, &open.json)?;
     is_saved_unchanged(&mut open)?;
     can_be_read(&mut open.browser)
 }
@@ -92,13 +92,13 @@ fn is_saved_unchanged(open: &mut Open) -> Result<()> {
 
 fn a_plot_can_be_inspected() -> Result<()> {
     let mut open = Open::measured()?;
-    let seen = RenderedPage::of(&mut open.browser)?;
-    for plot in &seen.plots {
+    let rendered = RenderedPage::of(&mut open.browser)?;
+    for plot in &rendered.plots {
         for share in [0.05, 0.3, 0.55, 0.95] {
-            let told = pointed_at(&mut open.browser, &plot.id, share)?;
-            shows_points(&told, plot).with_context(|| plot.id.clone())?;
+            let legend = pointed_at(&mut open.browser, &plot.id, share)?;
+            shows_points(&legend, plot).with_context(|| plot.id.clone())?;
         }
     }
     zooms(&mut open.browser, "rtt")?;
-    check_plots(&mut open.browser, &seen)
+    check_plots(&mut open.browser, &rendered)
 }

@@ -41,17 +41,17 @@ pub(crate) fn load(
     let mut command = host.command(binary()?);
     command.args(["load", "ptp"]).args(arguments).args(["--json", "-"]);
     let output = run_to_end(&mut command, TIMEOUT)?;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    let result = parse(&output.stdout).with_context(|| format!("{arguments:?}: {told}"))?;
-    Ok((output.status.code(), result, told))
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = parse(&output.stdout).with_context(|| format!("{arguments:?}: {stderr}"))?;
+    Ok((output.status.code(), result, stderr))
 }
 
 /// Loads a master with further arguments, and holds the counts against its own.
 fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result<()> {
     let before = ptp4l.counts()?;
     let all = [&[arguments[0], target, "-r", RATE, "-t", TIME], &arguments[1..]].concat();
-    let (status, result, told) = load(lab.client(), &all)?;
-    ensure!(status == Some(0), "status {status:?}: {told}");
+    let (status, result, stderr) = load(lab.client(), &all)?;
+    ensure!(status == Some(0), "status {status:?}: {stderr}");
     let after = ptp4l.counts()?;
     let trial = only_trial(&result)?;
     check_sums(trial)?;
@@ -62,10 +62,13 @@ fn compare(lab: &Lab, ptp4l: &Ptp4l, target: &str, arguments: &[&str]) -> Result
     ensure!(trial.received > 0, "{trial:?}");
     ensure!(trial.received <= delay && delay <= trial.sent, "{trial:?}");
     let counted = |name| gained(&before, &after, name);
-    let (asked, answered) = (counted("rx_Delay_Req")?, counted("tx_Delay_Resp")?);
-    ensure!(asked <= trial.sent && answered <= asked, "{asked}, {answered} of {trial:?}");
+    let (requests, answered) = (counted("rx_Delay_Req")?, counted("tx_Delay_Resp")?);
+    ensure!(requests <= trial.sent && answered <= requests, "{requests}, {answered} of {trial:?}");
     let exact = trial.lost == 0;
-    ensure!(!exact || (asked, answered) == (trial.sent, delay), "{asked}, {answered}: {trial:?}");
+    ensure!(
+        !exact || (requests, answered) == (trial.sent, delay),
+        "{requests}, {answered}: {trial:?}"
+    );
     ensure!(delay <= answered, "{answered}: {trial:?}");
     if is_nsm {
         // The master sends one of its own now and then.
@@ -135,8 +138,11 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
         let before = ptp4l.counts()?;
         let arguments = ["unicast", &target, "-r", "200", "-t", "0.5", "--duration", "1"];
         let all = [&arguments[..], &["--log-interval", "-3", "--engine", engine.name()]].concat();
-        let (status, result, told) = load(lab.client(), &all)?;
-        ensure!(status == Some(0) && result.mode == RequestMode::PtpUnicast, "{status:?}: {told}");
+        let (status, result, stderr) = load(lab.client(), &all)?;
+        ensure!(
+            status == Some(0) && result.mode == RequestMode::PtpUnicast,
+            "{status:?}: {stderr}"
+        );
         let trial = only_trial(&result)?;
         check_sums(trial)?;
         let Responses { grant, denial, granted_messages, .. } = trial.responses;
@@ -144,8 +150,8 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
         ensure!((grant, denial) == (trial.received, 0), "{trial:?}");
         ensure!(trial.received * 10 >= trial.sent * 9 && granted_messages > 0, "{trial:?}");
         let after = ptp4l.counts()?;
-        let [asked, answered] = ["rx_Signaling", "tx_Signaling"];
-        let counted = [gained(&before, &after, asked)?, gained(&before, &after, answered)?];
+        let [requests, answered] = ["rx_Signaling", "tx_Signaling"];
+        let counted = [gained(&before, &after, requests)?, gained(&before, &after, answered)?];
         ensure!(trial.lost > 0 || counted == [trial.sent, grant], "{counted:?}: {trial:?}");
     }
     Ok(())
@@ -160,8 +166,8 @@ fn a_master_of_another_domain_does_not_answer() -> Result<()> {
         for (domain, expected) in [("9", 0), ("8", 1)] {
             let arguments = ["delay", &target, "-r", RATE, "-t", "0.1", "--timeout", "100ms"];
             let more = ["--engine", engine.name(), "--domain", domain];
-            let (status, result, told) = load(lab.client(), &[&arguments[..], &more].concat())?;
-            let context = format!("{engine:?}, domain {domain}: {told}");
+            let (status, result, stderr) = load(lab.client(), &[&arguments[..], &more].concat())?;
+            let context = format!("{engine:?}, domain {domain}: {stderr}");
             ensure!(status == Some(expected), "{status:?}, {context}");
             ensure!(has(&result, FindingCode::NoReplies) == (expected == 1), "{context}");
         }
@@ -193,18 +199,18 @@ fn impossible_ptp_loads_are_refused() -> Result<()> {
     for (arguments, status, words) in cases {
         let mut command = lab.client().command(binary()?);
         let output = run_to_end(command.args(["load", "ptp"]).args(arguments), TIMEOUT)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(status), "{arguments:?}: {told}");
-        ensure!(told.contains(words), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {stderr}");
+        ensure!(stderr.contains(words), "{arguments:?}: {stderr}");
     }
-    let nobody = UnprivilegedCopy::new()?;
-    let mut command = nobody.command(lab.client().command("setpriv"));
+    let unprivileged = UnprivilegedCopy::new()?;
+    let mut command = unprivileged.command(lab.client().command("setpriv"));
     let output = run_to_end(command.args(["load", "ptp", "delay", &target]), TIMEOUT)?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(3), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3), "{stderr}");
     ensure!(
-        told.contains("CAP_NET_BIND_SERVICE") && told.trim_end().lines().count() == 1,
-        "{told}"
+        stderr.contains("CAP_NET_BIND_SERVICE") && stderr.trim_end().lines().count() == 1,
+        "{stderr}"
     );
     Ok(())
 }

@@ -139,8 +139,8 @@ pub(crate) fn a_public_target_is_sent_nothing() -> Result<()> {
 pub(crate) fn an_unreachable_neighbour_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
-    let silent = Prefix::host(IpAddr::V4(UNUSED_ADDRESS.parse::<Ipv4Addr>()?));
-    client.netlink()?.add_route(silent, None, client.port().index)?;
+    let unused = Prefix::host(IpAddr::V4(UNUSED_ADDRESS.parse::<Ipv4Addr>()?));
+    client.netlink()?.add_route(unused, None, client.port().index)?;
     let output = run_to_end(&mut load(client, &[UNUSED_ADDRESS, "--engine", "xdp"])?, TIMEOUT)?;
     check(&output, ENVIRONMENT, &[UNUSED_ADDRESS, "MAC address"])?;
     nothing_is_attached(client)
@@ -152,9 +152,9 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), process::Engine::Socket, &[at], &[])?;
-    let nobody = UnprivilegedCopy::new()?;
+    let unprivileged = UnprivilegedCopy::new()?;
     let run = |arguments: &[&str]| {
-        let mut command = nobody.command(lab.client().command("setpriv"));
+        let mut command = unprivileged.command(lab.client().command("setpriv"));
         run_to_end(command.args(["load", "ntp", TARGET]).args(arguments), TIMEOUT)
     };
     check(&run(&["--engine", "xdp"])?, ENVIRONMENT, &["BPF", "CAP_BPF", "root"])?;
@@ -168,14 +168,19 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
     check_line(&stderr, &[BEGINNING, "engine udp"])?;
-    let result: LoadResult = parse(&fs::read(nobody.path("r.json"))?)?;
+    let result: LoadResult = parse(&fs::read(unprivileged.path("r.json"))?)?;
     ensure!(
         result.engine == LoadEngineKind::Udp && has(&result, FindingCode::EngineFallback),
         "{result:?}"
     );
     for better in ["'xdp'", "'packet'"] {
-        let told = |message: &str| message.contains(better) && message.contains("'udp' is used");
-        ensure!(result.findings.iter().any(|one| told(&one.message)), "{:?}", result.findings);
+        let is_reported =
+            |message: &str| message.contains(better) && message.contains("'udp' is used");
+        ensure!(
+            result.findings.iter().any(|one| is_reported(&one.message)),
+            "{:?}",
+            result.findings
+        );
     }
     let table = String::from_utf8_lossy(&output.stdout);
     ensure!(table.contains("'udp' is used") && table.contains("CAP_BPF"), "{table}");
@@ -186,11 +191,11 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
 pub(crate) fn a_file_that_cannot_be_written_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for option in ["--json", "--html"] {
-        for place in ["/proc/nowhere/result", "/proc/self/result", "."] {
-            let arguments = [TARGET, "-r", "1k", "-t", "0.1", option, place];
+        for path in ["/proc/nowhere/result", "/proc/self/result", "."] {
+            let arguments = [TARGET, "-r", "1k", "-t", "0.1", option, path];
             let output = run_to_end(&mut load(lab.client(), &arguments)?, TIMEOUT)?;
-            check(&output, ENVIRONMENT, &["cannot write", place])
-                .with_context(|| format!("{option} {place}"))?;
+            check(&output, ENVIRONMENT, &["cannot write", path])
+                .with_context(|| format!("{option} {path}"))?;
         }
     }
     nothing_is_attached(lab.client())

@@ -138,8 +138,8 @@ pub(crate) fn of_seconds(seconds: u64) -> Result<Value> {
         point["at_s"] = json!(number as f64);
         point["trial"] = json!(number * TRIALS / seconds);
         point["lost"] = json!(number % 7);
-        for (place, figure) in ["p50", "p90", "p99", "p99_9", "max"].into_iter().enumerate() {
-            point["rtt_ns"][figure] = json!(3_615 + 17 * number + 50_000 * place as u64);
+        for (index, figure) in ["p50", "p90", "p99", "p99_9", "max"].into_iter().enumerate() {
+            point["rtt_ns"][figure] = json!(3_615 + 17 * number + 50_000 * index as u64);
         }
         point
     });
@@ -168,12 +168,12 @@ fn a_page_of_ten_minutes_is_small_and_correct() -> Result<()> {
     let mut browser = Browser::start(1280, 900)?;
     let mut figures = Figures::declared()?;
     let load = of_seconds(POINTS)?;
-    let seen = opened(&mut browser, &directory, "load", &load)?;
-    ensure!(seen.table("intervals")?.rows.len() == POINTS as usize, "not each second is shown");
+    let rendered = opened(&mut browser, &directory, "load", &load)?;
+    ensure!(rendered.table("intervals")?.rows.len() == POINTS as usize, "not each second is shown");
     figures.check(&shows(&mut browser, &load)?, &load)?;
     let query = many_samples()?;
-    let seen = opened(&mut browser, &directory, "query", &query)?;
-    figures.check(&seen, &query)?;
+    let rendered = opened(&mut browser, &directory, "query", &query)?;
+    figures.check(&rendered, &query)?;
     let complaints = browser.complaints();
     ensure!(complaints.is_empty(), "{complaints:?}");
     Ok(())
@@ -186,8 +186,8 @@ fn a_page_of_hours_is_small_and_correct() -> Result<()> {
     let load = of_seconds(HOUR)?;
     opened(&mut browser, &directory, "hour", &load)?;
     figures.check(&shows(&mut browser, &load)?, &load)?;
-    let seen = opened(&mut browser, &directory, "longest", &of_seconds(LONGEST)?)?;
-    ensure!(seen.table("intervals-worst")?.rows.len() == 20, "not the worst are shown");
+    let rendered = opened(&mut browser, &directory, "longest", &of_seconds(LONGEST)?)?;
+    ensure!(rendered.table("intervals-worst")?.rows.len() == 20, "not the worst are shown");
     for name in ["hour", "longest"] {
         browser.open(&directory.path().join(name).with_extension("html"))?;
         let elements = browser.evaluate("document.querySelectorAll('*').length")?;
@@ -243,10 +243,10 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
     for trial in load["trials"].as_array_mut().context("no trials")? {
         trial["rtt_ns"] = serde_json::to_value(&rtt)?;
     }
-    let seen = opened(&mut browser, &directory, "outage", &load)?;
-    Figures::declared()?.check(&seen, &load)?;
-    ensure!(seen.figure.is_some(), "no verdict");
-    for (id, place, is_painted) in [
+    let rendered = opened(&mut browser, &directory, "outage", &load)?;
+    Figures::declared()?.check(&rendered, &load)?;
+    ensure!(rendered.figure.is_some(), "no verdict");
+    for (id, range, is_painted) in [
         ("latency-over-time", [3.0, 6.8], true),
         ("latency-over-time", [7.2, 10.8], false),
         ("latency-over-time", [14.8, 15.2], true),
@@ -255,8 +255,8 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
         ("rtt-histogram", [950.0, 1_150.0], true),
         ("rtt-histogram", [1_300.0, 900_000.0], false),
     ] {
-        let count = painted(&mut browser, id, place)?;
-        ensure!((count > 0) == is_painted, "{id}: {count} points are painted in {place:?}");
+        let count = painted(&mut browser, id, range)?;
+        ensure!((count > 0) == is_painted, "{id}: {count} points are painted in {range:?}");
     }
     Ok(())
 }
@@ -268,8 +268,8 @@ fn each_change_of_a_page_is_found() -> Result<()> {
     for changes in CHANGES.chunk_by(|a, b| a.of == b.of) {
         let of = changes.first().context("no change")?.of;
         let result = of_file(of)?;
-        let seen = opened(&mut browser, &directory, of, &result)?;
-        figures.check(&seen, &result).with_context(|| of.to_owned())?;
+        let rendered = opened(&mut browser, &directory, of, &result)?;
+        figures.check(&rendered, &result).with_context(|| of.to_owned())?;
         for Change { script, about, .. } in changes {
             browser.open(&directory.path().join(of).with_extension("html"))?;
             browser.evaluate(&format!("(() => {{ {script}; }})()"))?;

@@ -285,9 +285,9 @@ fn all_metrics_exist(prometheus: &Prometheus<'_>, name: &str, rules: &str) -> Re
         known.as_array().context("no names")?.iter().filter_map(Value::as_str).collect();
     let expressions = dashboard(name)?;
     ensure!(expressions.len() >= 20, "{expressions:?}");
-    let asked = expressions.iter().map(String::as_str).chain([rules]).flat_map(metrics);
+    let queried = expressions.iter().map(String::as_str).chain([rules]).flat_map(metrics);
     let is_missing = |name: &&str| !known.contains(name) && !OF_A_PULSE.contains(name);
-    let unknown: BTreeSet<_> = asked.filter(is_missing).collect();
+    let unknown: BTreeSet<_> = queried.filter(is_missing).collect();
     ensure!(unknown.is_empty(), "{unknown:?} are not among {known:?}");
     let has_no_pulse = |of: &&String| !OF_A_PULSE.iter().any(|name| of.contains(name));
     for expression in expressions.iter().filter(has_no_pulse) {

@@ -75,14 +75,14 @@ impl Scene {
     /// The rows of a run that ends well.
     fn rows(&self, more: &[&str], head: [&str; 2]) -> Result<Vec<Row>> {
         let output = self.run(&[&RATES, more].concat())?;
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let context = || format!("{more:?}: {told}");
-        ensure!(output.status.success() && told.contains("with engine"), "{}", context());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let context = || format!("{more:?}: {stderr}");
+        ensure!(output.status.success() && stderr.contains("with engine"), "{}", context());
         let text = String::from_utf8(output.stdout)?;
         let mut lines = text.lines();
         ensure!([lines.next(), lines.next()] == head.map(Some), "{text}");
         let rows = lines.map(Row::parse).collect::<Result<Vec<_>>>().with_context(context)?;
-        ensure!(rows.len() == ROWS.len(), "{text}{told}");
+        ensure!(rows.len() == ROWS.len(), "{text}{stderr}");
         for (row, expected) in rows.iter().zip(ROWS) {
             ensure!((row.rate, row.clients) == expected, "{row:?}");
         }
@@ -180,11 +180,11 @@ fn chronyd_behind_a_plain_veth_is_measured() -> Result<()> {
     server.run(|| set_gro(&interface, false))??;
     let _chronyd = Chronyd::start(server, &[])?;
     let output = scene.run(&["-B", "-I", "-B", "-r", "100", "-t", "0.5"])?;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success() && told.contains("with engine packet"), "{told}");
-    ensure!(told.contains("takes no frames from XDP"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success() && stderr.contains("with engine packet"), "{stderr}");
+    ensure!(stderr.contains("takes no frames from XDP"), "{stderr}");
     let text = String::from_utf8(output.stdout)?;
-    let row = Row::parse(text.lines().nth(2).with_context(|| format!("{text}{told}"))?)?;
+    let row = Row::parse(text.lines().nth(2).with_context(|| format!("{text}{stderr}"))?)?;
     ensure!((row.rate, row.clients, row.shares[0]) == (100, 10, 0.0), "{row:?}");
     row.check([true, false])
 }
@@ -209,12 +209,16 @@ fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
     let (_chronyd, _directory, certificate) = nts_chronyd(scene.lab.server())?;
     let trust = TrustAnchors::from_pem_file(Some(certificate.as_ref()))?;
     let address = (scene.lab.server().port().ipv4, KE_PORT).into();
-    let given = scene
+    let nts_session = scene
         .lab
         .client()
         .run(|| KeClient::new(&trust, &[ALGORITHM])?.exchange_keys(NAME, address, TIMEOUT))??;
-    let blind = format!("{},{}", hex(&given.c2s), hex(given.cookies.first().context("no cookie")?));
-    let seeing = format!("{blind},{}", hex(&given.s2c));
+    let blind = format!(
+        "{},{}",
+        hex(&nts_session.c2s),
+        hex(nts_session.cookies.first().context("no cookie")?)
+    );
+    let seeing = format!("{blind},{}", hex(&nts_session.s2c));
     let file = scene.directory.path().join("r.json");
     let path = file.display().to_string();
     for (session, opened) in [(&blind, false), (&seeing, true)] {
@@ -225,11 +229,11 @@ fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
         }
         let text = fs::read(&file)?;
         let result: LoadResult = parse(&text)?;
-        let told = String::from_utf8(text)?;
-        ensure!(!told.contains(&blind) && told.contains("(hidden)"), "{:?}", result.command);
+        let json = String::from_utf8(text)?;
+        ensure!(!json.contains(&blind) && json.contains("(hidden)"), "{:?}", result.command);
         ensure!(result.mode == RequestMode::NtpNts, "{:?}", result.mode);
         ensure!(has(&result, FindingCode::RepliesNotDecrypted) != opened, "{:?}", result.findings);
-        ensure!(result.trials.iter().all(|trial| trial.responses.nts == trial.received), "{told}");
+        ensure!(result.trials.iter().all(|trial| trial.responses.nts == trial.received), "{json}");
     }
     Ok(())
 }
@@ -282,10 +286,10 @@ fn impossible_requests_are_refused() -> Result<()> {
     ];
     for (more, status, words) in cases {
         let output = scene.run(more)?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(status), "{more:?}: {told}");
-        ensure!(told.contains(words) && !told.contains("c0ffee"), "{more:?}: {told}");
-        ensure!(told.trim_end().lines().count() == 1 && output.stdout.is_empty(), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{more:?}: {stderr}");
+        ensure!(stderr.contains(words) && !stderr.contains("c0ffee"), "{more:?}: {stderr}");
+        ensure!(stderr.trim_end().lines().count() == 1 && output.stdout.is_empty(), "{stderr}");
     }
     Ok(())
 }

@@ -76,10 +76,10 @@ pub(crate) fn an_invalid_search_is_refused() -> Result<()> {
         (&["--search", "ndr", "-r", "0.1-1"], &["0.1", "raise"]),
         (&["--search", "ndr", "-c", "0"], &["connections", "1 to 4096"]),
     ];
-    for (arguments, told) in cases {
+    for (arguments, expected) in cases {
         let mut command = nts.lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "--ca", &trust]).args(arguments);
-        check(&run_to_end(&mut command, TIMEOUT)?, USAGE, told)?;
+        check(&run_to_end(&mut command, TIMEOUT)?, USAGE, expected)?;
     }
     Ok(())
 }

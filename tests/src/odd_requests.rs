@@ -194,10 +194,10 @@ fn odd_requests_get_the_expected_reply(engine: Engine, with_keys: bool) -> Resul
         exchange(&lab, (ip, PORT).into(), with_keys).with_context(|| ip.to_string())?;
     }
     check_counters(&server, engine, with_keys, addresses.len() as u64)?;
-    let said = server.end("TERM")?.stderr;
+    let stderr = server.end("TERM")?.stderr;
     let named = "ignored line 1: MD5 is not supported";
-    let is_named = said.contains(named) && said.contains("line 3: DES is not supported");
-    ensure!(is_named == with_keys && !said.contains("1fe3"), "{said}");
+    let is_named = stderr.contains(named) && stderr.contains("line 3: DES is not supported");
+    ensure!(is_named == with_keys && !stderr.contains("1fe3"), "{stderr}");
     Ok(())
 }
 

@@ -71,9 +71,12 @@ pub(crate) fn all() -> Vec<Trial> {
 pub(crate) fn build(into: &Path) -> Result<PathBuf> {
     let binary = binary()?;
     let papers = env::var_os("HOROLOG_PAPERS").map(PathBuf::from);
-    let beside = || Some(binary.parent()?.parent()?.join("papers"));
+    let default_papers = || Some(binary.parent()?.parent()?.join("papers"));
     let mut command = Command::new(SCRIPT);
-    command.arg(&binary).arg(papers.or_else(beside).context("no place of papers")?).arg(into);
+    command
+        .arg(&binary)
+        .arg(papers.or_else(default_papers).context("no place of papers")?)
+        .arg(into);
     command.env("DPKG_DEB_COMPRESSOR_TYPE", "gzip").env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
     let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -100,15 +103,15 @@ fn links_of_its_pages_resolve() -> Result<()> {
     ensure!(run_to_end(&mut unpack, TIMEOUT)?.status.success(), "it cannot be unpacked");
     let documents = tree.join("usr/share/doc/horolog");
     let (mut links, mut broken) = (0, Vec::new());
-    for place in [documents.clone(), documents.join("docs")] {
-        for entry in fs::read_dir(&place)? {
+    for folder in [documents.clone(), documents.join("docs")] {
+        for entry in fs::read_dir(&folder)? {
             let page = entry?.path();
             if page.extension().is_none_or(|extension| extension != "md") {
                 continue;
             }
             for target in relative_links(&fs::read_to_string(&page)?) {
                 links += 1;
-                if !place.join(&target).exists() {
+                if !folder.join(&target).exists() {
                     broken.push(format!("{}: {target}", page.display()));
                 }
             }
@@ -184,8 +187,8 @@ fn is_installed(system: &System) -> Result<()> {
         ensure!(conffiles.contains(name), "{name} may not be changed: {conffiles}");
     }
     for service in ["horolog", "horolog-agent"] {
-        let said = system.run(&format!("systemctl is-enabled {service} || true"))?;
-        ensure!(said == "disabled\n", "{service}: {said}");
+        let state = system.run(&format!("systemctl is-enabled {service} || true"))?;
+        ensure!(state == "disabled\n", "{service}: {state}");
     }
     system.run("systemd-analyze verify --man=no horolog.service horolog-agent.service")?;
     Ok(())
@@ -215,8 +218,8 @@ fn serves_time(system: &System) -> Result<()> {
     let mut booted = system.boot(lab.server(), "observer.service")?;
     let observed = system.path("/observed");
     booted.wait_for(|| observed.exists())?;
-    let said = system.read("/observed")?;
-    ensure!(said.starts_with("active\n_horolog\n{"), "{said}\n{}", journal(system));
+    let contents = system.read("/observed")?;
+    ensure!(contents.starts_with("active\n_horolog\n{"), "{contents}\n{}", journal(system));
     let offset_s = offset_of(&chronyd(lab.client(), lab.server().port().ipv4.into())?)?;
     ensure!(offset_s.abs() < ERROR_MAX_S, "chronyd reads {offset_s} s");
     system.write("/enough", "")?;

@@ -125,13 +125,13 @@ pub(crate) fn a_filter_skips_options_and_refuses_fragments() -> Result<()> {
 pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     for ipv6 in [false, true] {
-        let [_, asked] = addresses(&lab, ipv6)?;
+        let [_, server_ip] = addresses(&lab, ipv6)?;
         let wildcard: IpAddr = if ipv6 { "::".parse()? } else { "0.0.0.0".parse()? };
         let local = SocketAddr::new(wildcard, SERVER_PORT);
         let mut listener =
             lab.server().run(|| UdpDevice::bind(local, &UdpOptions::default()))??;
         let filter = UdpFilter {
-            source: asked,
+            source: server_ip,
             source_port: Some(SERVER_PORT),
             destination_port: Some(CLIENT_PORT),
             destination_network: None,
@@ -145,9 +145,12 @@ pub(crate) fn a_listener_answers_raw_frames() -> Result<()> {
         ensure!(client.send(&mut frames)? == 1);
         let mut datagrams = Batch::<Endpoints>::new(4, 128);
         ensure!(listener.receive(&mut datagrams, TIMEOUT)? == 1, "no request came");
-        let seen = datagrams.packet(0);
-        ensure!(seen.bytes == b"question", "{seen:?}");
-        ensure!(seen.address.remote == request.source && seen.address.local == asked, "{seen:?}");
+        let received = datagrams.packet(0);
+        ensure!(received.bytes == b"question", "{received:?}");
+        ensure!(
+            received.address.remote == request.source && received.address.local == server_ip,
+            "{received:?}"
+        );
         ensure!(listener.send(&mut datagrams)? == 1);
         ensure!(client.receive(&mut frames, TIMEOUT)? == 1, "no reply came");
         let reply = UdpFrame::parse(frames.packet(0).bytes)

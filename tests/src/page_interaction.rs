@@ -17,15 +17,15 @@ const TABS_MAX: usize = 40;
 const POINTER_POSITIONS: [f64; 2] = [0.3, 0.8];
 
 /// All plots of the page that is open can be looked into.
-pub(crate) fn check_plots(browser: &mut Browser, seen: &RenderedPage) -> Result<()> {
-    for plot in &seen.plots {
-        for place in POINTER_POSITIONS {
-            let told = pointed_at(browser, &plot.id, place)?;
-            shows_points(&told, plot).with_context(|| format!("{} at {place}", plot.id))?;
+pub(crate) fn check_plots(browser: &mut Browser, rendered: &RenderedPage) -> Result<()> {
+    for plot in &rendered.plots {
+        for position in POINTER_POSITIONS {
+            let legend = pointed_at(browser, &plot.id, position)?;
+            shows_points(&legend, plot).with_context(|| format!("{} at {position}", plot.id))?;
         }
         is_drawn_larger(browser, &plot.id).with_context(|| plot.id.clone())?;
     }
-    if let Some(plot) = seen.plots.first() {
+    if let Some(plot) = rendered.plots.first() {
         can_be_hidden_by_keyboard(browser)?;
         can_be_stepped_by_keyboard(browser, plot).with_context(|| plot.id.clone())?;
     }
@@ -46,12 +46,12 @@ pub(crate) fn pointed_at(browser: &mut Browser, id: &str, share: f64) -> Result<
 
 /// Where the inside of a plot is on the screen, after it was brought there.
 fn in_view(browser: &mut Browser, id: &str) -> Result<[f64; 4]> {
-    let place = format!(
+    let script = format!(
         "(() => {{ const over = document.querySelector('#plot-{id} .u-over'); \
          over.scrollIntoView({{ block: 'center' }}); const {{ left, top, width, height }} = \
          over.getBoundingClientRect(); return [left, top, width, height]; }})()"
     );
-    Ok(serde_json::from_value(browser.evaluate(&place)?)?)
+    Ok(serde_json::from_value(browser.evaluate(&script)?)?)
 }
 
 /// A value of an axis as the legend's figures are read.
@@ -60,8 +60,8 @@ fn as_read(unit: &str, value: f64) -> f64 {
 }
 
 /// The legend's values are those of points: at the place that it tells, or near it.
-pub(crate) fn shows_points(told: &[String], plot: &Plot) -> Result<()> {
-    let (x, told) = told.split_first().context("no legend")?;
+pub(crate) fn shows_points(legend: &[String], plot: &Plot) -> Result<()> {
+    let (x, values) = legend.split_first().context("no legend")?;
     let x = Figure::of(x).with_context(|| format!("the legend has no place: '{x}'"))?.value;
     let is_at = |point: &[f64; 2]| {
         if plot.x.unit == "tail" {
@@ -71,10 +71,10 @@ pub(crate) fn shows_points(told: &[String], plot: &Plot) -> Result<()> {
         (at - x).abs() <= TOLERANCE * at.abs()
     };
     let all: Vec<_> = plot.shown()?.iter().collect();
-    ensure!(told.len() == all.len(), "{} values for {} lines", told.len(), all.len());
-    let is_a_place = all.iter().flat_map(|series| &series.points).any(&is_at);
-    ensure!(is_a_place, "no line has a point at {x}");
-    for (shown, series) in told.iter().zip(all) {
+    ensure!(values.len() == all.len(), "{} values for {} lines", values.len(), all.len());
+    let is_point = all.iter().flat_map(|series| &series.points).any(&is_at);
+    ensure!(is_point, "no line has a point at {x}");
+    for (shown, series) in values.iter().zip(all) {
         let here = series.points.iter().find(|point| is_at(point));
         if shown == "–" {
             ensure!(here.is_none(), "{}: nothing is told at {x}", series.label);
@@ -126,10 +126,10 @@ fn drag(browser: &mut Browser, id: &str) -> Result<()> {
 
 fn double_click(browser: &mut Browser, id: &str) -> Result<()> {
     let [left, top, width, height] = in_view(browser, id)?;
-    let place = [left + 0.5 * width, top + height / 2.0];
+    let position = [left + 0.5 * width, top + height / 2.0];
     for clicks in [1, 2] {
-        browser.pointer("mousePressed", place, clicks)?;
-        browser.pointer("mouseReleased", place, clicks)?;
+        browser.pointer("mousePressed", position, clicks)?;
+        browser.pointer("mouseReleased", position, clicks)?;
     }
     Ok(())
 }
@@ -180,20 +180,20 @@ fn can_be_hidden_by_keyboard(browser: &mut Browser) -> Result<()> {
 fn can_be_stepped_by_keyboard(browser: &mut Browser, plot: &Plot) -> Result<()> {
     let id = &plot.id;
     browser.evaluate(&format!("document.getElementById('plot-{id}').focus()"))?;
-    let mut heard = Vec::new();
+    let mut announced = Vec::new();
     for (key, code) in [("Home", 36), ("ArrowRight", 39), ("End", 35), ("ArrowLeft", 37)] {
         browser.key(key, code)?;
         let values = format!(
             "[...document.querySelectorAll('#plot-{id} .u-value')].map((it) => it.textContent)"
         );
-        let told: Vec<String> = serde_json::from_value(browser.evaluate(&values)?)?;
-        shows_points(&told, plot).with_context(|| format!("after {key}: {told:?}"))?;
+        let legend: Vec<String> = serde_json::from_value(browser.evaluate(&values)?)?;
+        shows_points(&legend, plot).with_context(|| format!("after {key}: {legend:?}"))?;
         let aloud = format!("document.querySelector('#plot-{id} ~ .aloud[aria-live]').textContent");
         let aloud = browser.evaluate(&aloud)?.as_str().unwrap_or_default().to_owned();
-        ensure!(told.iter().all(|value| aloud.contains(value)), "'{aloud}' of {told:?}");
-        heard.push(aloud);
+        ensure!(legend.iter().all(|value| aloud.contains(value)), "'{aloud}' of {legend:?}");
+        announced.push(aloud);
     }
     let points = plot.shown()?.iter().map(|series| series.points.len()).max().unwrap_or(0);
-    ensure!(points < 2 || heard[0] != heard[2], "the first is the last: {heard:?}");
+    ensure!(points < 2 || announced[0] != announced[2], "the first is the last: {announced:?}");
     Ok(())
 }

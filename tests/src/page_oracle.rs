@@ -216,8 +216,8 @@ impl Reading<'_> {
             if let [_, error] = shown
                 && cells.len() > 2
             {
-                let told = row.row.json().and_then(|row| row["error"].as_str());
-                ensure!(told == Some(error), "'{error}' in place of a row");
+                let row_error = row.row.json().and_then(|row| row["error"].as_str());
+                ensure!(row_error == Some(error), "'{error}' in place of a row");
                 return Ok(());
             }
             ensure!(shown.len() == cells.len(), "{} cells in {shown:?}", shown.len());

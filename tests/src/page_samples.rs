@@ -143,11 +143,11 @@ fn twelve_exchanges(fill: &mut Fill) -> Result<Value> {
     let one = result["exchanges"][0].take();
     let mut all = Vec::new();
     for way in ["pipe", "futex", "eventfd"] {
-        for partner in ["process", "thread"] {
+        for peer in ["process", "thread"] {
             for placement in ["same-core", "across-cores"] {
                 let mut exchange = without(&one, &["error"]);
                 exchange["mechanism"] = json!(way);
-                exchange["peer"] = json!(partner);
+                exchange["peer"] = json!(peer);
                 exchange["placement"] = json!(placement);
                 all.push(exchange);
             }

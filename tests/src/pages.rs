@@ -166,8 +166,8 @@ pub(crate) struct Table {
 impl RenderedPage {
     /// What is to be seen of the page that is open.
     pub(crate) fn of(browser: &mut Browser) -> Result<Self> {
-        let seen = browser.evaluate(PAGE_QUERY)?;
-        serde_json::from_value(seen).context("the page does not say what is to be seen")
+        let rendered = browser.evaluate(PAGE_QUERY)?;
+        serde_json::from_value(rendered).context("the page does not say what is to be seen")
     }
 
     pub(crate) fn chart(&self, id: &str) -> Result<&Chart> {
@@ -192,8 +192,8 @@ pub(crate) fn page_of(result: &Path, directory: &Path) -> Result<PathBuf> {
     let mut command = std::process::Command::new(binary()?);
     command.arg("report").arg(result).arg("-o").arg(&page);
     let output = run_to_end(&mut command, TIMEOUT)?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {told}", result.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {stderr}", result.display());
     let bytes = fs::metadata(&page)?.len();
     ensure!(bytes < BYTES_MAX, "{}: {bytes} bytes", page.display());
     Ok(page)
@@ -207,17 +207,17 @@ fn every_kind_of_result_has_a_page() -> Result<()> {
         let result = serde_json::from_str(&fs::read_to_string(&file)?)?;
         let page = page_of(&file, directory.path())?;
         browser.open(&page)?;
-        let looked_at = shows(&mut browser, &result).and_then(|seen| {
-            figures.check(&seen, &result)?;
-            check_plots(&mut browser, &seen)
+        let checked = shows(&mut browser, &result).and_then(|rendered| {
+            figures.check(&rendered, &result)?;
+            check_plots(&mut browser, &rendered)
         });
-        looked_at.with_context(|| file.display().to_string())?;
+        checked.with_context(|| file.display().to_string())?;
         leave_pictures(&mut browser, &page)?;
     }
     let mut shows_figures = |page: &Path, result: &Value| {
         browser.open(page)?;
-        let seen = RenderedPage::of(&mut browser)?;
-        figures.check(&seen, result).with_context(|| page.display().to_string())
+        let rendered = RenderedPage::of(&mut browser)?;
+        figures.check(&rendered, result).with_context(|| page.display().to_string())
     };
     for (name, result) in variants()? {
         let file = directory.path().join(name).with_extension("json");
@@ -231,37 +231,39 @@ fn every_kind_of_result_has_a_page() -> Result<()> {
 
 /// The page that is open shows this result, whole and without a complaint.
 pub(crate) fn shows(browser: &mut Browser, result: &Value) -> Result<RenderedPage> {
-    let seen = RenderedPage::of(browser)?;
+    let rendered = RenderedPage::of(browser)?;
     let complaints = browser.complaints();
     ensure!(complaints.is_empty(), "{complaints:?}");
-    let embedded: Value = serde_json::from_str(&seen.result)?;
+    let embedded: Value = serde_json::from_str(&rendered.result)?;
     ensure!(embedded == *result, "another result is embedded");
-    let figure = seen.figure.as_deref().context("no verdict")?;
-    ensure!(!figure.is_empty() && seen.on_top, "the verdict '{figure}' does not stand on top");
+    let figure = rendered.figure.as_deref().context("no verdict")?;
+    ensure!(!figure.is_empty() && rendered.on_top, "the verdict '{figure}' does not stand on top");
     let is_broken = |limit: &Value| limit["failed"] == true;
     let limits = result["limits"].as_array().map_or(&[][..], Vec::as_slice);
     // A comparison has no limits: it says what became worse.
     if result["schema"] != "horolog.compare/2" {
-        let told = seen.failed.as_ref().is_some_and(|told| seen.title.starts_with(told));
-        let is_told = limits.iter().any(is_broken) == told && seen.failed.is_some() == told;
-        ensure!(is_told, "broken limits: {:?} below '{}'", seen.failed, seen.title);
+        let has_failed =
+            rendered.failed.as_ref().is_some_and(|failed| rendered.title.starts_with(failed));
+        let is_consistent =
+            limits.iter().any(is_broken) == has_failed && rendered.failed.is_some() == has_failed;
+        ensure!(is_consistent, "broken limits: {:?} below '{}'", rendered.failed, rendered.title);
     }
     for finding in result["findings"].as_array().context("no findings")? {
         let message = finding["message"].as_str().context("no message")?;
-        let is_told = seen.findings.iter().any(|told| told.contains(message));
-        ensure!(is_told, "'{message}' is not told: {:?}", seen.findings);
+        let is_shown = rendered.findings.iter().any(|shown| shown.contains(message));
+        ensure!(is_shown, "'{message}' is not told: {:?}", rendered.findings);
     }
     let schema = result["schema"].as_str().context("no schema")?;
-    ensure!(!seen.plots.is_empty() || WITHOUT_PLOTS.contains(&schema), "no plot");
-    for plot in &seen.plots {
-        let chart = seen.chart(&plot.id)?;
-        is_drawn(chart, seen.series(&plot.id)?).with_context(|| plot.id.clone())?;
+    ensure!(!rendered.plots.is_empty() || WITHOUT_PLOTS.contains(&schema), "no plot");
+    for plot in &rendered.plots {
+        let chart = rendered.chart(&plot.id)?;
+        is_drawn(chart, rendered.series(&plot.id)?).with_context(|| plot.id.clone())?;
     }
-    let mut ids = seen.ids.clone();
+    let mut ids = rendered.ids.clone();
     ids.sort();
     ids.dedup();
-    ensure!(ids.len() == seen.ids.len(), "an id stands twice: {:?}", seen.ids);
-    Ok(seen)
+    ensure!(ids.len() == rendered.ids.len(), "an id stands twice: {:?}", rendered.ids);
+    Ok(rendered)
 }
 
 /// A plot has a picture of its lines, a legend that tells them apart without colours, and words.
@@ -286,12 +288,12 @@ fn leave_pictures(browser: &mut Browser, page: &Path) -> Result<()> {
         return Ok(());
     };
     let name = page.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    for (look, size, scheme) in
+    for (variant, size, scheme) in
         [("light", WIDE, "light"), ("dark", WIDE, "dark"), ("narrow", NARROW, "light")]
     {
         browser.shown_on("screen", scheme)?;
         browser.resize(size[0], size[1])?;
-        browser.picture(&directory.join(format!("{name}-{look}.png")))?;
+        browser.picture(&directory.join(format!("{name}-{variant}.png")))?;
     }
     browser.shown_on("screen", "light")?;
     browser.resize(WIDE[0], WIDE[1])
@@ -342,14 +344,22 @@ fn can_be_printed(browser: &mut Browser) -> Result<()> {
 
 fn has_contrast(browser: &mut Browser, scheme: &str) -> Result<()> {
     browser.shown_on("screen", scheme)?;
-    let seen = RenderedPage::of(browser)?;
-    let is_dark = seen.ground != "#ffffff";
-    ensure!(is_dark == (scheme == "dark"), "the ground is {} in the {scheme}", seen.ground);
-    ensure!(seen.text_contrast >= TEXT_CONTRAST_MIN, "{scheme}: text {}", seen.text_contrast);
-    ensure!(seen.line_contrast >= LINE_CONTRAST_MIN, "{scheme}: lines {}", seen.line_contrast);
-    for plot in &seen.plots {
+    let rendered = RenderedPage::of(browser)?;
+    let is_dark = rendered.ground != "#ffffff";
+    ensure!(is_dark == (scheme == "dark"), "the ground is {} in the {scheme}", rendered.ground);
+    ensure!(
+        rendered.text_contrast >= TEXT_CONTRAST_MIN,
+        "{scheme}: text {}",
+        rendered.text_contrast
+    );
+    ensure!(
+        rendered.line_contrast >= LINE_CONTRAST_MIN,
+        "{scheme}: lines {}",
+        rendered.line_contrast
+    );
+    for plot in &rendered.plots {
         let context = || format!("{} in the {scheme}", plot.id);
-        is_drawn(seen.chart(&plot.id)?, seen.series(&plot.id)?).with_context(context)?;
+        is_drawn(rendered.chart(&plot.id)?, rendered.series(&plot.id)?).with_context(context)?;
     }
     Ok(())
 }

@@ -50,8 +50,8 @@ fn stall(lab: &Lab, more: &[&str]) -> Result<Value> {
 }
 
 /// A pattern under an option.
-fn cell<'a>(told: &'a Value, pattern: &str, option: &str, writes: u64) -> Result<&'a Value> {
-    let cells = told["cells"].as_array().context("no cells")?;
+fn cell<'a>(json: &'a Value, pattern: &str, option: &str, writes: u64) -> Result<&'a Value> {
+    let cells = json["cells"].as_array().context("no cells")?;
     let is_it = |cell: &&Value| {
         cell["pattern"] == pattern && cell["option"] == option && cell["writes"] == writes
     };
@@ -70,32 +70,32 @@ fn stalls(cell: &Value) -> bool {
 fn small_writes_stall_and_options_cure_them() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let _far = far_end(&lab, &[])?;
-    let told = stall(&lab, &["-b", "1,8"])?;
-    ensure!(told["evidence"] == "packets", "{told}");
-    let pair = cell(&told, "write-write-read", "none", 2)?;
+    let json = stall(&lab, &["-b", "1,8"])?;
+    ensure!(json["evidence"] == "packets", "{json}");
+    let pair = cell(&json, "write-write-read", "none", 2)?;
     ensure!(stalls(pair) && pair["mechanism"] == "nagle-delayed-ack", "{pair}");
     ensure!(pair["acks"]["released"].as_u64() >= Some(2), "the packets say so: {pair}");
     // With three, two answers may still share a segment; with eight they never do all.
-    let batch = cell(&told, "batch", "none", 8)?;
+    let batch = cell(&json, "batch", "none", 8)?;
     ensure!(stalls(batch) && batch["stalled_read"].as_u64() >= Some(2), "{batch}");
     ensure!(batch["mechanism"] == "nagle-delayed-ack", "{batch}");
     for option in ["no-delay", "quick-ack-each", "cork"] {
         for (pattern, writes) in [("write-write-read", 2), ("batch", 8)] {
-            let cured = cell(&told, pattern, option, writes)?;
+            let cured = cell(&json, pattern, option, writes)?;
             ensure!(median_ns(cured)? * 4 < median_ns(pair)?, "{cured}");
         }
     }
-    let single = cell(&told, "single", "none", 1)?;
+    let single = cell(&json, "single", "none", 1)?;
     ensure!(median_ns(single)? * 4 < median_ns(pair)?, "{single}");
-    ensure!(cell(&told, "batch", "none", 1)?["stalled"] == 0, "{told}");
-    let forgotten = cell(&told, "cork-forgotten", "cork", 1)?;
+    ensure!(cell(&json, "batch", "none", 1)?["stalled"] == 0, "{json}");
+    let forgotten = cell(&json, "cork-forgotten", "cork", 1)?;
     ensure!(stalls(forgotten) && forgotten["mechanism"] == "cork", "{forgotten}");
-    let closed = cell(&told, "header-body-close", "cork", 1)?;
+    let closed = cell(&json, "header-body-close", "cork", 1)?;
     ensure!(median_ns(closed)? * 4 < median_ns(forgotten)?, "{closed}");
-    let advice = told["findings"][0]["advice"].as_str().context("no advice")?;
+    let advice = json["findings"][0]["advice"].as_str().context("no advice")?;
     ensure!(advice.contains("TCP_NODELAY"), "{advice}");
     for (id, held) in [("write-write-read", true), ("no-delay", true), ("tcp-delack-min", false)] {
-        let claims = told["claims"].as_array().context("no claims")?;
+        let claims = json["claims"].as_array().context("no claims")?;
         let claim = claims.iter().find(|claim| claim["id"] == id).context("no such claim")?;
         // A kernel of a distribution may have the setting.
         ensure!(claim["holds"] == held || id == "tcp-delack-min", "{claim}");
@@ -127,13 +127,13 @@ fn a_small_window_is_distinguished_from_nagle() -> Result<()> {
     }
     change_route(lab.server(), &["cwnd", "lock", "1"])?;
     let _far = far_end(&lab, &[])?;
-    let told = stall(&lab, &["-b", "8"])?;
+    let json = stall(&lab, &["-b", "8"])?;
     // Two small segments that were read are acknowledged at once; one is not.
     for (pattern, writes) in [("batch", 8), ("header-and-body", 1)] {
-        let held = cell(&told, pattern, "no-delay", writes)?;
+        let held = cell(&json, pattern, "no-delay", writes)?;
         ensure!(stalls(held) && held["mechanism"] == "window-delayed-ack", "{held}");
     }
-    let pair = cell(&told, "write-write-read", "none", 2)?;
+    let pair = cell(&json, "write-write-read", "none", 2)?;
     ensure!(pair["mechanism"] == "nagle-delayed-ack", "{pair}");
     Ok(())
 }
@@ -148,7 +148,7 @@ fn the_delay_of_acknowledgements_is_measured() -> Result<()> {
     let short = stall(&lab, &["-b", "1", "--stall-threshold", "6ms"])?;
     ensure!(short["kernel"]["route_rto_min_ns"] == 20_000_000, "{}", short["kernel"]);
     let pair =
-        |told: &Value| Ok::<_, anyhow::Error>(cell(told, "write-write-read", "none", 2)?.clone());
+        |json: &Value| Ok::<_, anyhow::Error>(cell(json, "write-write-read", "none", 2)?.clone());
     let (usual, shorter) = (pair(&plain)?, pair(&short)?);
     ensure!(stalls(&usual) && stalls(&shorter), "{usual} {shorter}");
     let ack_ns = |cell: &Value| cell["acks"]["delay_ns"]["min"].as_u64().context("no delay");
@@ -158,7 +158,7 @@ fn the_delay_of_acknowledgements_is_measured() -> Result<()> {
 
 /// A far end that acknowledges at once and, from the second pattern on, answers late.
 fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
-    for place in 0..connections {
+    for index in 0..connections {
         let (mut stream, _) = listener.accept()?;
         let mut bytes = [0; HELLO_LEN];
         stream.read_exact(&mut bytes)?;
@@ -166,7 +166,7 @@ fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
         let welcome = TcpWelcome { verdict: AdmissionVerdict::Accepted, facts_bytes: 0, limit: 0 };
         stream.write_all(&welcome.emit())?;
         // The facts, the window and the single write come first.
-        let is_late = place > 2 && hello.work == ConnectionJob::Exchange;
+        let is_late = index > 2 && hello.work == ConnectionJob::Exchange;
         let late = if is_late { LATE } else { Duration::ZERO };
         answer(&mut stream, hello, late)?;
     }
@@ -176,15 +176,15 @@ fn late_far_end(listener: &TcpListener, connections: usize) -> Result<()> {
 fn answer(stream: &mut std::net::TcpStream, hello: Hello, late: Duration) -> Result<()> {
     let mut request = vec![0; hello.request_bytes as usize];
     let reply = vec![0; (hello.head_bytes + hello.body_bytes) as usize];
-    let mut came = 0;
+    let mut received = 0;
     loop {
         tcp::set_quick_ack(stream, true)?;
-        match stream.read(&mut request[came..])? {
+        match stream.read(&mut request[received..])? {
             0 => break,
-            read => came += read,
+            read => received += read,
         }
-        if came == request.len() {
-            came = 0;
+        if received == request.len() {
+            received = 0;
             thread::sleep(late);
             stream.write_all(&reply)?;
         }
@@ -203,8 +203,8 @@ fn a_slow_far_end_is_distinguished_from_a_waiting_kernel() -> Result<()> {
     thread::spawn(move || late_far_end(&listener, 8));
     let target = at.to_string();
     // Then it is gone, which ends the search.
-    let told = result(lab.client(), &["stall", &target, "-n", "4", "--pause", "0s"], 1)?;
-    let pair = cell(&told, "write-write-read", "none", 2)?;
+    let json = result(lab.client(), &["stall", &target, "-n", "4", "--pause", "0s"], 1)?;
+    let pair = cell(&json, "write-write-read", "none", 2)?;
     ensure!(pair["stalled"] == 4 && pair["mechanism"] == "late-answer", "{pair}");
     ensure!(median_ns(pair)? >= LATE.as_nanos() as u64, "{pair}");
     ensure!(pair["acks"]["delayed"] == 0, "no acknowledgement was late: {pair}");
@@ -227,24 +227,24 @@ fn stalls_of_observed_traffic_are_detected() -> Result<()> {
         let watched = (packets.join().map_err(gone)??, sockets.join().map_err(gone)??);
         traffic.map(|_| watched)
     })?;
-    for (told, evidence) in [(&packets, "packets"), (&sockets, "tcp-info")] {
-        ensure!(told["evidence"] == evidence, "{told}");
-        let worst = &told["watched"]["connections"][0];
-        ensure!(worst["client_stalls"].as_u64() >= Some(2), "{told}");
+    for (json, evidence) in [(&packets, "packets"), (&sockets, "tcp-info")] {
+        ensure!(json["evidence"] == evidence, "{json}");
+        let worst = &json["watched"]["connections"][0];
+        ensure!(worst["client_stalls"].as_u64() >= Some(2), "{json}");
         ensure!(worst["mechanism"] == "nagle-delayed-ack", "{worst}");
-        let findings = told["findings"].as_array().context("no findings")?;
+        let findings = json["findings"].as_array().context("no findings")?;
         ensure!(findings.iter().any(|one| one["code"] == "stalled"), "{findings:?}");
     }
     let quiet = ["stall", "--watch", &port, "-t", "300ms", "--fail-if", "stalled>20%"];
-    let told = thread::scope(|scope| {
+    let json = thread::scope(|scope| {
         let watched = scope.spawn(|| result(lab.client(), &quiet, 0));
         let healthy = ["tcp", &target, "--latency", "-s", "10", "-t", "600ms"];
         let traffic = path(lab.client(), &healthy);
-        let told = watched.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
-        traffic.map(|_| told)
+        let json = watched.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
+        traffic.map(|_| json)
     })?;
-    let seen = told["watched"]["connections"].as_array().context("no connections")?;
-    ensure!(seen.iter().any(|one| one["answers"].as_u64() > Some(100)), "{told}");
+    let connections = json["watched"]["connections"].as_array().context("no connections")?;
+    ensure!(connections.iter().any(|one| one["answers"].as_u64() > Some(100)), "{json}");
     Ok(())
 }
 
@@ -260,9 +260,9 @@ fn an_interrupted_observation_reports_its_result() -> Result<()> {
         signal_to(watch.id(), "TERM")?;
         let output = watch.wait_with_output()?;
         ensure!(output.status.success(), "{evidence}: {:?}", output.status);
-        let told: Value = serde_json::from_slice(&output.stdout)?;
-        ensure!(told["evidence"] == evidence, "{told}");
-        let findings = told["findings"].as_array().context("no findings")?;
+        let json: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(json["evidence"] == evidence, "{json}");
+        let findings = json["findings"].as_array().context("no findings")?;
         ensure!(findings.iter().any(|one| one["code"] == "interrupted"), "{findings:?}");
     }
     Ok(())

@@ -65,22 +65,22 @@ fn sizes_are_measured_and_both_ends_described() -> Result<()> {
     let target = address(&lab).to_string();
     let settings = ["tcp", &target, "-s", "1,1448,65536", "-t", "80ms", "--warm-up", "10ms"];
     let limits = ["--both-directions", "-c", "2", "--fail-if", "p50>10s"];
-    let told = result(lab.client(), &[&settings[..], &limits[..]].concat(), 0)?;
-    ensure!(told["schema"] == "horolog.path-tcp/2", "{told}");
-    let latency = told["latency"].as_array().context("no latency")?;
-    let bandwidth = told["bandwidth"].as_array().context("no bandwidth")?;
-    ensure!((latency.len(), bandwidth.len()) == (3, 6), "{told}");
+    let json = result(lab.client(), &[&settings[..], &limits[..]].concat(), 0)?;
+    ensure!(json["schema"] == "horolog.path-tcp/2", "{json}");
+    let latency = json["latency"].as_array().context("no latency")?;
+    let bandwidth = json["bandwidth"].as_array().context("no bandwidth")?;
+    ensure!((latency.len(), bandwidth.len()) == (3, 6), "{json}");
     for row in latency {
         ensure!(row["round_trips"].as_u64() > Some(0) && row["tcp"]["mss_bytes"] == 1_448, "{row}");
     }
     for row in bandwidth {
         ensure!(row["rate"].as_f64() > Some(0.0) && row["tcp"]["cwnd"].as_u64() > Some(0), "{row}");
     }
-    let (near, far) = (&told["near"], &told["far"]);
-    ensure!(near["interface"] == "veth0" && far["nic"] == "veth" && far["mtu"] == 1_500, "{told}");
+    let (near, far) = (&json["near"], &json["far"]);
+    ensure!(near["interface"] == "veth0" && far["nic"] == "veth" && far["mtu"] == 1_500, "{json}");
     ensure!(far["kernel"] == near["kernel"] && far["cpu"] == near["cpu"], "{far}");
     // More bytes in a message are more bytes in a second.
-    let rate = |place: usize| bandwidth[place]["rate"].as_f64().unwrap_or(0.0);
+    let rate = |index: usize| bandwidth[index]["rate"].as_f64().unwrap_or(0.0);
     ensure!(rate(4) > 4.0 * rate(0) && rate(5) > 4.0 * rate(1), "{bandwidth:?}");
 
     let broken = ["tcp", &target, "--bandwidth", "-t", "50ms", "--fail-if", "bandwidth<1000G"];
@@ -94,20 +94,20 @@ fn a_far_end_that_vanishes_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let far = far_end(&lab, &[])?;
     let target = address(&lab).to_string();
-    let told = thread::scope(|scope| {
+    let json = thread::scope(|scope| {
         let measured =
             scope.spawn(|| result(lab.client(), &["tcp", &target, "-s", "1", "-t", "30s"], 1));
         thread::sleep(Duration::from_millis(400));
         drop(far);
         measured.join().map_err(|_| anyhow::anyhow!("the measurement panicked"))?
     })?;
-    let findings = told["findings"].as_array().context("no findings")?;
-    ensure!(findings.iter().any(|one| one["code"] == "far-end-unreachable"), "{told}");
+    let findings = json["findings"].as_array().context("no findings")?;
+    ensure!(findings.iter().any(|one| one["code"] == "far-end-unreachable"), "{json}");
     ensure!(
-        told["latency"][0]["round_trips"].as_u64() > Some(0),
-        "what came before is kept: {told}"
+        json["latency"][0]["round_trips"].as_u64() > Some(0),
+        "what came before is kept: {json}"
     );
-    ensure!(told["bandwidth"].as_array().is_some_and(Vec::is_empty), "{told}");
+    ensure!(json["bandwidth"].as_array().is_some_and(Vec::is_empty), "{json}");
     Ok(())
 }
 
@@ -119,16 +119,16 @@ fn a_bound_that_is_reached_is_named() -> Result<()> {
         (&["tcp", "-s", "1k", "-t", "20s"][..], "latency"),
         (&["tcp", "--bandwidth", "-t", "20s"], "bandwidth"),
     ] {
-        let told = result(lab.client(), &[arguments, &[&target]].concat(), 1)?;
-        let findings = told["findings"].as_array().context("no findings")?;
+        let json = result(lab.client(), &[arguments, &[&target]].concat(), 1)?;
+        let findings = json["findings"].as_array().context("no findings")?;
         let found = findings.iter().find(|one| one["code"] == "far-end-limit");
         let message = found.and_then(|one| one["message"].as_str()).context("no such finding")?;
         ensure!(message.contains("its limit for a connection is 1048576 bytes"), "{message}");
-        ensure!(told[part].as_array().is_some_and(|rows| rows.len() == 1), "{told}");
+        ensure!(json[part].as_array().is_some_and(|rows| rows.len() == 1), "{json}");
     }
     // What is left of the hour is less than a connection may carry.
-    let told = result(lab.client(), &["tcp", "-s", "1k", "-t", "20s", &target], 1)?;
-    ensure!(told.to_string().contains("connections is 3000000 bytes in an hour"), "{told}");
+    let json = result(lab.client(), &["tcp", "-s", "1k", "-t", "20s", &target], 1)?;
+    ensure!(json.to_string().contains("connections is 3000000 bytes in an hour"), "{json}");
     let refused = path(lab.client(), &["tcp", &target])?;
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(refused.status.code() == Some(3) && stderr.contains("try again in"), "{stderr}");

@@ -220,15 +220,15 @@ fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
         socket.enable_hop_limit(at)?;
         Ok(socket)
     })??;
-    let seen = thread::spawn(move || {
+    let receiving = thread::spawn(move || {
         Envelope::new().receive(listener.as_fd(), &mut [0; 100], Wait::Asleep)
     });
-    let asked = ["--stamp", "--dscp", "af41", "-n", "2", "--warm-up", "0", "--timeout", "50ms"];
-    let silent = path.output(at, &asked)?;
-    let seen = seen.join().ok().context("the listener died")??.control;
-    ensure!(seen.traffic_class == Some(34 << 2), "{seen:?}");
-    ensure!(seen.hop_limit == Some(stamp::SENDER_HOP_LIMIT), "{seen:?}");
-    ensure!(silent.status.code() == Some(3), "nobody answered: {silent:?}");
+    let options = ["--stamp", "--dscp", "af41", "-n", "2", "--warm-up", "0", "--timeout", "50ms"];
+    let unanswered = path.output(at, &options)?;
+    let control = receiving.join().ok().context("the listener died")??.control;
+    ensure!(control.traffic_class == Some(34 << 2), "{control:?}");
+    ensure!(control.hop_limit == Some(stamp::SENDER_HOP_LIMIT), "{control:?}");
+    ensure!(unanswered.status.code() == Some(3), "nobody answered: {unanswered:?}");
     Ok(())
 }
 
@@ -238,8 +238,8 @@ fn long_datagrams_go_in_fragments() -> Result<()> {
         (true, "1452,1453,2889,5000", [1, 2, 3, 4]),
     ] {
         let path = Path::new(ipv6)?;
-        let manner = ["-n", "50", "--flows", "2", "--timestamps", "--warm-up", "4"];
-        let result = path.measured(path.at, &[&["--sizes", lengths], &manner[..]].concat())?;
+        let options = ["-n", "50", "--flows", "2", "--timestamps", "--warm-up", "4"];
+        let result = path.measured(path.at, &[&["--sizes", lengths], &options[..]].concat())?;
         let fragments: Vec<_> = result.rows.iter().map(|row| row.fragments).collect();
         ensure!(fragments == expected, "{fragments:?}");
         for row in &result.rows {
@@ -248,9 +248,10 @@ fn long_datagrams_go_in_fragments() -> Result<()> {
             let count = parts.map(|part| part.as_ref().map_or(0, |part| part.count));
             ensure!(count == [50; 4], "{count:?}");
         }
-        let told = result.findings.iter().filter(|finding| finding.code == FindingCode::Fragmented);
-        let told: Vec<_> = told.map(|finding| finding.trial).collect();
-        ensure!(told == [Some(1), Some(2), Some(3)], "{told:?}");
+        let findings =
+            result.findings.iter().filter(|finding| finding.code == FindingCode::Fragmented);
+        let trials: Vec<_> = findings.map(|finding| finding.trial).collect();
+        ensure!(trials == [Some(1), Some(2), Some(3)], "{trials:?}");
     }
     Ok(())
 }
@@ -371,8 +372,8 @@ fn packets_omitted_by_a_limit_are_no_path_loss() -> Result<()> {
     let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
     ensure!(losses.far_limit > 500 && losses.far_limit == forward.lost, "{forward:?} {losses:?}");
     ensure!((losses.far_socket, losses.path_forward) == (0, 0), "{losses:?}");
-    let told = result.findings.iter().find(|finding| finding.code == FindingCode::PathLoss);
-    ensure!(told.is_some_and(|told| told.advice.contains("--max-rate")), "{told:?}");
+    let finding = result.findings.iter().find(|finding| finding.code == FindingCode::PathLoss);
+    ensure!(finding.is_some_and(|finding| finding.advice.contains("--max-rate")), "{finding:?}");
     Ok(())
 }
 
@@ -386,8 +387,8 @@ fn drops_of_a_full_socket_are_no_path_loss() -> Result<()> {
         thread::sleep(Duration::from_millis(700));
         signal_to(pid, "CONT")
     });
-    let manner = ["-s", "1472", "-r", "20k", "-n", "60000", "--warm-up", "0", "--timeout", "3s"];
-    let measured = path.measured(path.at, &manner);
+    let options = ["-s", "1472", "-r", "20k", "-n", "60000", "--warm-up", "0", "--timeout", "3s"];
+    let measured = path.measured(path.at, &options);
     stopping.join().ok().context("the thread died")??;
     let result = measured?;
     let row = only(&result)?;
@@ -460,7 +461,7 @@ fn unknown_senders_get_no_reply() -> Result<()> {
 
 fn impossible_requests_are_reported() -> Result<()> {
     let path = Path::new(false)?;
-    let nobody = path.via(9_999);
+    let closed = path.via(9_999);
     for (to, arguments, status, expected) in [
         (path.at, &["--sizes", "65508"][..], 2, "from 16 to 65507"),
         (path.at, &["--sizes", "64,15"], 2, "from 16 to 65507"),
@@ -473,7 +474,7 @@ fn impossible_requests_are_reported() -> Result<()> {
         (path.at, &["-i", "nowhere0"], 3, "interface 'nowhere0' not found"),
         (path.at, &["--json", "/nowhere/at/all"], 3, "/nowhere/at/all"),
         (path.at, &["--fail-if", "speed>1"], 2, "loss>1%"),
-        (nobody, &[], 3, "no program listens"),
+        (closed, &[], 3, "no program listens"),
         (path.via(STAMP_PORT), &[], 3, "as a far end of this kind"),
     ] {
         let output = path.output(to, arguments)?;

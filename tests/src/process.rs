@@ -83,12 +83,12 @@ pub(crate) fn signal_to(pid: u32, name: &str) -> Result<()> {
 
 /// Runs a program to its end and returns what it said; one that does not end is killed and an
 /// error.
-pub(crate) fn run_to_end(command: &mut Command, patience: Duration) -> Result<Output> {
+pub(crate) fn run_to_end(command: &mut Command, timeout: Duration) -> Result<Output> {
     let mut child = Killed::spawn(command)?;
-    let ended = child.wait(patience)?;
+    let ended = child.wait(timeout)?;
     let [stdout, stderr] = child.outputs()?;
     let status = ended.with_context(|| {
-        format!("did not end within {patience:?}; stderr: {}", String::from_utf8_lossy(&stderr))
+        format!("did not end within {timeout:?}; stderr: {}", String::from_utf8_lossy(&stderr))
     })?;
     Ok(Output { status, stdout, stderr })
 }
@@ -127,13 +127,13 @@ impl Killed {
     }
 
     /// Waits for the end, but not for ever.
-    fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+    fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
-            if started.elapsed() > patience {
+            if started.elapsed() > timeout {
                 return Ok(None);
             }
             thread::sleep(POLL_INTERVAL);
@@ -221,16 +221,16 @@ impl Server {
         arguments: &[&str],
     ) -> Result<Self> {
         let local = ["--local"].iter().chain(arguments).copied().collect::<Vec<_>>();
-        let place = (TempDir::new()?, socket.into());
-        Self::start_with(host.command(binary()?), engine.name(), listen, place, &local)
+        let status_socket = (TempDir::new()?, socket.into());
+        Self::start_with(host.command(binary()?), engine.name(), listen, status_socket, &local)
     }
 
     /// A server that trusts its clock, with the better engine of those that work.
     pub(crate) fn start_choosing(host: &LabHost, listen: &[SocketAddr]) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
-        let place = (directory, socket);
-        Self::start_with(host.command(binary()?), "auto", listen, place, &["--local"])
+        let status_socket = (directory, socket);
+        Self::start_with(host.command(binary()?), "auto", listen, status_socket, &["--local"])
     }
 
     /// A server that trusts its clock, of another build of the program.
@@ -242,8 +242,8 @@ impl Server {
     ) -> Result<Self> {
         let directory = TempDir::new()?;
         let socket = directory.path().join("status.sock");
-        let place = (directory, socket);
-        Self::start_with(host.command(program), engine.name(), listen, place, &["--local"])
+        let status_socket = (directory, socket);
+        Self::start_with(host.command(program), engine.name(), listen, status_socket, &["--local"])
     }
 
     /// A server that another program runs, which is told so by `command`.

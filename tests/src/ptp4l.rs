@@ -81,7 +81,7 @@ impl Ptp4l {
 
     fn await_master(&mut self) -> Result<()> {
         let Self { process, directory, domain } = self;
-        let is_master = |told: String| told.contains("MASTER");
+        let is_master = |response: String| response.contains("MASTER");
         process.await_ready(TIMEOUT, || {
             query(directory, *domain, "PORT_DATA_SET").is_ok_and(is_master)
         })?;
@@ -90,8 +90,8 @@ impl Ptp4l {
 
     /// Messages that it received and sent, by the names that pmc has for them.
     pub(crate) fn counts(&self) -> Result<BTreeMap<String, u64>> {
-        let told = query(&self.directory, self.domain, "PORT_STATS_NP")?;
-        let counts: BTreeMap<_, _> = told
+        let response = query(&self.directory, self.domain, "PORT_STATS_NP")?;
+        let counts: BTreeMap<_, _> = response
             .lines()
             .filter_map(|line| {
                 let (name, count) = line.trim().split_once(char::is_whitespace)?;
@@ -99,7 +99,7 @@ impl Ptp4l {
                 Some((name.to_owned(), count.trim().parse().ok()?)).filter(|_| is_count)
             })
             .collect();
-        ensure!(!counts.is_empty(), "no counts: {told}");
+        ensure!(!counts.is_empty(), "no counts: {response}");
         Ok(counts)
     }
 }

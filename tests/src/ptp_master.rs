@@ -54,19 +54,19 @@ fn serve([event, general]: &[UdpSocket; 2], rule: Rule, stop: &AtomicBool) {
     let mut known: HashMap<IpAddr, (usize, u32)> = HashMap::new();
     let mut buffer = [0; 256];
     while !stop.load(Ordering::Relaxed) {
-        let heard = [event, general].into_iter().find_map(|one| one.recv_from(&mut buffer).ok());
-        let Some((length, from)) = heard else {
+        let received = [event, general].into_iter().find_map(|one| one.recv_from(&mut buffer).ok());
+        let Some((length, from)) = received else {
             thread::sleep(PAUSE);
             continue;
         };
-        let Some(asked) = PtpRequest::read(&buffer[..length], from) else { continue };
+        let Some(request) = PtpRequest::read(&buffer[..length], from) else { continue };
         let before = known.len();
         let (client, requests) = known.entry(from.ip()).or_insert((before, 0));
         *requests += 1;
         if !rule(*client, *requests) {
             continue;
         }
-        for answer in asked.right() {
+        for answer in request.right() {
             let socket = if answer.from == From::Event { event } else { general };
             // A client that is gone is nobody's fault.
             let _ = socket.send_to(&answer.payload, answer.to);

@@ -63,13 +63,13 @@ pub(crate) struct Master<'a> {
 
 impl Master<'_> {
     /// The only answer to a request for the delay.
-    pub(crate) fn delay(&mut self, asked: &PtpRequest) -> PtpResponse {
+    pub(crate) fn delay(&mut self, request: &PtpRequest) -> PtpResponse {
         let times = self.times();
-        self.answer(asked, Part::Delay, times)
+        self.answer(request, Part::Delay, times)
     }
 
     /// All answers of NetSync Monitor, in any order.
-    pub(crate) fn all(&mut self, asked: &PtpRequest) -> Vec<PtpResponse> {
+    pub(crate) fn all(&mut self, request: &PtpRequest) -> Vec<PtpResponse> {
         let one_step = self.random.pick(&[true, false]);
         let parts: &[Part] = if one_step {
             &[Part::Delay, Part::OneStep]
@@ -78,7 +78,7 @@ impl Master<'_> {
         };
         let times = self.times();
         let mut answers: Vec<_> =
-            parts.iter().map(|&part| self.answer(asked, part, times)).collect();
+            parts.iter().map(|&part| self.answer(request, part, times)).collect();
         for at in (1..answers.len()).rev() {
             answers.swap(at, self.random.within(0..=at as u64) as usize);
         }
@@ -99,13 +99,13 @@ impl Master<'_> {
     /// One message, of a request that came and whose Sync left then.
     pub(crate) fn answer(
         &mut self,
-        asked: &PtpRequest,
+        request: &PtpRequest,
         part: Part,
         (receive, transmit): (PtpTimestamp, PtpTimestamp),
     ) -> PtpResponse {
         let plan = self.world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
         let body = match part {
-            Part::Delay => PtpMessageBody::DelayResp { receive, requesting: asked.requesting },
+            Part::Delay => PtpMessageBody::DelayResp { receive, requesting: request.requesting },
             Part::Sync => PtpMessageBody::Sync(PtpTimestamp::ZERO),
             Part::FollowUp => PtpMessageBody::FollowUp(transmit),
             Part::OneStep => PtpMessageBody::Sync(transmit),
@@ -117,7 +117,7 @@ impl Master<'_> {
             domain: plan.domain,
             flags,
             source: MASTER,
-            sequence_id: asked.question.sequence as u16,
+            sequence_id: request.question.sequence as u16,
             ..Header::default()
         };
         let address = self.random.bytes(if self.world.target.is_ipv4() { 4 } else { 16 });
@@ -134,7 +134,7 @@ impl Master<'_> {
         }
         let is_event = matches!(part, Part::Sync | Part::OneStep);
         let port = if is_event { EVENT_PORT } else { GENERAL_PORT };
-        PtpResponse { port, client: asked.client, bytes }
+        PtpResponse { port, client: request.client, bytes }
     }
 }
 
@@ -188,8 +188,9 @@ fn length(answer: &mut PtpResponse, random: &mut Random) {
         1 => answer.bytes.resize(right - 3, 0),
         2 => answer.bytes.resize(right + random.within(3..=40) as usize, 0),
         _ => {
-            let told = random.pick(&[0, HEADER_LEN as u16 - 1, right as u16 + 1, u16::MAX]);
-            answer.bytes[2..4].copy_from_slice(&told.to_be_bytes());
+            let message_length =
+                random.pick(&[0, HEADER_LEN as u16 - 1, right as u16 + 1, u16::MAX]);
+            answer.bytes[2..4].copy_from_slice(&message_length.to_be_bytes());
         }
     }
 }
@@ -227,10 +228,10 @@ fn unicast(answer: &mut PtpResponse, _: &mut Random) {
 /// No time at all; a Sync with a follow-up becomes one without.
 fn nanoseconds(answer: &mut PtpResponse, random: &mut Random) {
     answer.bytes[FLAGS_OFFSET] &= !((PtpFlags::TWO_STEP.0 >> 8) as u8);
-    let stamp = &mut answer.bytes[HEADER_LEN..TIMESTAMP_MESSAGE_LEN];
+    let timestamp = &mut answer.bytes[HEADER_LEN..TIMESTAMP_MESSAGE_LEN];
     match random.within(0..=2) {
-        0 => stamp.fill(0),
-        1 => stamp[..6].copy_from_slice(&[random.within(1..=255) as u8; 6]),
+        0 => timestamp.fill(0),
+        1 => timestamp[..6].copy_from_slice(&[random.within(1..=255) as u8; 6]),
         _ => {
             let many = random.within(1_000_000_000..=u32::MAX.into()) as u32;
             answer.bytes[NANOSECONDS_OFFSET..TIMESTAMP_MESSAGE_LEN]
@@ -269,8 +270,8 @@ pub(crate) fn extension(answer: &mut PtpResponse, random: &mut Random) {
 
 /// Extensions that do not end where the message does.
 pub(crate) fn extensions(answer: &mut PtpResponse, random: &mut Random) {
-    let told = u16::from_be_bytes([answer.bytes[2], answer.bytes[3]]);
-    answer.bytes.truncate(told.into());
+    let message_length = u16::from_be_bytes([answer.bytes[2], answer.bytes[3]]);
+    answer.bytes.truncate(message_length.into());
     let half = random.pick(&[&[0x7f][..], &[0x7f, 0, 0], &[0x7f, 0, 0, 2], &[0x7f, 0, 0, 1, 0]]);
     append(answer, half);
 }

@@ -189,10 +189,10 @@ impl Bench {
         let right = outcome.verdict == XdpAction::Drop || (passed && group.is_some());
         ensure!(right, "the program says {:?}", outcome.verdict);
         let now = MonotonicClock.now();
-        let stamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
+        let timestamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
         let client = world.network.client(to.ip());
         for account in &mut self.accounts {
-            account.receive(&answer.bytes, client, now, now, stamps);
+            account.receive(&answer.bytes, client, now, now, timestamps);
         }
         self.judged += 1;
         Ok(passed)
@@ -217,16 +217,16 @@ impl Bench {
 /// Whether so many questions came to what is expected of each.
 fn is(tallied: &ReplyCounts, expected: Expected, questions: u64) -> bool {
     let invalid = tallied.invalid_total();
-    let told = (tallied.received, tallied.duplicate, tallied.late, invalid);
+    let counts = (tallied.received, tallied.duplicate, tallied.late, invalid);
     match expected {
-        Expected::Received(duplicates) => told == (questions, duplicates * questions, 0, 0),
+        Expected::Received(duplicates) => counts == (questions, duplicates * questions, 0, 0),
         Expected::Late(late, duplicates) => {
-            told == (0, duplicates * questions, late * questions, 0)
+            counts == (0, duplicates * questions, late * questions, 0)
         }
         Expected::Invalid(reason) => {
-            told == (0, 0, 0, questions) && tallied.invalid[reason as usize] == questions
+            counts == (0, 0, 0, questions) && tallied.invalid[reason as usize] == questions
         }
-        Expected::Owed => told == (0, 0, 0, 0),
+        Expected::Owed => counts == (0, 0, 0, 0),
         Expected::Anything => tallied.received > 0 && invalid > 0,
     }
 }
@@ -242,16 +242,16 @@ fn answered(
     answers: fn(&mut Master<'_>, &PtpRequest) -> Vec<PtpResponse>,
 ) -> Kind {
     kind(name, expected, move |bench, world, random| {
-        let asked = bench.send_request(world, age)?;
-        Ok(answers(&mut Master { world, random }, &asked))
+        let request = bench.send_request(world, age)?;
+        Ok(answers(&mut Master { world, random }, &request))
     })
 }
 
 /// A question whose `Delay_Resp`, the only answer that counts here, is changed.
 fn changed(name: impl Into<String>, expected: Expected, change: Change) -> Kind {
     kind(name, expected, move |bench, world, random| {
-        let asked = bench.send_request(world, IN_TIME)?;
-        let mut answer = Master { world, random }.delay(&asked);
+        let request = bench.send_request(world, IN_TIME)?;
+        let mut answer = Master { world, random }.delay(&request);
         change(&mut answer, random);
         Ok(vec![answer])
     })
@@ -261,8 +261,8 @@ fn changed(name: impl Into<String>, expected: Expected, change: Change) -> Kind 
 fn pretended(name: &str, expected: Expected, age: fn(&mut Random) -> Span) -> Kind {
     kind(name, expected, move |bench, world, random| {
         bench.turn = (bench.turn + 1) % LANES;
-        let asked = bench.unsent_request(world, age(random));
-        Ok(vec![Master { world, random }.delay(&asked)])
+        let request = bench.unsent_request(world, age(random));
+        Ok(vec![Master { world, random }.delay(&request)])
     })
 }
 
@@ -284,12 +284,14 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
     let is_only = plan.kind == PtpKind::Delay;
     let right = |copies| if is_only { Expected::Received(copies) } else { Expected::Owed };
     let mut kinds = vec![
-        answered("a delay response", right(0), IN_TIME, |master, asked| vec![master.delay(asked)]),
-        answered("a late one", Expected::Late(1, 0), LATE, |master, asked| {
-            vec![master.delay(asked)]
+        answered("a delay response", right(0), IN_TIME, |master, request| {
+            vec![master.delay(request)]
         }),
-        answered("a late one twice", Expected::Late(1, 1), LATE, |master, asked| {
-            vec![master.delay(asked); 2]
+        answered("a late one", Expected::Late(1, 0), LATE, |master, request| {
+            vec![master.delay(request)]
+        }),
+        answered("a late one twice", Expected::Late(1, 1), LATE, |master, request| {
+            vec![master.delay(request); 2]
         }),
         pretended("of an earlier trial", Expected::Late(1, 0), |random| {
             Span::from_ms(random.within(21_000..=25_000).cast_signed())
@@ -306,8 +308,8 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
         kinds.push(changed(format!("a delay response: {reason:?}"), fault(world, reason), change));
     }
     if is_only {
-        kinds.push(answered("twice", Expected::Received(1), IN_TIME, |master, asked| {
-            vec![master.delay(asked); 2]
+        kinds.push(answered("twice", Expected::Received(1), IN_TIME, |master, request| {
+            vec![master.delay(request); 2]
         }));
     } else {
         let monitor = Expected::Invalid(InvalidReason::Monitor);
@@ -316,8 +318,8 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
     if !plan.multicast {
         let client = Expected::Invalid(InvalidReason::Client);
         kinds.push(kind("to another client", client, |bench, world, random| {
-            let asked = bench.send_request(world, IN_TIME)?;
-            let answer = Master { world, random }.delay(&asked);
+            let request = bench.send_request(world, IN_TIME)?;
+            let answer = Master { world, random }.delay(&request);
             let other = (answer.client + 1 + random.next() as u32 % 900) % world.clients();
             Ok(vec![PtpResponse { client: other, ..answer }])
         }));
@@ -328,10 +330,10 @@ fn kinds_of_delay(world: &World) -> Vec<Kind> {
 /// A complete answer one message of which, Sync or follow-up, is changed.
 fn changed_sync(change: Change, reason: InvalidReason) -> Kind {
     kind(format!("a Sync: {reason:?}"), Expected::Invalid(reason), move |bench, world, random| {
-        let asked = bench.send_request(world, IN_TIME)?;
+        let request = bench.send_request(world, IN_TIME)?;
         let mut master = Master { world, random };
         let (times, part) = (master.times(), master.random.pick(&[Part::Sync, Part::FollowUp]));
-        let mut answer = master.answer(&asked, part, times);
+        let mut answer = master.answer(&request, part, times);
         change(&mut answer, random);
         Ok(vec![answer])
     })
@@ -340,37 +342,39 @@ fn changed_sync(change: Change, reason: InvalidReason) -> Kind {
 /// Kinds of what NetSync Monitor owes.
 fn kinds_of_monitor() -> Vec<Kind> {
     let mut kinds = vec![
-        answered("all that is owed", Expected::Received(0), IN_TIME, |master, asked| {
-            master.all(asked)
+        answered("all that is owed", Expected::Received(0), IN_TIME, |master, request| {
+            master.all(request)
         }),
-        answered("all but one", Expected::Owed, IN_TIME, |master, asked| {
-            let mut answers = master.all(asked);
+        answered("all but one", Expected::Owed, IN_TIME, |master, request| {
+            let mut answers = master.all(request);
             answers.pop();
             answers
         }),
-        answered("all, and the last again", Expected::Received(1), IN_TIME, |master, asked| {
-            let mut answers = master.all(asked);
+        answered("all, and the last again", Expected::Received(1), IN_TIME, |master, request| {
+            let mut answers = master.all(request);
             answers.extend(answers.last().cloned());
             answers
         }),
-        answered("all too late", Expected::Late(3, 0), LATE, |master, asked| {
+        answered("all too late", Expected::Late(3, 0), LATE, |master, request| {
             let times = master.times();
-            [Part::FollowUp, Part::Delay, Part::Sync].map(|p| master.answer(asked, p, times)).into()
+            [Part::FollowUp, Part::Delay, Part::Sync]
+                .map(|p| master.answer(request, p, times))
+                .into()
         }),
         answered(
             "sent before it was asked for",
             Expected::Invalid(InvalidReason::Timestamp),
             IN_TIME,
-            |master, asked| {
+            |master, request| {
                 let ((receive, _), (transmit, _)) = (master.times(), master.times());
                 let times = (receive.max(transmit), receive.min(transmit));
                 [Part::Delay, Part::FollowUp, Part::Sync]
-                    .map(|part| master.answer(asked, part, times))
+                    .map(|part| master.answer(request, part, times))
                     .into()
             },
         ),
-        answered("several faults at once", Expected::Anything, IN_TIME, |master, asked| {
-            let mut answers = master.all(asked);
+        answered("several faults at once", Expected::Anything, IN_TIME, |master, request| {
+            let mut answers = master.all(request);
             for answer in &mut answers {
                 for (change, _) in CHANGES {
                     // A message that was cut off has nothing left to change.
@@ -453,8 +457,8 @@ pub(crate) fn responses_of_an_earlier_trial_are_late() -> Result<()> {
             let is_only = world.ptp.is_some_and(|plan| plan.kind == PtpKind::Delay);
             let mut owed = Vec::new();
             for _ in 0..GROUP {
-                let asked = bench.send_request(&world, IN_TIME)?;
-                let all = if is_only { vec![master.delay(&asked)] } else { master.all(&asked) };
+                let request = bench.send_request(&world, IN_TIME)?;
+                let all = if is_only { vec![master.delay(&request)] } else { master.all(&request) };
                 owed.extend(all);
             }
             bench.end()?;
@@ -462,9 +466,9 @@ pub(crate) fn responses_of_an_earlier_trial_are_late() -> Result<()> {
             for answer in &owed {
                 bench.verify(&world, answer)?;
             }
-            let told = bench.end()?;
-            let late = (told.late, told.total()) == (owed.len() as u64, owed.len() as u64);
-            ensure!(late, "{} {:?}: {told:?}", world.target, world.ptp);
+            let counts = bench.end()?;
+            let late = (counts.late, counts.total()) == (owed.len() as u64, owed.len() as u64);
+            ensure!(late, "{} {:?}: {counts:?}", world.target, world.ptp);
         }
         Ok(())
     })
@@ -478,18 +482,18 @@ pub(crate) fn packets_that_are_no_response_pass() -> Result<()> {
         for world in World::all_ptp(&mut random)? {
             let mut bench = Bench::new(&world, core)?;
             bench.begin(&world, MonotonicClock.now() - TRIAL_AGE)?;
-            let asked = bench.send_request(&world, IN_TIME)?;
-            let answer = Master { world: &world, random: &mut random }.delay(&asked);
+            let request = bench.send_request(&world, IN_TIME)?;
+            let answer = Master { world: &world, random: &mut random }.delay(&request);
             let group = world.ptp.and_then(|plan| plan.group(world.target.ip()));
-            let client = world.network.address(asked.client);
+            let client = world.network.address(request.client);
             let (master, own) = (world.target.ip(), world.network.prefix().address());
             let unasked = if group.is_some() { client } else { own };
-            let asked_there = group.unwrap_or(client);
+            let destination = group.unwrap_or(client);
             let [event, general, other] = [319, 320, 321];
             for (from, to) in [
-                ((own, general), (asked_there, general)),
-                ((master, general), (asked_there, event)),
-                ((master, other), (asked_there, other)),
+                ((own, general), (destination, general)),
+                ((master, general), (destination, event)),
+                ((master, other), (destination, other)),
                 ((master, general), (unasked, general)),
             ] {
                 let frame = World::frame(from.into(), to.into(), &answer.bytes);

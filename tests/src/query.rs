@@ -121,8 +121,8 @@ fn a_known_offset_is_found(engine: Engine) -> Result<()> {
     ensure!(result.servers.len() == 2, "{} servers", result.servers.len());
     for server in &result.servers {
         check_clean(server, 100)?;
-        let says = server.server_state.as_ref().context("it said nothing")?;
-        ensure!((says.stratum, says.reference_id.as_str()) == (2, "71.80.83.0"), "{says:?}");
+        let state = server.server_state.as_ref().context("it said nothing")?;
+        ensure!((state.stratum, state.reference_id.as_str()) == (2, "71.80.83.0"), "{state:?}");
         for sample in &server.samples {
             let off = sample.offset_ns.abs_diff(OFFSET_NS);
             ensure!(off <= sample.bound_ns() + READING_NS, "{off} ns off: {sample:?}");
@@ -134,8 +134,8 @@ fn a_known_offset_is_found(engine: Engine) -> Result<()> {
     let difference = result.differences.first().context("no difference")?;
     // A place of the grid may pass while the machine does something else.
     ensure!(!difference.contradiction && difference.pairs > 20, "{difference:?}");
-    let told = counters(&server.status()?).context("the server tells no counters")?;
-    ensure!((told.received, told.answered) == (200, 200), "{told:?}");
+    let counts = counters(&server.status()?).context("the server tells no counters")?;
+    ensure!((counts.received, counts.answered) == (200, 200), "{counts:?}");
     Ok(())
 }
 
@@ -165,7 +165,7 @@ fn chronyd_counts_the_same() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let lines = ["allow all", "local stratum 1"].map(str::to_owned);
     let chronyd = chronyd::Client::start(lab.server(), &lines, |_| Ok(()))?;
-    let mut asked = 0;
+    let mut requests = 0;
     for (mode, more) in [("basic", 0), ("interleaved", 1)] {
         let mut arguments = vec![TARGET, "--count", "50", "--interval", "5ms"];
         arguments.extend((more == 1).then_some("--interleaved"));
@@ -178,8 +178,8 @@ fn chronyd_counts_the_same() -> Result<()> {
             let off = sample.offset_ns.unsigned_abs();
             ensure!(off <= sample.bound_ns() + READING_NS, "{mode}: {off} ns off: {sample:?}");
         }
-        asked += 50 + more;
-        let expected = asked.to_string();
+        requests += 50 + more;
+        let expected = requests.to_string();
         chronyd.await_signs("serverstats", &[("NTP packets received", &expected)])?;
     }
     Ok(())
@@ -311,7 +311,7 @@ impl ScriptedServer {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
-            let (mut buffer, mut asked) = ([0; 1024], 0);
+            let (mut buffer, mut requests) = ([0; 1024], 0);
             while !stopped.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                 let now = client::now();
@@ -325,12 +325,12 @@ impl ScriptedServer {
                     transmit: client::now(),
                     ..request
                 };
-                for answer in answers(asked, reply) {
+                for answer in answers(requests, reply) {
                     socket.send_to(&answer, from)?;
                 }
-                asked += 1;
+                requests += 1;
             }
-            Ok(asked)
+            Ok(requests)
         });
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -359,7 +359,7 @@ fn bytes(header: &Header) -> Vec<u8> {
 /// ones nothing.
 fn a_faulty_server_is_detected() -> Result<()> {
     use InvalidReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp};
-    let answers: Answers = |asked, reply| match asked {
+    let answers: Answers = |number, reply| match number {
         0 => vec![],
         1 => vec![bytes(&Header { mode: AssociationMode::Client, ..reply })],
         2 => vec![bytes(&Header { version: 3, ..reply })],
@@ -376,10 +376,10 @@ fn a_faulty_server_is_detected() -> Result<()> {
     let own = ScriptedServer::start(lab.server(), server_address(&lab, false)?, answers)?;
     let arguments = [TARGET, "-n", "40", "--interval", "5ms", "--timeout", "50ms"];
     let result = result_of(lab.client(), &arguments)?;
-    let asked = own.end()?;
+    let requests = own.end()?;
     let server = &result.servers[0];
     let counts = &server.counts;
-    ensure!((counts.sent, asked) == (40, 40), "{asked} came: {counts:?}");
+    ensure!((counts.sent, requests) == (40, 40), "{requests} came: {counts:?}");
     ensure!((counts.received, counts.lost, counts.duplicate) == (33, 7, 1), "{counts:?}");
     ensure!(
         counts.unsynchronised == 1 && has(&result, FindingCode::ServerUnsynchronised),
@@ -406,7 +406,7 @@ fn a_kiss_is_honoured() -> Result<()> {
         let leap = LeapIndicator::Unsynchronised;
         vec![bytes(&Header { stratum: 0, leap, reference_id: code, ..reply })]
     }
-    let answers: Answers = |asked, reply| match asked {
+    let answers: Answers = |number, reply| match number {
         2 => kiss(*b"RATE", reply),
         6 => kiss(*b"DENY", reply),
         _ => vec![bytes(&reply)],

@@ -50,15 +50,15 @@ pub(crate) fn an_interrupted_query_keeps_its_result() -> Result<()> {
 pub(crate) fn unanswered_queries_are_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let _silent = lab.server().run(|| UdpSocket::bind("192.0.2.2:5000"))??;
+    let _unresponsive = lab.server().run(|| UdpSocket::bind("192.0.2.2:5000"))??;
     let both = ["192.0.2.2:5001", "192.0.2.2:5000"];
     let rest = ["-n", "2", "--interval", "10ms", "--timeout", "100ms"];
     let output = output_of(lab.client(), &[&both[..], &rest].concat())?;
     ensure!(output.status.code() == Some(1), "{}", output.status);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let closed = "192.0.2.2:5001: no program listens at this port";
-    let silent = "192.0.2.2:5000: none of 2 requests received a reply";
-    check_line(&stderr, &[closed, silent])?;
+    let unanswered = "192.0.2.2:5000: none of 2 requests received a reply";
+    check_line(&stderr, &[closed, unanswered])?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let three = [&[TARGET, "no-such-host.invalid"], &both[..], &rest].concat();
     let result = result_of(lab.client(), &three)?;
@@ -77,18 +77,18 @@ pub(crate) fn a_wrong_server_fails_its_limit() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &["--test-offset=-20000000"])?;
-    let place = TempDir::new()?;
-    let asked = |bound: &str| {
+    let directory = TempDir::new()?;
+    let limited = |bound: &str| {
         let limit = format!("offset>{bound}");
-        let asked = [TARGET, "-n", "4", "--interval", "10ms", "--fail-if", &limit];
+        let arguments = [TARGET, "-n", "4", "--interval", "10ms", "--fail-if", &limit];
         let files = ["--fail-if", "loss>90%", "--json", "r.json", "--junit", "r.xml"];
-        let mut command = query(lab.client(), &[&asked[..], &files].concat())?;
-        run_to_end(command.current_dir(place.path()), TIMEOUT)
+        let mut command = query(lab.client(), &[&arguments[..], &files].concat())?;
+        run_to_end(command.current_dir(directory.path()), TIMEOUT)
     };
     for (bound, status, cases) in [("10ms", 1, "failures=\"1\""), ("30ms", 0, "failures=\"0\"")] {
-        let output = asked(bound)?;
+        let output = limited(bound)?;
         ensure!(output.status.code() == Some(status), "{output:?}");
-        let result: QueryResult = parse(&fs::read(place.path().join("r.json"))?)?;
+        let result: QueryResult = parse(&fs::read(directory.path().join("r.json"))?)?;
         let failed: Vec<_> = result.limits.iter().map(|limit| limit.failed).collect();
         ensure!(failed == [status == 1, false], "{:?}", result.limits);
         let [offset, loss] = &result.limits[..] else { bail!("{:?}", result.limits) };
@@ -98,12 +98,12 @@ pub(crate) fn a_wrong_server_fails_its_limit() -> Result<()> {
             "{offset:?}"
         );
         ensure!(loss.value.is_some_and(|lost| lost < 0.9), "{loss:?}");
-        let junit = fs::read_to_string(place.path().join("r.xml"))?;
+        let junit = fs::read_to_string(directory.path().join("r.xml"))?;
         ensure!(junit.contains(cases) && junit.contains("offset&gt;"), "{junit}");
         let text = String::from_utf8(output.stdout)?;
         ensure!(text.contains(if status == 1 { "failed: 20" } else { "passed: 20" }), "{text}");
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(told.contains("failed: 20") == (status == 1), "{told}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(stderr.contains("failed: 20") == (status == 1), "{stderr}");
     }
     Ok(())
 }
@@ -114,13 +114,13 @@ pub(crate) fn an_ordinary_user_can_measure() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
-    let nobody = UnprivilegedCopy::new()?;
-    let mut command = nobody.command(lab.client().command("setpriv"));
+    let unprivileged = UnprivilegedCopy::new()?;
+    let mut command = unprivileged.command(lab.client().command("setpriv"));
     command.args(["query", TARGET, "--interval", "10ms", "--hardware-timestamps"]);
     let output = run_to_end(command.args(["--json", "r.json"]), TIMEOUT)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{stderr}");
-    let result: QueryResult = parse(&fs::read(nobody.path("r.json"))?)?;
+    let result: QueryResult = parse(&fs::read(unprivileged.path("r.json"))?)?;
     check_clean(&result.servers[0], 8)?;
     let missing =
         result.findings.iter().find(|finding| finding.code == FindingCode::TimestampsMissing);

@@ -78,8 +78,8 @@ pub(crate) fn sessions_of_a_load_are_renewed() -> Result<()> {
         ensure!(status.success(), "{status}: {}", run.read("stderr")?);
         let result: LoadResult = parse(run.read("r.json")?.as_bytes())?;
         let trial = only_trial(&result)?;
-        let said = finding(&result, FindingCode::KeysRenewed)?;
-        ensure!(said.message.contains("renewed 1 times, 0 attempts failed"), "{said:?}");
+        let renewal = finding(&result, FindingCode::KeysRenewed)?;
+        ensure!(renewal.message.contains("renewed 1 times, 0 attempts failed"), "{renewal:?}");
         ensure!(trial.received > 300 && trial.received < trial.sent, "{sessions}: {trial:?}");
     }
     Ok(())
@@ -157,7 +157,7 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
     ensure!(has(&result, FindingCode::AlgorithmAbandoned), "{:?}", result.findings);
 
     drop(server);
-    let said = format!("{:?}", output_of(lab.client(), &arguments)?);
-    ensure!(said.contains(&format!("{at} (for {TARGET})")), "{said}");
+    let text = format!("{:?}", output_of(lab.client(), &arguments)?);
+    ensure!(text.contains(&format!("{at} (for {TARGET})")), "{text}");
     Ok(())
 }

@@ -218,8 +218,8 @@ fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) ->
             .map(|socket| {
                 scope.spawn(move || {
                     for expected in 0..packets {
-                        let came = number(socket)?;
-                        ensure!(came == expected, "{came} came instead of {expected}");
+                        let received = number(socket)?;
+                        ensure!(received == expected, "{received} came instead of {expected}");
                     }
                     Ok(())
                 })
@@ -242,12 +242,12 @@ fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) ->
     // Who came and went has each copy whole, once and in order.
     let guest = &sockets[2];
     guest.set_read_timeout(Some(QUIET))?;
-    let (mut last, mut came) = (None, 0);
+    let (mut last, mut received) = (None, 0);
     while let Ok(number) = number(guest) {
         ensure!(last < Some(number), "{number} came after {last:?}");
-        (last, came) = (Some(number), came + 1);
+        (last, received) = (Some(number), received + 1);
     }
-    ensure!(came > 0 && came < packets, "{came} copies for who came and went");
+    ensure!(received > 0 && received < packets, "{received} copies for who came and went");
     for (socket, child) in sockets.iter().zip(&children[..2]) {
         receives_nothing(socket)?;
         let child = relay.child(*child)?;
@@ -285,10 +285,10 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
     source.send_to(&payload(0), (Ipv4Addr::new(239, 1, 2, 4), PORT))?;
     receives_nothing(&receiver)?;
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 9_105));
-    let mut asked = lab.client().run(|| TcpStream::connect(at))??;
-    asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut stream = lab.client().run(|| TcpStream::connect(at))??;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
     let mut metrics = String::new();
-    asked.read_to_string(&mut metrics)?;
+    stream.read_to_string(&mut metrics)?;
     let copies = format!("horolog_relay_copies_total{{group=\"g\",child=\"{child}\"}} 500");
     ensure!(metrics.contains(&copies), "{metrics}");
     ensure!(relay.child(child)?.packets == 500);
@@ -341,7 +341,7 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     let receiver = bind(lab.host(2), alive)?;
     // On the link, but nobody's: nobody says a MAC address for it.
     let netlink = lab.client().netlink();
-    let silent: Vec<SocketAddr> =
+    let unresolved: Vec<SocketAddr> =
         (1..=40).map(|host| SocketAddr::from(([10, 77, 0, host], PORT))).collect();
     netlink?.add_route(
         Prefix::new(Ipv4Addr::new(10, 77, 0, 0).into(), 24)?,
@@ -349,7 +349,7 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
         lab.client().ports[0].index,
     )?;
     let nowhere = SocketAddr::from(([10, 99, 0, 1], PORT));
-    let mut children = silent.clone();
+    let mut children = unresolved.clone();
     children.extend([nowhere, alive]);
     let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
     let arguments = ["--engine", engine, "--no-fragment"];
@@ -360,20 +360,20 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     thread::scope(|scope| -> Result<()> {
         let sending = scope.spawn(|| send(&source, at, 0..PACKETS, 2_000));
         for expected in 0..PACKETS {
-            let came = number(&receiver)?;
-            ensure!(came == expected, "{came} came instead of {expected}");
+            let received = number(&receiver)?;
+            ensure!(received == expected, "{received} came instead of {expected}");
         }
         sending.join().ok().context("the source panicked")?
     })?;
     let took = begun.elapsed();
     ensure!(took < Duration::from_secs(3) + TIMEOUT / 2, "{took:?}");
-    let told = relay.child(silent[0])?;
+    let listed = relay.child(unresolved[0])?;
     ensure!(
-        told.unreachable && told.dropped.get("unresolved").is_some_and(|n| *n > 1_000),
-        "{told:?}"
+        listed.unreachable && listed.dropped.get("unresolved").is_some_and(|n| *n > 1_000),
+        "{listed:?}"
     );
-    let told = relay.child(nowhere)?;
-    ensure!(told.dropped.get("unreachable") == Some(&u64::from(PACKETS)), "{told:?}");
+    let listed = relay.child(nowhere)?;
+    ensure!(listed.dropped.get("unreachable") == Some(&u64::from(PACKETS)), "{listed:?}");
     // A packet that is too long for a child's link is its loss alone.
     lab.client().netlink()?.set_link_mtu(lab.client().ports[1].index, 600)?;
     thread::sleep(Duration::from_millis(1_500));
@@ -382,8 +382,8 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     for expected in (0..100).filter(|one| payload(*one).len() + 28 <= 600) {
         ensure!(number(&receiver)? == expected);
     }
-    let told = relay.child(alive)?;
-    ensure!(told.dropped.get("too-large") == Some(&sizes), "{sizes}: {told:?}");
+    let listed = relay.child(alive)?;
+    ensure!(listed.dropped.get("too-large") == Some(&sizes), "{sizes}: {listed:?}");
     Ok(())
 }
 
@@ -420,10 +420,10 @@ fn an_invalid_table_is_refused() -> Result<()> {
         let output = run_to_end(&mut check, TIMEOUT)?;
         let status = if is_good { 0 } else { 2 };
         ensure!(output.status.code() == Some(status), "{output:?}");
-        let told = if is_good { &output.stdout } else { &output.stderr };
-        let told = String::from_utf8_lossy(told);
+        let bytes = if is_good { &output.stdout } else { &output.stderr };
+        let messages = String::from_utf8_lossy(bytes);
         let words = if is_good { "groups: 1, children: 1" } else { "invalid group name 'a b'" };
-        ensure!(told.contains(words) && told.lines().count() == 1, "{told}");
+        ensure!(messages.contains(words) && messages.lines().count() == 1, "{messages}");
     }
     let relay = Relay::start(lab.client(), &good, &[])?;
     let before = relay.listing()?.table;
@@ -438,9 +438,9 @@ fn an_invalid_table_is_refused() -> Result<()> {
         ),
     ] {
         let output = relay.try_control(arguments)?;
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(!output.status.success() && told.contains(words), "{arguments:?}: {told}");
-        ensure!(told.lines().count() == 1, "{told}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(!output.status.success() && stderr.contains(words), "{arguments:?}: {stderr}");
+        ensure!(stderr.lines().count() == 1, "{stderr}");
     }
     ensure!(relay.listing()?.table == before);
     // So does a file that went bad, be it no table or one that cannot be; and a good one is taken.

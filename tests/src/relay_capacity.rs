@@ -53,41 +53,41 @@ fn next(socket: &UdpSocket) -> Result<Option<u32>> {
 }
 
 /// Receives numbered packets in order, and says how many have come, up to the last.
-fn receive_all(socket: &UdpSocket, came: &AtomicU32, last: &AtomicU32) -> Result<()> {
+fn receive_all(socket: &UdpSocket, received: &AtomicU32, last: &AtomicU32) -> Result<()> {
     socket.set_read_timeout(Some(QUIET))?;
-    let mut heard = Instant::now();
+    let mut received_at = Instant::now();
     for expected in 0.. {
-        let came_now = loop {
+        let latest = loop {
             if expected == last.load(Ordering::Acquire) {
                 return Ok(());
             }
             if let Some(number) = next(socket)? {
                 break number;
             }
-            ensure!(heard.elapsed() < TIMEOUT, "copy {expected} is missing");
+            ensure!(received_at.elapsed() < TIMEOUT, "copy {expected} is missing");
         };
-        ensure!(came_now == expected, "{came_now} came instead of {expected}");
-        heard = Instant::now();
-        came.store(expected + 1, Ordering::Release);
+        ensure!(latest == expected, "{latest} came instead of {expected}");
+        received_at = Instant::now();
+        received.store(expected + 1, Ordering::Release);
     }
     Ok(())
 }
 
 /// Sends numbered packets for a time, never more ahead of the slowest receiver than the window;
 /// how many there were.
-fn send_in_window(source: &UdpSocket, at: SocketAddr, came: &[AtomicU32]) -> Result<u32> {
+fn send_in_window(source: &UdpSocket, at: SocketAddr, received: &[AtomicU32]) -> Result<u32> {
     let (begun, mut sent) = (Instant::now(), 0);
     while begun.elapsed() < LOADED {
-        let slowest = || came.iter().map(|came| came.load(Ordering::Acquire)).min();
+        let slowest = || received.iter().map(|received| received.load(Ordering::Acquire)).min();
         let mut waited = Instant::now();
-        let mut seen = slowest();
-        while sent >= seen.unwrap_or(sent) + WINDOW {
+        let mut observed = slowest();
+        while sent >= observed.unwrap_or(sent) + WINDOW {
             thread::yield_now();
             let now = slowest();
-            if now != seen {
-                (seen, waited) = (now, Instant::now());
+            if now != observed {
+                (observed, waited) = (now, Instant::now());
             }
-            ensure!(waited.elapsed() < TIMEOUT / 2, "{sent} sent, {came:?} came");
+            ensure!(waited.elapsed() < TIMEOUT / 2, "{sent} sent, {received:?} came");
         }
         source.send_to(&payload(sent), at)?;
         sent += 1;
@@ -98,8 +98,8 @@ fn send_in_window(source: &UdpSocket, at: SocketAddr, came: &[AtomicU32]) -> Res
 fn copies_are_correct_at_full_speed(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 5, ..LabConfig::default() })?;
     let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
-    let place = |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
-    let children = [place(2)?, place(3)?, place(4)?];
+    let socket_address = |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
+    let children = [socket_address(2)?, socket_address(3)?, socket_address(4)?];
     let sockets = [
         bind(lab.host(2), children[0])?,
         bind(lab.host(3), children[1])?,
@@ -108,17 +108,17 @@ fn copies_are_correct_at_full_speed(engine: &str) -> Result<()> {
     let relay = Relay::start(lab.client(), &table(at, &children[..2]), &["--engine", engine])?;
     ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
-    let came = [AtomicU32::new(0), AtomicU32::new(0)];
+    let received = [AtomicU32::new(0), AtomicU32::new(0)];
     let (last, is_over) = (AtomicU32::new(u32::MAX), AtomicBool::new(false));
     let guest = children[2].to_string();
     let (sent, of_guest) = thread::scope(|scope| -> Result<(u32, u64)> {
         let stays: Vec<_> = sockets[..2]
             .iter()
-            .zip(&came)
-            .map(|(socket, came)| scope.spawn(|| receive_all(socket, came, &last)))
+            .zip(&received)
+            .map(|(socket, received)| scope.spawn(|| receive_all(socket, received, &last)))
             .collect();
         let coming_and_going = scope.spawn(|| guest_copies(&sockets[2], &is_over));
-        let sending = scope.spawn(|| send_in_window(&source, at, &came));
+        let sending = scope.spawn(|| send_in_window(&source, at, &received));
         let mut changes = 0;
         let mut changed = Ok(());
         while changed.is_ok() && !sending.is_finished() {
@@ -155,14 +155,14 @@ fn copies_are_correct_at_full_speed(engine: &str) -> Result<()> {
 /// over; how many there were.
 fn guest_copies(socket: &UdpSocket, is_over: &AtomicBool) -> Result<u64> {
     socket.set_read_timeout(Some(QUIET))?;
-    let (mut last, mut came) = (None, 0);
+    let (mut last, mut received) = (None, 0);
     loop {
         match next(socket)? {
-            None if is_over.load(Ordering::Acquire) => return Ok(came),
+            None if is_over.load(Ordering::Acquire) => return Ok(received),
             None => {}
             number => {
                 ensure!(last < number, "{number:?} came after {last:?}");
-                (last, came) = (number, came + 1);
+                (last, received) = (number, received + 1);
             }
         }
     }
@@ -205,9 +205,9 @@ impl LargestTable {
         let relay = Relay::start(lab.client(), &text, &["--engine", "sendmmsg"])?;
         let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
         // The kernel keeps few packets for a neighbour that it still has to ask for.
-        let asking = bind(lab.client(), SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+        let resolver = bind(lab.client(), SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
         for host in [2, 3] {
-            asking.send_to(&[], SocketAddr::new(address(lab.host(host), false)?, 9))?;
+            resolver.send_to(&[], SocketAddr::new(address(lab.host(host), false)?, 9))?;
         }
         thread::sleep(QUIET);
         let receivers = [2, 3].map(|host| receiver(lab.host(host), near));
@@ -222,7 +222,7 @@ impl LargestTable {
     /// Sends some packets to each group's port, and takes what comes of them.
     fn exchange(&mut self) -> Result<ReceivedCopies> {
         let near = self.lab.client().ports[0].ipv4;
-        let mut came = ReceivedCopies::new();
+        let mut received = ReceivedCopies::new();
         for round in 0..ROUNDS {
             for group in 0..GROUPS {
                 self.source.send_to(&payload(round), (near, GROUP_PORT + group))?;
@@ -240,21 +240,21 @@ impl LargestTable {
                     let number = udp.payload.first_chunk().copied().map(u32::from_be_bytes);
                     let number = number.context("a short copy")?;
                     ensure!(udp.payload == payload(number), "copy {number} is damaged");
-                    came.entry(udp.destination).or_default().push(number);
+                    received.entry(udp.destination).or_default().push(number);
                 }
             }
         }
-        Ok(came)
+        Ok(received)
     }
 
     /// Each of these gets each packet once and in order, and nobody else anything.
     fn all_receive(&mut self, children: &[SocketAddr]) -> Result<()> {
-        let came = self.exchange()?;
+        let received = self.exchange()?;
         for child in children {
-            let numbers = came.get(child).map(Vec::as_slice).unwrap_or_default();
+            let numbers = received.get(child).map(Vec::as_slice).unwrap_or_default();
             ensure!(numbers.iter().copied().eq(0..ROUNDS), "{child} got {numbers:?}");
         }
-        ensure!(came.len() == children.len(), "{} got something", came.len());
+        ensure!(received.len() == children.len(), "{} got something", received.len());
         Ok(())
     }
 }
@@ -296,8 +296,8 @@ fn the_largest_table_is_served() -> Result<()> {
         (&["add", "g0", &guest.to_string()][..], "1025 children exceed"),
         (&["add", "h", "--listen", "192.0.2.1:9", "--source", "192.0.2.0/24"], "257 groups"),
     ] {
-        let told = String::from_utf8(largest.relay.try_control(arguments)?.stderr)?;
-        ensure!(told.contains(words), "{told} lacks {words}");
+        let stderr = String::from_utf8(largest.relay.try_control(arguments)?.stderr)?;
+        ensure!(stderr.contains(words), "{stderr} lacks {words}");
     }
     // Who goes makes room for who comes, in another group too.
     largest.relay.control(&["remove", "g0", &first.to_string()])?;
@@ -325,10 +325,10 @@ fn the_largest_table_is_served() -> Result<()> {
 
 /// What `GET /metrics` says, by the name and labels of each sample.
 fn metrics(host: &LabHost, at: SocketAddr) -> Result<HashMap<String, u64>> {
-    let mut asked = host.run(|| TcpStream::connect(at))??;
-    asked.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let mut stream = host.run(|| TcpStream::connect(at))??;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
     let mut text = String::new();
-    asked.read_to_string(&mut text)?;
+    stream.read_to_string(&mut text)?;
     let samples = text.lines().filter(|line| line.starts_with("horolog_relay_"));
     let sample = |line: &str| {
         let (name, value) = line.rsplit_once(' ')?;
@@ -356,9 +356,9 @@ fn metrics_match_the_packets_received(engine: &str) -> Result<()> {
     const SENT: u32 = 3_000;
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
     let host = lab.client();
-    let place = |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
-    let near = [place(2)?, place(3)?];
-    let silent = SocketAddr::from(([10, 77, 0, 1], PORT));
+    let socket_address = |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
+    let near = [socket_address(2)?, socket_address(3)?];
+    let unresolved = SocketAddr::from(([10, 77, 0, 1], PORT));
     let nowhere = SocketAddr::from(([10, 99, 0, 1], PORT));
     let link = Prefix::new(Ipv4Addr::new(10, 77, 0, 0).into(), 24)?;
     host.netlink()?.add_route(link, None, host.ports[0].index)?;
@@ -369,7 +369,7 @@ fn metrics_match_the_packets_received(engine: &str) -> Result<()> {
     let metrics_at = SocketAddr::from((Ipv4Addr::LOCALHOST, 9_105));
     let relay = Relay::start(
         host,
-        &table(at, &[near[0], near[1], silent, nowhere]),
+        &table(at, &[near[0], near[1], unresolved, nowhere]),
         &["--engine", engine, "--no-fragment", "--metrics", &metrics_at.to_string()],
     )?;
     ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
@@ -377,7 +377,7 @@ fn metrics_match_the_packets_received(engine: &str) -> Result<()> {
     // The neighbour's silence is noticed before anything is counted on.
     thread::sleep(Duration::from_millis(1_500));
     send(&source, at, 0..SENT, 3_000)?;
-    let came = [take(&sockets[0])?, take(&sockets[1])?];
+    let received = [take(&sockets[0])?, take(&sockets[1])?];
     let all = metrics(host, metrics_at)?;
     let of = |name: &str, child: SocketAddr, more: &str| {
         let key = format!("horolog_relay_{name}_total{{group=\"g\",child=\"{child}\"{more}}}");
@@ -389,20 +389,20 @@ fn metrics_match_the_packets_received(engine: &str) -> Result<()> {
     let bytes: u64 = (0..SENT).map(|one| payload(one).len() as u64).sum();
     ensure!(group("received") == Some(SENT.into()), "{all:?}");
     ensure!(group("received_bytes") == Some(bytes), "{bytes}: {all:?}");
-    for (child, came) in near.into_iter().zip(came) {
-        let told = (of("copies", child, ""), of("copied_bytes", child, ""));
-        ensure!(told == came, "{child}: {told:?} told, {came:?} came");
+    for (child, received) in near.into_iter().zip(received) {
+        let reported = (of("copies", child, ""), of("copied_bytes", child, ""));
+        ensure!(reported == received, "{child}: {reported:?} told, {received:?} came");
     }
     let too_large = (0..SENT).filter(|one| payload(*one).len() + 28 > 600).count() as u64;
-    ensure!(came[0] == (SENT.into(), bytes) && too_large > 1_000, "{came:?}");
+    ensure!(received[0] == (SENT.into(), bytes) && too_large > 1_000, "{received:?}");
     ensure!(dropped(near[1], "too-large") == too_large, "{too_large}: {all:?}");
     ensure!(dropped(nowhere, "unreachable") == u64::from(SENT), "{all:?}");
-    ensure!(dropped(silent, "unresolved") > 1_500, "{all:?}");
-    for child in [near[0], near[1], silent, nowhere] {
+    ensure!(dropped(unresolved, "unresolved") > 1_500, "{all:?}");
+    for child in [near[0], near[1], unresolved, nowhere] {
         let own = format!("horolog_relay_dropped_total{{group=\"g\",child=\"{child}\"");
         let lost: u64 = all.iter().filter(|(key, _)| key.starts_with(&own)).map(|one| one.1).sum();
-        let told = of("copies", child, "") + lost;
-        ensure!(told == u64::from(SENT), "{child}: {told} of {SENT}: {all:?}");
+        let reported = of("copies", child, "") + lost;
+        ensure!(reported == u64::from(SENT), "{child}: {reported} of {SENT}: {all:?}");
     }
     Ok(())
 }

@@ -236,10 +236,10 @@ pub(crate) fn both_engines_decide_alike() -> Result<()> {
         let (expected, listed) = sockets.outcome(&frames)?;
         drop(sockets);
         let kernel = Side::new("xdp", ipv6)?;
-        let (came, counted) = kernel.outcome(&frames)?;
+        let (received, counted) = kernel.outcome(&frames)?;
         ensure!(expected.len() > FRAMES, "only {} copies", expected.len());
         for (copies, others, whose) in
-            [(&expected, &came, "sockets'"), (&came, &expected, "kernel's")]
+            [(&expected, &received, "sockets'"), (&received, &expected, "kernel's")]
         {
             let odd = copies.iter().find(|(copy, count)| others.get(*copy) != Some(*count));
             ensure!(odd.is_none(), "the {whose} alone: {odd:02x?}\n{listed:?}\n{counted:?}");

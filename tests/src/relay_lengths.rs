@@ -40,13 +40,13 @@ fn relay_lengths(lab: &Lab, ipv6: bool, engine: &str, [fits, longest]: [usize; 2
     let group = ["add", "whole", "--listen", &listen, "--source", &net, &other];
     relay.control(&[&group[..], &["--no-fragment"]].concat())?;
     for length in [0, 1, fits - 1, fits, fits + 1, 9_000, longest] {
-        let (sent, mut came) = (vec![length as u8; length], vec![0; 65_536]);
+        let (sent, mut received) = (vec![length as u8; length], vec![0; 65_536]);
         source.send_to(&sent, at)?;
-        let got = receiver.recv(&mut came).with_context(|| format!("{length} bytes"))?;
-        ensure!(came[..got] == sent, "{got} bytes of {length}");
+        let got = receiver.recv(&mut received).with_context(|| format!("{length} bytes"))?;
+        ensure!(received[..got] == sent, "{got} bytes of {length}");
         source.send_to(&sent, whole)?;
         if length <= fits {
-            ensure!(receiver.recv(&mut came)? == length, "{length} bytes in one piece");
+            ensure!(receiver.recv(&mut received)? == length, "{length} bytes in one piece");
         }
     }
     receives_nothing(&receiver)?;
@@ -54,7 +54,7 @@ fn relay_lengths(lab: &Lab, ipv6: bool, engine: &str, [fits, longest]: [usize; 2
     let of = |group: usize| &listing.groups[group].children[0];
     ensure!((of(0).packets, of(0).dropped.len()) == (7, 0), "{listing:?}");
     ensure!(of(1).dropped == [("too-large".to_owned(), 3)].into(), "{listing:?}");
-    let kept = relay.control(&["list", "--toml"])?;
-    ensure!(kept.contains("fragment = true") && kept.contains("fragment = false"), "{kept}");
+    let toml = relay.control(&["list", "--toml"])?;
+    ensure!(toml.contains("fragment = true") && toml.contains("fragment = false"), "{toml}");
     Ok(())
 }

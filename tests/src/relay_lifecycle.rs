@@ -74,8 +74,8 @@ fn reload(relay: &Relay, table: &str) -> Result<()> {
 /// All of these packets come, in order, and nothing else.
 fn all_arrive(socket: &UdpSocket, numbers: std::ops::Range<u32>) -> Result<()> {
     for expected in numbers {
-        let came = number(socket)?;
-        ensure!(came == expected, "{came} came instead of {expected}");
+        let received = number(socket)?;
+        ensure!(received == expected, "{received} came instead of {expected}");
     }
     receives_nothing(socket)
 }
@@ -255,9 +255,9 @@ fn addresses_of_a_group_are_added_and_removed(engine: &str) -> Result<()> {
         for ((at, source), to) in [one, two].into_iter().zip(&sources).zip(by) {
             let numbers = first..first + 50;
             send(source, at, numbers.clone(), 5_000)?;
-            for (place, receiver) in receivers.iter().enumerate() {
+            for (index, receiver) in receivers.iter().enumerate() {
                 receiver.set_read_timeout(Some(TIMEOUT))?;
-                let numbers = if to == Some(place) { numbers.clone() } else { 0..0 };
+                let numbers = if to == Some(index) { numbers.clone() } else { 0..0 };
                 all_arrive(receiver, numbers).with_context(|| format!("{at} by {text}"))?;
             }
             first += 50;
@@ -295,9 +295,9 @@ fn a_listing_does_not_wait_for_a_change() -> Result<()> {
         });
         let mut longest = Duration::ZERO;
         while !changing.is_finished() {
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             relay.listing()?;
-            longest = longest.max(asked.elapsed());
+            longest = longest.max(requested_at.elapsed());
         }
         let took = changing.join().ok().context("the change panicked")??;
         ensure!(took > Duration::from_secs(1), "too fast to tell: {took:?}");

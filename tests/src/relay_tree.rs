@@ -167,10 +167,10 @@ fn a_tree_from_pairs_is_read_again() -> Result<()> {
 /// A refusal in one line with these words, and the status of wrong usage.
 fn refused(arguments: &[&str], words: &str) -> Result<()> {
     let output = tree(arguments)?;
-    let told = String::from_utf8(output.stderr)?;
+    let stderr = String::from_utf8(output.stderr)?;
     ensure!(output.status.code() == Some(2), "{arguments:?}: {:?}", output.status);
-    let is_line = told.starts_with("horolog: ") && told.lines().count() == 1;
-    ensure!(is_line && told.contains(words), "{arguments:?}: {told}");
+    let is_line = stderr.starts_with("horolog: ") && stderr.lines().count() == 1;
+    ensure!(is_line && stderr.contains(words), "{arguments:?}: {stderr}");
     Ok(())
 }
 
@@ -223,5 +223,5 @@ fn an_invalid_tree_is_refused() -> Result<()> {
     ] {
         refused(&[&form[..], &TIMES, &idle].concat(), words)?;
     }
-    refused(&[&form[..], &["--host-based", "20,6"]].concat(), "two times with their units")
+    refused(&[&form[..], &["--host-based", "20,6"]].concat(), "two times with units")
 }

@@ -82,8 +82,9 @@ impl TwoChildren {
     fn new(arguments: &[&str]) -> Result<Self> {
         let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
         let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
-        let place = |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
-        let children = [place(2)?, place(3)?];
+        let socket_address =
+            |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
+        let children = [socket_address(2)?, socket_address(3)?];
         let sockets = [bind(lab.host(2), children[0])?, bind(lab.host(3), children[1])?];
         let relay = Relay::start(lab.client(), &table(at, &children), arguments)?;
         let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
@@ -95,10 +96,10 @@ impl TwoChildren {
         send(&self.source, self.at, numbers.clone(), 5_000)?;
         for child in get {
             for expected in numbers.clone() {
-                let came = number(&self.sockets[*child]).with_context(|| {
+                let received = number(&self.sockets[*child]).with_context(|| {
                     format!("child {child}, packet {expected}: {:?}", self.relay.listing())
                 })?;
-                ensure!(came == expected, "{came} came instead of {expected}");
+                ensure!(received == expected, "{received} came instead of {expected}");
             }
         }
         Ok(())
@@ -280,14 +281,14 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
     // The relay has said so too: it looks twice a second.
     thread::sleep(DETECTION_TIME);
     signal_to(relay.running.pid(), "KILL")?;
-    let mut told = None;
+    let mut stderr = None;
     eventually(|| {
-        told = relay.running.ended().map(|(_, words)| words);
-        Ok(told.is_some())
+        stderr = relay.running.ended().map(|(_, words)| words);
+        Ok(stderr.is_some())
     })?;
     ensure!(
-        told.as_deref() == Some("horolog: copies of group 'g' are made by xdp now"),
-        "{told:?}"
+        stderr.as_deref() == Some("horolog: copies of group 'g' are made by xdp now"),
+        "{stderr:?}"
     );
     Ok(())
 }
@@ -299,7 +300,7 @@ fn a_broadcast_address_gets_nothing(engine: &str) -> Result<()> {
     // The last address of the link's network.
     let far = u32::from(two.lab.host(2).port().ipv4) | 3;
     let all = SocketAddr::from((Ipv4Addr::from(far), ALL));
-    let heard = bind(two.lab.host(2), SocketAddr::from((Ipv4Addr::UNSPECIFIED, ALL)))?;
+    let receiver = bind(two.lab.host(2), SocketAddr::from((Ipv4Addr::UNSPECIFIED, ALL)))?;
     two.relay.control(&["add", "g", &all.to_string()])?;
     let begun = two.relay.listing()?;
     let why = begun.groups[0].xdp_unavailable.as_deref().unwrap_or_default();
@@ -308,7 +309,7 @@ fn a_broadcast_address_gets_nothing(engine: &str) -> Result<()> {
     // When the kernel has had time to make a neighbour of it.
     thread::sleep(DETECTION_TIME);
     two.exchange(100..200, &[0, 1])?;
-    receives_nothing(&heard)?;
+    receives_nothing(&receiver)?;
     let child = two.relay.child(all)?;
     ensure!(child.packets == 0 && child.dropped.get("forbidden") == Some(&200), "{child:?}");
     two.relay.control(&["remove", "g", &all.to_string()])?;
@@ -372,9 +373,9 @@ fn without_privileges_sockets_copy() -> Result<()> {
         Ok(command)
     };
     let refused = run_to_end(&mut run("xdp", "x.sock")?, TIMEOUT)?;
-    let told = String::from_utf8(refused.stderr)?;
-    ensure!(!refused.status.success() && told.contains("CAP_BPF"), "{told}");
-    ensure!(told.lines().count() == 1, "{told}");
+    let stderr = String::from_utf8(refused.stderr)?;
+    ensure!(!refused.status.success() && stderr.contains("CAP_BPF"), "{stderr}");
+    ensure!(stderr.lines().count() == 1, "{stderr}");
     let socket = directory.path().join("control.sock");
     let mut running = horolog_lab::RunningProgram::start(&mut run("auto", "control.sock")?)?;
     running.await_ready(TIMEOUT, || socket.exists())?;
@@ -395,7 +396,7 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     ];
     let sockets = [bind(lab.host(2), children[0])?, bind(lab.host(3), children[1])?];
     let group: IpAddr = if ipv6 { GROUP_V6.into() } else { GROUP.into() };
-    let (listen, nobody) = (SocketAddr::new(group, PORT), SocketAddr::new(unspecified(ipv6), 0));
+    let (listen, any_port) = (SocketAddr::new(group, PORT), SocketAddr::new(unspecified(ipv6), 0));
     let on = format!("interface = \"{}\"\nsources", host.ports[0].interface);
     let relay = Relay::start(
         host,
@@ -417,14 +418,14 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     } else {
         ip(&format!("route add {group}/32 dev relay0"))?;
     }
-    let program = bind(host, nobody)?;
+    let program = bind(host, any_port)?;
     send(&program, listen, 0..500, 5_000)?;
     let comes = |numbers: std::ops::Range<u32>| -> Result<()> {
         for socket in &sockets {
             for expected in numbers.clone() {
-                let came =
+                let received =
                     number(socket).with_context(|| format!("{expected}: {:?}", relay.listing()))?;
-                ensure!(came == expected, "{came} came instead of {expected}");
+                ensure!(received == expected, "{received} came instead of {expected}");
             }
         }
         Ok(())
@@ -432,7 +433,7 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     comes(0..500)?;
     // That somebody here has joined the group on that interface doubles nothing. Over IPv6 the
     // kernel gives it to whoever has joined the group anywhere, and so to the relay once more.
-    let listener = host.run(|| Socket::udp(nobody))??;
+    let listener = host.run(|| Socket::udp(any_port))??;
     if !ipv6 {
         listener.join(group, own)?;
     }
@@ -442,7 +443,7 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     if !ipv6 {
         ip("address add 192.0.2.250/32 dev relay0")?;
     }
-    let connected = bind(host, nobody)?;
+    let connected = bind(host, any_port)?;
     connected.connect(listen)?;
     (550..600).try_for_each(|number| connected.send(&payload(number)).map(drop))?;
     comes(550..600)?;

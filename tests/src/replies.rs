@@ -56,54 +56,68 @@ const fn invalid(reason: InvalidReason) -> Expected {
 
 /// All kinds.
 pub(crate) const KINDS: [Kind; 21] = [
-    kind("valid", Expected::Received, |asker| vec![asker.valid(Age::InTime)]),
-    kind("unsynchronised", Expected::Received, |asker| vec![asker.changed(unsynchronise)]),
-    kind("unsynchronised without timestamps", Expected::Received, |asker| {
-        vec![asker.changed(without_times)]
+    kind("valid", Expected::Received, |requester| vec![requester.valid(Age::InTime)]),
+    kind("unsynchronised", Expected::Received, |requester| vec![requester.changed(unsynchronise)]),
+    kind("unsynchronised without timestamps", Expected::Received, |requester| {
+        vec![requester.changed(without_times)]
     }),
-    kind("twice", Expected::ReceivedAndDuplicate, |asker| vec![asker.valid(Age::InTime); 2]),
-    kind("late", Expected::Late, |asker| vec![asker.valid(Age::Late)]),
-    kind("late and again", Expected::LateAndDuplicate, |asker| vec![asker.valid(Age::Late); 2]),
-    kind("of an earlier trial", Expected::Late, |asker| vec![asker.valid(Age::EarlierTrial)]),
-    kind("wrong length", invalid(InvalidReason::Length), |asker| vec![asker.changed(wrong_length)]),
-    kind("wrong mode", invalid(InvalidReason::Mode), |asker| vec![asker.changed(wrong_mode)]),
-    kind("wrong version", invalid(InvalidReason::Version), |asker| {
-        vec![asker.changed(wrong_version)]
+    kind("twice", Expected::ReceivedAndDuplicate, |requester| {
+        vec![requester.valid(Age::InTime); 2]
     }),
-    kind("wrong origin", invalid(InvalidReason::Origin), |asker| {
-        let age = asker.random.pick(&[Age::EarlierRun, Age::Future]);
-        vec![asker.valid(age)]
+    kind("late", Expected::Late, |requester| vec![requester.valid(Age::Late)]),
+    kind("late and again", Expected::LateAndDuplicate, |requester| {
+        vec![requester.valid(Age::Late); 2]
     }),
-    kind("another client", invalid(InvalidReason::Client), |asker| {
-        let other = asker.random.next() as u32 % asker.world.clients();
-        let reply = asker.valid(Age::InTime);
+    kind("of an earlier trial", Expected::Late, |requester| {
+        vec![requester.valid(Age::EarlierTrial)]
+    }),
+    kind("wrong length", invalid(InvalidReason::Length), |requester| {
+        vec![requester.changed(wrong_length)]
+    }),
+    kind("wrong mode", invalid(InvalidReason::Mode), |requester| {
+        vec![requester.changed(wrong_mode)]
+    }),
+    kind("wrong version", invalid(InvalidReason::Version), |requester| {
+        vec![requester.changed(wrong_version)]
+    }),
+    kind("wrong origin", invalid(InvalidReason::Origin), |requester| {
+        let age = requester.random.pick(&[Age::EarlierRun, Age::Future]);
+        vec![requester.valid(age)]
+    }),
+    kind("another client", invalid(InvalidReason::Client), |requester| {
+        let other = requester.random.next() as u32 % requester.world.clients();
+        let reply = requester.valid(Age::InTime);
         let client =
-            if other == reply.client { (other + 1) % asker.world.clients() } else { other };
+            if other == reply.client { (other + 1) % requester.world.clients() } else { other };
         vec![Reply { client, ..reply }]
     }),
-    kind("wrong stratum", invalid(InvalidReason::Stratum), |asker| {
-        vec![asker.changed(wrong_stratum)]
+    kind("wrong stratum", invalid(InvalidReason::Stratum), |requester| {
+        vec![requester.changed(wrong_stratum)]
     }),
-    kind("kiss RATE", invalid(InvalidReason::KissRate), |asker| vec![asker.changed(kiss_rate)]),
-    kind("kiss DENY", invalid(InvalidReason::KissDeny), |asker| {
-        vec![asker.changed(|reply, _| kiss(reply, *b"DENY"))]
+    kind("kiss RATE", invalid(InvalidReason::KissRate), |requester| {
+        vec![requester.changed(kiss_rate)]
     }),
-    kind("kiss RSTR", invalid(InvalidReason::KissRstr), |asker| {
-        vec![asker.changed(|reply, _| kiss(reply, *b"RSTR"))]
+    kind("kiss DENY", invalid(InvalidReason::KissDeny), |requester| {
+        vec![requester.changed(|reply, _| kiss(reply, *b"DENY"))]
     }),
-    kind("another kiss", invalid(InvalidReason::KissOther), |asker| {
-        vec![asker.changed(other_kiss)]
+    kind("kiss RSTR", invalid(InvalidReason::KissRstr), |requester| {
+        vec![requester.changed(|reply, _| kiss(reply, *b"RSTR"))]
     }),
-    kind("wrong timestamps", invalid(InvalidReason::Timestamp), |asker| {
-        vec![asker.changed(wrong_timestamps)]
+    kind("another kiss", invalid(InvalidReason::KissOther), |requester| {
+        vec![requester.changed(other_kiss)]
     }),
-    kind("interleaved", Expected::ReceivedInterleaved, |asker| vec![asker.changed(interleave)]),
+    kind("wrong timestamps", invalid(InvalidReason::Timestamp), |requester| {
+        vec![requester.changed(wrong_timestamps)]
+    }),
+    kind("interleaved", Expected::ReceivedInterleaved, |requester| {
+        vec![requester.changed(interleave)]
+    }),
     kind(
         "interleaved from the future",
         Expected::InvalidInterleaved(InvalidReason::Timestamp),
-        |asker| {
-            let mut reply = asker.changed(interleave);
-            let later = asker.random.within(1..=i64::MAX as u64);
+        |requester| {
+            let mut reply = requester.changed(interleave);
+            let later = requester.random.within(1..=i64::MAX as u64);
             let transmit = reply.header.receive.to_bits().wrapping_add(later);
             reply.header.transmit = NtpTimestamp::from_bits(transmit);
             vec![reply]
@@ -290,7 +304,7 @@ fn interleave(reply: &mut Reply, random: &mut Random) {
 }
 
 /// Some faults together: the order of the checks decides.
-fn several(asker: &mut Requester<'_>) -> Vec<Reply> {
+fn several(requester: &mut Requester<'_>) -> Vec<Reply> {
     const CHANGES: [Change; 9] = [
         unsynchronise,
         wrong_length,
@@ -303,20 +317,20 @@ fn several(asker: &mut Requester<'_>) -> Vec<Reply> {
         interleave,
     ];
     let ages = [Age::InTime, Age::Late, Age::EarlierTrial, Age::EarlierRun, Age::Future];
-    let age = asker.random.pick(&ages);
-    let mut reply = asker.valid(age);
+    let age = requester.random.pick(&ages);
+    let mut reply = requester.valid(age);
     for change in CHANGES {
-        if asker.random.within(0..=4) == 0 {
-            change(&mut reply, asker.random);
+        if requester.random.within(0..=4) == 0 {
+            change(&mut reply, requester.random);
         }
     }
-    if asker.random.within(0..=4) == 0 {
-        reply.client = asker.random.next() as u32 % asker.world.clients();
+    if requester.random.within(0..=4) == 0 {
+        reply.client = requester.random.next() as u32 % requester.world.clients();
     }
-    if asker.random.within(0..=4) == 0 {
+    if requester.random.within(0..=4) == 0 {
         // The other lane has asked as many questions.
         reply.lane = 1 - reply.lane;
     }
-    let copies = asker.random.within(1..=2);
+    let copies = requester.random.within(1..=2);
     vec![reply; copies as usize]
 }

@@ -131,7 +131,7 @@ fn check_request(
     (question, origin): (RequestId, u64),
 ) -> Result<()> {
     let transmit = world.token.encode(question);
-    let stamps = if world.interleaved {
+    let timestamps = if world.interleaved {
         RequestTimestamps::interleaved(origin, transmit)
     } else {
         RequestTimestamps::basic(transmit)
@@ -139,7 +139,7 @@ fn check_request(
     let client = world.lane_clients(LANE).client(question.sequence);
     let mut expected = template.bytes().to_vec();
     let source_low = world.network.base().wrapping_add(1).wrapping_add(client);
-    template.complete(&mut expected, source_low, stamps);
+    template.complete(&mut expected, source_low, timestamps);
     ensure!(frame == expected, "it should be {expected:02x?}");
     let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
     ensure!(parsed.checksum_fits() && parsed.trailer_len == 0, "{parsed:?}");
@@ -151,8 +151,8 @@ fn check_request(
     ensure!(rest.is_empty() && header == plain);
     let now = MonotonicClock.now();
     let read = world.token.decode(header.transmit.to_bits(), now);
-    let asked = Some((question, EchoedTimestamp::Transmit));
-    ensure!(read == asked, "it asks {read:?} instead of {question:?}");
+    let wanted = Some((question, EchoedTimestamp::Transmit));
+    ensure!(read == wanted, "it asks {read:?} instead of {question:?}");
     if world.interleaved {
         let read = world.token.decode(header.receive.to_bits(), now);
         ensure!(
@@ -189,8 +189,8 @@ fn check_ptp_request(
     let (message, _) = Message::parse(parsed.payload)?;
     let source = PortIdentity { clock: token, port: LANE as u16 + 1 };
     ensure!(message.header.source == source && message.header.domain == plan.domain);
-    let asks = message.tlvs().flatten().any(|tlv| tlv.number == monitor::REQUEST);
-    ensure!(asks == (plan.kind == PtpKind::Nsm), "{message:?}");
+    let has_request = message.tlvs().flatten().any(|tlv| tlv.number == monitor::REQUEST);
+    ensure!(has_request == (plan.kind == PtpKind::Nsm), "{message:?}");
     Ok(())
 }
 
@@ -272,9 +272,9 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
         for (number, &(value, bucket)) in VECTORS.iter().chain(&drawn).enumerate() {
             generator.clear();
             generator.set_trial(&world.trial(MonotonicClock.now() - TRIAL_AGE));
-            let mut asker =
+            let mut requester =
                 Requester { world: &world, random: &mut random, next: [number as u32; 2] };
-            let mut reply = asker.valid(Age::InTime);
+            let mut reply = requester.valid(Age::InTime);
             reply.header.receive = NtpTimestamp::from_bits(1);
             reply.header.transmit = NtpTimestamp::from_bits(1 + units(value));
             generator.test_run(&world.frame_to(reply.client, reply.lane, &reply.payload()))?;

@@ -13,7 +13,7 @@ use horolog_lab::LabHost;
 use horolog_sys::namespace::list_named;
 use serde_json::Value;
 
-use crate::process::{TIMEOUT as PROGRAM_PATIENCE, run_to_end, signal_to};
+use crate::process::{TIMEOUT as PROGRAM_TIMEOUT, run_to_end, signal_to};
 use crate::scenario_groups;
 use crate::supervisor::parents;
 
@@ -64,7 +64,7 @@ pub(crate) fn an_orphan_is_found() -> Result<()> {
     let before = Resources::snapshot()?;
     let script = "sleep 62.5 > /dev/null 2>&1 & echo $!; true & exit 0";
     let output =
-        run_to_end(std::process::Command::new("sh").args(["-c", script]), PROGRAM_PATIENCE)?;
+        run_to_end(std::process::Command::new("sh").args(["-c", script]), PROGRAM_TIMEOUT)?;
     let orphan = str::from_utf8(&output.stdout)?.trim().to_owned();
     let left = before.left_behind()?;
     signal_to(orphan.parse().context("no process")?, "KILL")?;

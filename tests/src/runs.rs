@@ -93,37 +93,37 @@ impl TestStore {
         words: &str,
     ) -> Result<()> {
         let output = self.horolog(arguments)?;
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(status), "{words}: {:?} {told}", output.status);
-        ensure!(told.lines().count() == 1 && told.contains(words), "{words}: {told}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(status), "{words}: {:?} {stderr}", output.status);
+        ensure!(stderr.lines().count() == 1 && stderr.contains(words), "{words}: {stderr}");
         Ok(())
     }
 }
 
 fn results_are_stored_and_shown_again() -> Result<()> {
-    let place = TestStore::new()?;
-    ensure!(place.list()?.runs.is_empty());
-    let json = place.path("result.json");
+    let test_store = TestStore::new()?;
+    ensure!(test_store.list()?.runs.is_empty());
+    let json = test_store.path("result.json");
     let name = json.to_string_lossy().into_owned();
-    let text = place.measure(&["--json", &name])?.stdout;
-    place.measure(&["--no-store"])?;
-    let runs = place.list()?.runs;
+    let text = test_store.measure(&["--json", &name])?.stdout;
+    test_store.measure(&["--no-store"])?;
+    let runs = test_store.list()?.runs;
     ensure!(runs.len() == 1 && runs[0].kind == "horolog.clock/2", "{runs:?}");
-    let shown = place.horolog(&["runs", "show"])?;
+    let shown = test_store.horolog(&["runs", "show"])?;
     ensure!(shown.stdout == text, "{}", String::from_utf8_lossy(&shown.stdout));
-    let kept: Value =
-        serde_json::from_slice(&place.horolog(&["runs", "show", "1", "--json", "-"])?.stdout)?;
-    ensure!(kept == serde_json::from_slice::<Value>(&fs::read(&json)?)?);
-    place.measure(&[])?;
+    let stored: Value =
+        serde_json::from_slice(&test_store.horolog(&["runs", "show", "1", "--json", "-"])?.stdout)?;
+    ensure!(stored == serde_json::from_slice::<Value>(&fs::read(&json)?)?);
+    test_store.measure(&[])?;
     for arguments in [&["runs", "name", "1", "main"][..], &["runs", "delete", "last"]] {
-        let output = place.horolog(arguments)?;
+        let output = test_store.horolog(arguments)?;
         ensure!(output.status.success(), "{output:?}");
     }
-    let runs = place.list()?.runs;
+    let runs = test_store.list()?.runs;
     ensure!(runs.len() == 1 && runs[0].name.as_deref() == Some("main"), "{runs:?}");
-    let page = place.path("page.html");
+    let page = test_store.path("page.html");
     let name = page.to_string_lossy().into_owned();
-    let output = place.horolog(&["runs", "show", "main", "--html", &name])?;
+    let output = test_store.horolog(&["runs", "show", "main", "--html", &name])?;
     ensure!(output.status.success() && fs::read_to_string(&page)?.contains("</html>"));
     for (arguments, words) in [
         (&["runs", "show", "7"][..], "run '7' not found"),
@@ -135,17 +135,17 @@ fn results_are_stored_and_shown_again() -> Result<()> {
         (&["runs", "export"], "--format"),
         (&["runs", "list", "--since", "today"], "2026-01-31"),
     ] {
-        place.refused(arguments, 2, words)?;
+        test_store.refused(arguments, 2, words)?;
     }
-    ensure!(place.list()?.runs.len() == 1, "where one is not there, none is deleted");
+    ensure!(test_store.list()?.runs.len() == 1, "where one is not there, none is deleted");
     Ok(())
 }
 
 fn several_commands_store_at_once() -> Result<()> {
     const COUNT: usize = 12;
-    let place = TestStore::new()?;
+    let test_store = TestStore::new()?;
     let started = (0..COUNT).map(|seed| {
-        let mut command = place.command(&MEASURED)?;
+        let mut command = test_store.command(&MEASURED)?;
         command.args(["--seed", &seed.to_string()]);
         Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
     });
@@ -154,7 +154,7 @@ fn several_commands_store_at_once() -> Result<()> {
         let output = child.wait_with_output()?;
         ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
-    ensure!(place.list()?.runs.len() == COUNT, "{:?}", place.list()?);
+    ensure!(test_store.list()?.runs.len() == COUNT, "{:?}", test_store.list()?);
     Ok(())
 }
 
@@ -177,10 +177,10 @@ pub(crate) fn golden() -> Result<Vec<PathBuf>> {
 }
 
 fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
-    let place = TestStore::new()?;
+    let test_store = TestStore::new()?;
     let files = golden()?;
     let import = |files: &[PathBuf]| {
-        let mut command = place.command(&["runs", "import"])?;
+        let mut command = test_store.command(&["runs", "import"])?;
         let output = run_to_end(command.args(files), TIMEOUT)?;
         ensure!(output.status.success(), "{output:?}");
         Ok(String::from_utf8(output.stderr)?)
@@ -189,29 +189,29 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
         import(&files)?
             .contains(&format!("{} results were imported; already stored: 0", files.len()))
     );
-    let lines = place.path("all.jsonl").to_string_lossy().into_owned();
-    ensure!(place.horolog(&["runs", "export", "-o", &lines])?.status.success());
+    let lines = test_store.path("all.jsonl").to_string_lossy().into_owned();
+    ensure!(test_store.horolog(&["runs", "export", "-o", &lines])?.status.success());
     let again = import(&[lines.clone().into()])?;
     ensure!(again.contains("0 results were imported"), "however they are laid out: {again}");
-    let figures = place.horolog(&["runs", "export", "--format", "csv"])?;
+    let figures = test_store.horolog(&["runs", "export", "--format", "csv"])?;
     let figures = String::from_utf8(figures.stdout)?;
     ensure!(figures.starts_with("run,name,schema,started,command,path,value\n"));
-    let columns = place.horolog(&["runs", "export", "--format", "parquet"])?;
+    let columns = test_store.horolog(&["runs", "export", "--format", "parquet"])?;
     let is_whole = columns.stdout.starts_with(b"PAR1") && columns.stdout.ends_with(b"PAR1");
     ensure!(columns.status.success() && is_whole, "{:?}", columns.stderr);
-    let file = place.path("all.parquet");
+    let file = test_store.path("all.parquet");
     ensure!(
-        place
+        test_store
             .horolog(&["runs".as_ref(), "export".as_ref(), "-o".as_ref(), file.as_os_str()])?
             .status
             .success()
     );
     ensure!(fs::read(&file)? == columns.stdout, "one file and another");
-    for run in place.list()?.runs {
+    for run in test_store.list()?.runs {
         let id = run.id.to_string();
-        let shown = place.horolog(&["runs", "show", &id])?;
+        let shown = test_store.horolog(&["runs", "show", &id])?;
         ensure!(shown.status.success() && !shown.stdout.is_empty(), "{run:?}: {shown:?}");
-        let same = place.horolog(&["runs", "compare", &id, &id, "--json", "-"])?;
+        let same = test_store.horolog(&["runs", "compare", &id, &id, "--json", "-"])?;
         let result: CompareResult = serde_json::from_slice(&same.stdout)?;
         let worse = result.figures.iter().any(|figure| figure.verdict == CompareVerdict::Worse);
         ensure!(!worse && same.status.code() != Some(1), "{run:?}: {result:?}");
@@ -220,7 +220,7 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
 }
 
 /// A load's result with as many values as these, each as long as this, in ns.
-fn load(place: &TestStore, name: &str, each: u64) -> Result<String> {
+fn load(test_store: &TestStore, name: &str, each: u64) -> Result<String> {
     let mut recorder = horolog_stats::Histogram::new();
     for number in 0..20_000 {
         recorder.record(each + number % 1_000);
@@ -231,18 +231,19 @@ fn load(place: &TestStore, name: &str, each: u64) -> Result<String> {
     for trial in result["trials"].as_array_mut().context("no trials")? {
         trial["rtt_ns"] = serde_json::to_value(&distribution)?;
     }
-    let path = place.path(name);
+    let path = test_store.path(name);
     fs::write(&path, serde_json::to_string(&result)?)?;
     Ok(path.to_string_lossy().into_owned())
 }
 
 fn a_worse_run_ends_in_status_1() -> Result<()> {
-    let place = TestStore::new()?;
-    let [before, slower] = [load(&place, "a.json", 50_000)?, load(&place, "b.json", 80_000)?];
-    let compare = |more: &[&str]| place.horolog(&[&["runs", "compare"], more].concat());
+    let test_store = TestStore::new()?;
+    let [before, slower] =
+        [load(&test_store, "a.json", 50_000)?, load(&test_store, "b.json", 80_000)?];
+    let compare = |more: &[&str]| test_store.horolog(&[&["runs", "compare"], more].concat());
     let worse = compare(&[&before, &slower])?;
-    let told = String::from_utf8(worse.stdout)?;
-    ensure!(worse.status.code() == Some(1) && told.contains("worse"), "{told}");
+    let stdout = String::from_utf8(worse.stdout)?;
+    ensure!(worse.status.code() == Some(1) && stdout.contains("worse"), "{stdout}");
     ensure!(String::from_utf8(worse.stderr)?.contains("worse by more than 10.00%"));
     let allowed = compare(&[&before, &slower, "--threshold", "90%"])?;
     ensure!(allowed.status.success(), "{allowed:?}");
@@ -250,99 +251,105 @@ fn a_worse_run_ends_in_status_1() -> Result<()> {
     ensure!(better.status.success(), "{better:?}");
     let better = compare(&[&slower, &before])?;
     ensure!(better.status.success() && String::from_utf8(better.stdout)?.contains("better"));
-    place.refused(&["runs", "compare", &before, &format!("{GOLDEN}/query.json")], 2, "one kind")?;
+    test_store.refused(
+        &["runs", "compare", &before, &format!("{GOLDEN}/query.json")],
+        2,
+        "one kind",
+    )?;
     Ok(())
 }
 
 fn unreadable_results_are_named() -> Result<()> {
-    let place = TestStore::new()?;
-    place.measure(&[])?;
+    let test_store = TestStore::new()?;
+    test_store.measure(&[])?;
     let whole = fs::read_to_string(format!("{GOLDEN}/load.json"))?;
     for (name, text, words) in [
-        ("cut.json", &whole[..whole.len() / 2], "begins as a result 'horolog.load/2'"),
+        ("cut.json", &whole[..whole.len() / 2], "starts as a result 'horolog.load/2'"),
         ("cut.json", &whole[..whole.len() / 2], "complete fields: command, "),
         ("empty.json", "", "it is truncated"),
         ("words.json", "words", "not JSON"),
         ("other.json", "{\"schema\": \"other/1\"}", "not a result of horolog"),
     ] {
-        let path = place.path(name);
+        let path = test_store.path(name);
         fs::write(&path, text)?;
         let path = path.to_string_lossy().into_owned();
-        place.refused(&["runs", "show", &path], 3, words)?;
-        place.refused(&["runs", "import", &path], 3, words)?;
+        test_store.refused(&["runs", "show", &path], 3, words)?;
+        test_store.refused(&["runs", "import", &path], 3, words)?;
     }
     let lines = whole.replace('\n', " ");
-    let path = place.path("cut.jsonl");
+    let path = test_store.path("cut.jsonl");
     fs::write(&path, format!("{lines}\n{lines}\n{}", &lines[..lines.len() / 2]))?;
     let path = path.to_string_lossy().into_owned();
-    place.refused(&["runs", "import", &path], 3, "line 3: ")?;
-    place.refused(&["runs", "import", &path], 3, "sound results before it: 2")?;
-    ensure!(place.list()?.runs.len() == 1, "of what is cut, nothing is kept");
+    test_store.refused(&["runs", "import", &path], 3, "line 3: ")?;
+    test_store.refused(&["runs", "import", &path], 3, "sound results before it: 2")?;
+    ensure!(test_store.list()?.runs.len() == 1, "of what is cut, nothing is kept");
     Ok(())
 }
 
 /// A result of a load with something changed.
-fn changed(place: &TestStore, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
+fn changed(test_store: &TestStore, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
     let mut result = serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
     change(&mut result);
-    let path = place.path(name);
+    let path = test_store.path(name);
     fs::write(&path, serde_json::to_string(&result)?)?;
     Ok(path.to_string_lossy().into_owned())
 }
 
 fn results_of_another_version_are_shown_as_far_as_possible() -> Result<()> {
-    let place = TestStore::new()?;
-    let page = place.path("page.html").to_string_lossy().into_owned();
-    for (kept, version) in [1, 3].into_iter().enumerate() {
+    let test_store = TestStore::new()?;
+    let page = test_store.path("page.html").to_string_lossy().into_owned();
+    for (stored, version) in [1, 3].into_iter().enumerate() {
         let schema = format!("horolog.load/{version}");
-        let file = changed(&place, &format!("{version}.json"), |result| {
+        let file = changed(&test_store, &format!("{version}.json"), |result| {
             result["schema"] = schema.clone().into();
             // What another version lacks or calls otherwise is no matter.
             result.as_object_mut().map(|fields| fields.remove("trials"));
         })?;
         let made = [&["report", &file, "-o", &page][..], &["runs", "show", &file, "--html", &page]];
         for arguments in [&["runs", "show", &file][..], made[0], made[1]] {
-            let shown = place.horolog(arguments)?;
-            let told = String::from_utf8(shown.stderr)?;
-            let says = format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
-            ensure!(shown.status.code() == Some(3) && told.contains(&says), "{told}");
+            let shown = test_store.horolog(arguments)?;
+            let stderr = String::from_utf8(shown.stderr)?;
+            let reason =
+                format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
+            ensure!(shown.status.code() == Some(3) && stderr.contains(&reason), "{stderr}");
             let text = String::from_utf8(shown.stdout)?;
             let findings = text.lines().skip(1).filter(|line| line.starts_with("warning: "));
             ensure!(text.starts_with(&format!("{schema}, started 20")), "{text}");
             ensure!(findings.count() > 0, "what it doubted can be read: {text}");
         }
-        let compared = place.horolog(&["runs", "compare", &file, &file])?;
-        let told = String::from_utf8(compared.stderr)?;
-        let says = format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
-        ensure!(compared.status.code() == Some(3) && told.contains(&says), "{told}");
+        let compared = test_store.horolog(&["runs", "compare", &file, &file])?;
+        let stderr = String::from_utf8(compared.stderr)?;
+        let reason = format!("its schema is '{schema}', and this version reads 'horolog.load/2'");
+        ensure!(compared.status.code() == Some(3) && stderr.contains(&reason), "{stderr}");
         ensure!(!Path::new(&page).exists(), "a page of what is not known");
         // A program of that version can still read it.
-        ensure!(place.horolog(&["runs", "import", &file])?.status.success());
-        let exported = place.horolog(&["runs", "export", "last", "--format", "jsonl"])?;
+        ensure!(test_store.horolog(&["runs", "import", &file])?.status.success());
+        let exported = test_store.horolog(&["runs", "export", "last", "--format", "jsonl"])?;
         let original: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
         ensure!(serde_json::from_slice::<Value>(&exported.stdout)? == original, "not the original");
-        let runs = place.list()?.runs;
-        ensure!(runs.len() == kept + 1 && runs.iter().any(|run| run.kind == schema), "{runs:?}");
+        let runs = test_store.list()?.runs;
+        ensure!(runs.len() == stored + 1 && runs.iter().any(|run| run.kind == schema), "{runs:?}");
     }
     Ok(())
 }
 
 fn an_invalid_field_is_named_with_its_path() -> Result<()> {
-    let place = TestStore::new()?;
-    let file = changed(&place, "odd.json", |result| result["trials"][0]["sent"] = "many".into())?;
+    let test_store = TestStore::new()?;
+    let file =
+        changed(&test_store, "odd.json", |result| result["trials"][0]["sent"] = "many".into())?;
     for arguments in [&["runs", "show", &file][..], &["report", &file, "-o", "/dev/null"]] {
-        let output = place.horolog(arguments)?;
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(3) && told.lines().count() == 1, "{told}");
-        ensure!(told.contains("trials[0].sent: invalid type: string \"many\""), "{told}");
+        let output = test_store.horolog(arguments)?;
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && stderr.lines().count() == 1, "{stderr}");
+        ensure!(stderr.contains("trials[0].sent: invalid type: string \"many\""), "{stderr}");
         ensure!(output.stdout.starts_with(b"horolog.load/2, started "), "what is sound is shown");
     }
     Ok(())
 }
 
 fn an_empty_run_is_shown_as_one() -> Result<()> {
-    let place = TestStore::new()?;
-    let file = changed(&place, "empty.json", |result| {
+    let test_store = TestStore::new()?;
+    let file = changed(&test_store, "empty.json", |result| {
         for list in ["trials", "findings", "limits"] {
             result[list] = Vec::<Value>::new().into();
         }
@@ -350,14 +357,14 @@ fn an_empty_run_is_shown_as_one() -> Result<()> {
             result.as_object_mut().map(|fields| fields.remove(part));
         }
     })?;
-    let shown = place.horolog(&["runs", "show", &file])?;
+    let shown = test_store.horolog(&["runs", "show", &file])?;
     let text = String::from_utf8(shown.stdout)?;
     ensure!(shown.status.success() && text.contains("No trials were run."), "{text}");
-    let page = place.path("page.html").to_string_lossy().into_owned();
-    ensure!(place.horolog(&["report", &file, "-o", &page])?.status.success());
+    let page = test_store.path("page.html").to_string_lossy().into_owned();
+    ensure!(test_store.horolog(&["report", &file, "-o", &page])?.status.success());
     ensure!(fs::read_to_string(&page)?.contains("not measured"));
-    ensure!(place.horolog(&["runs", "import", &file])?.status.success());
-    place.refused(&["runs", "compare", "1", &file], 3, "no common metrics")
+    ensure!(test_store.horolog(&["runs", "import", &file])?.status.success());
+    test_store.refused(&["runs", "compare", "1", &file], 3, "no common metrics")
 }
 
 /// The only file in the directory that is a result, as it was measured.
@@ -371,57 +378,64 @@ pub(crate) fn only_result_in(directory: &Path) -> Result<Value> {
 }
 
 fn a_locked_store_loses_no_result() -> Result<()> {
-    let place = TestStore::new()?;
-    place.measure(&[])?;
-    let holder = Connection::open(place.store())?;
+    let test_store = TestStore::new()?;
+    test_store.measure(&[])?;
+    let holder = Connection::open(test_store.store())?;
     holder.execute_batch("BEGIN IMMEDIATE")?;
-    let output = place.measure(&["--seed", "2"])?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(told.contains("is locked by another program") && told.lines().count() == 1, "{told}");
+    let output = test_store.measure(&["--seed", "2"])?;
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(
+        stderr.contains("is locked by another program") && stderr.lines().count() == 1,
+        "{stderr}"
+    );
     ensure!(!output.stdout.is_empty(), "its text is shown all the same");
-    ensure!(only_result_in(place.directory.path())?["schema"] == "horolog.clock/2");
-    ensure!(place.list()?.runs.len() == 1, "who only reads does not wait");
-    place.refused(&["runs", "delete", "last"], 3, "is locked by another program; try again")?;
+    ensure!(only_result_in(test_store.directory.path())?["schema"] == "horolog.clock/2");
+    ensure!(test_store.list()?.runs.len() == 1, "who only reads does not wait");
+    test_store.refused(
+        &["runs", "delete", "last"],
+        3,
+        "is locked by another program; try again",
+    )?;
     holder.execute_batch("COMMIT")?;
-    ensure!(place.horolog(&["runs", "delete", "last"])?.status.success());
+    ensure!(test_store.horolog(&["runs", "delete", "last"])?.status.success());
     Ok(())
 }
 
 fn a_store_of_a_newer_version_is_left_alone() -> Result<()> {
-    let place = TestStore::new()?;
-    place.measure(&[])?;
-    Connection::open(place.store())?.pragma_update(None, "user_version", 99)?;
-    let before = fs::read(place.store())?;
-    let output = place.measure(&[])?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(told.contains("has version 99") && told.lines().count() == 1, "{told}");
-    ensure!(only_result_in(place.directory.path())?["schema"] == "horolog.clock/2");
-    place.refused(&["runs", "list"], 3, "has version 99, and this program supports 2")?;
-    ensure!(fs::read(place.store())? == before, "it was written to");
+    let test_store = TestStore::new()?;
+    test_store.measure(&[])?;
+    Connection::open(test_store.store())?.pragma_update(None, "user_version", 99)?;
+    let before = fs::read(test_store.store())?;
+    let output = test_store.measure(&[])?;
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(stderr.contains("has version 99") && stderr.lines().count() == 1, "{stderr}");
+    ensure!(only_result_in(test_store.directory.path())?["schema"] == "horolog.clock/2");
+    test_store.refused(&["runs", "list"], 3, "has version 99, and this program supports 2")?;
+    ensure!(fs::read(test_store.store())? == before, "it was written to");
     Ok(())
 }
 
 fn a_damaged_store_loses_no_result() -> Result<()> {
-    let place = TestStore::new()?;
-    place.measure(&[])?;
-    let mut bytes = fs::read(place.store())?;
+    let test_store = TestStore::new()?;
+    test_store.measure(&[])?;
+    let mut bytes = fs::read(test_store.store())?;
     let middle = bytes.len() / 2;
     bytes[100..middle].fill(0x55);
-    fs::write(place.store(), &bytes)?;
-    let output = place.measure(&[])?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(told.contains("not kept as a run") && told.contains("damaged"), "{told}");
-    ensure!(told.lines().count() == 1 && !output.stdout.is_empty(), "{told}");
-    ensure!(only_result_in(place.directory.path())?["schema"] == "horolog.clock/2");
-    place.refused(&["runs", "list"], 3, "damaged")?;
-    let directory = place.path("directory").to_string_lossy().into_owned();
+    fs::write(test_store.store(), &bytes)?;
+    let output = test_store.measure(&[])?;
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(stderr.contains("not kept as a run") && stderr.contains("damaged"), "{stderr}");
+    ensure!(stderr.lines().count() == 1 && !output.stdout.is_empty(), "{stderr}");
+    ensure!(only_result_in(test_store.directory.path())?["schema"] == "horolog.clock/2");
+    test_store.refused(&["runs", "list"], 3, "damaged")?;
+    let directory = test_store.path("directory").to_string_lossy().into_owned();
     fs::create_dir(&directory)?;
-    place.refused(&["runs", "list", "--store", &directory], 3, "it is a directory")
+    test_store.refused(&["runs", "list", "--store", &directory], 3, "it is a directory")
 }
 
 fn a_full_disk_loses_no_result() -> Result<()> {
-    let place = TestStore::new()?;
-    let [disk, here] = [place.path("disk"), place.path("here")];
+    let test_store = TestStore::new()?;
+    let [disk, here] = [test_store.path("disk"), test_store.path("here")];
     for directory in [&disk, &here] {
         fs::create_dir(directory)?;
     }
@@ -431,9 +445,9 @@ fn a_full_disk_loses_no_result() -> Result<()> {
     command.args(["--mount", "sh", "-c", script, "sh"]).args([&disk, &here]).arg(binary()?);
     command.args(MEASURED).args(["--store"]).arg(disk.join("runs.sqlite"));
     let output = run_to_end(&mut command, TIMEOUT)?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(output.status.success() && !output.stdout.is_empty(), "{told}");
-    ensure!(told.contains("no space left") && told.lines().count() == 1, "{told}");
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success() && !output.stdout.is_empty(), "{stderr}");
+    ensure!(stderr.contains("no space left") && stderr.lines().count() == 1, "{stderr}");
     ensure!(only_result_in(&here)?["schema"] == "horolog.clock/2");
     Ok(())
 }

@@ -40,26 +40,26 @@ fn unsound_and_failed_results_are_reported() -> Result<()> {
     wrong["trials"][0]["sent"] = "x".into();
     let mut damaged = load.clone();
     damaged["trials"][0]["rtt_ns"]["histogram"] = "AAAA".into();
-    for (name, result, said) in
+    for (name, result, expected) in
         [("wrong.json", &wrong, "trials[0].sent"), ("damaged.json", &damaged, "rtt_ns is damaged")]
     {
         let output = compare(&[&sound, &written(name, result)?])?;
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(3) && told.contains(said), "{told}");
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(3) && stderr.contains(expected), "{stderr}");
     }
     let mut slow = load;
     (slow["search"]["lower"], slow["search"]["upper"]) = (1e3.into(), 1.1e3.into());
     slow["search"]["rate"] = 1e3.into();
     let output = compare(&[&sound, &written("slow.json", &slow)?, "--figure", "search"])?;
-    let told = String::from_utf8(output.stdout)?;
-    ensure!(output.status.code() == Some(1) && told.contains("worse"), "{told}");
+    let stdout = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1) && stdout.contains("worse"), "{stdout}");
     let test = golden("cycle_test")?;
     let mut undetected = test.clone();
     undetected["run"]["faults"][0]["detected"] = Value::Null;
     let before = written("test.json", &test)?;
     let output = compare(&[&before, &written("undetected.json", &undetected)?])?;
-    let told = String::from_utf8(output.stdout)?;
-    ensure!(output.status.code() == Some(1) && told.contains("none"), "{told}");
+    let stdout = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1) && stdout.contains("none"), "{stdout}");
     Ok(())
 }
 
@@ -118,13 +118,13 @@ fn a_less_accurate_server_is_found() -> Result<()> {
     let delays = |one: &&horolog_record::ComparedMetric| one.path.ends_with("delay_ns");
     let median = result.figures.iter().find(delays).context("no delays")?;
     ensure!(median.low.is_some() && median.verdict != CompareVerdict::Worse, "{median:?}");
-    let told = compare(&[&right, &off])?;
-    let text = String::from_utf8(told.stdout)?;
+    let comparison = compare(&[&right, &off])?;
+    let text = String::from_utf8(comparison.stdout)?;
     ensure!(text.contains(" and 2 more versus ") && text.contains("offset_ns"), "{text}");
 
     let twice = compare(&[&format!("{0},{0}", files[0]), &off])?;
-    let said = String::from_utf8(twice.stderr)?;
-    ensure!(twice.status.code() == Some(2) && said.contains("is the same run as"), "{said}");
+    let stderr = String::from_utf8(twice.stderr)?;
+    ensure!(twice.status.code() == Some(2) && stderr.contains("is the same run as"), "{stderr}");
 
     let nothing = compare(&[&right, &off, "--figure", "no-such-figure"])?;
     ensure!(nothing.status.code() == Some(2), "{nothing:?}");

@@ -59,8 +59,8 @@ impl ScenarioGroups {
         let mut all = std::iter::once((MEASURING, self.measuring)).chain(waiting);
         let scenarios = all.find(|(group, _)| *group == name).map(|(_, scenarios)| scenarios);
         let conclusion = libtest_mimic::run(&parse(arguments), scenarios.unwrap_or_default());
-        if let Some(told) = duration_report::report() {
-            println!("{name}: {told}");
+        if let Some(report) = duration_report::report() {
+            println!("{name}: {report}");
         }
         conclusion.exit_code()
     }

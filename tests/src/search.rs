@@ -136,8 +136,9 @@ fn check_search(result: &LoadResult) -> Result<()> {
         ensure!(at_lower.filter(|trial| trial.lost == 0).count() > 0, "{search:?}");
     } else {
         ensure!(search.rate <= high, "{search:?} is more than {high}");
-        let doubts = result.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
-        ensure!(doubts.count() > 0, "{search:?} without a doubt");
+        let warnings =
+            result.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+        ensure!(warnings.count() > 0, "{search:?} without a doubt");
     }
     Ok(())
 }

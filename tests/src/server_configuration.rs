@@ -53,10 +53,10 @@ pub(crate) fn a_link_that_drops_xdp_frames_gets_sockets() -> Result<()> {
         let server = Server::start_choosing(lab.server(), &[address])?;
         client::query_from(client, address).with_context(|| format!("GRO at its end: {takes}"))?;
         let status = server.status()?;
-        let (places, why) = (&status["xdp_interfaces"], status["xdp_unavailable"].as_str());
-        ensure!(places.as_array().map(Vec::len) == Some(usize::from(takes)), "{places}");
-        let told = why.is_some_and(|why| why.contains("GRO"));
-        ensure!(told != takes, "GRO at its end: {takes}; told: {why:?}");
+        let (interfaces, why) = (&status["xdp_interfaces"], status["xdp_unavailable"].as_str());
+        ensure!(interfaces.as_array().map(Vec::len) == Some(usize::from(takes)), "{interfaces}");
+        let is_reported = why.is_some_and(|why| why.contains("GRO"));
+        ensure!(is_reported != takes, "GRO at its end: {takes}; told: {why:?}");
     }
     Ok(())
 }

@@ -51,14 +51,14 @@ struct Load {
 impl Load {
     fn start(lab: &Lab, server: SocketAddr) -> Result<Self> {
         // Not connected, so that nothing is told of a port that is closed for a while.
-        let asking = client::socket(lab.client(), server, READ_TIMEOUT)?;
-        let listening = asking.try_clone()?;
+        let sending = client::socket(lab.client(), server, READ_TIMEOUT)?;
+        let listening = sending.try_clone()?;
         let mut load = Self { stop: Arc::default(), log: Arc::default(), threads: Vec::new() };
         let stop = Arc::clone(&load.stop);
         load.threads.push(thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 // A full buffer loses a request; another follows.
-                let _ = asking.send_to(&client::request(4, client::now()), server);
+                let _ = sending.send_to(&client::request(4, client::now()), server);
                 thread::sleep(REQUEST_INTERVAL);
             }
         }));
@@ -107,11 +107,11 @@ impl Drop for Load {
 fn listen(socket: &UdpSocket, log: &Mutex<ReplyLog>) {
     let mut buffer = [0; 256];
     let Ok((length, _)) = socket.recv_from(&mut buffer) else { return };
-    let came = Instant::now();
+    let received_at = Instant::now();
     let objection = objection(&buffer[..length]);
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
     log.replies += 1;
-    log.last = Some(came);
+    log.last = Some(received_at);
     log.wrong = log.wrong.take().or(objection);
 }
 

@@ -46,10 +46,10 @@ struct ReplyShare {
 
 impl ReplyShare {
     fn of(client: &Client, meanwhile: impl FnOnce() -> Result<()>) -> Result<Self> {
-        let [asked_before, answered_before] = client.packets()?;
+        let [requests_before, answered_before] = client.packets()?;
         meanwhile()?;
         let [requests, answered] = client.packets()?;
-        Ok(Self { requests: requests - asked_before, answered: answered - answered_before })
+        Ok(Self { requests: requests - requests_before, answered: answered - answered_before })
     }
 
     /// Fails unless the client asked, and next to nothing was lost.

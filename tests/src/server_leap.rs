@@ -94,17 +94,17 @@ fn around_a_step(
     let ends = MonotonicClock.now() + Span::from_ns(1_500_000);
     while MonotonicClock.now() < ends {
         for (request, (index, page)) in valid(random).iter().zip(pages.iter().enumerate()) {
-            let asked = MonotonicClock.now();
+            let sent_at = MonotonicClock.now();
             let outcome = responder.test_run(request)?;
             let answered = MonotonicClock.now();
             ensure!(outcome.verdict == XdpAction::Transmit, "{:?}", outcome.verdict);
             // The program may have been on either side.
-            if asked < step_at && step_at <= answered {
+            if sent_at < step_at && step_at <= answered {
                 continue;
             }
-            compare(request, &outcome.frame, page, asked, answered)?;
+            compare(request, &outcome.frame, page, sent_at, answered)?;
             match index != smeared {
-                true if asked < step_at => before += 1,
+                true if sent_at < step_at => before += 1,
                 true => after += 1,
                 false => {}
             }
@@ -117,21 +117,21 @@ fn compare(
     request: &[u8],
     reply: &[u8],
     page: &ClockPage,
-    asked: Timestamp<Monotonic>,
+    sent_at: Timestamp<Monotonic>,
     answered: Timestamp<Monotonic>,
 ) -> Result<()> {
     let listen = listen_set();
     let (receive, transmit) = timestamps(reply)?;
     let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
     let interleaved = FrameInterleaved::Answer(&table);
-    let page_then = page.at(asked);
+    let page_then = page.at(sent_at);
     let server = FrameServer { listen: &listen, page: &page_then, limiter: None, interleaved };
-    let arrival = FrameTimes { now: asked, received: receive, transmit };
+    let arrival = FrameTimes { now: sent_at, received: receive, transmit };
     let model = decide_frame(request, &server, &arrival);
     let expected = FrameVerdict::Transmit(reply.to_vec());
     ensure!(model == expected, "program {}, model {model:?}", hexadecimal(reply));
     check_reply(request, reply)?;
-    let bounds = [asked, answered].map(|now| page.timebase.ntp_at(now));
+    let bounds = [sent_at, answered].map(|now| page.timebase.ntp_at(now));
     let [Some(first), Some(last)] = bounds else { anyhow::bail!("the page has expired") };
     let in_order = receive.since(first) >= Span::ZERO && last.since(receive) >= Span::ZERO;
     ensure!(in_order, "{receive:?} is not between {first:?} and {last:?}");
@@ -168,8 +168,8 @@ fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     let server = Server::start(lab.server(), engine, &[stepped], &arguments)?;
 
     let mut watch = Watch { offset, counts: [[0; 2]; 2], last_smeared: None };
-    let places = [(stepped, Timeline::Stepped), (smeared, Timeline::Smeared)];
-    let sockets = places.map(|(at, timeline)| (client_socket(lab.client(), at), at, timeline));
+    let endpoints = [(stepped, Timeline::Stepped), (smeared, Timeline::Smeared)];
+    let sockets = endpoints.map(|(at, timeline)| (client_socket(lab.client(), at), at, timeline));
     while Realtime.now() + offset < LEAP.midnight + BEYOND {
         for (socket, at, timeline) in &sockets {
             let socket = socket.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
@@ -200,19 +200,19 @@ struct Watch {
 impl Watch {
     fn query(&mut self, socket: &UdpSocket, server: SocketAddr, timeline: Timeline) -> Result<()> {
         let token = client::now();
-        let asked = Realtime.now() + self.offset - READING_ERROR;
+        let sent_at = Realtime.now() + self.offset - READING_ERROR;
         socket.send_to(&client::request(4, token), server)?;
         let mut buffer = [0; 2 * HEADER_LEN];
         let (length, _) = socket.recv_from(&mut buffer).context("no reply")?;
-        let came = Realtime.now() + self.offset + READING_ERROR;
+        let received_at = Realtime.now() + self.offset + READING_ERROR;
         let (header, rest) = Header::parse(&buffer[..length])?;
         ensure!(
             rest.is_empty() && header.mode == AssociationMode::Server && header.origin == token
         );
-        let is_after = asked >= LEAP.instant();
-        if is_after == (came >= LEAP.instant()) {
+        let is_after = sent_at >= LEAP.instant();
+        if is_after == (received_at >= LEAP.instant()) {
             self.counts[timeline as usize][usize::from(is_after)] += 1;
-            check(&header, timeline, asked, came)?;
+            check(&header, timeline, sent_at, received_at)?;
         }
         if timeline == Timeline::Smeared {
             let last = self.last_smeared.replace(header.transmit);
@@ -227,21 +227,21 @@ impl Watch {
 fn check(
     header: &Header,
     timeline: Timeline,
-    asked: Timestamp<Utc>,
-    came: Timestamp<Utc>,
+    sent_at: Timestamp<Utc>,
+    received_at: Timestamp<Utc>,
 ) -> Result<()> {
-    let is_after = asked >= LEAP.instant();
+    let is_after = sent_at >= LEAP.instant();
     let exact = |instant: Timestamp<Utc>| match timeline {
         Timeline::Smeared => SMEAR.at(&LEAP, instant).instant,
         Timeline::Stepped if is_after => instant + LEAP.step(),
         Timeline::Stepped => instant,
     };
     let served = [header.receive, header.transmit].map(|ntp| ntp.to_utc(LEAP.midnight));
-    let in_order = [exact(asked), served[0], served[1], exact(came)];
+    let in_order = [exact(sent_at), served[0], served[1], exact(received_at)];
     ensure!(in_order.is_sorted(), "{timeline:?}: out of order: {in_order:?}");
     let announced = timeline == Timeline::Stepped && !is_after;
     let expected = if announced { LeapIndicator::Insert } else { LeapIndicator::None };
-    ensure!(header.leap == expected, "{timeline:?} at {asked:?}: {header:?}");
+    ensure!(header.leap == expected, "{timeline:?} at {sent_at:?}: {header:?}");
     let is_smear = header.reference_id[0] == 254;
     ensure!(is_smear == (timeline == Timeline::Smeared), "{timeline:?}: {header:?}");
     let ahead = header.reference.since(header.transmit);
@@ -275,8 +275,8 @@ fn an_invalid_leap_file_prevents_the_start() -> Result<()> {
         command.arg("--status-socket").arg(directory.path().join("status.sock"));
         let output = run_to_end(&mut command, TIMEOUT)?;
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let told = output.status.code() == Some(status) && stderr.contains(named);
-        ensure!(told && stderr.lines().count() == 1, "{named}: {} {stderr}", output.status);
+        let is_named = output.status.code() == Some(status) && stderr.contains(named);
+        ensure!(is_named && stderr.lines().count() == 1, "{named}: {} {stderr}", output.status);
     }
     Ok(())
 }

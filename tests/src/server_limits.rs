@@ -150,8 +150,8 @@ pub(crate) fn a_spoofed_flood_does_not_lock_out_known_clients() -> Result<()> {
         "{answered} of {requests} were answered"
     );
     ensure!(addresses >= ADDRESSES, "a flood from {addresses} addresses only");
-    let newcomers = count(&server, "/xdp_counters/dropped/new_clients")?;
-    ensure!(newcomers > addresses / 2, "{newcomers} are counted as newcomers");
+    let new_clients = count(&server, "/xdp_counters/dropped/new_clients")?;
+    ensure!(new_clients > addresses / 2, "{new_clients} are counted as newcomers");
     let after = count(&server, "/resident_bytes")?;
     ensure!(after < before + NOISE_BYTES, "memory: {before}, then {after} bytes");
     let maps_after = map_bytes(&server)?;

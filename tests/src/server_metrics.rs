@@ -100,7 +100,7 @@ pub(crate) fn the_service_manager_is_notified() -> Result<()> {
     horolog_sys::namespace::die_with_parent(&mut command);
     let mut child =
         command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn()?;
-    let told = |wanted: &[&str]| -> Result<()> {
+    let await_notification = |wanted: &[&str]| -> Result<()> {
         let mut buffer = [0; 512];
         let started = Instant::now();
         while started.elapsed() < TIMEOUT {
@@ -112,13 +112,13 @@ pub(crate) fn the_service_manager_is_notified() -> Result<()> {
         }
         anyhow::bail!("{wanted:?} was not told");
     };
-    let outcome = told(&["READY=1"])
-        .and_then(|()| told(&["WATCHDOG=1"]))
+    let outcome = await_notification(&["READY=1"])
+        .and_then(|()| await_notification(&["WATCHDOG=1"]))
         .and_then(|()| signal(&child, "HUP"))
-        .and_then(|()| told(&["RELOADING=1", "MONOTONIC_USEC="]))
-        .and_then(|()| told(&["READY=1"]))
+        .and_then(|()| await_notification(&["RELOADING=1", "MONOTONIC_USEC="]))
+        .and_then(|()| await_notification(&["READY=1"]))
         .and_then(|()| signal(&child, "TERM"))
-        .and_then(|()| told(&["STOPPING=1"]));
+        .and_then(|()| await_notification(&["STOPPING=1"]));
     if outcome.is_err() {
         let _ = child.kill();
     }

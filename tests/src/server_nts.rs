@@ -61,8 +61,8 @@ fn chronyd_gets_interleaved_replies() -> Result<()> {
     let interleaved = counter(&server, "interleaved")?;
     ensure!(interleaved > 0, "{}", server.status()?);
     let wanted = counter(&server, "transmit_timestamps_requested")?;
-    let came = counter(&server, "transmit_kernel_timestamps")?;
-    ensure!(came + 1 >= wanted && came > 0, "{came} timestamps of {wanted} came");
+    let received = counter(&server, "transmit_kernel_timestamps")?;
+    ensure!(received + 1 >= wanted && received > 0, "{received} timestamps of {wanted} came");
     ensure!(counter(&server, "receive_kernel_timestamps")? > 0, "{}", server.status()?);
     Ok(())
 }
@@ -303,9 +303,9 @@ fn invalid_key_files_are_named() -> Result<()> {
         );
         command.arg("--status-socket").arg(socket).args(arguments);
         let output = run_to_end(&mut command, TIMEOUT)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(status), "{arguments:?}: {}: {said}", output.status);
-        ensure!(said.contains(sign) && said.lines().count() == 1, "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{arguments:?}: {}: {stderr}", output.status);
+        ensure!(stderr.contains(sign) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
     Ok(())
 }

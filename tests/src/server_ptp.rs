@@ -174,18 +174,18 @@ fn pmc_reads_the_data_sets() -> Result<()> {
     ];
     for transport in ["-4", "-6", "-2"] {
         for (set, values) in expected {
-            let told = manage(lab.client(), transport, 5, &format!("GET {set}"))?;
+            let response = manage(lab.client(), transport, 5, &format!("GET {set}"))?;
             for (name, value) in values {
-                let has = told.lines().any(|line| {
+                let has = response.lines().any(|line| {
                     let mut words = line.split_whitespace();
                     (words.next(), words.next()) == (Some(name), Some(value))
                 });
-                ensure!(has, "{transport} {set}: no {name} {value}: {told}");
+                ensure!(has, "{transport} {set}: no {name} {value}: {response}");
             }
         }
     }
-    let told = manage(lab.client(), "-4", 5, "SET PRIORITY1 1")?;
-    ensure!(told.contains("MANAGEMENT_ERROR_STATUS"), "{told}");
+    let response = manage(lab.client(), "-4", 5, "SET PRIORITY1 1")?;
+    ensure!(response.contains("MANAGEMENT_ERROR_STATUS"), "{response}");
     Ok(())
 }
 
@@ -199,7 +199,7 @@ fn a_better_master_is_yielded_to() -> Result<()> {
     await_state(&server, "passive")?;
     let yielding = port(&server)?;
     ensure!(yielding["better"]["priority1"] == 100, "{yielding}");
-    let silent = port(&server)?["sent"]["sync"].clone();
+    let sent_syncs = port(&server)?["sent"]["sync"].clone();
     thread::sleep(Duration::from_secs(2));
     let by_xdp = |server: &Server| {
         Ok::<_, anyhow::Error>(server.status()?["xdp_counters"]["answered_ptp"].clone())
@@ -208,7 +208,7 @@ fn a_better_master_is_yielded_to() -> Result<()> {
     let target = lab.server().port().ipv4.to_string();
     load(lab.client(), &["delay", &target, "--engine", "packet", "-r", "100", "-t", "0.5"])?;
     ensure!(by_xdp(&server)? == answered, "XDP answers for a port that yields");
-    ensure!(port(&server)?["sent"]["sync"] == silent, "{silent}: {}", port(&server)?);
+    ensure!(port(&server)?["sent"]["sync"] == sent_syncs, "{sent_syncs}: {}", port(&server)?);
     drop(better);
     await_state(&server, "master")
 }
@@ -227,8 +227,8 @@ fn an_interface_that_goes_down_makes_the_port_faulty() -> Result<()> {
         let set = lab.server().command("ip").args(arguments).status()?;
         ensure!(set.success(), "ip {arguments:?}: {set}");
         await_state(&server, state)?;
-        let is_told = port(&server)?.get("announces").is_some();
-        ensure!(is_told == (state == "master"), "{}", port(&server)?);
+        let is_announcing = port(&server)?.get("announces").is_some();
+        ensure!(is_announcing == (state == "master"), "{}", port(&server)?);
     }
     let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, "")?;
     slave.await_measured(is_right)?;
@@ -257,8 +257,8 @@ fn ptp4l_follows_under_load() -> Result<()> {
         }
         Ok::<_, anyhow::Error>((loading.join(), measured))
     })?;
-    let (status, result, told) = loaded.map_err(|_| anyhow::anyhow!("the load panicked"))??;
-    ensure!(status == Some(0), "{told}");
+    let (status, result, stderr) = loaded.map_err(|_| anyhow::anyhow!("the load panicked"))??;
+    ensure!(status == Some(0), "{stderr}");
     let received = result.trials.iter().map(|trial| trial.received).sum::<u64>();
     ensure!(received > 0, "nothing was answered");
     let all_right = measured.iter().all(|measured| measured.as_ref().is_some_and(is_right));
@@ -294,13 +294,13 @@ fn the_load_generator_accepts_every_response() -> Result<()> {
         };
         for way in ways {
             let before = answered_by_xdp()?;
-            let (status, result, told) =
+            let (status, result, stderr) =
                 load(lab.client(), &[way, &["-r", "1000", "-t", "0.5"]].concat())?;
             let trial = result.trials.first();
             let fits = trial.is_some_and(|trial| {
                 trial.received > 0 && trial.invalid.is_empty() && trial.duplicate == 0
             });
-            ensure!(status == Some(0) && fits, "{engine:?} {way:?}: {trial:?} {told}");
+            ensure!(status == Some(0) && fits, "{engine:?} {way:?}: {trial:?} {stderr}");
             let by_xdp = answered_by_xdp()? - before;
             let is_its = engine == Engine::Xdp && way[0] == "nsm";
             ensure!((by_xdp > 0) == is_its, "{engine:?} {way:?}: {by_xdp} answered by XDP");
@@ -328,9 +328,9 @@ fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start(&lab, Engine::Xdp, &[])?;
     await_state(&server, "master")?;
-    let told =
+    let identity =
         server.status()?["ptp"]["clock_identity"].as_str().context("no identity")?.to_owned();
-    let own = u64::from_str_radix(&told.replace('.', ""), 16)?;
+    let own = u64::from_str_radix(&identity.replace('.', ""), 16)?;
     let mut announce = message(0xb, 0x12, 0, FOREIGN_MASTER, 64);
     announce[61..63].copy_from_slice(&255_u16.to_be_bytes()); // steps removed
     let mut broken = message(0xc, 0x12, 0, FOREIGN_MASTER, 48);
@@ -395,10 +395,10 @@ fn invalid_ptp_options_are_named() -> Result<()> {
         let Err(error) = Server::start(lab.server(), Engine::Socket, &[at], arguments) else {
             anyhow::bail!("{arguments:?} is taken");
         };
-        let said = error.to_string();
+        let text = error.to_string();
         ensure!(
-            said.contains(expected) && said.trim().lines().count() == 1,
-            "{arguments:?}: {said}"
+            text.contains(expected) && text.trim().lines().count() == 1,
+            "{arguments:?}: {text}"
         );
     }
     let _first = start(&lab, Engine::Socket, &[])?;
@@ -408,8 +408,8 @@ fn invalid_ptp_options_are_named() -> Result<()> {
         &[(at.ip(), 1123).into()],
         &["--ptp", &interface],
     );
-    let said = second.err().map(|error| error.to_string()).unwrap_or_default();
-    ensure!(said.contains("319") && said.contains("another program"), "{said}");
+    let text = second.err().map(|error| error.to_string()).unwrap_or_default();
+    ensure!(text.contains("319") && text.contains("another program"), "{text}");
     Ok(())
 }
 

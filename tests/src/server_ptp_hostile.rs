@@ -85,7 +85,7 @@ fn right(random: &mut Random) -> Vec<u8> {
     match kind {
         MessageType::DelayReq if random.within(0..=1) == 0 => bytes.extend(REQUEST_TLV),
         MessageType::Signaling => {
-            let asked = Unicast::Request {
+            let request = Unicast::Request {
                 kind: random.pick(&[
                     MessageType::Announce,
                     MessageType::Sync,
@@ -95,15 +95,15 @@ fn right(random: &mut Random) -> Vec<u8> {
                 duration_s: random.within(0..=2_000) as u32,
             };
             let mut tlv = [0; UNICAST_LEN_MAX];
-            let length = asked.emit(&mut tlv);
+            let length = request.emit(&mut tlv);
             bytes.extend(&tlv[..length]);
         }
         MessageType::Management => {
             bytes[ACTION_AT] = random.within(0..=4) as u8;
             let any = random.next() as u16;
-            let asked = [id::DEFAULT_DATA_SET, id::CLOCK_DESCRIPTION, id::PORT_DATA_SET, any];
+            let ids = [id::DEFAULT_DATA_SET, id::CLOCK_DESCRIPTION, id::PORT_DATA_SET, any];
             let data = random.bytes(2);
-            let managed = Managed { id: random.pick(&asked), data: &data };
+            let managed = Managed { id: random.pick(&ids), data: &data };
             let mut tlv = vec![0; managed.tlv_len()];
             managed.emit(&mut tlv);
             bytes.extend(tlv);

@@ -65,7 +65,7 @@ fn equal(host: &LabHost, transport: &str) -> Result<Server> {
 fn await_only(master: &Server, passive: &Server) -> Result<()> {
     await_state(passive, "passive")?;
     await_state(master, "master")?;
-    let silent = port(passive)?["sent"]["sync"].clone();
+    let sent_syncs = port(passive)?["sent"]["sync"].clone();
     let started = Instant::now();
     while started.elapsed() < WHILE {
         for (server, state) in [(master, "master"), (passive, "passive")] {
@@ -75,7 +75,7 @@ fn await_only(master: &Server, passive: &Server) -> Result<()> {
         thread::sleep(POLL_INTERVAL);
     }
     let (spoken, sent) = (port(passive)?["sent"]["sync"].clone(), port(master)?);
-    ensure!(spoken == silent, "the passive one sent: {silent}, {spoken}");
+    ensure!(spoken == sent_syncs, "the passive one sent: {sent_syncs}, {spoken}");
     ensure!(sent["sent"]["sync"].as_u64() > Some(0), "{sent}");
     let better = port(passive)?["better"]["grandmaster"].clone();
     ensure!(better == master.status()?["ptp"]["clock_identity"], "{better}");

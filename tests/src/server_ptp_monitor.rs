@@ -68,8 +68,8 @@ pub(crate) fn message(frame: &[u8]) -> Result<(Message<'_>, usize)> {
     let bytes = if link.ether_type == ETHER_TYPE {
         rest
     } else {
-        let told = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
-        told.payload
+        let datagram = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
+        datagram.payload
     };
     let at = frame.len() - bytes.len();
     let (message, _) = Message::parse(bytes).map_err(|error| anyhow!("{error:?}"))?;
@@ -107,8 +107,8 @@ fn exchange(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8
     let sent = device.send(&mut batch)?;
     ensure!(sent == requests.len(), "{sent} frames were sent");
     let (started, mut answers) = (Instant::now(), Vec::new());
-    let patience = if wanted == 0 { QUIET_PERIOD } else { TIMEOUT };
-    while started.elapsed() < patience && (wanted == 0 || answers.len() < wanted) {
+    let timeout = if wanted == 0 { QUIET_PERIOD } else { TIMEOUT };
+    while started.elapsed() < timeout && (wanted == 0 || answers.len() < wanted) {
         device.receive(&mut batch, QUIET_PERIOD)?;
         let frames = batch.iter().map(|packet| packet.bytes);
         answers.extend(frames.filter(|frame| is_answer(frame)).map(<[u8]>::to_vec));
@@ -138,12 +138,12 @@ fn by_xdp(server: &Server) -> Result<Option<u64>> {
 /// The answers to one request, in the order in which they are owed.
 fn answers_of(lab: &Lab, transport: PtpTransport) -> Result<Vec<Vec<u8>>> {
     let mut answers = exchange(lab, &[request(lab, transport, None, 7)?], OWED.len())?;
-    let place = |frame: &Vec<u8>| {
+    let position = |frame: &Vec<u8>| {
         let kind = message(frame).map_or(0, |(message, _)| message.body.kind());
         OWED.iter().position(|&owed| owed as u8 == kind)
     };
-    answers.sort_by_key(place);
-    let kinds: Vec<_> = answers.iter().map(place).collect();
+    answers.sort_by_key(position);
+    let kinds: Vec<_> = answers.iter().map(position).collect();
     ensure!(kinds == [Some(0), Some(1), Some(2)], "{transport:?}: {kinds:?}");
     Ok(answers)
 }

@@ -79,30 +79,33 @@ fn nsm_measures_without_following(engine: Engine) -> Result<()> {
     let mac = lab.server().port().mac.map(|byte| format!("{byte:02x}")).join(":");
     let ways =
         [(Transport::Ipv4, lab.server().port().ipv4.to_string(), 0), (Transport::Ethernet, mac, 1)];
-    let silent = start(&lab, engine, &transports)?;
-    await_state(&silent, "master")?;
+    let without_monitor = start(&lab, engine, &transports)?;
+    await_state(&without_monitor, "master")?;
     for (transport, target, _) in &ways {
-        let told = monitor(lab.client(), *transport, target)?;
-        ensure!(!told.contains("COMPLETE"), "{transport:?}: {told}");
+        let output = monitor(lab.client(), *transport, target)?;
+        ensure!(!output.contains("COMPLETE"), "{transport:?}: {output}");
     }
-    drop(silent);
+    drop(without_monitor);
     let server = start(&lab, engine, &[&transports[..], &["--ptp-netsync-monitor"]].concat())?;
     await_state(&server, "master")?;
     for (transport, target, number_of_port) in ways {
-        let mut told = String::new();
+        let mut output = String::new();
         wait_until("nsm gets its answers", || {
-            told = monitor(lab.client(), transport, &target)?;
-            Ok(told.contains("NSM MEASUREMENT COMPLETE"))
+            output = monitor(lab.client(), transport, &target)?;
+            Ok(output.contains("NSM MEASUREMENT COMPLETE"))
         })?;
-        let off_ns = number(&told, "offset ")? + AHEAD_NS + (TAI_OFFSET_S * NS_PER_S) as f64;
-        ensure!(off_ns.abs() < TOLERANCE_NS, "{transport:?}: {off_ns} ns off: {told}");
+        let off_ns = number(&output, "offset ")? + AHEAD_NS + (TAI_OFFSET_S * NS_PER_S) as f64;
+        ensure!(off_ns.abs() < TOLERANCE_NS, "{transport:?}: {off_ns} ns off: {output}");
         let status = server.status()?;
         let identity = status["ptp"]["clock_identity"].as_str().unwrap_or("no identity");
         for expected in ["MASTER", identity] {
-            ensure!(told.contains(expected), "{transport:?}: no {expected}: {told}");
+            ensure!(output.contains(expected), "{transport:?}: no {expected}: {output}");
         }
         for (name, value) in [("currentUtcOffset ", 37.0), ("ptpTimescale", 1.0)] {
-            ensure!((number(&told, name)? - value).abs() < 0.5, "{transport:?}: {name}: {told}");
+            ensure!(
+                (number(&output, name)? - value).abs() < 0.5,
+                "{transport:?}: {name}: {output}"
+            );
         }
         let by_xdp = status["xdp_counters"]["answered_ptp_monitor"].as_u64().unwrap_or(0);
         let by_socket = status["ptp"]["ports"][number_of_port]["sent"]["delay_resp"].as_u64();
@@ -194,7 +197,7 @@ fn unsupported_management_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start(&lab, Engine::Xdp, &[])?;
     await_state(&server, "master")?;
-    let told = [
+    let supported = [
         "CLOCK_DESCRIPTION",
         "USER_DESCRIPTION",
         "DEFAULT_DATA_SET",
@@ -217,13 +220,16 @@ fn unsupported_management_is_refused() -> Result<()> {
         "LOG_MIN_PDELAY_REQ_INTERVAL",
     ];
     let refused = ["TIME_STATUS_NP", "GRANDMASTER_SETTINGS_NP", "PORT_DATA_SET_NP"];
-    let questions = told.map(|id| (format!("GET {id}"), true)).into_iter();
+    let questions = supported.map(|id| (format!("GET {id}"), true)).into_iter();
     let refusals = refused.map(|id| (format!("GET {id}"), false)).into_iter();
     let changes = ["SET PRIORITY2 1", "SET PRIORITY1 1"].map(|change| (change.to_owned(), false));
-    for (question, is_told) in questions.chain(refusals).chain(changes) {
+    for (question, is_supported) in questions.chain(refusals).chain(changes) {
         let id = question.split(' ').nth(1).unwrap_or_default();
-        let expected =
-            if is_told { format!("MANAGEMENT {id}") } else { "MANAGEMENT_ERROR_STATUS".to_owned() };
+        let expected = if is_supported {
+            format!("MANAGEMENT {id}")
+        } else {
+            "MANAGEMENT_ERROR_STATUS".to_owned()
+        };
         let mut answer = String::new();
         // It waits for a tenth of a second.
         wait_until("pmc is answered", || {

@@ -101,8 +101,8 @@ impl Configured {
     /// Ends it; it must have said in one line each which reloads were refused.
     fn end(self) -> Result<()> {
         let ended = self.server.end("TERM")?;
-        let said = ended.stderr.lines().filter(|line| line.contains("reload-refused")).count();
-        ensure!(said == self.refused, "{} were refused: {}", self.refused, ended.stderr);
+        let reported = ended.stderr.lines().filter(|line| line.contains("reload-refused")).count();
+        ensure!(reported == self.refused, "{} were refused: {}", self.refused, ended.stderr);
         Ok(())
     }
 }
@@ -204,14 +204,14 @@ fn put(from: &Path, to: &Path) -> Result<()> {
 /// by then; one that is broken or does not fit its key leaves the one before.
 pub(crate) fn a_new_certificate_is_presented() -> Result<()> {
     let pairs: [TempDir; 2] = [TempDir::new()?, TempDir::new()?];
-    let place = TempDir::new()?;
-    let file = |name: &str| place.path().join(name).display().to_string();
+    let directory = TempDir::new()?;
+    let file = |name: &str| directory.path().join(name).display().to_string();
     let options = format!("nts-cert = '{}'\nnts-key = '{}'\n", file("cert.pem"), file("key.pem"));
     let ip = server_address(&Lab::new(&LabConfig::default())?, false)?.ip();
     for pair in &pairs {
         certificate(ip, pair.path())?;
     }
-    put(pairs[0].path(), place.path())?;
+    put(pairs[0].path(), directory.path())?;
     let mut running = Configured::start(Engine::Socket, &options)?;
     let shows = |running: &Configured, number: usize| -> Result<()> {
         for (other, pair) in pairs.iter().enumerate() {
@@ -224,16 +224,16 @@ pub(crate) fn a_new_certificate_is_presented() -> Result<()> {
         Ok(())
     };
     shows(&running, 0).context("at the start")?;
-    put(pairs[1].path(), place.path())?;
+    put(pairs[1].path(), directory.path())?;
     shows(&running, 0).context("before the reload")?;
     running.change(&options)?;
     shows(&running, 1).context("after the reload")?;
-    fs::copy(pairs[0].path().join("key.pem"), place.path().join("key.pem"))?;
+    fs::copy(pairs[0].path().join("key.pem"), directory.path().join("key.pem"))?;
     running.refuse(&options, &["key.pem"])?;
-    fs::write(place.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\n")?;
+    fs::write(directory.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\n")?;
     running.refuse(&options, &["cert.pem"])?;
     shows(&running, 1).context("after what is broken")?;
-    put(pairs[0].path(), place.path())?;
+    put(pairs[0].path(), directory.path())?;
     running.change(&options)?;
     shows(&running, 0).context("after it was put back")?;
     running.end()

@@ -128,15 +128,15 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn soak(
     load: Duration,
     goes_on: impl Fn(u32, Duration) -> bool,
-    tell: impl Fn(&str),
+    report: impl Fn(&str),
 ) -> Result<()> {
     let soak = Soak::start()?;
     let slow = SlowClient::default();
     let outcome = thread::scope(|scope| {
-        let asking = scope.spawn(|| slow.query(soak.lab.client(), soak.at));
-        let outcome = soak.rounds(load, &slow, goes_on, tell);
+        let querying = scope.spawn(|| slow.query(soak.lab.client(), soak.at));
+        let outcome = soak.rounds(load, &slow, goes_on, report);
         slow.stop.store(true, Relaxed);
-        let attempts = asking.join().map_err(|_| anyhow!("the slow client panicked"))?;
+        let attempts = querying.join().map_err(|_| anyhow!("the slow client panicked"))?;
         attempts.context("the slow client").and(outcome)
     });
     let server = Arc::into_inner(soak.server).context("a load has not let go of the server")?;
@@ -292,12 +292,12 @@ impl Soak {
         load: Duration,
         slow: &SlowClient,
         goes_on: impl Fn(u32, Duration) -> bool,
-        tell: impl Fn(&str),
+        report: impl Fn(&str),
     ) -> Result<()> {
         let mut capacities = Vec::new();
         for kind in Kind::ALL {
             let capacity = self.capacity(kind).with_context(|| kind.name())?;
-            tell(&format!("{}: {capacity:.0}/s without loss", kind.name()));
+            report(&format!("{}: {capacity:.0}/s without loss", kind.name()));
             capacities.push((kind, capacity));
         }
         let (begun, mut round, mut first) = (Instant::now(), 0, None);
@@ -313,8 +313,9 @@ impl Soak {
                 let answered =
                     format!("{name} {received} of {sent} answered at {achieved_rate:.0}/s");
                 let lost = lost_at.iter().filter(|(_, count)| **count > 0);
-                let lost: Vec<_> =
-                    lost.map(|(place, count)| format!("{count} {}", lost_in(*place))).collect();
+                let lost: Vec<_> = lost
+                    .map(|(location, count)| format!("{count} {}", lost_in(*location)))
+                    .collect();
                 line.push(if lost.is_empty() {
                     answered
                 } else {
@@ -332,7 +333,7 @@ impl Soak {
             ));
             let offset_max_us = slow.offset_max_ns.load(Relaxed) / 1_000;
             line.push(format!("slow client: {answered} replies, at most {offset_max_us} us off"));
-            tell(&format!("round {round}: {}", line.join("; ")));
+            report(&format!("round {round}: {}", line.join("; ")));
             first.get_or_insert(held);
         }
         Ok(())
@@ -386,12 +387,12 @@ impl Soak {
         ensure!(trial.duplicate == 0, "{} replies came twice", trial.duplicate);
         ensure!(trial.late <= trial.lost, "{} late, but {} lost", trial.late, trial.lost);
         let responses = trial.responses;
-        let as_asked = match kind {
+        let as_requested = match kind {
             Kind::Plain => responses.basic == trial.received,
             Kind::Interleaved => responses.interleaved > 0,
             Kind::Nts => responses.nts == trial.received,
         };
-        ensure!(as_asked, "not what was asked for: {responses:?} of {}", trial.received);
+        ensure!(as_requested, "not what was asked for: {responses:?} of {}", trial.received);
         let answered = answered(&after)? - answered(&before)?;
         let (least, most) = (trial.received + trial.late, trial.sent + attempts + UNDER_WAY);
         ensure!(
@@ -433,8 +434,8 @@ fn count(status: &Value, pointer: &str) -> Result<u64> {
 }
 
 /// Where requests, or replies to them, were lost.
-const fn lost_in(place: LossLocation) -> &'static str {
-    match place {
+const fn lost_in(location: LossLocation) -> &'static str {
+    match location {
         LossLocation::Generator => "not sent",
         LossLocation::OwnRing => "at the generator's interface",
         LossLocation::Link => "on the link",
@@ -449,7 +450,7 @@ const fn lost_in(place: LossLocation) -> &'static str {
 
 /// Replies of both engines.
 fn answered(status: &Value) -> Result<u64> {
-    let places =
+    let paths =
         ["/counters/answered", "/xdp_counters/answered_ipv4", "/xdp_counters/answered_ipv6"];
-    places.iter().map(|place| count(status, place)).sum()
+    paths.iter().map(|path| count(status, path)).sum()
 }

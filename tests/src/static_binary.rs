@@ -31,8 +31,8 @@ pub(crate) fn program() -> Option<PathBuf> {
 fn it_serves_by_sockets_and_in_xdp_and_queries() -> Result<()> {
     let program = program().context("no static binary")?;
     let output = run_to_end(Command::new("readelf").args(["-lW"]).arg(&program), TIMEOUT)?;
-    let said = String::from_utf8(output.stdout)?;
-    ensure!(said.contains("LOAD") && !said.contains("INTERP"), "{said}");
+    let stdout = String::from_utf8(output.stdout)?;
+    ensure!(stdout.contains("LOAD") && !stdout.contains("INTERP"), "{stdout}");
     for engine in [Engine::Socket, Engine::Xdp] {
         let lab = Lab::new(&LabConfig::default())?;
         let at = server_address(&lab, false)?;

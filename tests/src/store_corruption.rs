@@ -35,43 +35,46 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// One run has the result of another, as a disk may have it; the other is as it was.
 fn a_damaged_run_is_named_and_the_others_are_exported() -> Result<()> {
-    let place = TestStore::new()?;
+    let test_store = TestStore::new()?;
     for seed in ["1", "2", "3"] {
-        place.measure(&["--seed", seed])?;
+        test_store.measure(&["--seed", seed])?;
     }
-    let store = Connection::open(place.store())?;
+    let store = Connection::open(test_store.store())?;
     let damage =
         "UPDATE result SET packed = (SELECT packed FROM result WHERE run = 3) WHERE run = 2";
     ensure!(store.execute(damage, [])? == 1);
     for command in [&["runs", "show", "2"][..], &["runs", "compare", "1", "2"], &["report", "2"]] {
-        place.refused(command, 3, "run 2 in ")?;
+        test_store.refused(command, 3, "run 2 in ")?;
     }
-    let file = place.path("all.jsonl").display().to_string();
-    let output = place.horolog(&["runs", "export", "-o", &file])?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(output.status.code() == Some(3), "{told}");
-    ensure!(told.contains("run 2 in ") && told.contains("1 of 3 runs cannot be read"), "{told}");
+    let file = test_store.path("all.jsonl").display().to_string();
+    let output = test_store.horolog(&["runs", "export", "-o", &file])?;
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3), "{stderr}");
+    ensure!(
+        stderr.contains("run 2 in ") && stderr.contains("1 of 3 runs are unreadable"),
+        "{stderr}"
+    );
     ensure!(fs::read_to_string(&file)?.lines().count() == 2);
     // What was handed on makes another store.
-    let other = place.path("other.sqlite").display().to_string();
-    let output = place.horolog(&["runs", "import", &file, "--store", &other])?;
+    let other = test_store.path("other.sqlite").display().to_string();
+    let output = test_store.horolog(&["runs", "import", &file, "--store", &other])?;
     ensure!(output.status.success(), "{output:?}");
-    ensure!(place.horolog(&["runs", "delete", "2"])?.status.success());
-    let none = place.horolog(&["runs", "export", "-o", &file, "--kind", "none"])?;
+    ensure!(test_store.horolog(&["runs", "delete", "2"])?.status.success());
+    let none = test_store.horolog(&["runs", "export", "-o", &file, "--kind", "none"])?;
     ensure!(none.status.success() && String::from_utf8(none.stderr)?.contains("no run that"));
     Ok(())
 }
 
 /// A file system without writes: nothing is written beside the store either.
 fn a_read_only_store_is_read() -> Result<()> {
-    let place = TestStore::new()?;
-    place.measure(&[])?;
+    let test_store = TestStore::new()?;
+    test_store.measure(&[])?;
     let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\"; \
                   shift && exec \"$@\"";
     let within = |arguments: &[&str]| -> Result<Output> {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", script, "sh"]).arg(place.directory.path());
-        command.arg(binary()?).args(arguments).arg("--store").arg(place.store());
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(test_store.directory.path());
+        command.arg(binary()?).args(arguments).arg("--store").arg(test_store.store());
         run_to_end(&mut command, TIMEOUT)
     };
     is_read_alone(within, "mounted read-only")
@@ -80,16 +83,16 @@ fn a_read_only_store_is_read() -> Result<()> {
 /// A file system without a free byte, on which SQLite cannot make the files that it wants beside a
 /// store.
 fn a_store_on_a_full_file_system_is_read() -> Result<()> {
-    let place = TestStore::new()?;
-    place.measure(&[])?;
-    let full = place.path("full");
+    let test_store = TestStore::new()?;
+    test_store.measure(&[])?;
+    let full = test_store.path("full");
     fs::create_dir(&full)?;
     let script = "mount -t tmpfs -o size=1m none \"$1\" && cp \"$2\" \"$1/runs.sqlite\" && \
                   { head -c 2M /dev/zero > \"$1/all\"; true; } 2> /dev/null; \
                   store=$1/runs.sqlite; shift 2 && exec \"$@\" --store \"$store\"";
     let within = |arguments: &[&str]| -> Result<Output> {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", script, "sh"]).arg(&full).arg(place.store());
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(&full).arg(test_store.store());
         command.arg(binary()?).args(arguments);
         run_to_end(&mut command, TIMEOUT)
     };
@@ -105,19 +108,19 @@ fn is_read_alone(within: impl Fn(&[&str]) -> Result<Output>, reason: &str) -> Re
     let output = within(&["runs", "show", "last"])?;
     ensure!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
     let output = within(&["runs", "delete", "last"])?;
-    let told = String::from_utf8(output.stderr)?;
-    ensure!(output.status.code() == Some(3) && told.contains(reason), "{told}");
+    let stderr = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(3) && stderr.contains(reason), "{stderr}");
     Ok(())
 }
 
 fn a_missing_store_directory_is_reported() -> Result<()> {
-    let place = TestStore::new()?;
-    fs::set_permissions(place.directory.path(), Permissions::from_mode(0o777))?;
+    let test_store = TestStore::new()?;
+    fs::set_permissions(test_store.directory.path(), Permissions::from_mode(0o777))?;
     // Where nobody else may look, nor may this user.
-    let program = place.path("horolog");
+    let program = test_store.path("horolog");
     fs::copy(binary()?, &program)?;
     let measured = |name: &str, store: Option<&str>| -> Result<String> {
-        let here = place.path(name);
+        let here = test_store.path(name);
         fs::create_dir(&here)?;
         fs::set_permissions(&here, Permissions::from_mode(0o777))?;
         let mut command = Command::new("setpriv");
@@ -130,15 +133,15 @@ fn a_missing_store_directory_is_reported() -> Result<()> {
         }
         command.envs(store.map(|store| ("HOROLOG_STORE", store)));
         let output = run_to_end(&mut command, TIMEOUT)?;
-        let told = String::from_utf8(output.stderr)?;
-        ensure!(output.status.success() && !output.stdout.is_empty(), "{told}");
-        Ok(told)
+        let stderr = String::from_utf8(output.stderr)?;
+        ensure!(output.status.success() && !output.stdout.is_empty(), "{stderr}");
+        Ok(stderr)
     };
     // An empty variable is none.
     for (name, store) in [("unset", None), ("empty", Some(""))] {
-        let told = measured(name, store)?;
-        ensure!(told.contains("no home directory") && told.lines().count() == 1, "{told}");
-        ensure!(only_result_in(&place.path(name))?["schema"] == "horolog.clock/2");
+        let stderr = measured(name, store)?;
+        ensure!(stderr.contains("no home directory") && stderr.lines().count() == 1, "{stderr}");
+        ensure!(only_result_in(&test_store.path(name))?["schema"] == "horolog.clock/2");
     }
     ensure!(measured("none", Some("none"))?.is_empty(), "nobody wanted it kept");
     Ok(())

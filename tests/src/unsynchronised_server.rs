@@ -84,9 +84,9 @@ impl Unsynchronised {
         let wrong = [FindingCode::NoReplies, FindingCode::InvalidReplies, FindingCode::KissOfDeath];
         ensure!(trial.lost > 0 || !has(result, FindingCode::ServerOutage), "{:?}", result.findings);
         ensure!(wrong.iter().all(|code| !has(result, *code)), "{:?}", result.findings);
-        let said =
+        let findings =
             result.findings.iter().filter(|one| one.code == FindingCode::ServerUnsynchronised);
-        ensure!(said.count() == 1, "{:?}", result.findings);
+        ensure!(findings.count() == 1, "{:?}", result.findings);
         self.check_received(trial.received..=trial.sent)
     }
 
@@ -106,9 +106,9 @@ impl Unsynchronised {
         command.args(["ntpperf", "-i", &port.interface, "-s", "10.64.0.0/10", "-d", &target]);
         command.args(["-B", "-r", "1000-1400", "-t", "0.3", "-l", "--json"]).arg(&file);
         let output = run_to_end(&mut command, TIMEOUT)?;
-        let (table, told) = (String::from_utf8(output.stdout)?, output.stderr);
-        let told = String::from_utf8_lossy(&told);
-        ensure!(output.status.success() && told.contains("not synchronised"), "{told}");
+        let (table, stderr) = (String::from_utf8(output.stdout)?, output.stderr);
+        let stderr = String::from_utf8_lossy(&stderr);
+        ensure!(output.status.success() && stderr.contains("not synchronised"), "{stderr}");
         let row: Vec<_> = table.lines().nth(2).context("no row")?.split_whitespace().collect();
         let percent = |at: usize| row.get(at)?.strip_suffix('%')?.parse::<f64>().ok();
         let [lost, invalid, basic] = [2, 3, 4].map(|at| percent(at).unwrap_or(f64::NAN));

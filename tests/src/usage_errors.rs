@@ -134,7 +134,7 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
     };
     open(directory.path())?;
     open(&program)?;
-    let as_nobody = |arguments: &[&str]| {
+    let as_unprivileged = |arguments: &[&str]| {
         let mut command = lab.server().command("setpriv");
         command.args([
             "--reuid",
@@ -152,9 +152,9 @@ pub(crate) fn missing_privileges_are_named() -> Result<()> {
         run_to_end(&mut command, TIMEOUT)
     };
     let (low, high) = (format!("{ip}:123"), format!("{ip}:4123"));
-    let output = as_nobody(&["--engine", "xdp", "--listen", &high])?;
+    let output = as_unprivileged(&["--engine", "xdp", "--listen", &high])?;
     check(&output, ENVIRONMENT, &["BPF", "CAP_BPF", "root"])?;
-    let output = as_nobody(&["--engine", "socket", "--listen", &low])?;
+    let output = as_unprivileged(&["--engine", "socket", "--listen", &low])?;
     check(&output, ENVIRONMENT, &[&low, "CAP_NET_BIND_SERVICE"])?;
     nothing_is_attached(lab.server())
 }

@@ -105,8 +105,8 @@ impl Bench {
         ensure!(outcome.verdict == XdpAction::Drop, "the program says {:?}", outcome.verdict);
         ensure!(outcome.frame == frame, "the program changed the reply");
         let now = MonotonicClock.now();
-        let stamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
-        self.accounts[reply.lane].receive(&payload, Some(reply.client), now, now, stamps);
+        let timestamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
+        self.accounts[reply.lane].receive(&payload, Some(reply.client), now, now, timestamps);
         self.judged += 1;
         Ok(())
     }
@@ -157,9 +157,9 @@ fn compare_kind(
     for group in 0..GROUPS_OF_A_KIND {
         let before = before + group * GROUP;
         bench.begin(world, MonotonicClock.now() - TRIAL_AGE, before)?;
-        let mut asker = Requester { world, random: &mut *random, next: [before as u32; LANES] };
-        while asker.next.iter().all(|&next| u64::from(next) < before + GROUP) {
-            for reply in (kind.make)(&mut asker) {
+        let mut requester = Requester { world, random: &mut *random, next: [before as u32; LANES] };
+        while requester.next.iter().all(|&next| u64::from(next) < before + GROUP) {
+            for reply in (kind.make)(&mut requester) {
                 bench.verify(world, &reply)?;
             }
         }
@@ -196,9 +196,9 @@ pub(crate) fn a_reply_before_the_trial_counts_for_an_earlier_one() -> Result<()>
     for world in World::all(&mut random)? {
         let mut bench = Bench::new(&world)?;
         bench.begin(&world, MonotonicClock.now() + Span::from_ms(60_000), GROUP)?;
-        let mut asker = Requester { world: &world, random: &mut random, next: [0; LANES] };
+        let mut requester = Requester { world: &world, random: &mut random, next: [0; LANES] };
         for _ in 0..GROUP / 2 {
-            let reply = asker.valid(Age::InTime);
+            let reply = requester.valid(Age::InTime);
             bench.verify(&world, &reply)?;
         }
         let counts = bench.end(&world)?;
@@ -227,9 +227,9 @@ pub(crate) fn replies_are_counted_in_the_intervals_of_their_requests() -> Result
         generator.set_trial(&TrialSettings { interval_ns, intervals, ..world.trial(start) });
         generator.set_first_interval(FIRST);
         let number = |at: Timestamp<Monotonic>| (at - start).as_ns() as u64 / interval_ns;
-        let mut asker = Requester { world: &world, random: &mut random, next: [0; LANES] };
+        let mut requester = Requester { world: &world, random: &mut random, next: [0; LANES] };
         for age in [Age::InTime, Age::Late].into_iter().cycle().take(32) {
-            let mut reply = asker.valid(age);
+            let mut reply = requester.valid(age);
             let token = reply.header.origin.to_bits();
             let question = world.token.decode(token, MonotonicClock.now());
             let due = number(question.context("not ours")?.0.intended);
@@ -259,8 +259,8 @@ fn count_one(
     let mut found = Vec::new();
     for number in FIRST..INTERVALS {
         for processor in 0..generator.processors() {
-            let book = generator.interval(number, processor);
-            let counts = [book.received, book.late, book.invalid.iter().sum()];
+            let interval = generator.interval(number, processor);
+            let counts = [interval.received, interval.late, interval.invalid.iter().sum()];
             if counts != [0; 3] {
                 found.push((number, counts));
             }
@@ -281,8 +281,8 @@ pub(crate) fn packets_that_are_no_reply_pass() -> Result<()> {
     for world in World::all(&mut random)? {
         let mut bench = Bench::new(&world)?;
         bench.begin(&world, MonotonicClock.now() - TRIAL_AGE, 0)?;
-        let mut asker = Requester { world: &world, random: &mut random, next: [0; LANES] };
-        let reply = asker.valid(Age::InTime);
+        let mut requester = Requester { world: &world, random: &mut random, next: [0; LANES] };
+        let reply = requester.valid(Age::InTime);
         let good = world.frame_to(reply.client, reply.lane, &reply.payload());
         for frame in foreign_frames(&world, &good) {
             let outcome = bench.generator.test_run(&frame)?;

@@ -104,8 +104,8 @@ impl Loading {
         command.args(["--web=127.0.0.1:0", "--web-linger", "600s", "--no-store", "--json"]);
         let mut started = Started::start(command.arg(&json))?;
         started.wait_until(|_, stderr| stderr.contains("live page at http://"))?;
-        let told = started.read("stderr")?;
-        let (_, rest) = told.split_once("live page at http://").context("no address")?;
+        let stderr = started.read("stderr")?;
+        let (_, rest) = stderr.split_once("live page at http://").context("no address")?;
         let at = rest.split_once('/').context("no end")?.0.parse()?;
         Ok(Self { started, at, _directory: directory, json })
     }
@@ -114,11 +114,11 @@ impl Loading {
     fn last(&self, host: &LabHost) -> Result<Value> {
         let begun = Instant::now();
         loop {
-            let told = live_values(host, self.at)?;
-            if told["state"] == "ended" && self.json.exists() {
-                return Ok(told);
+            let values = live_values(host, self.at)?;
+            if values["state"] == "ended" && self.json.exists() {
+                return Ok(values);
             }
-            ensure!(begun.elapsed() < 3 * TIMEOUT, "it does not end: {told}");
+            ensure!(begun.elapsed() < 3 * TIMEOUT, "it does not end: {values}");
             thread::sleep(POLL_INTERVAL);
         }
     }
@@ -138,59 +138,59 @@ fn the_live_page_of_a_run_agrees_with_its_result() -> Result<()> {
     // Every request beyond the first of a second is lost.
     let limits = ["--limit-rate", "1", "--limit-burst", "8"];
     let _server = Server::start(lab.server(), Engine::Socket, &[target], &limits)?;
-    for course in [&["-r", "1k-2k", "-t", "1.2"][..], &["--soak", "3s", "-r", "1k"]] {
-        let arguments = [&["--timeout", "100ms", "--clients", "2"], course].concat();
+    for profile in [&["-r", "1k-2k", "-t", "1.2"][..], &["--soak", "3s", "-r", "1k"]] {
+        let arguments = [&["--timeout", "100ms", "--clients", "2"], profile].concat();
         let loading = Loading::start(lab.client(), target, &arguments)?;
         let mut highest = 0;
         let begun = Instant::now();
         // While it runs nothing that was counted becomes less, and nothing is made up.
         while live_values(lab.client(), loading.at)?["state"] == "running" {
-            let told = live_values(lab.client(), loading.at)?;
-            for look in told["snapshots"].as_array().context("no looks")? {
-                let sent = number(look, "/counts/sent")?;
-                ensure!(number(look, "/counts/received")? <= sent, "{look}");
+            let values = live_values(lab.client(), loading.at)?;
+            for snapshot in values["snapshots"].as_array().context("no looks")? {
+                let sent = number(snapshot, "/counts/sent")?;
+                ensure!(number(snapshot, "/counts/received")? <= sent, "{snapshot}");
             }
-            let last = told["snapshots"].as_array().and_then(|live_values| live_values.last());
-            let sent = last.map_or(Ok(0), |look| number(look, "/counts/sent"))?;
+            let last = values["snapshots"].as_array().and_then(|snapshots| snapshots.last());
+            let sent = last.map_or(Ok(0), |snapshot| number(snapshot, "/counts/sent"))?;
             ensure!(sent >= highest, "{sent} after {highest}");
             highest = sent;
             ensure!(begun.elapsed() < 3 * TIMEOUT, "it does not end");
             thread::sleep(POLL_INTERVAL);
         }
-        let told = loading.last(lab.client())?;
+        let values = loading.last(lab.client())?;
         let result: LoadResult = loading.result()?;
         let sum = |of: fn(&horolog_record::Trial) -> u64| result.trials.iter().map(of).sum::<u64>();
         let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
         let lost = sum(|trial| trial.lost);
         ensure!(highest > 0 && lost > 0 && received > 0, "{sent} {received} {lost} {highest}");
-        let last = told["snapshots"]
+        let last = values["snapshots"]
             .as_array()
-            .and_then(|live_values| live_values.last())
+            .and_then(|snapshots| snapshots.last())
             .context("no look")?;
         ensure!(number(last, "/counts/sent")? == sent, "{sent} sent: {last}");
         ensure!(number(last, "/counts/received")? == received, "{received} received: {last}");
-        ensure!(number(&told, "/lost")? == lost, "{lost} lost: {told}");
-        let ended = told["ended"].as_array().context("nothing ended")?;
+        ensure!(number(&values, "/lost")? == lost, "{lost} lost: {values}");
+        let ended = values["ended"].as_array().context("nothing ended")?;
         ensure!(ended.len() == result.trials.len(), "{ended:?}");
         for (ended, trial) in ended.iter().zip(&result.trials) {
             ensure!(number(ended, "/lost")? == trial.lost, "{ended}");
             let p99 = trial.rtt_ns.as_ref().map(|rtt| rtt.p99);
             ensure!(ended["latency_ns"]["p99"].as_u64() == p99, "{ended}");
         }
-        let findings = told["findings"].as_array().context("no findings")?;
+        let findings = values["findings"].as_array().context("no findings")?;
         ensure!(findings.len() == result.findings.len(), "{findings:?}");
         let metrics = metrics(lab.client(), loading.at)?;
-        let told = |name: &str| metrics.get(name).copied().map(|value| value as u64);
-        ensure!(told("horolog_load_sent_total") == Some(sent), "{metrics:?}");
-        ensure!(told("horolog_load_replies_total") == Some(received), "{metrics:?}");
-        ensure!(told("horolog_load_lost_total") == Some(lost), "{metrics:?}");
-        ensure!(told("horolog_load_running") == Some(0), "{metrics:?}");
-        let at_places: u64 = metrics
+        let metric = |name: &str| metrics.get(name).copied().map(|value| value as u64);
+        ensure!(metric("horolog_load_sent_total") == Some(sent), "{metrics:?}");
+        ensure!(metric("horolog_load_replies_total") == Some(received), "{metrics:?}");
+        ensure!(metric("horolog_load_lost_total") == Some(lost), "{metrics:?}");
+        ensure!(metric("horolog_load_running") == Some(0), "{metrics:?}");
+        let attributed: u64 = metrics
             .iter()
             .filter(|(name, _)| name.starts_with("horolog_load_lost_at_total{"))
             .map(|(_, value)| *value as u64)
             .sum();
-        ensure!(at_places == lost, "{at_places} of {lost}: {metrics:?}");
+        ensure!(attributed == lost, "{attributed} of {lost}: {metrics:?}");
         // Ctrl-C ends the lingering, and the run counts as done.
         let mut started = loading.started;
         started.signal("INT")?;
@@ -208,21 +208,22 @@ fn an_nts_ke_load_has_a_live_page() -> Result<()> {
     command.args(["load", "nts-ke", &nts.at.ip().to_string(), "--ca"]).arg(nts.trust());
     command.args(["-d", "1", "-c", "4", "--timeout", "3s", "--search", "pdr", "-r", "20-40"]);
     let loading = Loading::of(command)?;
-    let told = loading.last(host)?;
+    let values = loading.last(host)?;
     let result: NtsKeResult = loading.result()?;
     let sum = |of: fn(&NtsKeTrial) -> u64| result.trials.iter().map(of).sum::<u64>();
     let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
-    let live_values = told["snapshots"].as_array().context("no looks")?;
+    let snapshots = values["snapshots"].as_array().context("no looks")?;
     // Some were taken while it ran, and none tells of more than there was.
-    ensure!(live_values.len() > result.trials.len() && received > 0, "{} looks", live_values.len());
-    for look in live_values {
-        let (begun, given) = (number(look, "/counts/sent")?, number(look, "/counts/received")?);
-        ensure!(given <= begun && begun <= sent, "{look}");
+    ensure!(snapshots.len() > result.trials.len() && received > 0, "{} looks", snapshots.len());
+    for snapshot in snapshots {
+        let (begun, completed) =
+            (number(snapshot, "/counts/sent")?, number(snapshot, "/counts/received")?);
+        ensure!(completed <= begun && begun <= sent, "{snapshot}");
     }
-    let last = live_values.last().context("no look")?;
+    let last = snapshots.last().context("no look")?;
     ensure!(number(last, "/counts/sent")? == sent, "{sent} sent: {last}");
     ensure!(number(last, "/counts/received")? == received, "{received} received: {last}");
-    let ended = told["ended"].as_array().context("nothing ended")?;
+    let ended = values["ended"].as_array().context("nothing ended")?;
     ensure!(ended.len() == result.trials.len(), "{ended:?}");
     let metrics = metrics(host, loading.at)?;
     ensure!(metrics.get("horolog_load_sent_total") == Some(&(sent as f64)), "{metrics:?}");
@@ -239,30 +240,28 @@ fn the_live_page_of_a_server_agrees_with_its_status() -> Result<()> {
     loading.last(lab.client())?;
     let sent: u64 = loading.result::<LoadResult>()?.trials.iter().map(|trial| trial.sent).sum();
     let begun = Instant::now();
-    let told = loop {
-        let told = live_values(lab.server(), at)?;
-        let received = number(&told, "/status/counters/received")?;
+    let values = loop {
+        let values = live_values(lab.server(), at)?;
+        let received = number(&values, "/status/counters/received")?;
         // A look is up to a second old.
         if received >= sent {
-            break told;
+            break values;
         }
         ensure!(begun.elapsed() < TIMEOUT, "{received} of {sent}");
         thread::sleep(POLL_INTERVAL);
     };
     let status = server.status()?;
-    ensure!(told["status"]["counters"] == status["counters"], "{told} against {status}");
-    let last = told["snapshots"]
-        .as_array()
-        .and_then(|live_values| live_values.last())
-        .context("no look")?;
+    ensure!(values["status"]["counters"] == status["counters"], "{values} against {status}");
+    let last =
+        values["snapshots"].as_array().and_then(|snapshots| snapshots.last()).context("no look")?;
     ensure!(number(last, "/replies")? == number(&status, "/counters/answered")?, "{last}");
-    let rates = told["snapshots"].as_array().context("no looks")?.iter();
-    let highest = rates.filter_map(|look| look["reply_rate"].as_f64()).fold(0.0, f64::max);
-    ensure!(highest > 0.0, "no rate: {told}");
-    let live_values = told["snapshots"].as_array().context("no looks")?;
-    let responses = live_values.iter().filter_map(|look| look["response_ns"]["p99"].as_f64());
-    ensure!(responses.fold(0.0, f64::max) > 0.0, "no response time: {told}");
-    ensure!(told["findings"].to_string().contains("not synchronised"), "{told}");
+    let rates = values["snapshots"].as_array().context("no looks")?.iter();
+    let highest = rates.filter_map(|snapshot| snapshot["reply_rate"].as_f64()).fold(0.0, f64::max);
+    ensure!(highest > 0.0, "no rate: {values}");
+    let snapshots = values["snapshots"].as_array().context("no looks")?;
+    let responses = snapshots.iter().filter_map(|snapshot| snapshot["response_ns"]["p99"].as_f64());
+    ensure!(responses.fold(0.0, f64::max) > 0.0, "no response time: {values}");
+    ensure!(values["findings"].to_string().contains("not synchronised"), "{values}");
     let metrics = metrics(lab.server(), at)?;
     let replies = metrics.get("horolog_replies_total{engine=\"socket\"}").copied();
     let answered = number(&status, "/counters/answered")?;
@@ -383,16 +382,17 @@ fn drawn(host: &LabHost, url: &str, profile: &Path) -> Result<(String, String)> 
     // Its own clock goes on while nothing is asked for.
     command.args(["--virtual-time-budget=4000", "--dump-dom", url]);
     let output = run_to_end(&mut command, BROWSER_TIMEOUT)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{said}");
-    let of_page = said.lines().filter(|line| line.contains("CONSOLE") && line.contains("http://"));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.success(), "{stderr}");
+    let of_page =
+        stderr.lines().filter(|line| line.contains("CONSOLE") && line.contains("http://"));
     Ok((String::from_utf8(output.stdout)?, of_page.collect::<Vec<_>>().join("\n")))
 }
 
 /// The exact value that is shown as a figure.
 fn shown(dom: &str, figure: &str) -> Result<String> {
-    let place = format!("id=\"figure-{figure}\"><data value=\"");
-    let (_, rest) = dom.split_once(&place).with_context(|| format!("no {figure} is shown"))?;
+    let prefix = format!("id=\"figure-{figure}\"><data value=\"");
+    let (_, rest) = dom.split_once(&prefix).with_context(|| format!("no {figure} is shown"))?;
     Ok(rest.split_once('"').context("no end")?.0.to_owned())
 }
 
@@ -404,14 +404,12 @@ fn a_browser_draws_the_reported_values() -> Result<()> {
     let arguments = ["--web", "--web-token-file", &token];
     let _server = Server::start(lab.server(), Engine::Socket, &[target], &arguments)?;
     let loading = Loading::start(lab.client(), target, &["-r", "1k-2k", "-t", "1"])?;
-    let told = loading.last(lab.client())?;
+    let values = loading.last(lab.client())?;
     let (dom, complaints) =
         drawn(lab.client(), &format!("http://{}/", loading.at), directory.path())?;
     ensure!(complaints.is_empty(), "{complaints}");
-    let last = told["snapshots"]
-        .as_array()
-        .and_then(|live_values| live_values.last())
-        .context("no look")?;
+    let last =
+        values["snapshots"].as_array().and_then(|snapshots| snapshots.last()).context("no look")?;
     for (figure, pointer) in [
         ("sent", "/counts/sent"),
         ("received", "/counts/received"),
@@ -421,15 +419,15 @@ fn a_browser_draws_the_reported_values() -> Result<()> {
         let value = number(last, pointer)?;
         ensure!(shown(&dom, figure)? == value.to_string(), "{figure}: {value}");
     }
-    ensure!(shown(&dom, "lost")? == number(&told, "/lost")?.to_string(), "lost");
+    ensure!(shown(&dom, "lost")? == number(&values, "/lost")?.to_string(), "lost");
     ensure!(dom.matches("<canvas").count() == 4, "{} plots", dom.matches("<canvas").count());
     ensure!(dom.contains("Finished; these"), "its end is not told");
     let rows = |dom: &str, body: &str| {
         let (_, rest) = dom.split_once(&format!("<tbody id=\"{body}\">")).unwrap_or_default();
         rest.split_once("</tbody>").map_or(0, |(rows, _)| rows.matches("<tr>").count())
     };
-    let live_values = told["snapshots"].as_array().map_or(0, Vec::len);
-    ensure!(rows(&dom, "snapshots") == live_values.min(20), "{live_values} looks");
+    let snapshot_count = values["snapshots"].as_array().map_or(0, Vec::len);
+    ensure!(rows(&dom, "snapshots") == snapshot_count.min(20), "{snapshot_count} looks");
     ensure!(rows(&dom, "ended") == 2, "ended");
     // The token of the link is passed on, and one that is wrong shows nothing.
     let url = format!("http://127.0.0.1:9123/?token={IN_LINK}");

@@ -200,8 +200,8 @@ pub(crate) fn take(receiver: &mut PacketDevice, count: usize) -> Result<Vec<Vec<
     let mut frames = Vec::new();
     let mut batch = Batch::new(64, FRAME_BYTES);
     while frames.len() < count {
-        let came = receiver.receive(&mut batch, TIMEOUT)?;
-        ensure!(came > 0, "{} frames of {count} came", frames.len());
+        let received = receiver.receive(&mut batch, TIMEOUT)?;
+        ensure!(received > 0, "{} frames of {count} came", frames.len());
         frames.extend(batch.iter().map(|packet| packet.bytes.to_vec()));
     }
     ensure!(frames.len() == count, "{} frames instead of {count}", frames.len());
@@ -305,10 +305,10 @@ pub(crate) fn copies_are_correct() -> Result<()> {
                         copies.push(expected(frame, child)?);
                     }
                 }
-                let came = take(receiver, copies.len()).with_context(|| {
+                let received = take(receiver, copies.len()).with_context(|| {
                     format!("round {round}, host {number}: {:?}", bench.relay.counts())
                 })?;
-                let wrong = came.iter().zip(&copies).find(|(came, copy)| came != copy);
+                let wrong = received.iter().zip(&copies).find(|(received, copy)| received != copy);
                 ensure!(wrong.is_none(), "round {round}, host {number}: {wrong:02x?}");
             }
         }

@@ -104,8 +104,8 @@ pub(crate) fn remaining_children_receive_every_packet_once() -> Result<()> {
     bench.set(&group, &[bench.child(staying[0])?, bench.child(staying[1])?])?;
     let (sender, receivers) = (bench.sender()?, [bench.receiver(0)?, bench.receiver(1)?]);
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let mut given = BTreeMap::<SocketAddr, u64>::new();
-    let (sent, came) = thread::scope(|scope| -> Result<_> {
+    let mut copies = BTreeMap::<SocketAddr, u64>::new();
+    let (sent, received) = thread::scope(|scope| -> Result<_> {
         let listening = receivers.map(|receiver| scope.spawn(|| listen(receiver, &done)));
         let numbering = scope.spawn(|| number(&frame, sender, &stop));
         let changed = (0..CHANGES).try_for_each(|_| {
@@ -115,7 +115,7 @@ pub(crate) fn remaining_children_receive_every_packet_once() -> Result<()> {
             numbers.sort_unstable_by_key(|number| (number * 7) % 13);
             let children: Result<Vec<_>> = numbers.iter().map(|&n| bench.child(n)).collect();
             for (child, counts) in bench.set(&group, &children?)? {
-                *given.entry(child).or_default() += counts.sent;
+                *copies.entry(child).or_default() += counts.sent;
             }
             Ok(())
         });
@@ -123,22 +123,22 @@ pub(crate) fn remaining_children_receive_every_packet_once() -> Result<()> {
         let sent = numbering.join().unwrap_or_else(|_| Err(anyhow!("the sender panicked")));
         thread::sleep(QUIET_PERIOD);
         done.store(true, Relaxed);
-        let came = listening
+        let received = listening
             .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("a listener panicked"))));
-        changed.and_then(|()| Ok((sent?, came.into_iter().collect::<Result<Vec<_>>>()?)))
+        changed.and_then(|()| Ok((sent?, received.into_iter().collect::<Result<Vec<_>>>()?)))
     })?;
     for (child, counts) in bench.relay.child_counts(group.address) {
-        *given.entry(child).or_default() += counts.sent;
+        *copies.entry(child).or_default() += counts.sent;
     }
     ensure!(sent > 1_000, "{sent} were sent");
-    let came: BTreeMap<u16, ReceivedRange> = came.into_iter().flatten().collect();
+    let received: BTreeMap<u16, ReceivedRange> = received.into_iter().flatten().collect();
     for number in staying {
-        let one = came[&(CHILD_PORT + number as u16)];
+        let one = received[&(CHILD_PORT + number as u16)];
         let whole = (one.first, one.last, one.count, one.not_above) == (0, sent - 1, sent, 0);
         ensure!(whole, "child {number}: {one:?} of {sent}, {:?}", bench.relay.counts());
     }
-    for (child, counted) in given {
-        let one = came.get(&child.port()).copied().unwrap_or_default();
+    for (child, counted) in copies {
+        let one = received.get(&child.port()).copied().unwrap_or_default();
         ensure!(one.not_above == 0 && one.count == counted, "{child}: {one:?}, {counted} counted");
     }
     ensure!(bench.relay.counts().strays == 0, "{:?}", bench.relay.counts());
@@ -178,13 +178,13 @@ pub(crate) fn an_unreachable_child_costs_the_others_no_packet() -> Result<()> {
     send(&mut sender, &frames)?;
     take(&mut receivers[0], 16)?;
     take(&mut receivers[1], 16)?;
-    let tell = |number| -> Result<_> {
+    let child_counts = |number| -> Result<_> {
         let counts = bench.counts_of(number)?;
         Ok([counts.sent, counts.unresolved, counts.interface_down, counts.driver_full])
     };
-    ensure!(tell(0)? == [24, 0, 0, 0], "{:?}", tell(0)?);
-    ensure!(tell(1)? == [16, 0, 8, 0], "{:?}", tell(1)?);
-    ensure!(tell(2)? == [8, 16, 0, 0], "{:?}", tell(2)?);
+    ensure!(child_counts(0)? == [24, 0, 0, 0], "{:?}", child_counts(0)?);
+    ensure!(child_counts(1)? == [16, 0, 8, 0], "{:?}", child_counts(1)?);
+    ensure!(child_counts(2)? == [8, 16, 0, 0], "{:?}", child_counts(2)?);
     Ok(())
 }
 
@@ -210,17 +210,17 @@ pub(crate) fn copies_dropped_by_a_full_ring_are_counted() -> Result<()> {
     let (mut sender, mut receiver) = (bench.sender()?, bench.receiver(0)?);
     send(&mut sender, &[bench.packet(b"too many")?])?;
     let mut batch = Batch::new(64, FRAME_BYTES);
-    let mut came = 0;
+    let mut received = 0;
     while receiver.receive(&mut batch, QUIET_PERIOD)? > 0 {
-        came += batch.len() as u64;
+        received += batch.len() as u64;
     }
     let counts = bench.relay.child_counts(group.address);
     let sent: u64 = counts.iter().map(|(_, counts)| counts.sent).sum();
     let full: u64 = counts.iter().map(|(_, counts)| counts.driver_full).sum();
     ensure!(sent + full == CHILDREN as u64, "{sent} and {full} of {CHILDREN}");
-    ensure!(came >= 256, "{came} came");
+    ensure!(received >= 256, "{received} came");
     if bench.relay.uncounted_drops_reason().is_none() {
-        ensure!(came == sent, "{came} came, {sent} were counted as sent");
+        ensure!(received == sent, "{received} came, {sent} were counted as sent");
         let first_full = counts.iter().position(|(_, counts)| counts.driver_full > 0);
         ensure!(first_full.is_none_or(|first| first >= 256), "{first_full:?} got none");
     }
@@ -239,8 +239,8 @@ pub(crate) fn this_host_may_send_by_a_dedicated_interface() -> Result<()> {
         let tap = host.run(|| Tap::open("relay%d"))??;
         let index = host.netlink()?.link_by_name(tap.name())?.index;
         host.netlink()?.set_link_up(index)?;
-        let place = Interface { index, name: tap.name().to_owned() };
-        let attachment = host.run(|| bench.relay.attach_send_interface(&place))??;
+        let send_interface = Interface { index, name: tap.name().to_owned() };
+        let attachment = host.run(|| bench.relay.attach_send_interface(&send_interface))??;
         let mut receivers = [bench.receiver(0)?, bench.receiver(1)?];
         let mut source = group.address;
         let loop_ = bench.packet_from(source, b"from here")?;
@@ -278,8 +278,8 @@ pub(crate) fn an_invalid_change_changes_nothing() -> Result<()> {
     };
     for other in [vec![gone], bench.children(513)?, [children.clone(), children.clone()].concat()] {
         let error = bench.set(&group, &other).err().context("it was set")?;
-        let told = error.downcast_ref::<RelayGroupError>();
-        ensure!(told.is_some(), "{error:#}");
+        let group_error = error.downcast_ref::<RelayGroupError>();
+        ensure!(group_error.is_some(), "{error:#}");
     }
     for number in 1..4 {
         let mut address = group.address;
@@ -337,8 +337,8 @@ pub(crate) fn a_killed_relay_leaves_nothing() -> Result<()> {
 pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
     let settings = RelaySettings { groups: 1, children_of_group: 1, children: 1, addresses: 1 };
     let mut relay = RelayPrograms::load(&settings)?;
-    let place = Interface { index: index.parse()?, name: name.to_owned() };
-    let _attachment = relay.attach(&place)?;
+    let interface = Interface { index: index.parse()?, name: name.to_owned() };
+    let _attachment = relay.attach(&interface)?;
     let group = RelayGroup {
         number: 0,
         address: "192.0.2.2:5000".parse()?,
@@ -355,7 +355,7 @@ pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
     let child = RelayChild {
         destination: "192.0.2.1:6000".parse()?,
         source: "192.0.2.2:5001".parse()?,
-        interface: Some(place),
+        interface: Some(interface),
         source_mac: [2; 6],
         next_hop: None,
     };

@@ -72,11 +72,11 @@ pub(crate) fn full_batches_from_every_core_reach_remaining_children() -> Result<
         let children = bench.children(CHILDREN)?;
         let Bench { lab, relay, .. } = &mut bench;
         let senders = Senders { host: lab.server(), source: &source, cores: &cores, batch };
-        let given =
+        let copies =
             senders.send_while(|| change(lab.client(), relay, &group, &children, of_host))?;
         thread::sleep(DRAIN);
         let sent: Vec<u64> = cores.iter().map(|&core| source.lane(core as u32).sent).collect();
-        check(&bench, &group, &sink, &sent, given)
+        check(&bench, &group, &sink, &sent, copies)
             .with_context(|| format!("batches of {batch}"))?;
     }
     Ok(())
@@ -99,13 +99,16 @@ impl Senders<'_> {
     fn send_while<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         thread::scope(|scope| {
             let senders = (0..self.cores.len()).map(|number| {
-                let (tell, told) = mpsc::channel();
-                (scope.spawn(move || self.host.run(|| self.send(number, &tell))?), told)
+                let (thread_sender, thread_receiver) = mpsc::channel();
+                (
+                    scope.spawn(move || self.host.run(|| self.send(number, &thread_sender))?),
+                    thread_receiver,
+                )
             });
             let senders: Vec<_> = senders.collect();
             let done = work();
-            for ((task, told), &core) in senders.into_iter().zip(self.cores) {
-                let thread = told.recv();
+            for ((task, thread_receiver), &core) in senders.into_iter().zip(self.cores) {
+                let thread = thread_receiver.recv();
                 self.source.end_lane(core as u32);
                 // It may be between two calls when a signal comes.
                 while !task.is_finished() {
@@ -120,11 +123,11 @@ impl Senders<'_> {
         })
     }
 
-    fn send(&self, number: usize, tell: &mpsc::Sender<InterruptibleThread>) -> Result<()> {
+    fn send(&self, number: usize, thread_sender: &mpsc::Sender<InterruptibleThread>) -> Result<()> {
         let core = self.cores[number];
         affinity::pin_to_core(core)?;
         self.source.set_lane(core as u32, &lane(number));
-        tell.send(InterruptibleThread::current()?)?;
+        thread_sender.send(InterruptibleThread::current()?)?;
         while self.source.lane(core as u32).done == 0 {
             self.source.send(self.batch)?;
         }
@@ -155,7 +158,7 @@ fn change(
     of_host: usize,
 ) -> Result<RemovedChildCopies> {
     let mut random = Random::new(SEED);
-    let mut given = RemovedChildCopies::new();
+    let mut copies = RemovedChildCopies::new();
     for _ in 0..CHANGES {
         let mut numbers = vec![0];
         for number in 1..CHILDREN {
@@ -169,13 +172,13 @@ fn change(
         numbers.sort_unstable_by_key(|number| (number + turn) % CHILDREN);
         let present: Vec<_> = numbers.iter().map(|&number| children[number].clone()).collect();
         for (child, counts) in host.run(|| relay.set(group, &present))?? {
-            *given.entry(child).or_default() += counts.sent;
+            *copies.entry(child).or_default() += counts.sent;
         }
         for _ in 0..20 {
             no_copy_is_unsent(relay, group)?;
         }
     }
-    Ok(given)
+    Ok(copies)
 }
 
 fn no_copy_is_unsent(relay: &RelayPrograms, group: &RelayGroup) -> Result<()> {
@@ -191,7 +194,7 @@ fn check(
     group: &RelayGroup,
     sink: &StreamSink,
     sent: &[u64],
-    mut given: RemovedChildCopies,
+    mut copies: RemovedChildCopies,
 ) -> Result<()> {
     let of_child =
         |number: usize| (0..sent.len()).map(move |lane| sink.child(lane as u32, number as u32));
@@ -204,20 +207,23 @@ fn check(
     ensure!((10_000..=all).contains(&packets), "{packets} of {all} were copied: {overall:?}");
     let left: u64 = overall.passed.iter().sum();
     ensure!(left < 1_000 && overall.strays == 0, "{packets} of {all} were copied: {overall:?}");
-    let came: u64 = of_child(0).map(|one| one.packets).sum();
+    let received: u64 = of_child(0).map(|one| one.packets).sum();
     let who_stayed = bench.child(0)?.destination;
     let of_who_stayed = counts.iter().find(|(child, _)| *child == who_stayed);
     let (_, RelayChildCounts { driver_full, .. }) = of_who_stayed.context("who stayed is not")?;
-    let told = format!("{came} of {packets} came to who stayed: {counts:?}");
-    ensure!(came + driver_full == packets && came as f64 > SHARE_MIN * packets as f64, "{told}");
+    let message = format!("{received} of {packets} came to who stayed: {counts:?}");
+    ensure!(
+        received + driver_full == packets && received as f64 > SHARE_MIN * packets as f64,
+        "{message}"
+    );
     for (child, counts) in counts {
-        *given.entry(child).or_default() += counts.sent;
+        *copies.entry(child).or_default() += counts.sent;
     }
     for number in 0..CHILDREN {
         let child = bench.child(number)?.destination;
-        let came = of_child(number).map(|one| one.packets).sum::<u64>();
-        let counted = given.get(&child).copied().unwrap_or(0);
-        ensure!(came == counted, "{came} came to {child}, {counted} were counted");
+        let received = of_child(number).map(|one| one.packets).sum::<u64>();
+        let counted = copies.get(&child).copied().unwrap_or(0);
+        ensure!(received == counted, "{received} came to {child}, {counted} were counted");
         let odd = of_child(number).find(|one| one.disordered + one.damaged > 0);
         // Out of order is whatever came twice, too.
         ensure!(odd.is_none(), "{child}: {odd:?}");

@@ -17,9 +17,9 @@ fn script(arguments: &[&str]) -> Output {
 fn what_is_missing_is_named_and_the_sources_are_there() {
     for machine in ["x86_64", "aarch64"] {
         let output = script(&["--check", machine]);
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
-        assert!(said.contains("static: missing: zig "), "{said}");
+        assert!(stdout.contains("static: missing: zig "), "{stdout}");
         // The script fails with a message here if a source is missing.
         assert!(output.stderr.is_empty(), "{output:?}");
     }

@@ -21,7 +21,7 @@ fn encrypts_like_fips_197_b() {
 }
 
 #[test]
-fn a_key_can_take_the_place_of_another() {
+fn a_key_can_replace_another() {
     for mut key in [AesKey::blank(), AesKey::new(&PLAIN), AesKey::portable(&PLAIN)] {
         key.renew(&KEY);
         let mut blocks = [PLAIN];

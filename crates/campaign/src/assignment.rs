@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_another_version_is_told_from_one_that_is_none() {
+    fn another_version_is_distinguished_from_an_invalid_assignment() {
         let mut later = instruction();
         later["order"]["protocol"] = json!(2);
         later["order"]["version"] = json!("9.0\n");

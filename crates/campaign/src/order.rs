@@ -126,8 +126,8 @@ impl Order {
         if !(1..=DEADLINE_NS_MAX).contains(&self.deadline_ns) {
             return Err(OrderError::Deadline(self.deadline_ns));
         }
-        let mut seen = std::collections::BTreeSet::new();
-        if let Some(job) = self.jobs.iter().find(|job| !seen.insert(&job.id)) {
+        let mut visited = std::collections::BTreeSet::new();
+        if let Some(job) = self.jobs.iter().find(|job| !visited.insert(&job.id)) {
             return Err(OrderError::Twice(job.id.clone()));
         }
         self.jobs.iter().try_for_each(Job::check)

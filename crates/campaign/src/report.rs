@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_one_outcome_whoever_tells_it() {
+    fn a_job_has_one_outcome_id_in_every_incarnation() {
         let mut first = outcome(json!(1));
         assert_eq!(first.id(), "c-1/n1/load.2");
         first.incarnation += 1;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_is_told() {
+    fn another_protocol_is_refused() {
         let other = AgentReport { protocol: PROTOCOL + 1, ..outcome(json!(null)) };
         let error = AgentReport::unpack(&other.pack().unwrap()).unwrap_err().to_string();
         assert_eq!(error, "a report of protocol 2; this agent uses 1");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_known_by_what_nobody_else_can_say() {
+    fn a_fragment_id_depends_on_part_secret_and_contents() {
         let (two, three) = (vec![0; 4], vec![0; 6]);
         let id = |packed: &[u8], part, secret: &[u8]| {
             fragment("r", packed, 2).nth(part).unwrap().id(secret)

@@ -203,10 +203,10 @@ impl Spool {
         if name.starts_with(TEMPORARY) {
             return fs::remove_file(path).map_err(at(path));
         }
-        let Some((place, kind)) = name.split_once('.') else { return Ok(()) };
-        let Ok(place) = place.parse::<SpoolPosition>() else { return Ok(()) };
+        let Some((position, kind)) = name.split_once('.') else { return Ok(()) };
+        let Ok(position) = position.parse::<SpoolPosition>() else { return Ok(()) };
         // No position is used twice, otherwise a corrupt file could block a later one.
-        self.next = self.next.max(place.saturating_add(1));
+        self.next = self.next.max(position.saturating_add(1));
         if kind != REPORT {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl Spool {
             spoilt.push(aside);
             return Ok(());
         }
-        self.report_sizes.insert(place, bytes.len() as u64);
+        self.report_sizes.insert(position, bytes.len() as u64);
         self.bytes += bytes.len() as u64;
         Ok(())
     }
@@ -234,12 +234,12 @@ impl Spool {
         {
             return Err(self.full());
         }
-        let place = self.next;
-        self.write(&self.path(place), &bytes)?;
+        let position = self.next;
+        self.write(&self.path(position), &bytes)?;
         self.next += 1;
-        self.report_sizes.insert(place, length);
+        self.report_sizes.insert(position, length);
         self.bytes += length;
-        Ok(place)
+        Ok(position)
     }
 
     fn full(&self) -> SpoolError {
@@ -265,18 +265,18 @@ impl Spool {
     /// The report cannot be read back or is corrupt. It is set aside and not read again.
     pub fn next_after(
         &mut self,
-        place: SpoolPosition,
+        position: SpoolPosition,
     ) -> Result<Option<(SpoolPosition, SpoolEntry)>, SpoolError> {
-        let mut later = self.report_sizes.range(place.saturating_add(1)..);
+        let mut later = self.report_sizes.range(position.saturating_add(1)..);
         let next = later.next().or_else(|| self.report_sizes.first_key_value());
-        let Some(place) = next.map(|(place, _)| *place) else { return Ok(None) };
-        let path = self.path(place);
+        let Some(position) = next.map(|(position, _)| *position) else { return Ok(None) };
+        let path = self.path(position);
         let read = fs::read(&path).map_err(|error| error.to_string());
         let parsed = read
             .and_then(|bytes| SpoolEntry::parse(&bytes).map_err(|error| error.to_string()))
-            .map(|entry| Some((place, entry)));
+            .map(|entry| Some((position, entry)));
         parsed.map_err(|why| {
-            self.bytes -= self.report_sizes.remove(&place).unwrap_or_default();
+            self.bytes -= self.report_sizes.remove(&position).unwrap_or_default();
             // If even that fails, the next start finds it again.
             let _ = fs::rename(&path, path.with_extension(SPOILT));
             SpoolError::Corrupt { path, why }
@@ -288,10 +288,10 @@ impl Spool {
     /// # Errors
     ///
     /// The disk fails.
-    pub fn remove(&mut self, place: SpoolPosition) -> Result<(), SpoolError> {
-        let path = self.path(place);
+    pub fn remove(&mut self, position: SpoolPosition) -> Result<(), SpoolError> {
+        let path = self.path(position);
         fs::remove_file(&path).map_err(at(&path))?;
-        self.bytes -= self.report_sizes.remove(&place).unwrap_or_default();
+        self.bytes -= self.report_sizes.remove(&position).unwrap_or_default();
         Ok(())
     }
 
@@ -334,8 +334,8 @@ impl Spool {
         Ok(serde_json::from_slice(&fs::read(&path).map_err(at(&path))?).ok())
     }
 
-    fn path(&self, place: SpoolPosition) -> PathBuf {
-        self.directory.join(format!("{place:020}.{REPORT}"))
+    fn path(&self, position: SpoolPosition) -> PathBuf {
+        self.directory.join(format!("{position:020}.{REPORT}"))
     }
 
     /// Writes a temporary file, syncs it to disk, and renames it.

@@ -78,8 +78,8 @@ pub(crate) fn no_error(findings: &[Finding]) -> Result<(), CommandFailure> {
 
 /// Fails with status 3 if there is no value at all, for this reason.
 pub(crate) fn no_lack(lack: Option<String>) -> Result<(), CommandFailure> {
-    let told = |why| CommandFailure::environment(format!("nothing was measured: {why}"));
-    lack.map_or(Ok(()), |why| Err(told(why)))
+    let to_failure = |why| CommandFailure::environment(format!("nothing was measured: {why}"));
+    lack.map_or(Ok(()), |why| Err(to_failure(why)))
 }
 
 /// The failure to read a file. It may become available later, unless it is not text.

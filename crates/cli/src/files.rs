@@ -51,11 +51,11 @@ impl FileArgs {
 pub(crate) fn apart(flags: &[(&str, Option<&Path>)]) -> Result<(), CommandFailure> {
     let named = flags.iter().filter_map(|(name, path)| Some((*name, canonical_path((*path)?)?)));
     let named: Vec<_> = named.collect();
-    for (index, (later, place)) in named.iter().enumerate() {
-        if let Some((name, _)) = named[..index].iter().find(|(_, other)| other == place) {
+    for (index, (later, path)) in named.iter().enumerate() {
+        if let Some((name, _)) = named[..index].iter().find(|(_, other)| other == path) {
             return Err(CommandFailure::usage(format!(
                 "{name} and {later} name the same file, {}; give each its own",
-                place.display()
+                path.display()
             )));
         }
     }

@@ -72,8 +72,8 @@ impl<F> Limit<F> {
         measured: impl IntoIterator<Item = (String, Option<f64>)>,
     ) -> LimitResult {
         let (mut names, values): (Vec<_>, Vec<_>) = measured.into_iter().unzip();
-        let (place, value) = self.worst(values);
-        self.result(place.map(|place| names.swap_remove(place)), value)
+        let (index, value) = self.worst(values);
+        self.result(index.map(|index| names.swap_remove(index)), value)
     }
 
     /// The worst value and its name; the first missing one is worse than any.
@@ -82,11 +82,11 @@ impl<F> Limit<F> {
         measured: impl IntoIterator<Item = Option<f64>>,
     ) -> (Option<usize>, Option<f64>) {
         let mut worst = None;
-        for (place, value) in measured.into_iter().enumerate() {
-            let Some(value) = value else { return (Some(place), None) };
+        for (index, value) in measured.into_iter().enumerate() {
+            let Some(value) = value else { return (Some(index), None) };
             let is_worse = |(_, other)| if self.is_below { value <= other } else { value >= other };
             if worst.is_none_or(is_worse) {
-                worst = Some((place, value));
+                worst = Some((index, value));
             }
         }
         worst.unzip()
@@ -208,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_is_told_and_needs_all() {
+    fn worst_value_is_named_and_requires_all_values() {
         let judged = |text: &str, values: &[Option<f64>]| {
             let named = values.iter().enumerate();
             let named =
-                limit(text).judge_named(named.map(|(place, value)| (place.to_string(), *value)));
+                limit(text).judge_named(named.map(|(index, value)| (index.to_string(), *value)));
             assert_eq!(limit(text).judge(values.iter().copied()).value, named.value);
             (named.scope, named.value)
         };

@@ -4,7 +4,7 @@
 #![warn(
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "they panic where nobody reads any more or a disk is full; `output` has what goes on"
+    reason = "they panic on a closed pipe and a full disk; `output` has writers that do not"
 )]
 
 mod build_date;

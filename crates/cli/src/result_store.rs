@@ -89,8 +89,9 @@ impl KeepArgs {
     /// Stores a result, or reports why that failed and where the result is instead. A result that
     /// is not stored, and whose own file failed, is written to another one.
     pub(crate) fn store_result(&self, result: &impl Serialize, own_file_failed: bool) {
-        let place = if self.no_store { StoreDestination::None } else { self.store.destination() };
-        match place {
+        let destination =
+            if self.no_store { StoreDestination::None } else { self.store.destination() };
+        match destination {
             StoreDestination::Store(path) => store_result(&path, &to_json(result)),
             StoreDestination::None if own_file_failed => {
                 rescue(None, "its file failed", &to_json(result));
@@ -120,20 +121,21 @@ fn store_result(path: &Path, text: &str) {
 /// Writes a result that is not stored to a file of its own, and reports the reason and the path.
 fn rescue(first: Option<&Path>, why: &str, text: &str) {
     let Ok(facts) = Facts::of(text) else { return };
-    let told = write_rescue_file(first, &facts.key, text).map_or_else(
+    let remedy = write_rescue_file(first, &facts.key, text).map_or_else(
         || "and no other place for it was found".to_owned(),
         |file| format!("it is in {}", file.display()),
     );
-    output::print_note(&format!("horolog: the result is not kept as a run: {why}; {told}"));
+    output::print_note(&format!("horolog: the result is not kept as a run: {why}; {remedy}"));
 }
 
 /// Writes a result to a file of its own: in this directory, else in the current one, else in a
 /// directory for temporary files.
 fn write_rescue_file(first: Option<&Path>, key: &str, text: &str) -> Option<PathBuf> {
     let name = format!("horolog-{key}.json");
-    let places = [first.map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];
-    let places = places.into_iter().flatten().chain(FALLBACK_DIRECTORIES.map(PathBuf::from));
-    places.map(|place| place.join(&name)).find(|file| {
+    let directories = [first.map(Path::to_owned), env::current_dir().ok(), Some(env::temp_dir())];
+    let directories =
+        directories.into_iter().flatten().chain(FALLBACK_DIRECTORIES.map(PathBuf::from));
+    directories.map(|directory| directory.join(&name)).find(|file| {
         ResultDestination::open(file).and_then(|destination| destination.write(text)).is_ok()
     })
 }
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_store_takes_is_a_file_beside_it() {
+    fn result_without_a_usable_store_is_written_to_a_file() {
         let directory = tempfile::tempdir().unwrap();
         let store = directory.path().join("runs.sqlite");
         fs::write(&store, "this is no store, but somebody's letter, and long enough at that")
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_kept_once() {
+    fn result_is_stored_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/runs.sqlite");
         store_result(&path, RESULT);

@@ -54,7 +54,7 @@ fn rows(file: &SerializedFileReader<Bytes>) -> Vec<Row> {
 fn columns_have_names_and_types() {
     let file = written(&[]);
     let schema = file.metadata().file_metadata().schema_descr();
-    let told: Vec<_> =
+    let columns: Vec<_> =
         schema.columns().iter().map(|column| (column.name(), column.physical_type())).collect();
     let expected = [
         ("run", Type::INT64),
@@ -65,7 +65,7 @@ fn columns_have_names_and_types() {
         ("path", Type::BYTE_ARRAY),
         ("value", Type::DOUBLE),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(columns, expected);
     let started = schema.column(3).logical_type_ref().cloned();
     assert!(
         matches!(&started, Some(LogicalType::Timestamp(time)) if time.is_adjusted_to_u_t_c),

@@ -89,14 +89,14 @@ pub fn apply_to_thread(core: usize, priority: Option<u8>) -> Result<ThreadSchedu
 /// Schedules this thread in real time if a priority is passed and permitted, without pinning it.
 #[must_use]
 pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
-    let asked = priority.map(|priority| (priority, affinity::try_real_time(priority.into())));
+    let attempt = priority.map(|priority| (priority, affinity::try_real_time(priority.into())));
     let ordinary = |error: Option<String>| ThreadScheduling {
         policy: SchedulingPolicy::Other,
         priority: 0,
         error,
         timer_slack_ns: timer_slack_ns().ok(),
     };
-    match asked {
+    match attempt {
         Some((priority, Scheduling::RealTime)) => ThreadScheduling {
             policy: SchedulingPolicy::Fifo,
             priority,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_thread_says_its_slack() {
+    fn a_sched_other_thread_reports_its_timer_slack() {
         std::thread::spawn(|| {
             let scheduling = apply_to_thread(cores(&[]).unwrap()[0], None).unwrap();
             assert_eq!(scheduling.policy, SchedulingPolicy::Other);

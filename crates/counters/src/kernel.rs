@@ -114,10 +114,10 @@ impl UdpSocketCounts {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace().skip(1);
         let (address, port) = parse_endpoint(words.next()?)?;
-        let (partner, partner_port) = parse_endpoint(words.next()?)?;
+        let (remote_address, remote_port) = parse_endpoint(words.next()?)?;
         let (_, queued) = words.nth(1)?.split_once(':')?;
         let dropped = words.last()?;
-        let serves_all = partner.is_unspecified() && partner_port == 0;
+        let serves_all = remote_address.is_unspecified() && remote_port == 0;
         Some(Self {
             address,
             port,

@@ -42,8 +42,8 @@ impl CounterReader {
     /// Creates a reader of these interfaces (all if empty), of the chronyd with this command socket
     /// if present, and of the servers that `query_servers` queries.
     #[must_use]
-    pub fn new(interfaces: Vec<String>, chronyd: PathBuf, ask_servers: QueryServers) -> Self {
-        Self { interfaces, chronyd, query_servers: ask_servers }
+    pub fn new(interfaces: Vec<String>, chronyd: PathBuf, query_servers: QueryServers) -> Self {
+        Self { interfaces, chronyd, query_servers }
     }
 
     /// Reads the counters that the query selects.
@@ -66,8 +66,8 @@ impl CounterReader {
                 |socket: &UdpSocketCounts| query.port.is_none_or(|port| port == socket.port);
             page.sockets.extend(sockets.into_iter().flatten().filter(wanted));
         }
-        for (program, told) in self.servers() {
-            match told {
+        for (program, reading) in self.servers() {
+            match reading {
                 Ok(server) => page.servers.push(server),
                 Err(why) => page.miss(program, why),
             }
@@ -77,9 +77,9 @@ impl CounterReader {
 
     fn interfaces(&self, query: &CounterQuery) -> Result<Vec<InterfaceCounts>, String> {
         let links = wanted_links(query.address).map_err(|error| error.to_string())?;
-        let asked =
+        let is_selected =
             |link: &Link| self.interfaces.is_empty() || self.interfaces.contains(&link.name);
-        let links: Vec<_> = links.into_iter().filter(asked).collect();
+        let links: Vec<_> = links.into_iter().filter(is_selected).collect();
         match query.address {
             Some(address) if links.is_empty() => {
                 Err(format!("no exported interface has the address {address}"))
@@ -95,8 +95,8 @@ impl CounterReader {
             Err(error) => Some(Err(of_chronyd(&self.chronyd, &error.to_string()))),
             Ok(_) => Some(self.chronyd()),
         };
-        let own = (self.query_servers)(deadline).into_iter().map(|told| ("horolog", told));
-        chronyd.map(|told| ("chronyd", told)).into_iter().chain(own).collect()
+        let own = (self.query_servers)(deadline).into_iter().map(|reading| ("horolog", reading));
+        chronyd.map(|reading| ("chronyd", reading)).into_iter().chain(own).collect()
     }
 
     fn chronyd(&self) -> ServerReading {
@@ -185,14 +185,14 @@ mod tests {
     use super::*;
 
     fn gatherer(interfaces: &[&str]) -> CounterReader {
-        let told = |deadline: Instant| {
+        let server_query = |deadline: Instant| {
             assert!(deadline <= Instant::now() + SERVERS_TIMEOUT);
             let server =
                 ServerCounts { program: "horolog".into(), received: 5, ..ServerCounts::default() };
             vec![Ok(server), Err("it is silent".to_owned())]
         };
         let interfaces = interfaces.iter().map(|name| (*name).to_owned()).collect();
-        CounterReader::new(interfaces, "/nowhere/chronyd.sock".into(), Box::new(told))
+        CounterReader::new(interfaces, "/nowhere/chronyd.sock".into(), Box::new(server_query))
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_told_than_is_asked() {
+    fn snapshot_is_limited_to_the_query() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         let query = CounterQuery { address: Some([127, 0, 0, 1].into()), port: Some(port) };

@@ -123,7 +123,10 @@ mod tests {
         let other = read(&format!("{url}/metrics"), "0123456789abcdef").unwrap_err();
         assert!(other.to_string().contains("status 404"), "{other}");
         drop(responder);
-        let silent = read(&url, "0123456789abcdef").unwrap_err();
-        assert!(matches!(silent, RemoteError::NoResponse(..)) && !silent.is_usage(), "{silent}");
+        let no_response = read(&url, "0123456789abcdef").unwrap_err();
+        assert!(
+            matches!(no_response, RemoteError::NoResponse(..)) && !no_response.is_usage(),
+            "{no_response}"
+        );
     }
 }

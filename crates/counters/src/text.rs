@@ -77,7 +77,7 @@ mod tests {
     use crate::{InterfaceCounts, ServerCounts, Softnet, UdpSocketCounts, UnavailableCounter};
 
     #[test]
-    fn everything_that_counts_has_its_place() {
+    fn every_counter_is_printed() {
         let udp = UdpCounters {
             in_datagrams: 21,
             no_ports: 22,

@@ -116,7 +116,7 @@ impl ProgramCommand {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = str::from_utf8(bytes).ok().filter(|text| text.len() <= MARK_MAX)?;
         let mut words = text.split_ascii_whitespace();
-        let told = match words.next()? {
+        let mark = match words.next()? {
             "release" => {
                 let (cycle, due_ns) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
                 Self::Release { cycle, due_ns }
@@ -124,7 +124,7 @@ impl ProgramCommand {
             "stop" => Self::Stop,
             _ => return None,
         };
-        words.next().is_none().then_some(told)
+        words.next().is_none().then_some(mark)
     }
 }
 
@@ -175,15 +175,15 @@ mod tests {
                 let line = mark.to_string();
                 prop_assert_eq!(Mark::parse(line.as_bytes()), Some(mark));
             }
-            if let Some(told) = ProgramCommand::parse(&bytes) {
-                prop_assert_eq!(ProgramCommand::parse(told.to_string().as_bytes()), Some(told));
+            if let Some(command) = ProgramCommand::parse(&bytes) {
+                prop_assert_eq!(ProgramCommand::parse(command.to_string().as_bytes()), Some(command));
             }
         }
 
         #[test]
         fn releases_round_trip(cycle in any::<u64>(), due_ns in any::<i64>()) {
-            let told = ProgramCommand::Release { cycle, due_ns };
-            prop_assert_eq!(ProgramCommand::parse(told.to_string().as_bytes()), Some(told));
+            let command = ProgramCommand::Release { cycle, due_ns };
+            prop_assert_eq!(ProgramCommand::parse(command.to_string().as_bytes()), Some(command));
         }
     }
 }

@@ -65,13 +65,13 @@ impl ProgramPeriod<'_> {
 /// `NotFound` if the program was not started as a task's program, and any error of its socket.
 pub fn serve(program: &mut impl PeriodicProgram) -> io::Result<u64> {
     let number = env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
-    let nobody = || {
+    let missing_variable = || {
         io::Error::new(
             io::ErrorKind::NotFound,
             format!("{VARIABLE} is not set; start this program as the 'program' of a task"),
         )
     };
-    serve_at(&inherited(number.ok_or_else(nobody)?)?, program)
+    serve_at(&inherited(number.ok_or_else(missing_variable)?)?, program)
 }
 
 fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Result<u64> {
@@ -115,27 +115,27 @@ mod tests {
     }
 
     #[test]
-    fn a_program_marks_each_release_that_it_is_told() {
+    fn a_program_marks_each_release_that_it_receives() {
         let (here, there) = UnixDatagram::pair().unwrap();
-        for told in ["release 4 7", "release 5 7", "stop"] {
-            here.send(told.as_bytes()).unwrap();
+        for command in ["release 4 7", "release 5 7", "stop"] {
+            here.send(command.as_bytes()).unwrap();
         }
         let mut program = Odd(Vec::new());
         let periods = serve_at(&there, &mut program).unwrap();
         assert_eq!((periods, program.0), (2, vec![4, 5]));
-        let mut said = Vec::new();
+        let mut marks = Vec::new();
         here.set_nonblocking(true).unwrap();
         let mut buffer = [0; MARK_MAX];
         while let Ok(len) = here.recv(&mut buffer) {
-            said.push(String::from_utf8(buffer[..len].to_vec()).unwrap());
+            marks.push(String::from_utf8(buffer[..len].to_vec()).unwrap());
         }
         let period = ["begin", "phase barrier", "state wet"];
         let all = [&["ready"][..], &period, &["end failed"], &period, &["end"]].concat();
-        assert_eq!(said, all);
+        assert_eq!(marks, all);
     }
 
     #[test]
-    fn a_program_that_nobody_measures_says_so() {
+    fn a_program_started_without_a_run_returns_an_error() {
         assert_eq!(serve(&mut Odd(Vec::new())).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

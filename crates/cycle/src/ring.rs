@@ -77,8 +77,8 @@ impl<'a> RingWriter<'a> {
             self.count(LOST);
             return false;
         }
-        let place = word_index(self.written);
-        for (word, value) in self.words[place..place + WORDS].iter().zip(words) {
+        let index = word_index(self.written);
+        for (word, value) in self.words[index..index + WORDS].iter().zip(words) {
             word.store(value, Relaxed);
         }
         self.written = self.written.wrapping_add(1);
@@ -116,9 +116,9 @@ impl<'a> RingReader<'a> {
         if waiting == 0 || waiting > CAPACITY as u64 {
             return None;
         }
-        let place = word_index(self.read);
+        let index = word_index(self.read);
         let mut words = [0; WORDS];
-        for (word, shared) in words.iter_mut().zip(&self.words[place..place + WORDS]) {
+        for (word, shared) in words.iter_mut().zip(&self.words[index..index + WORDS]) {
             *word = shared.load(Relaxed);
         }
         self.read = self.read.wrapping_add(1);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_stranger_do_no_harm() {
+    fn invalid_words_of_another_process_are_rejected() {
         let words = words();
         let mut reader = RingReader::new(&words).unwrap();
         words[WRITTEN].store(u64::MAX, Release);

@@ -24,12 +24,12 @@ impl PulseGrid {
             self.recent.pop_front();
         }
         self.recent.push_back(at);
-        self.recent.retain(|kept| at - *kept <= AGE_MAX);
+        self.recent.retain(|pulse| at - *pulse <= AGE_MAX);
     }
 
     /// Forgets pulses from `at` on: time does not run backwards, so their instants were wrong.
     pub(crate) fn forget_from(&mut self, at: Timestamp<Monotonic>) {
-        self.recent.retain(|kept| *kept < at);
+        self.recent.retain(|pulse| *pulse < at);
     }
 
     pub(crate) fn latest(&self) -> Option<Timestamp<Monotonic>> {

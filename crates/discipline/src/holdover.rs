@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_grows_as_its_source_says() {
+    fn each_noise_component_grows_by_its_own_law() {
         let near = |value: f64, expected: f64| {
             assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
         };
@@ -76,7 +76,7 @@ mod tests {
 
     /// After whole periods only the frequency at which it began is left.
     #[test]
-    fn temperature_moves_the_clock_by_where_in_its_course_it_was() {
+    fn temperature_moves_the_clock_by_its_phase_in_the_period() {
         let temperature = Temperature { amplitude_ppb: 100.0, period_s: 50.0 };
         let moved = after_100_s(Oscillator { temperature, ..STILL });
         assert!((moved - 100.0 * 100.0 / 2_f64.sqrt()).abs() < 1e-6, "{moved}");

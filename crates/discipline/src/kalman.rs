@@ -161,11 +161,11 @@ impl Kalman {
         for (state, gain) in self.state.iter_mut().zip(gain) {
             *state += gain * innovation.value;
         }
-        let mut kept = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-        for (row, gain) in kept.iter_mut().zip(gain) {
+        let mut i_minus_kh = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
+        for (row, gain) in i_minus_kh.iter_mut().zip(gain) {
             row[0] -= gain;
         }
-        self.covariance = product(&product(&kept, &self.covariance), &turned(&kept));
+        self.covariance = product(&product(&i_minus_kh, &self.covariance), &turned(&i_minus_kh));
         for (row, own) in self.covariance.iter_mut().zip(gain) {
             for (cell, other) in row.iter_mut().zip(gain) {
                 *cell += own * other * noise;

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lag_is_seen_and_noise_is_not_one() {
+    fn a_lag_is_detected_and_noise_is_not() {
         let mut lag = LagDetector::default();
         assert!(!(0..1_000).any(|count| lag.take(of(if count % 2 == 0 { 2.0 } else { -2.0 }))));
         let first = (0..100).find(|_| lag.take(of(1.5)));

@@ -35,7 +35,7 @@ const ROLLOVER: Span = Span::from_ns(1_024 * 7 * DAY.as_ns());
 pub enum Implausible {
     /// It is before the build.
     #[error(
-        "it reports {}, before {}, the build date or the value of --plausible-from",
+        "reported time {} is before {}, the build date or the value of --plausible-from",
         Date(*time),
         Date(*build)
     )]
@@ -47,8 +47,8 @@ pub enum Implausible {
     },
     /// It is too far beyond the build.
     #[error(
-        "it reports {}, after {}, the last plausible date of this build; if it is right, raise \
-         --plausible-years",
+        "reported time {} is after {}, the last plausible date of this build; if it is right, \
+         raise --plausible-years",
         Date(*time),
         Date(*last)
     )]
@@ -59,10 +59,10 @@ pub enum Implausible {
         last: Timestamp<Utc>,
     },
     /// It is this many times 1024 weeks off.
-    #[error("it is {}, the error of a GPS week rollover", Weeks(*.0))]
+    #[error("reported time is {}, the error of a GPS week rollover", Weeks(*.0))]
     Rollover(i64),
     /// It is before the time last saved on disk, and nothing confirms it.
-    #[error("it reports {}, before {}, the time last saved", Date(*time), Date(*saved))]
+    #[error("reported time {} is before {}, the time last saved", Date(*time), Date(*saved))]
     BeforeSaved {
         /// The time.
         time: Timestamp<Utc>,
@@ -71,7 +71,7 @@ pub enum Implausible {
     },
     /// It is more than a day away from another time, and nothing confirms either.
     #[error(
-        "it reports {}, {reference} reports {}, and neither is confirmed",
+        "reported time is {}, {reference} reports {}, and neither is confirmed",
         Date(*time),
         Date(*other)
     )]
@@ -169,12 +169,12 @@ impl Plausibility {
     /// # Errors
     ///
     /// The limit that it violates.
-    pub fn check(&self, said: Timestamp<Utc>) -> Result<(), Implausible> {
+    pub fn check(&self, time: Timestamp<Utc>) -> Result<(), Implausible> {
         let (build, last) = (self.build, self.build + self.reach);
-        if said < build {
-            Err(Implausible::BeforeBuild { time: said, build })
-        } else if said > last {
-            Err(Implausible::TooFar { time: said, last })
+        if time < build {
+            Err(Implausible::BeforeBuild { time, build })
+        } else if time > last {
+            Err(Implausible::TooFar { time, last })
         } else {
             Ok(())
         }
@@ -186,8 +186,8 @@ impl Plausibility {
         let rtc = self.rtc.map(|rtc| (TimeReference::Rtc, rtc));
         let (basis, now) = (*self, evidence.now);
         own.into_iter().chain(rtc).filter(move |(_, ahead)| {
-            let said = utc(now, *ahead);
-            basis.check(said).is_ok() && basis.saved.is_none_or(|saved| said >= saved - DAY)
+            let time = utc(now, *ahead);
+            basis.check(time).is_ok() && basis.saved.is_none_or(|saved| time >= saved - DAY)
         })
     }
 
@@ -199,7 +199,7 @@ impl Plausibility {
         ahead: Span,
         anchor: Option<Anchor>,
     ) -> Result<Support, Implausible> {
-        let said = utc(evidence.now, ahead);
+        let time = utc(evidence.now, ahead);
         if self.clocks(evidence).any(|(_, clock)| agree(ahead, clock)) {
             return Ok(Support::Confirmed);
         }
@@ -217,15 +217,15 @@ impl Plausibility {
         if let Some(times) = references().find_map(|(_, other)| rollovers(ahead - other)) {
             return Err(Implausible::Rollover(times));
         }
-        self.check(said)?;
+        self.check(time)?;
         if evidence.others.iter().any(|other| agree(ahead, *other)) {
             return Ok(Support::Confirmed);
         }
-        if let Some(saved) = self.saved.filter(|saved| said < *saved - DAY) {
-            return Err(Implausible::BeforeSaved { time: said, saved });
+        if let Some(saved) = self.saved.filter(|saved| time < *saved - DAY) {
+            return Err(Implausible::BeforeSaved { time, saved });
         }
         references().next().map_or(Ok(Support::Unopposed), |(reference, other)| {
-            Err(Implausible::Apart { time: said, other: utc(evidence.now, other), reference })
+            Err(Implausible::Apart { time, other: utc(evidence.now, other), reference })
         })
     }
 }

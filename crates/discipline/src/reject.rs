@@ -21,7 +21,7 @@ pub enum PulseReject {
     #[error("{0:.3} off the start of a second")]
     OffGrid(Span),
     /// It is the first after a gap, and no pulse a second or two before it confirms it.
-    #[error("it follows a gap and is not confirmed by a pulse a second earlier")]
+    #[error("first after a gap, not confirmed by a pulse a second earlier")]
     AfterGap,
     /// This many come in a second, evenly spaced; only one can be right.
     #[error("{0} pulses per second: configure the receiver for one")]
@@ -36,7 +36,7 @@ pub enum PulseReject {
     #[error("the pulse is {0:.1} long from this edge to the next: select the other edge")]
     Polarity(Span),
     /// It marks the second 60, for which a POSIX clock has no reading of its own.
-    #[error("it marks a leap second")]
+    #[error("marks a leap second")]
     LeapSecond,
 }
 
@@ -66,10 +66,10 @@ pub enum SentenceReject {
     #[error("the receiver has no fix")]
     Void,
     /// It names the second 60, which determines no reading of a clock.
-    #[error("it reports a leap second")]
+    #[error("reports a leap second")]
     LeapSecond,
     /// It names the same second as the previous one.
-    #[error("it reports the same second as the previous sentence")]
+    #[error("same second as the previous sentence")]
     Repeated,
     /// No regular pulse before it that it could name.
     #[error("no pulse arrives every second")]
@@ -78,12 +78,10 @@ pub enum SentenceReject {
     #[error("{0}")]
     Pulse(PulseReject),
     /// It arrived this long after a pulse, outside the range of sentences.
-    #[error(
-        "it arrived {0:.0} after the instant that it reports, unlike other sentences of its kind"
-    )]
+    #[error("arrival {0:.0} after the reported instant, unlike other sentences of its kind")]
     Lag(Span),
     /// It names a second this far from the one that was counted.
-    #[error("it reports a second {0} away from the counted one")]
+    #[error("reported second is {0} away from the counted one")]
     Disagrees(Span),
     /// It names a time that is not plausible.
     #[error("{0}")]
@@ -99,7 +97,7 @@ impl SentenceReject {
             Self::LeapSecond => "leap-second",
             Self::Repeated => "repeated",
             Self::NoPulse => "no-pulse",
-            Self::Pulse(doubt) => doubt.kind(),
+            Self::Pulse(reject) => reject.kind(),
             Self::Lag(_) => "lag",
             Self::Disagrees(_) => "disagrees",
             Self::Implausible(reason) => reason.name(),

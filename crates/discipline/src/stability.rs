@@ -56,7 +56,7 @@ impl Stability {
     }
 
     fn octaves(&self, of: impl Fn(&SecondOffsets) -> f64) -> Vec<AllanPoint> {
-        let phases: Vec<_> = self.seconds.iter().map(|place| place.as_ref().map(&of)).collect();
+        let phases: Vec<_> = self.seconds.iter().map(|second| second.as_ref().map(&of)).collect();
         allan::octaves(&phases)
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kept_clock_and_its_oscillator_have_their_own() {
+    fn the_steered_clock_and_its_oscillator_have_separate_deviations() {
         let mut stability = Stability::default();
         feed(&mut stability, 0..1_000);
         let (clock, oscillator) = (stability.clock(), stability.oscillator());

@@ -48,11 +48,11 @@ impl FromStr for Url {
         if !rest.bytes().all(is_plain) {
             return Err(UrlError::Form);
         }
-        let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // RFC 6874: a zone's '%' is written as '%25' in a URL; people also write it plainly.
-        let place = place.replacen("%25", "%", 1);
-        let (host, port) = zone::split_host(&place).map_err(|_| UrlError::Form)?;
-        let is_bare_ipv6 = host.contains(':') && !place.starts_with('[');
+        let authority = authority.replacen("%25", "%", 1);
+        let (host, port) = zone::split_host(&authority).map_err(|_| UrlError::Form)?;
+        let is_bare_ipv6 = host.contains(':') && !authority.starts_with('[');
         if is_bare_ipv6 || host.contains(['[', ']']) {
             return Err(UrlError::Form);
         }
@@ -162,20 +162,20 @@ mod tests {
     use super::*;
     use crate::{HttpResponder, HttpResponse};
 
-    fn ask(address: SocketAddr, within: Duration) -> Result<ClientResponse, GetError> {
+    fn fetch(address: SocketAddr, within: Duration) -> Result<ClientResponse, GetError> {
         let bearer = Some("0123456789abcdef");
         get(&Get { address, target: "/a?b", bearer, within, body_max: 100 })
     }
 
     #[test]
-    fn a_page_is_asked_for_with_the_token() {
+    fn page_is_requested_with_the_token() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let _responder = HttpResponder::start("pages", listener, |request| {
             assert_eq!(request.bearer, Some(&b"0123456789abcdef"[..]));
             HttpResponse::text(404, format!("{}|{}", request.path, request.query))
         });
-        let response = ask(address, Duration::from_secs(10)).unwrap();
+        let response = fetch(address, Duration::from_secs(10)).unwrap();
         assert_eq!((response.code, response.body.as_slice()), (404, &b"/a|b"[..]));
     }
 
@@ -191,7 +191,7 @@ mod tests {
             }
         });
         let begun = Instant::now();
-        let error = ask(address, Duration::from_millis(100)).unwrap_err();
+        let error = fetch(address, Duration::from_millis(100)).unwrap_err();
         assert_eq!(error.to_string(), "no response in time");
         assert!(begun.elapsed() < Duration::from_secs(5));
         drip.join().unwrap();

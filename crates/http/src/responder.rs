@@ -95,7 +95,7 @@ fn turn(
     open: &mut VecDeque<HttpConnection>,
     answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse,
 ) {
-    let came = match listener.accept() {
+    let accepted = match listener.accept() {
         Ok((stream, _)) => Some(stream),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         // For instance no free descriptor: try again later, not at once.
@@ -104,7 +104,7 @@ fn turn(
             None
         }
     };
-    if let Some(stream) = came.filter(|stream| stream.set_nonblocking(true).is_ok()) {
+    if let Some(stream) = accepted.filter(|stream| stream.set_nonblocking(true).is_ok()) {
         if open.len() >= CONNECTIONS_MAX {
             open.pop_front();
         }
@@ -172,9 +172,9 @@ impl HttpConnection {
 /// Reads until the request is complete, the peer has sent everything, or the buffer is full.
 fn read_request(stream: &mut TcpStream, request: &mut [u8], length: &mut usize) -> io::Result<()> {
     while *length < request.len() {
-        let came = stream.read(&mut request[*length..])?;
-        *length += came;
-        if came == 0 || is_whole(&request[..*length]) {
+        let received = stream.read(&mut request[*length..])?;
+        *length += received;
+        if received == 0 || is_whole(&request[..*length]) {
             break;
         }
     }
@@ -228,7 +228,7 @@ mod tests {
         (HttpResponder::start("pages", listener, answer).unwrap(), address)
     }
 
-    fn ask(address: SocketAddr, request: &str) -> String {
+    fn response_to(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(2 * LIFE)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -240,17 +240,17 @@ mod tests {
     #[test]
     fn requests_are_answered_by_path() {
         let (_responder, address) = responder();
-        let reply = ask(address, "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let reply = response_to(address, "GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(reply.starts_with("HTTP/1.0 200 OK\r\n"), "{reply}");
         assert!(reply.contains("Content-Length: 8\r\n") && reply.ends_with("\r\n\r\n/metrics"));
-        assert!(ask(address, "HEAD / HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
-        assert!(ask(address, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.0 405"));
-        assert!(ask(address, "GET /\r\n\r\n").starts_with("HTTP/1.0 400"));
-        assert!(ask(address, &"x".repeat(5_000)).starts_with("HTTP/1.0 400"));
+        assert!(response_to(address, "HEAD / HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
+        assert!(response_to(address, "POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.0 405"));
+        assert!(response_to(address, "GET /\r\n\r\n").starts_with("HTTP/1.0 400"));
+        assert!(response_to(address, &"x".repeat(5_000)).starts_with("HTTP/1.0 400"));
     }
 
     #[test]
-    fn slow_clients_keep_nobody_waiting() {
+    fn slow_clients_do_not_delay_others() {
         let (_responder, address) = responder();
         let connect = |_| TcpStream::connect(address).unwrap();
         let mut slow: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX).map(connect).collect();
@@ -259,7 +259,7 @@ mod tests {
             let _ = stream.write_all(b"GET / HT");
         }
         let started = Instant::now();
-        assert!(ask(address, "GET /healthz HTTP/1.0\r\n\r\n").ends_with("/healthz"));
+        assert!(response_to(address, "GET /healthz HTTP/1.0\r\n\r\n").ends_with("/healthz"));
         assert!(started.elapsed() < LIFE, "waited for the slow ones");
     }
 

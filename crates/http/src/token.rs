@@ -136,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_has_to_write_first_is_not_waited_for() {
+    fn fifo_without_a_writer_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let (told, message) = mpsc::channel();
-        thread::spawn(move || told.send(Token::load(&path).unwrap_err().to_string()));
+        let (sender, message) = mpsc::channel();
+        thread::spawn(move || sender.send(Token::load(&path).unwrap_err().to_string()));
         let message = message.recv_timeout(Duration::from_secs(20)).expect("an answer");
         assert!(message.contains("not a regular file"), "{message}");
     }

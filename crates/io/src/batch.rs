@@ -289,11 +289,11 @@ impl<A: Copy + Default> Batch<A> {
         bytes: &[u8],
         received: Timestamp<Monotonic>,
     ) -> bool {
-        let kept = bytes.len().min(self.capacity);
-        let taken = self.push(address, &bytes[..kept]);
+        let length = bytes.len().min(self.capacity);
+        let taken = self.push(address, &bytes[..length]);
         if taken {
             let note = &mut self.notes[self.len - 1];
-            note.truncated = kept < bytes.len();
+            note.truncated = length < bytes.len();
             note.received_monotonic = Some(received);
         }
         taken
@@ -313,11 +313,11 @@ impl<A: Copy + Default> Batch<A> {
     /// room.
     #[must_use]
     pub fn push_packet(&mut self, packet: &BatchPacket<'_, A>) -> bool {
-        let kept = packet.bytes.len().min(self.capacity);
-        let taken = self.push(packet.address, &packet.bytes[..kept]);
+        let length = packet.bytes.len().min(self.capacity);
+        let taken = self.push(packet.address, &packet.bytes[..length]);
         if taken {
             let note = &mut self.notes[self.len - 1];
-            note.truncated = packet.truncated || kept < packet.bytes.len();
+            note.truncated = packet.truncated || length < packet.bytes.len();
             note.received_at = packet.received_at;
             note.received_monotonic = packet.received_monotonic;
             note.hardware = packet.hardware;
@@ -359,19 +359,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_received_and_does_not_fit_is_told() {
+    fn truncated_and_unread_packets_are_marked() {
         let mut batch = Batch::<u8>::new(3, 4);
         let received = Timestamp::from_ns(7);
         assert!(batch.push_received(1, b"abcd", received));
         assert!(batch.push_received(2, b"abcde", received));
         assert!(batch.push_unread(3));
         assert!(!batch.push_received(4, b"a", received) && !batch.push_unread(5), "it is full");
-        let seen: Vec<_> = batch.iter().map(|it| (it.address, it.bytes, it.truncated)).collect();
-        assert_eq!(seen, [(1, &b"abcd"[..], false), (2, b"abcd", true), (3, b"", true)]);
+        let packets: Vec<_> = batch.iter().map(|it| (it.address, it.bytes, it.truncated)).collect();
+        assert_eq!(packets, [(1, &b"abcd"[..], false), (2, b"abcd", true), (3, b"", true)]);
     }
 
     #[test]
-    fn a_packet_is_taken_over_with_all_that_stands_beside_it() {
+    fn a_packet_is_appended_with_all_its_metadata() {
         let packet = BatchPacket {
             bytes: b"abcd",
             address: 1_u8,

@@ -278,7 +278,7 @@ impl Tests {
     /// Ends the program: keeps the packet if every test passed, drops it otherwise.
     fn finish(self) -> Vec<Instruction> {
         let keep_at = self.0.len();
-        let place = |(at, step)| {
+        let assemble = |(at, step)| {
             // From after this instruction to the one after `keep_at`. The longest program has some
             // 40 instructions, so a jump always fits its byte.
             let to_drop = (keep_at - at) as u8;
@@ -289,7 +289,7 @@ impl Tests {
                 FilterStep::RefuseAny(mask) => Instruction::jump_if_any_set(mask, to_drop, 0),
             }
         };
-        let mut program: Vec<_> = self.0.into_iter().enumerate().map(place).collect();
+        let mut program: Vec<_> = self.0.into_iter().enumerate().map(assemble).collect();
         program.extend([Instruction::finish(KEEP), Instruction::finish(DROP)]);
         program
     }

@@ -97,11 +97,11 @@ impl<W: Write> PcapngWriter<W> {
     }
 
     /// Ends the file with the number of packets captured, and of those lost.
-    pub fn finish(mut self, at: Timestamp<Utc>, seen: u64, dropped: u64) -> io::Result<()> {
+    pub fn finish(mut self, at: Timestamp<Utc>, captured: u64, dropped: u64) -> io::Result<()> {
         self.block(STATISTICS, |body| {
             body.extend(0_u32.to_le_bytes());
             body.extend(instant(at));
-            option(body, STATISTICS_RECEIVED, &seen.to_le_bytes());
+            option(body, STATISTICS_RECEIVED, &captured.to_le_bytes());
             option(body, STATISTICS_DROPPED, &dropped.to_le_bytes());
             option(body, OPTION_END, b"");
         });

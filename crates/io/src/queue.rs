@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn a_refused_packet_is_stepped_over() {
-        let mut asked = Vec::new();
+        let mut attempts = Vec::new();
         let sent = send_all(&socket(), 5, Duration::ZERO, |from| {
-            asked.push(from);
+            attempts.push(from);
             if from == 2 { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(2) }
         });
-        assert_eq!((sent.unwrap(), asked), (4, vec![0, 2, 3]));
+        assert_eq!((sent.unwrap(), attempts), (4, vec![0, 2, 3]));
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl<A: Copy + Default> Simulated<A> {
     /// Returns the two ends of a link. Packets of the first are received by the second with the
     /// address `addresses[0]`, and those of the second with `addresses[1]`.
     #[must_use]
-    pub fn pair(link: &SimulatedLink, seen_from: [A; 2]) -> [Self; 2] {
+    pub fn pair(link: &SimulatedLink, addresses: [A; 2]) -> [Self; 2] {
         let lane = || Arc::new(Mutex::new(SimulatedQueue { parcels: VecDeque::new(), dropped: 0 }));
         let (there, back) = (lane(), lane());
         let end = |address, incoming: &Arc<_>, outgoing: &Arc<_>| Self {
@@ -62,7 +62,7 @@ impl<A: Copy + Default> Simulated<A> {
             incoming: Arc::clone(incoming),
             outgoing: Arc::clone(outgoing),
         };
-        [end(seen_from[0], &back, &there), end(seen_from[1], &there, &back)]
+        [end(addresses[0], &back, &there), end(addresses[1], &there, &back)]
     }
 
     /// Returns the number of packets for this end that the link had no room for.
@@ -82,9 +82,9 @@ impl<A: Copy + Default> BatchDevice for Simulated<A> {
     fn receive(&mut self, batch: &mut Batch<A>, wait: Duration) -> io::Result<usize> {
         batch.clear();
         let mut lane = open(&self.incoming);
-        let patience = Span::from_ns(i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX));
-        let until_next = lane.parcels.front().map_or(patience, |next| next.arrives - self.now());
-        self.link.clock.advance(until_next.clamp(Span::ZERO, patience));
+        let timeout = Span::from_ns(i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX));
+        let until_next = lane.parcels.front().map_or(timeout, |next| next.arrives - self.now());
+        self.link.clock.advance(until_next.clamp(Span::ZERO, timeout));
         let now = self.now();
         while !batch.is_full() {
             let Some(parcel) = lane.parcels.pop_front_if(|parcel| parcel.arrives <= now) else {

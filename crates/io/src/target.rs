@@ -104,7 +104,7 @@ impl TargetName {
     /// Parses a target with the default port `port`.
     pub fn parse(text: &str, port: u16) -> Result<Self, TargetNameError> {
         let syntax = || TargetNameError::Syntax(text.to_owned());
-        let (host, given) = zone::split_host(text).map_err(|_| syntax())?;
+        let (host, explicit_port) = zone::split_host(text).map_err(|_| syntax())?;
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_name = host.bytes().all(is_name_byte);
         // A resolver may read digits and dots in legacy forms of IPv4 addresses (inet_aton(3)).
@@ -112,7 +112,7 @@ impl TargetName {
         if !zone::is_address(host) && (!is_name || is_number) {
             return Err(syntax());
         }
-        let (port, has_port) = (given.unwrap_or(port), given.is_some());
+        let (port, has_port) = (explicit_port.unwrap_or(port), explicit_port.is_some());
         Ok(Self { host: host.to_owned(), port, has_port })
     }
 }

@@ -241,7 +241,7 @@ impl KernelQueue<Endpoints> for UdpDevice {
 
     fn try_receive(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         let count = self.table.receive(self.socket.as_fd(), batch.buffers_mut())?;
-        let (table, own, tell_unicast) = (&self.table, self.local.ip(), self.reports_unicast);
+        let (table, own, reports_unicast) = (&self.table, self.local.ip(), self.reports_unicast);
         batch.fill(count, |slot| {
             let received = table.received(slot);
             let remote = received.remote.unwrap_or(Endpoints::default().remote);
@@ -252,7 +252,7 @@ impl KernelQueue<Endpoints> for UdpDevice {
                     local: received.control.local.unwrap_or(own).to_canonical(),
                     interface: received.control.interface,
                     group: received.control.group(),
-                    unicast: !tell_unicast || received.is_unicast(),
+                    unicast: !reports_unicast || received.is_unicast(),
                     link: None,
                 },
             )

@@ -41,7 +41,7 @@ fn serve(certificate: &str, key: &str, address: &str, threads: &str) -> Result<(
     Ok(())
 }
 
-fn ask(
+fn run_clients(
     authority: &str,
     host: &str,
     address: &str,
@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words[..] {
         ["serve", certificate, key, address, threads] => serve(certificate, key, address, threads),
         ["ask", authority, host, address, threads, seconds] => {
-            ask(authority, host, address, threads, seconds)
+            run_clients(authority, host, address, threads, seconds)
         }
         _ => Err("usage: handshakes serve CERT KEY ADDRESS THREADS | ask CA HOST ADDRESS THREADS SECONDS".into()),
     }

@@ -218,15 +218,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_read_a_file_is_told_what_to_do() {
+    fn a_permission_error_of_a_file_has_a_hint() {
         let of = |kind: io::ErrorKind| {
             let (path, error) = (PathBuf::from("key.pem"), io::Error::from(kind));
             KeError::Unreadable { what: "key", path, error }.to_string()
         };
-        let said = of(io::ErrorKind::PermissionDenied);
+        let message = of(io::ErrorKind::PermissionDenied);
         assert!(
-            said.starts_with("cannot read key key.pem: ") && said.contains("even if that is root"),
-            "{said}"
+            message.starts_with("cannot read key key.pem: ")
+                && message.contains("even if that is root"),
+            "{message}"
         );
         assert!(!of(io::ErrorKind::NotFound).contains("even if that is root"));
     }

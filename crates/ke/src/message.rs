@@ -47,20 +47,20 @@ impl KeRequest {
     /// server need not follow them (RFC 8915, sections 4.1.7 and 4.1.8).
     pub fn parse(message: &[u8]) -> Result<Self, RequestError> {
         let mut request = Self::default();
-        let mut seen = PresentRecords::default();
+        let mut present = PresentRecords::default();
         let mut left = message;
-        while !seen.0[usize::from(kind::END_OF_MESSAGE)] {
+        while !present.0[usize::from(kind::END_OF_MESSAGE)] {
             let (record, rest) = Record::parse(left).ok_or(RequestError::BadRequest)?;
             left = rest;
-            if !seen.first(record.kind) {
+            if !present.first(record.kind) {
                 return Err(RequestError::BadRequest);
             }
             request.take(record)?;
         }
-        let asked = seen.0[usize::from(kind::NEXT_PROTOCOL)];
-        let offered = seen.0[usize::from(kind::AEAD_ALGORITHM)];
+        let has_protocols = present.0[usize::from(kind::NEXT_PROTOCOL)];
+        let offered = present.0[usize::from(kind::AEAD_ALGORITHM)];
         // Bytes after the end, no protocol record, or NTPv4 without algorithms.
-        if !left.is_empty() || !asked || (request.ntpv4 && !offered) {
+        if !left.is_empty() || !has_protocols || (request.ntpv4 && !offered) {
             return Err(RequestError::BadRequest);
         }
         Ok(request)
@@ -170,17 +170,17 @@ pub enum BadResponse {
     #[error("unknown critical record of type {0}")]
     UnrecognizedCritical(u16),
     /// A warning. All warnings are unknown, and so count as errors (RFC 8915, section 4.1.4).
-    #[error("it carries the unknown warning {0}")]
+    #[error("unknown warning {0}")]
     Warning(u16),
     /// Keys without a cookie.
     #[error("no cookies")]
     NoCookies,
     /// The NTP server's name is neither an address without a zone nor a domain name (RFC 8915,
     /// section 4.1.7).
-    #[error("it names '{0}' as NTP server, which is neither an address nor a domain name")]
+    #[error("NTP server '{0}' is neither an address nor a domain name")]
     Server(String),
     /// UDP has no port 0.
-    #[error("it names UDP port 0 for NTP")]
+    #[error("NTP port is 0")]
     Port,
 }
 
@@ -190,12 +190,12 @@ impl KeResponse {
     /// Reads a whole message.
     pub fn parse(message: &[u8]) -> Result<Self, BadResponse> {
         let mut reading = PartialResponse::default();
-        let mut seen = PresentRecords::default();
+        let mut present = PresentRecords::default();
         let mut left = message;
-        while !seen.0[usize::from(kind::END_OF_MESSAGE)] {
+        while !present.0[usize::from(kind::END_OF_MESSAGE)] {
             let (record, rest) = Record::parse(left).ok_or(CUT)?;
             left = rest;
-            if record.kind != kind::NEW_COOKIE && !seen.first(record.kind) {
+            if record.kind != kind::NEW_COOKIE && !present.first(record.kind) {
                 return Err(BadResponse::Malformed("a record occurs twice that may occur once"));
             }
             reading.take(record)?;
@@ -308,7 +308,9 @@ struct PresentRecords([bool; 8]);
 impl PresentRecords {
     /// Returns true if this is the first record of its type, or of an unknown type.
     fn first(&mut self, kind: u16) -> bool {
-        self.0.get_mut(usize::from(kind)).is_none_or(|seen| !std::mem::replace(seen, true))
+        self.0
+            .get_mut(usize::from(kind))
+            .is_none_or(|is_present| !std::mem::replace(is_present, true))
     }
 }
 

@@ -283,18 +283,18 @@ fn listen(
     present: &[Arc<KeListener>],
 ) -> Result<Vec<Arc<KeListener>>, KeError> {
     let mut present = present.to_vec();
-    let open = |&asked: &SocketAddr| {
-        if let Some(kept) = present.iter().position(|one| one.configured == asked) {
-            return Ok(present.remove(kept));
+    let open = |&configured: &SocketAddr| {
+        if let Some(index) = present.iter().position(|one| one.configured == configured) {
+            return Ok(present.remove(index));
         }
-        if let Some(other) = present.iter().find(|one| overlap(one.bound, asked)) {
-            return Err(KeError::Overlap(asked, other.bound));
+        if let Some(other) = present.iter().find(|one| overlap(one.bound, configured)) {
+            return Err(KeError::Overlap(configured, other.bound));
         }
         let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
-        let (socket, bound) = horolog_sys::listen::tcp(asked, BACKLOG)
+        let (socket, bound) = horolog_sys::listen::tcp(configured, BACKLOG)
             .and_then(bound)
-            .map_err(|error| KeError::Listen { address: asked, error })?;
-        Ok(Arc::new(KeListener { configured: asked, socket, bound }))
+            .map_err(|error| KeError::Listen { address: configured, error })?;
+        Ok(Arc::new(KeListener { configured, socket, bound }))
     };
     addresses.iter().map(open).collect()
 }

@@ -176,12 +176,12 @@ mod tests {
     #[test]
     fn the_largest_lab_stays_in_test_net_1_and_repeats_no_address() {
         let test_net_1: Prefix = "192.0.2.0/24".parse().unwrap();
-        let mut seen = HashSet::new();
+        let mut addresses = HashSet::new();
         for server in 1..HOSTS_MAX {
             for end in [LinkEnd::Client, LinkEnd::Server] {
                 let (address, _) = link_v4(server, end);
                 assert!(test_net_1.contains(address.into()), "{address}");
-                assert!(seen.insert(address), "{address}");
+                assert!(addresses.insert(address), "{address}");
             }
         }
     }

@@ -66,7 +66,7 @@ impl LabReceiver {
     ///
     /// The errors of [`Self::reconnect`].
     pub fn start_as(name: &Path, ahead: Span, form: Form) -> io::Result<Self> {
-        let says = Arc::new(ReceiverState {
+        let state = Arc::new(ReceiverState {
             ahead_ns: AtomicI64::new(ahead.as_ns()),
             has_fix: AtomicBool::new(true),
             form,
@@ -74,9 +74,9 @@ impl LabReceiver {
             line: Mutex::new(None),
             last: Mutex::new(None),
         });
-        let mut receiver = Self { state: Arc::clone(&says), thread: None };
+        let mut receiver = Self { state: Arc::clone(&state), thread: None };
         receiver.reconnect(name)?;
-        receiver.thread = Some(thread::spawn(move || says.run()));
+        receiver.thread = Some(thread::spawn(move || state.run()));
         Ok(receiver)
     }
 

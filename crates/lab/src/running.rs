@@ -66,7 +66,7 @@ impl RunningProgram {
     /// Waits until `ready` returns true and returns the time that this took.
     pub fn await_ready(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         mut ready: impl FnMut() -> bool,
     ) -> Result<Duration, RunningError> {
         let begun = Instant::now();
@@ -78,11 +78,8 @@ impl RunningProgram {
                     return Err(RunningError::System { program: self.program.clone(), source });
                 }
             }
-            if begun.elapsed() > patience {
-                return Err(RunningError::NotReady {
-                    program: self.program.clone(),
-                    timeout: patience,
-                });
+            if begun.elapsed() > timeout {
+                return Err(RunningError::NotReady { program: self.program.clone(), timeout });
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -131,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_later_is_seen() {
+    fn a_program_that_ends_later_is_detected() {
         let mut running = RunningProgram::start(Command::new("sleep").arg("1000")).unwrap();
         assert_eq!(running.ended(), None);
         let kill = Command::new("kill").arg(running.pid().to_string()).status().unwrap();

@@ -22,8 +22,8 @@ pub struct Backoff {
 
 impl Backoff {
     /// Returns the pause after this number of failed checks, at least one.
-    fn pause(&self, looks: u32) -> Duration {
-        let exponent = i32::try_from(looks.saturating_sub(1)).unwrap_or(i32::MAX);
+    fn pause(&self, checks: u32) -> Duration {
+        let exponent = i32::try_from(checks.saturating_sub(1)).unwrap_or(i32::MAX);
         let pause = self.first.as_secs_f64() * self.factor.powi(exponent);
         Duration::try_from_secs_f64(pause).map_or(self.longest, |pause| pause.min(self.longest))
     }
@@ -113,15 +113,15 @@ impl PollSchedule {
         &mut self,
         index: usize,
         now: Duration,
-        sight: CheckResult,
+        result: CheckResult,
     ) -> Option<ConditionChange> {
         let backoff = self.backoff;
         let known = self.known.get_mut(index)?;
         known.busy = false;
         known.tries += 1;
-        known.detail = Some(sight.detail);
+        known.detail = Some(result.detail);
         let held = known.held_after.is_some();
-        if sight.holds {
+        if result.holds {
             known.confirmed = now;
             known.failures = 0;
             known.held_after.get_or_insert(now);
@@ -161,7 +161,7 @@ mod tests {
     const BACKOFF: Backoff =
         Backoff { first: Duration::from_millis(100), factor: 2.0, longest: Duration::from_secs(5) };
 
-    fn sight(holds: bool) -> CheckResult {
+    fn check_result(holds: bool) -> CheckResult {
         CheckResult { holds, detail: String::new() }
     }
 
@@ -170,39 +170,41 @@ mod tests {
     }
 
     /// Simulates conditions that hold in these periods (ms); returns the end and checks of each.
-    fn simulate(holds: &[&[(u64, u64)]], look_ms: u64) -> (Option<u64>, Vec<u64>) {
-        let mut course = PollSchedule::new(holds.iter().map(|_| Duration::ZERO), BACKOFF);
+    fn simulate(holds: &[&[(u64, u64)]], check_ms: u64) -> (Option<u64>, Vec<u64>) {
+        let mut schedule = PollSchedule::new(holds.iter().map(|_| Duration::ZERO), BACKOFF);
         let mut open: Vec<(u64, usize)> = Vec::new();
         for now in 0..200_000 {
             for (_, index) in open.extract_if(.., |(end, _)| *end == now) {
                 let holds = holds[index].iter().any(|(from, to)| (*from..*to).contains(&now));
-                course.record_check(index, ms(now), sight(holds));
+                schedule.record_check(index, ms(now), check_result(holds));
             }
-            if course.is_done(ms(now)) {
-                let looks = course.known().iter().map(|known| known.tries).collect();
-                return (Some(now), looks);
+            if schedule.is_done(ms(now)) {
+                let checks = schedule.known().iter().map(|known| known.tries).collect();
+                return (Some(now), checks);
             }
-            open.extend(course.take_due(ms(now)).into_iter().map(|index| (now + look_ms, index)));
+            open.extend(
+                schedule.take_due(ms(now)).into_iter().map(|index| (now + check_ms, index)),
+            );
         }
-        (None, course.known().iter().map(|known| known.tries).collect())
+        (None, schedule.known().iter().map(|known| known.tries).collect())
     }
 
     #[test]
     fn pauses_grow_up_to_the_longest() {
-        let pauses = [1, 2, 3, 6, 7, u32::MAX].map(|looks| BACKOFF.pause(looks).as_millis());
+        let pauses = [1, 2, 3, 6, 7, u32::MAX].map(|checks| BACKOFF.pause(checks).as_millis());
         assert_eq!(pauses, [100, 200, 400, 3_200, 5_000, 5_000]);
     }
 
     #[test]
-    fn what_holds_at_once_is_looked_at_once() {
+    fn a_condition_that_holds_at_once_is_checked_once() {
         assert_eq!(simulate(&[&[(0, u64::MAX)], &[(0, u64::MAX)]], 2), (Some(2), vec![1, 1]));
     }
 
     #[test]
-    fn what_held_long_ago_is_looked_at_again_at_the_end() {
-        let (done, looks) = simulate(&[&[(0, u64::MAX)], &[(9_000, u64::MAX)]], 1);
+    fn a_condition_that_held_long_ago_is_checked_again_at_the_end() {
+        let (done, checks) = simulate(&[&[(0, u64::MAX)], &[(9_000, u64::MAX)]], 1);
         assert!(done.is_some_and(|done| (9_000..15_000).contains(&done)), "{done:?}");
-        assert_eq!(looks[0], 2);
+        assert_eq!(checks[0], 2);
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
                 now = course.next_due().unwrap_or(now);
                 prop_assert_eq!(course.take_due(now), vec![0]);
                 prop_assert!(course.take_due(now).is_empty(), "a look is under way");
-                let change = course.record_check(0, now, sight(answer));
+                let change = course.record_check(0, now, check_result(answer));
                 prop_assert_eq!(change, answer.then_some(ConditionChange::Held));
                 prop_assert_eq!(course.is_done(now), answer);
                 prop_assert!(answer || course.next_due().unwrap() >= now + BACKOFF.first);

@@ -87,12 +87,12 @@ pub(crate) struct StartedProgram {
 
 impl StartedProgram {
     /// Forwards a signal. The program itself has already received one sent from the terminal.
-    pub(crate) fn pass_on(&self, came: CaughtSignal) {
+    pub(crate) fn pass_on(&self, caught: CaughtSignal) {
         // The program may have ended by now.
         if self.own_group {
-            let _ = signal_group(self.pid, came.signal);
-        } else if came.sender == SignalSender::Process {
-            let _ = self.handle.signal(came.signal);
+            let _ = signal_group(self.pid, caught.signal);
+        } else if caught.sender == SignalSender::Process {
+            let _ = self.handle.signal(caught.signal);
         }
     }
 }
@@ -148,22 +148,23 @@ pub(crate) struct LaunchOptions {
 /// The thread cannot be created.
 pub(crate) fn launch<T: Send + 'static>(
     program: &Program,
-    manner: LaunchOptions,
+    options: LaunchOptions,
     to: Channel<T>,
-    tell: impl Fn(ProgramEvent) -> T + Send + 'static,
+    to_event: impl Fn(ProgramEvent) -> T + Send + 'static,
 ) -> io::Result<Arc<CancelHandle>> {
-    let recipe = program.recipe(manner.own_group);
+    let recipe = program.recipe(options.own_group);
     let call_off = Arc::new(CancelHandle::default());
     let calls_off = Arc::clone(&call_off);
     let run = move || {
         // The receiver is gone if this process is ending.
-        let tell = |news| drop(to.send(tell(news)));
-        let last = match recipe.and_then(|recipe| begin(&recipe, manner, &calls_off, &tell)) {
+        let send_event = |event| drop(to.send(to_event(event)));
+        let last = match recipe.and_then(|recipe| begin(&recipe, options, &calls_off, &send_event))
+        {
             Ok(None) => ProgramEvent::Cancelled,
-            Ok(Some(started)) => ProgramEvent::Ended(run_to_end(started, manner.head_start)),
+            Ok(Some(started)) => ProgramEvent::Ended(run_to_end(started, options.head_start)),
             Err(error) => ProgramEvent::NotStarted(error.into()),
         };
-        tell(last);
+        send_event(last);
     };
     thread::Builder::new().name("program".into()).spawn(run)?;
     Ok(call_off)
@@ -171,20 +172,20 @@ pub(crate) fn launch<T: Send + 'static>(
 
 fn begin(
     recipe: &SpawnCommand,
-    manner: LaunchOptions,
+    options: LaunchOptions,
     call_off: &CancelHandle,
-    tell: &impl Fn(ProgramEvent),
+    send_event: &impl Fn(ProgramEvent),
 ) -> io::Result<Option<SpawnedProgram>> {
-    let attempt = spawn(recipe, manner.at.as_ref(), manner.usual, call_off)?;
-    let started_ns = manner.clock.now_ns();
+    let attempt = spawn(recipe, options.at.as_ref(), options.usual, call_off)?;
+    let started_ns = options.clock.now_ns();
     if let Some(woken_ns) = attempt.woken_ns {
-        tell(ProgramEvent::Woken(woken_ns));
+        send_event(ProgramEvent::Woken(woken_ns));
     }
     let Some(started) = attempt.started? else { return Ok(None) };
     let pid = started.pid();
     let handle = ProcessHandle::open(pid)?;
-    tell(ProgramEvent::Started(
-        StartedProgram { handle, pid, own_group: manner.own_group },
+    send_event(ProgramEvent::Started(
+        StartedProgram { handle, pid, own_group: options.own_group },
         started_ns,
     ));
     Ok(Some(started))
@@ -196,7 +197,7 @@ fn run_to_end(mut started: SpawnedProgram, head_start: Duration) -> i32 {
         // If it cannot be waited for, the head start is over.
         let _ = ProcessHandle::open(started.pid()).and_then(|handle| handle.wait(head_start));
     }
-    let given_back = started.restore_scheduling();
-    debug_assert!(given_back.is_ok(), "{given_back:?}");
+    let restored = started.restore_scheduling();
+    debug_assert!(restored.is_ok(), "{restored:?}");
     started.wait().map_or(BY_SIGNAL, status_of)
 }

@@ -45,7 +45,7 @@ impl Signals {
     /// the one whose sleep can be interrupted. Must be called before any thread is started.
     pub(crate) fn watch<T: Send + 'static>(
         to: Channel<T>,
-        tell: impl Fn(CaughtSignal) -> T + Send + 'static,
+        to_event: impl Fn(CaughtSignal) -> T + Send + 'static,
     ) -> io::Result<Self> {
         let taken = ENDING.into_iter().filter(|signal| !is_ignored(*signal).unwrap_or(false));
         let blocked = BlockedSignals::block(&taken.collect::<Vec<_>>())?;
@@ -54,18 +54,18 @@ impl Signals {
             asleep: AtomicBool::new(false),
             sleeper: InterruptibleThread::current()?,
         });
-        let told = Arc::clone(&shared);
+        let state = Arc::clone(&shared);
         let wait = move || {
             loop {
                 let Ok(Some((signal, sender))) = blocked.wait_for_sender(Duration::from_hours(1))
                 else {
                     continue;
                 };
-                let came = CaughtSignal { signal, sender };
-                told.caught.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(came);
+                let caught = CaughtSignal { signal, sender };
+                state.caught.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(caught);
                 // The receiver is gone if the wait is over.
-                let _ = to.send(tell(came));
-                told.call();
+                let _ = to.send(to_event(caught));
+                state.call();
             }
         };
         thread::Builder::new().name("signals".into()).spawn(wait)?;

@@ -122,10 +122,10 @@ impl Systemd {
         if output.status.success() {
             return Ok(output);
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().map(str::trim).find(|line| !line.is_empty());
-        let said = said.map_or_else(|| output.status.to_string(), str::to_owned);
-        Err(SystemdError::Refused(name, said))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let first_line = stderr.lines().map(str::trim).find(|line| !line.is_empty());
+        let reason = first_line.map_or_else(|| output.status.to_string(), str::to_owned);
+        Err(SystemdError::Refused(name, reason))
     }
 }
 
@@ -205,7 +205,7 @@ fn units(text: &str) -> Vec<SystemdJob> {
 mod tests {
     use super::*;
 
-    fn told(first: Instant, now_ns: i64) -> Vec<String> {
+    fn timer_arguments(first: Instant, now_ns: i64) -> Vec<String> {
         let program = ["horolog", "at", "$HOME"].map(OsString::from);
         let job = TransientTimer {
             first,
@@ -223,15 +223,17 @@ mod tests {
     #[test]
     fn a_timer_is_early_and_its_service_waits_for_the_instant() {
         let first = Instant { scale: InstantTimescale::Utc, ns: 1_800_000_000_500_000_000 };
-        let words = told(first, 1_700_000_000 * SECOND_NS);
+        let words = timer_arguments(first, 1_700_000_000 * SECOND_NS);
         assert!(words.contains(&"--on-calendar=2027-01-15 07:59:55.500000 UTC".to_owned()));
         assert!(words.contains(&"--description=echo 50%".to_owned()), "{words:?}");
         assert!(words.contains(&"--unit=horolog-at-7f".to_owned()));
         assert_eq!(words[words.len() - 4..], ["--", "horolog", "at", "$$HOME"]);
-        let tai =
-            told(Instant { scale: InstantTimescale::Tai, ..first }, 1_700_000_000 * SECOND_NS);
+        let tai = timer_arguments(
+            Instant { scale: InstantTimescale::Tai, ..first },
+            1_700_000_000 * SECOND_NS,
+        );
         assert!(tai.contains(&"--on-calendar=2027-01-15 07:59:18.500000 UTC".to_owned()));
-        let soon = told(first, first.ns - 2 * SECOND_NS);
+        let soon = timer_arguments(first, first.ns - 2 * SECOND_NS);
         assert!(soon.contains(&"--on-active=0".to_owned()), "{soon:?}");
     }
 

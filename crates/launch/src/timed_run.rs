@@ -98,13 +98,13 @@ struct TimedRunner {
 /// A thread cannot be created, or the clock cannot be slept by.
 pub fn run_timed(
     options: TimedRunOptions,
-    tell: impl FnOnce(&[Finding]),
+    report_findings: impl FnOnce(&[Finding]),
     running: Box<dyn FnMut(bool)>,
 ) -> io::Result<TimedRunOutcome> {
     let (to, events) = mpsc::channel();
     let signals = Signals::watch(to.clone(), TimedRunEvent::Signal)?;
     let conditions = TimedRunConditions::arrange(&options)?;
-    tell(conditions.findings());
+    report_findings(conditions.findings());
     let clock = options.first.scale.clock();
     let every = options.every.map(|every| i64::try_from(every.as_nanos()).unwrap_or(i64::MAX));
     let grid = InstantGrid::new(options.first.ns, every, clock.now_ns());
@@ -195,7 +195,7 @@ impl TimedRunner {
     }
 
     fn launch(&self, index: usize, at: Option<StartTime>) -> io::Result<Launched> {
-        let manner = LaunchOptions {
+        let options = LaunchOptions {
             clock: self.clock,
             at,
             usual: self.conditions.usual(),
@@ -203,8 +203,8 @@ impl TimedRunner {
             own_group: self.options.own_group,
         };
         let program = &self.options.programs[index];
-        let tell = move |news| TimedRunEvent::Of(index, news);
-        let call_off = program::launch(program, manner, self.to.clone(), tell)?;
+        let to_event = move |program_event| TimedRunEvent::Of(index, program_event);
+        let call_off = program::launch(program, options, self.to.clone(), to_event)?;
         Ok(Launched { index, cancel: call_off, running: None })
     }
 
@@ -224,21 +224,21 @@ impl TimedRunner {
                         (self.running)(true);
                     }
                     // A signal caught before this program could receive it.
-                    if let Some(came) = self.signals.caught() {
-                        running.pass_on(came);
+                    if let Some(caught) = self.signals.caught() {
+                        running.pass_on(caught);
                     }
                     let one = launched.iter_mut().find(|one| one.index == index);
                     if let Some(one) = one {
                         one.running = Some(running);
                     }
                 }
-                TimedRunEvent::Of(index, news) => {
+                TimedRunEvent::Of(index, program_event) => {
                     launched.retain(|one| one.index != index);
-                    self.account.ended(index, &news);
+                    self.account.ended(index, &program_event);
                 }
-                TimedRunEvent::Signal(came) => {
+                TimedRunEvent::Signal(caught) => {
                     for one in launched.iter() {
-                        one.pass_on_signal(came);
+                        one.pass_on_signal(caught);
                     }
                 }
             }
@@ -247,9 +247,9 @@ impl TimedRunner {
 }
 
 impl Launched {
-    fn pass_on_signal(&self, came: CaughtSignal) {
+    fn pass_on_signal(&self, caught: CaughtSignal) {
         match &self.running {
-            Some(running) => running.pass_on(came),
+            Some(running) => running.pass_on(caught),
             None => self.cancel.cancel(),
         }
     }

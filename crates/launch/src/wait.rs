@@ -63,7 +63,7 @@ struct Waiter {
 /// A thread cannot be created.
 pub fn wait(
     options: WaitOptions,
-    tell: impl Fn(&Dependency, ConditionChange),
+    report_change: impl Fn(&Dependency, ConditionChange),
 ) -> io::Result<WaitOutcome> {
     let (started, start) = (rfc3339_now(), Instant::now());
     let (to, events) = mpsc::channel();
@@ -73,16 +73,16 @@ pub fn wait(
         Condition::Delay(time) => time,
         _ => Duration::ZERO,
     });
-    let course = PollSchedule::new(due, options.backoff);
-    let mut waiter = Waiter { options, conditions, schedule: course, start, to, events };
-    let (end, signal) = waiter.run(tell)?;
+    let schedule = PollSchedule::new(due, options.backoff);
+    let mut waiter = Waiter { options, conditions, schedule, start, to, events };
+    let (end, signal) = waiter.run(report_change)?;
     Ok(WaitOutcome { result: waiter.result(started, end), signal })
 }
 
 impl Waiter {
     fn run(
         &mut self,
-        tell: impl Fn(&Dependency, ConditionChange),
+        report_change: impl Fn(&Dependency, ConditionChange),
     ) -> io::Result<(AfterEnd, Option<CaughtSignal>)> {
         loop {
             let now = self.start.elapsed();
@@ -96,14 +96,14 @@ impl Waiter {
                 self.start_check(index)?;
             }
             match self.events.recv_timeout(self.pause()) {
-                Ok(WaitEvent::Checked(index, sight)) => {
+                Ok(WaitEvent::Checked(index, result)) => {
                     if let Some(change) =
-                        self.schedule.record_check(index, self.start.elapsed(), sight)
+                        self.schedule.record_check(index, self.start.elapsed(), result)
                     {
-                        tell(&self.dependency(index), change);
+                        report_change(&self.dependency(index), change);
                     }
                 }
-                Ok(WaitEvent::Signal(came)) => return Ok((AfterEnd::Interrupted, Some(came))),
+                Ok(WaitEvent::Signal(caught)) => return Ok((AfterEnd::Interrupted, Some(caught))),
                 // This thread holds a sender itself, so the channel is never closed.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -120,13 +120,13 @@ impl Waiter {
     /// Checks a condition in a thread of its own.
     fn start_check(&self, index: usize) -> io::Result<()> {
         let (condition, to) = (Arc::clone(&self.conditions[index]), self.to.clone());
-        let (start, patience) = (self.start, self.options.check_timeout);
-        let look = move || {
-            let sight = condition.check(start.elapsed(), patience);
+        let (start, timeout) = (self.start, self.options.check_timeout);
+        let check = move || {
+            let result = condition.check(start.elapsed(), timeout);
             // The receiver is gone if the wait is over.
-            let _ = to.send(WaitEvent::Checked(index, sight));
+            let _ = to.send(WaitEvent::Checked(index, result));
         };
-        thread::Builder::new().name("look".into()).spawn(look).map(drop)
+        thread::Builder::new().name("look".into()).spawn(check).map(drop)
     }
 
     fn dependency(&self, index: usize) -> Dependency {

@@ -204,8 +204,8 @@ fn sample(ptp: Option<PtpKind>, bits: u32) -> (u64, PacketSample) {
     let number_mask = (1 << by_number) - 1;
     let by_token = bits.min(TOKEN_BITS_MAX);
     let token_mask = ((1 << by_token) - 1) << 1;
-    let of = |bits: u32, sent_offset, received_offset, mask, besides| {
-        (1_u64 << bits, PacketSample { sent_offset, received_offset, mask, extra: besides })
+    let of = |bits: u32, sent_offset, received_offset, mask, extra| {
+        (1_u64 << bits, PacketSample { sent_offset, received_offset, mask, extra })
     };
     match ptp {
         None => of(by_token, TRANSMIT_LOW, ORIGIN_LOW, token_mask, None),
@@ -215,8 +215,8 @@ fn sample(ptp: Option<PtpKind>, bits: u32) -> (u64, PacketSample) {
         Some(PtpKind::Unicast(_)) => {
             // Granted messages identify no request.
             let answer_kind = MessageType::Signaling as u8;
-            let besides = ExtraSample { answer_kind, offset: PTP_NUMBER, mask: number_mask };
-            of(by_token, PTP_REQUESTER_LOW, PTP_TARGET_LOW, token_mask, Some(besides))
+            let extra = ExtraSample { answer_kind, offset: PTP_NUMBER, mask: number_mask };
+            of(by_token, PTP_REQUESTER_LOW, PTP_TARGET_LOW, token_mask, Some(extra))
         }
     }
 }
@@ -239,15 +239,15 @@ impl CaptureThread {
     fn keep(&mut self, mut writer: PcapngWriter<File>, ending: &AtomicBool) -> io::Result<()> {
         loop {
             let is_last = ending.load(Ordering::Relaxed);
-            let came = self.take(&mut writer, if is_last { Duration::ZERO } else { WAIT })?;
+            let count = self.take(&mut writer, if is_last { Duration::ZERO } else { WAIT })?;
             writer.flush()?;
-            if is_last && came == 0 {
+            if is_last && count == 0 {
                 break;
             }
         }
         self.summary.missed = self.tap.dropped()?;
-        let seen = self.summary.written + self.summary.left_out + self.summary.missed;
-        writer.finish(Realtime.now(), seen, self.summary.missed)
+        let received = self.summary.written + self.summary.left_out + self.summary.missed;
+        writer.finish(Realtime.now(), received, self.summary.missed)
     }
 
     fn take(&mut self, writer: &mut PcapngWriter<File>, wait: Duration) -> io::Result<usize> {

@@ -150,19 +150,19 @@ impl SourceNetwork {
 
     /// Returns the last part of this network that has room for `clients` and does not overlap the
     /// first `reserved` addresses.
-    pub fn last_part(&self, clients: u32, beside: u32) -> Result<Self, ClientsError> {
+    pub fn last_part(&self, clients: u32, reserved: u32) -> Result<Self, ClientsError> {
         let network = self.network;
         let no_room = ClientsError::NoRoom {
             network,
             room: self.room(),
-            requested: beside.saturating_add(clients),
+            requested: reserved.saturating_add(clients),
         };
         let width: u8 = if network.address().is_ipv4() { 32 } else { 128 };
         let host_bits = (width - network.length()).min(32);
         // The first and the last address are not host addresses.
         let bits = (clients.saturating_add(2)).next_power_of_two().trailing_zeros();
         let begin = (1_u64 << host_bits).checked_sub(1 << bits);
-        let begin = begin.filter(|begin| *begin > u64::from(beside)).ok_or(no_room)?;
+        let begin = begin.filter(|begin| *begin > u64::from(reserved)).ok_or(no_room)?;
         let low = self.base().wrapping_add(begin as u32);
         let address = match network.address() {
             IpAddr::V4(_) => Ipv4Addr::from_bits(low).into(),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_is_found_beside_real_addresses() {
+    fn a_default_network_avoids_real_addresses() {
         let found = SourceNetwork::find("10.64.0.9".parse().unwrap(), &[]).unwrap();
         assert_eq!(found.prefix().to_string(), "172.16.0.0/12");
         let found = SourceNetwork::find("fd00::1".parse().unwrap(), &[]).unwrap();
@@ -408,11 +408,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_part_of_a_network_is_beside_the_first() {
-        let part = |text: &str, clients, beside| {
+    fn the_last_part_of_a_network_does_not_overlap_the_first() {
+        let part = |text: &str, clients, reserved| {
             let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
             let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
-            whole.unwrap().last_part(clients, beside).map(|part| part.prefix().to_string())
+            whole.unwrap().last_part(clients, reserved).map(|part| part.prefix().to_string())
         };
         assert_eq!(part("10.64.0.0/10", 100, 16_384).unwrap(), "10.127.255.128/25");
         assert_eq!(part("10.64.0.0/10", 1_000_000, 1_000_000).unwrap(), "10.112.0.0/12");
@@ -450,9 +450,9 @@ mod tests {
                 let share = |lane| LaneClients::in_turn(room, lane, lanes, 1).count();
                 let all =
                     (0..lanes).flat_map(|lane| (0..share(lane)).map(move |n| of(lane).client(n)));
-                let seen: HashSet<_> = all.collect();
-                assert_eq!(seen.len(), room as usize, "{lanes} lanes");
-                assert!(seen.iter().all(|&client| client < room));
+                let distinct: HashSet<_> = all.collect();
+                assert_eq!(distinct.len(), room as usize, "{lanes} lanes");
+                assert!(distinct.iter().all(|&client| client < room));
             }
         }
     }

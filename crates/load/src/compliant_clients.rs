@@ -48,30 +48,32 @@ pub(crate) struct CompliantClientGroup {
 impl CompliantClientGroup {
     /// Opens their engine for a run.
     pub(crate) fn open(
-        manners: CompliantClientOptions,
+        options: CompliantClientOptions,
         plan: RunPlan,
     ) -> Result<Self, EngineError> {
-        let (plans, asked) = mpsc::channel::<TrialPlan>();
-        let (told, counts) = mpsc::channel();
+        let (plans, plan_receiver) = mpsc::channel::<TrialPlan>();
+        let (count_sender, counts) = mpsc::channel();
         let work = move || {
             let mut engine = match PacketEngine::open(&plan) {
                 Ok(engine) => engine,
                 // The caller waits for it.
-                Err(error) => return drop(told.send(Err(error))),
+                Err(error) => return drop(count_sender.send(Err(error))),
             };
-            let mut heard = told.send(Ok(TrialCounts::default())).is_ok();
+            let mut connected = count_sender.send(Ok(TrialCounts::default())).is_ok();
             // Until the run is over, and with it the other end of the channel.
-            while heard && let Ok(trial) = asked.recv() {
-                heard = told.send(engine.trial(&trial, &mut || ControlFlow::Continue(()))).is_ok();
+            while connected && let Ok(trial) = plan_receiver.recv() {
+                connected = count_sender
+                    .send(engine.trial(&trial, &mut || ControlFlow::Continue(())))
+                    .is_ok();
             }
         };
         thread::Builder::new()
             .name("well-behaved".to_owned())
             .spawn(work)
             .map_err(EngineError::system("start a thread"))?;
-        let beside = Self { options: manners, plans, counts };
-        beside.take()?;
-        Ok(beside)
+        let group = Self { options, plans, counts };
+        group.take()?;
+        Ok(group)
     }
 
     fn take(&self) -> Result<TrialCounts, EngineError> {
@@ -103,8 +105,8 @@ impl CompliantClientGroup {
     }
 
     fn record(&self, counts: &TrialCounts) -> CompliantClients {
-        let asking = || counts.clients.iter().filter(|client| client.count_request > 0);
-        let hurt = |client: &&ClientReplyCounts| client.answered < client.count_request;
+        let active = || counts.clients.iter().filter(|client| client.count_request > 0);
+        let is_affected = |client: &&ClientReplyCounts| client.answered < client.count_request;
         CompliantClients {
             clients: u64::from(self.options.clients),
             interval_s: self.options.interval.as_secs_f64(),
@@ -113,8 +115,8 @@ impl CompliantClientGroup {
             received: counts.received,
             lost: counts.lost(),
             invalid: counts.invalid.iter().sum(),
-            clients_active: asking().count() as u64,
-            clients_affected: asking().filter(hurt).count() as u64,
+            clients_active: active().count() as u64,
+            clients_affected: active().filter(is_affected).count() as u64,
             rtt_ns: Distribution::of_recorder(&counts.rtt),
         }
     }

@@ -78,8 +78,8 @@ impl CounterWatch {
 
     /// Sets the source of the server's own counters.
     #[must_use]
-    pub fn with_server(mut self, ask: Option<ServerCounterSource>) -> Self {
-        self.counter_source = ask;
+    pub fn with_server(mut self, source: Option<ServerCounterSource>) -> Self {
+        self.counter_source = source;
         self
     }
 
@@ -117,7 +117,7 @@ impl CounterWatch {
         let mut counters = Counters {
             shared_host: self.shared_host,
             own_is_veth: self.own.as_ref().is_some_and(|own| own.is_veth),
-            server: self.counter_source.as_mut().and_then(|ask| ask()),
+            server: self.counter_source.as_mut().and_then(|source| source()),
             ptp: self.ptp,
             ..Counters::default()
         };
@@ -125,11 +125,11 @@ impl CounterWatch {
             counters.udp = udp_counters(ipv4);
         }
         if let Some(page) = &mut self.page {
-            let told = page.read();
-            (counters.peer, counters.udp) = (told.interface, told.udp);
-            counters.server = told.server;
+            let reading = page.read();
+            (counters.peer, counters.udp) = (reading.interface, reading.udp);
+            counters.server = reading.server;
             if let (Some(own), true) = (&mut own, counters.own_is_veth) {
-                own.rx_dropped_at_peer = told.xdp_tx_errors;
+                own.rx_dropped_at_peer = reading.xdp_tx_errors;
             }
         } else if let Some(peer) = &mut self.peer {
             let (name, has_target) = (peer.interface.name.clone(), peer.has_target);
@@ -228,11 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_can_be_asked_is_asked() {
+    fn a_server_with_a_counter_source_is_read() {
         let target = IpAddr::from([127, 0, 0, 1]);
-        let told = ServerCounters { received: 5, answered: 4 };
+        let counters = ServerCounters { received: 5, answered: 4 };
         let mut watch = CounterWatch::new(target, &Route::ThisHost, &[])
-            .with_server(Some(Box::new(move || Some(told))));
-        assert_eq!(watch.read().server, Some(told));
+            .with_server(Some(Box::new(move || Some(counters))));
+        assert_eq!(watch.read().server, Some(counters));
     }
 }

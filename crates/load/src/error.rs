@@ -138,17 +138,17 @@ impl LoadError {
 /// Returns lists of the names of unusable engines by reason: engines with the same reason share an
 /// entry.
 pub(crate) fn by_reason(refused: &[(LoadEngineKind, String)]) -> Vec<(String, &str)> {
-    let mut told: Vec<(String, &str)> = Vec::new();
+    let mut grouped: Vec<(String, &str)> = Vec::new();
     for (engine, message) in refused {
         let name = format!("'{}'", engine.name());
         let prefix = format!("engine {name} is unavailable: ");
         let reason = message.strip_prefix(&prefix).unwrap_or(message);
-        match told.iter_mut().find(|(_, known)| *known == reason) {
+        match grouped.iter_mut().find(|(_, known)| *known == reason) {
             Some((names, _)) => *names = format!("{names} or {name}"),
-            None => told.push((name, reason)),
+            None => grouped.push((name, reason)),
         }
     }
-    told
+    grouped
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_against_several_engines_is_told_once() {
+    fn a_reason_of_several_engines_is_reported_once() {
         let unfit = |engine: LoadEngineKind, why| {
             (engine, format!("engine '{}' is unavailable: {why}", engine.name()))
         };
@@ -165,8 +165,11 @@ mod tests {
             unfit(LoadEngineKind::Packet, "no way; walk"),
             (LoadEngineKind::Udp, "cannot open a socket".to_owned()),
         ];
-        let told = by_reason(&refused);
+        let grouped = by_reason(&refused);
         let expected = [("'xdp' or 'packet'", "no way; walk"), ("'udp'", "cannot open a socket")];
-        assert_eq!(told.iter().map(|(names, why)| (&**names, *why)).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            grouped.iter().map(|(names, why)| (&**names, *why)).collect::<Vec<_>>(),
+            expected
+        );
     }
 }

@@ -24,23 +24,23 @@ impl PerClientCounts {
     /// Creates zero counts for all clients of a lane.
     #[must_use]
     pub fn new(clients: &LaneClients) -> Self {
-        let books = vec![ClientReplyCounts::default(); clients.count() as usize];
-        Self { first: clients.first(), clients: books }
+        let counts = vec![ClientReplyCounts::default(); clients.count() as usize];
+        Self { first: clients.first(), clients: counts }
     }
 
     /// Counts a request of a client.
     #[inline]
     pub fn count_request(&mut self, client: u32) {
-        if let Some(books) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
-            books.count_request = books.count_request.saturating_add(1);
+        if let Some(counts) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
+            counts.count_request = counts.count_request.saturating_add(1);
         }
     }
 
     /// Counts a valid reply in time to a client.
     #[inline]
     pub fn answered(&mut self, client: u32) {
-        if let Some(books) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
-            books.answered = books.answered.saturating_add(1);
+        if let Some(counts) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
+            counts.answered = counts.answered.saturating_add(1);
         }
     }
 
@@ -54,10 +54,10 @@ impl PerClientCounts {
 /// Returns the evenness of the replies; `None` if no client sent a request.
 #[must_use]
 pub fn of(clients: &[ClientReplyCounts]) -> Option<Fairness> {
-    let asking = clients.iter().filter(|client| client.count_request > 0);
+    let active = clients.iter().filter(|client| client.count_request > 0);
     let share =
         |client: &ClientReplyCounts| f64::from(client.answered) / f64::from(client.count_request);
-    let mut shares: Vec<f64> = asking.map(share).collect();
+    let mut shares: Vec<f64> = active.map(share).collect();
     shares.sort_unstable_by(f64::total_cmp);
     let (first, last) = (*shares.first()?, *shares.last()?);
     let sum: f64 = shares.iter().sum();
@@ -79,10 +79,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn fairness(clients: &[(u32, u32)]) -> Option<Fairness> {
-        let books = clients
+        let counts = clients
             .iter()
-            .map(|&(asked, answered)| ClientReplyCounts { count_request: asked, answered });
-        of(&books.collect::<Vec<_>>())
+            .map(|&(requests, answered)| ClientReplyCounts { count_request: requests, answered });
+        of(&counts.collect::<Vec<_>>())
     }
 
     #[test]
@@ -92,19 +92,19 @@ mod tests {
         let one = fairness(&[(10, 0), (10, 10), (10, 0), (10, 0)]).unwrap();
         assert_eq!((one.clients, one.unanswered, one.jain_index), (4, 3, Some(0.25)));
         assert_eq!((one.share_min, one.share_median, one.share_max), (0.0, 0.0, 1.0));
-        let nobody = fairness(&[(10, 0)]).unwrap();
-        assert_eq!((nobody.unanswered, nobody.jain_index), (1, None));
+        let unanswered = fairness(&[(10, 0)]).unwrap();
+        assert_eq!((unanswered.unanswered, unanswered.jain_index), (1, None));
         assert_eq!(fairness(&[(0, 0)]), None);
     }
 
     #[test]
     fn a_lane_counts_its_own_clients() {
-        let mut books = PerClientCounts::new(&LaneClients::in_turn(10, 1, 2, 1));
+        let mut counts = PerClientCounts::new(&LaneClients::in_turn(10, 1, 2, 1));
         for client in [5, 5, 9, 4, 10] {
-            books.count_request(client);
+            counts.count_request(client);
         }
-        books.answered(9);
-        let closed = books.close();
+        counts.answered(9);
+        let closed = counts.close();
         assert_eq!(closed.len(), 5);
         assert_eq!(
             (closed[0].count_request, closed[4].count_request, closed[4].answered),

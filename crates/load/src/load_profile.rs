@@ -130,13 +130,13 @@ impl LoadProfile {
         if total > DURATION_MAX {
             return Err(LoadProfileError::TooLong(total));
         }
-        let course = Self { interval, phases };
-        let intervals = course.intervals();
+        let profile = Self { interval, phases };
+        let intervals = profile.intervals();
         if intervals > INTERVALS_MAX {
             let least = Duration::from_secs_f64(total.as_secs_f64() / INTERVALS_MAX as f64);
             return Err(LoadProfileError::TooMany { intervals, least });
         }
-        Ok(course)
+        Ok(profile)
     }
 
     /// Returns one rate for a long time. The default interval is one second, or as many whole
@@ -150,11 +150,11 @@ impl LoadProfile {
             let seconds = duration.as_secs().div_ceil(SOAK_INTERVALS).max(1);
             Duration::from_secs(seconds).min(duration)
         };
-        let asked = interval.is_some();
+        let is_explicit = interval.is_some();
         let interval = interval.unwrap_or_else(unasked);
         // With the default interval, the last interval may also be incomplete.
         let whole = duration.as_nanos().checked_div(interval.as_nanos()).unwrap_or(0);
-        let duration = if asked { duration } else { interval.saturating_mul(whole as u32) };
+        let duration = if is_explicit { duration } else { interval.saturating_mul(whole as u32) };
         Self::new(interval, vec![LoadPhase::steady("soak", rate, duration)])
     }
 
@@ -273,7 +273,7 @@ struct LanePhase {
 pub(crate) const UNITS_PER_SECOND: f64 = 1e9 * (1_u64 << FRACTION_BITS) as f64;
 
 impl ProfileInstants {
-    pub(crate) fn new(course: &LoadProfile, lanes: usize) -> Self {
+    pub(crate) fn new(profile: &LoadProfile, lanes: usize) -> Self {
         let mut begin = 0;
         let leg = |phase: &LoadPhase| {
             let lasts = (phase.duration.as_nanos() as u64) << FRACTION_BITS;
@@ -283,7 +283,7 @@ impl ProfileInstants {
             begin += lasts;
             leg
         };
-        Self { legs: course.phases.iter().map(leg).collect(), current: 0 }
+        Self { legs: profile.phases.iter().map(leg).collect(), current: 0 }
     }
 
     /// Returns the instant `requests` after `at`, which may lie after the profile's end. Instants
@@ -345,9 +345,9 @@ mod tests {
     }
 
     fn instants(phases: Vec<LoadPhase>, lanes: usize) -> Vec<u64> {
-        let course = LoadProfile::new(SECOND, phases).unwrap();
-        let end = (course.duration().as_nanos() as u64) << FRACTION_BITS;
-        let mut instants = ProfileInstants::new(&course, lanes);
+        let profile = LoadProfile::new(SECOND, phases).unwrap();
+        let end = (profile.duration().as_nanos() as u64) << FRACTION_BITS;
+        let mut instants = ProfileInstants::new(&profile, lanes);
         let mut all = Vec::new();
         let mut at = 0;
         while at < end {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_that_cannot_be_is_refused_by_name() {
+    fn an_invalid_profile_is_refused_with_its_own_error() {
         let new = |interval, phases| LoadProfile::new(interval, phases).unwrap_err();
         assert_eq!(new(SECOND, Vec::new()), LoadProfileError::Phases(0));
         assert!(matches!(new(SECOND, vec![ramp(0.0, 5.0, 1)]), LoadProfileError::Rate { .. }));
@@ -388,8 +388,8 @@ mod tests {
         assert_eq!((short.intervals(), short.duration()), (1, Duration::from_millis(300)));
         let odd = LoadProfile::soak(10.0, Duration::from_millis(2300), None).unwrap();
         assert_eq!(odd.duration(), SECOND * 2);
-        let asked = LoadProfile::soak(10.0, SECOND, Some(Duration::from_millis(300)));
-        assert!(matches!(asked, Err(LoadProfileError::Uneven { .. })));
+        let explicit = LoadProfile::soak(10.0, SECOND, Some(Duration::from_millis(300)));
+        assert!(matches!(explicit, Err(LoadProfileError::Uneven { .. })));
         assert!(matches!(
             LoadProfile::soak(10.0, SECOND, Some(Duration::ZERO)),
             Err(LoadProfileError::Interval(_))
@@ -399,12 +399,12 @@ mod tests {
     #[test]
     fn rates_follow_the_phases() {
         let phases = vec![LoadPhase::steady("a", 10.0, SECOND), ramp(10.0, 30.0, 2)];
-        let course = LoadProfile::new(SECOND, phases).unwrap();
+        let profile = LoadProfile::new(SECOND, phases).unwrap();
         for (ms, rate) in [(0, 10.0), (999, 10.0), (1000, 10.0), (2000, 20.0), (9000, 30.0)] {
-            assert!((course.rate_at(Span::from_ms(ms)) - rate).abs() < 1e-9, "{ms} ms");
+            assert!((profile.rate_at(Span::from_ms(ms)) - rate).abs() < 1e-9, "{ms} ms");
         }
-        assert_eq!((course.ends(), course.intervals()), (vec![1, 3], 3));
-        assert!((course.highest() - 30.0).abs() < 1e-9 && (course.lowest() - 10.0).abs() < 1e-9);
+        assert_eq!((profile.ends(), profile.intervals()), (vec![1, 3], 3));
+        assert!((profile.highest() - 30.0).abs() < 1e-9 && (profile.lowest() - 10.0).abs() < 1e-9);
     }
 
     #[test]

@@ -103,18 +103,18 @@ pub fn attribute(
     after: &Counters,
 ) -> BTreeMap<LossLocation, u64> {
     let mut left = missing.lost;
-    let mut places = BTreeMap::new();
-    for (place, count) in evidence(missing, before, after) {
+    let mut losses = BTreeMap::new();
+    for (location, count) in evidence(missing, before, after) {
         let count = count.min(left);
         if count > 0 {
-            *places.entry(place).or_insert(0) += count;
+            *losses.entry(location).or_insert(0) += count;
             left -= count;
         }
     }
     if left > 0 {
-        places.insert(LossLocation::Unknown, left);
+        losses.insert(LossLocation::Unknown, left);
     }
-    places
+    losses
 }
 
 fn evidence(
@@ -126,9 +126,9 @@ fn evidence(
     let own = gained(before.local, after.local, InterfaceCounters::since);
     let peer = gained(before.peer, after.peer, InterfaceCounters::since);
     if let Some(own) = own {
-        let place =
+        let location =
             if before.own_is_veth { LossLocation::Interface } else { LossLocation::Generator };
-        evidence.push((place, own.tx_dropped));
+        evidence.push((location, own.tx_dropped));
     }
     if let (Some(own), Some(peer)) = (own, peer) {
         let left = missing.sent.saturating_sub(own.tx_dropped);
@@ -156,14 +156,15 @@ fn evidence(
     }
     if let Some(peer) = peer {
         // The local end of a veth; any other interface drops for reasons of its own.
-        let place = if before.own_is_veth { LossLocation::OwnRing } else { LossLocation::Server };
-        evidence.push((place, peer.tx_dropped));
+        let location =
+            if before.own_is_veth { LossLocation::OwnRing } else { LossLocation::Server };
+        evidence.push((location, peer.tx_dropped));
     }
     if let (Some(own), Some(peer)) = (own, peer) {
         let left = peer.tx_packets.saturating_sub(unasked);
         let left = left.min(server.map_or(u64::MAX, |server| server.answered));
-        let came = own.arrived_packets().saturating_sub(unasked);
-        evidence.push((LossLocation::Link, between(left, came, missing)));
+        let arrived = own.arrived_packets().saturating_sub(unasked);
+        evidence.push((LossLocation::Link, between(left, arrived, missing)));
     }
     if let Some(own) = own {
         evidence.push((LossLocation::OwnRing, own.without_room().saturating_sub(unasked)));
@@ -188,9 +189,9 @@ fn unasked(own: &InterfaceCounters, before: &Counters, missing: MissingReplies) 
 /// traffic as well, so it is a lower bound of the loss. An interface that counts fewer packets than
 /// replies arrived does not count all of them, as some omit those that XDP takes; it proves
 /// nothing.
-const fn between(left: u64, came: u64, missing: MissingReplies) -> u64 {
+const fn between(left: u64, arrived: u64, missing: MissingReplies) -> u64 {
     let known = missing.received.saturating_add(missing.late).saturating_add(missing.invalid);
-    if came < known { 0 } else { left.saturating_sub(came) }
+    if arrived < known { 0 } else { left.saturating_sub(arrived) }
 }
 
 fn gained<T>(before: Option<T>, after: Option<T>, since: fn(T, &T) -> T) -> Option<T> {

@@ -189,9 +189,9 @@ fn alone(options: &LoadOptions, target: TargetName, job: LoadJob) -> LoadOptions
 fn part_options(part: &MixPart, options: &LoadOptions, alone: LoadOptions) -> LoadOptions {
     match part.request_kind.clone() {
         RequestKind::Ntp(NtpRequestOptions { version, interleaved, nts, sessions, additions }) => {
-            let given = options.target.has_port().then(|| options.target.port());
-            let target =
-                given.map_or_else(|| alone.target.clone(), |port| alone.target.with_port(port));
+            let explicit_port = options.target.has_port().then(|| options.target.port());
+            let target = explicit_port
+                .map_or_else(|| alone.target.clone(), |port| alone.target.with_port(port));
             let offset = options.offset;
             LoadOptions { target, version, interleaved, nts, sessions, additions, offset, ..alone }
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_there_are_parts_are_given_to_all() {
+    fn every_part_has_at_least_one() {
         assert_eq!(divide(2, &[0.5, 0.3, 0.2]), [1, 1, 1]);
         assert_eq!(divide(10, &[0.5, 0.25, 0.25]), [5, 3, 2]);
         assert_eq!(divide(100, &[0.98, 0.01, 0.01]), [98, 1, 1]);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_ke::{KeClient, KeError, SessionMaterial as Given};
+use horolog_ke::{KeClient, KeError, SessionMaterial as KeyMaterial};
 use horolog_nts::{
     COOKIE_LEN_MAX, CookieKeys, KEEP_DEFAULT, Nonces, ROTATION_DEFAULT, SessionKeys, request_len,
 };
@@ -211,21 +211,23 @@ impl KeTarget {
         Ok(Self { client, name, address, count })
     }
 
-    fn run_exchange(&self) -> Result<(SessionSecrets, Given), NtsError> {
+    fn run_exchange(&self) -> Result<(SessionSecrets, KeyMaterial), NtsError> {
         let (server, count) = (self.address, self.count);
         let refused = |source| NtsError::Refused { server, count, source };
-        let given =
+        let material =
             self.client.exchange_keys(&self.name, server, NTS_KE_TIMEOUT).map_err(refused)?;
-        let keys = Algorithm::from_number(given.algorithm)
-            .and_then(|algorithm| SessionKeys::new(algorithm, &given.c2s, &given.s2c).ok())
-            .ok_or(NtsError::Keys(given.algorithm))?;
+        let keys = Algorithm::from_number(material.algorithm)
+            .and_then(|algorithm| SessionKeys::new(algorithm, &material.c2s, &material.s2c).ok())
+            .ok_or(NtsError::Keys(material.algorithm))?;
         let fits = |len: usize| request_len(keys.algorithm(), len, 0) <= REQUEST_LEN_MAX;
-        let cookies = given.cookies.iter().filter(|cookie| fits(cookie.len()));
+        let cookies = material.cookies.iter().filter(|cookie| fits(cookie.len()));
         let cookies: Vec<_> = cookies.cloned().collect();
         if cookies.is_empty() {
-            return Err(NtsError::Cookies(given.cookies.iter().map(Vec::len).max().unwrap_or(0)));
+            return Err(NtsError::Cookies(
+                material.cookies.iter().map(Vec::len).max().unwrap_or(0),
+            ));
         }
-        Ok(((keys, cookies), given))
+        Ok(((keys, cookies), material))
     }
 
     fn session(&self) -> Result<SessionSecrets, NtsError> {
@@ -239,9 +241,9 @@ impl KeTarget {
         self,
         target: SocketAddr,
     ) -> Result<(Self, Vec<SessionSecrets>, Vec<Finding>), NtsError> {
-        let ((keys, cookies), given) = self.run_exchange()?;
-        let mut findings: Vec<_> = probe::other_server(&given, target).into_iter().collect();
-        if given.keys_uncertain && !probe::fit(&keys, &cookies, target) {
+        let ((keys, cookies), material) = self.run_exchange()?;
+        let mut findings: Vec<_> = probe::other_server(&material, target).into_iter().collect();
+        if material.keys_uncertain && !probe::fit(&keys, &cookies, target) {
             findings.push(probe::abandoned());
             return Ok((Self { client: self.client.certain(), ..self }, Vec::new(), findings));
         }

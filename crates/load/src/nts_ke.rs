@@ -174,17 +174,19 @@ pub fn run(
     let algorithms = [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv].map(Algorithm::number);
     let client = KeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
     let started = rfc3339_now();
-    let asking = SearchContext { options, address, client: &client, stop };
-    let mut looking = NtsKeSampler::new(follower);
+    let context = SearchContext { options, address, client: &client, stop };
+    let mut sampler = NtsKeSampler::new(follower);
     let NtsKeSearchOutcome { trials, search, first_failure } = match options.job {
         NtsKeJob::ClosedLoop(duration) => {
             let begun = Instant::now();
-            let (counts, first_failure) = all_clients(&asking, duration, &mut looking)?;
+            let (counts, first_failure) = all_clients(&context, duration, &mut sampler)?;
             let trial = record(options.connections, counts, begun.elapsed());
-            looking.end(&trial);
+            sampler.end(&trial);
             NtsKeSearchOutcome { trials: vec![trial], search: None, first_failure }
         }
-        NtsKeJob::Search { kind, config } => search::search((kind, config), &asking, &mut looking)?,
+        NtsKeJob::Search { kind, config } => {
+            search::search((kind, config), &context, &mut sampler)?
+        }
     };
     let findings = findings(&trials, search.as_ref(), first_failure, stop());
     let judge = |limit: &LoadLimit| limit.judge_nts_ke(&trials, search.as_ref());
@@ -212,24 +214,24 @@ pub fn run(
 
 /// Runs all clients for this long, and adds up their counts; also returns the first failure.
 fn all_clients(
-    asking: &SearchContext<'_>,
+    context: &SearchContext<'_>,
     duration: Duration,
-    looking: &mut NtsKeSampler<'_>,
+    sampler: &mut NtsKeSampler<'_>,
 ) -> Result<(NtsKeClientCounts, Option<FailureDescription>), LoadError> {
     let deadline = Instant::now() + duration;
-    let place = looking.progress_for_trial();
+    let progress = sampler.progress_for_trial();
     let one = || {
         let mut counts = NtsKeClientCounts::default();
-        while Instant::now() < deadline && !(asking.stop)() {
+        while Instant::now() < deadline && !(context.stop)() {
             let begun = Instant::now();
             counts.sent += 1;
-            place.begins();
-            let options = asking.options;
-            match asking.client.exchange_keys(options.host(), asking.address, options.timeout) {
+            progress.begins();
+            let options = context.options;
+            match context.client.exchange_keys(options.host(), context.address, options.timeout) {
                 Ok(_) => {
                     let time = begun.elapsed();
                     counts.times.record(time.as_nanos() as u64);
-                    place.completed(time);
+                    progress.completed(time);
                 }
                 Err(error) => {
                     counts.failed(&error);
@@ -239,8 +241,8 @@ fn all_clients(
         }
         counts
     };
-    let counts = each_client(asking.options.connections, one, |over| {
-        looking.watch(over, &place, (None, duration));
+    let counts = each_client(context.options.connections, one, |over| {
+        sampler.watch(over, &progress, (None, duration));
     })?;
     let mut sum = NtsKeClientCounts::default();
     for counts in counts {
@@ -273,10 +275,10 @@ fn each_client<T: Send>(
         let action = "start a thread for each client";
         let threads = threads.map_err(|source| LoadError::System { action, source })?;
         watch(&over);
-        let given = |thread: thread::ScopedJoinHandle<'_, T>| {
+        let join = |thread: thread::ScopedJoinHandle<'_, T>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        Ok(threads.into_iter().map(given).collect())
+        Ok(threads.into_iter().map(join).collect())
     })
 }
 
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_doubts_and_nothing_but_failures_is_an_error() {
+    fn failures_are_findings_and_nothing_but_failures_is_an_error() {
         let severity = |trial: &NtsKeTrial| {
             let first = (trial.lost > 0).then(|| ("no".to_owned(), "do"));
             let all = findings(slice::from_ref(trial), None, first, false);

@@ -55,11 +55,13 @@ pub struct ReceiveTimestamps {
 
 impl OffsetPlan {
     /// Returns the timestamp of the selected clock.
-    fn instant(&self, stamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
+    fn instant(&self, timestamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
         if self.options.hardware {
-            stamps.phc_ns.map(|ns| Timestamp::from_ns(ns.saturating_sub(self.phc_ahead.as_ns())))
+            timestamps
+                .phc_ns
+                .map(|ns| Timestamp::from_ns(ns.saturating_sub(self.phc_ahead.as_ns())))
         } else {
-            stamps.kernel
+            timestamps.kernel
         }
     }
 
@@ -139,11 +141,11 @@ impl LaneOffsets {
     pub(crate) fn record(
         &mut self,
         reply: &VerifiedReply,
-        (received, stamps): (Timestamp<Monotonic>, ReceiveTimestamps),
+        (received, timestamps): (Timestamp<Monotonic>, ReceiveTimestamps),
         (client, referred): (u32, u64),
         found: &mut OffsetCounts,
     ) {
-        let at = self.plan.instant(stamps);
+        let at = self.plan.instant(timestamps);
         found.timestamped += u64::from(at.is_some());
         let last = self.last.0.get_mut(client as usize);
         let exchange = match reply.answer {
@@ -164,17 +166,15 @@ impl LaneOffsets {
             found.offsets.record(offset.as_ns());
         }
         if let Some(last) = last {
-            let heard_ns = received.as_ns();
-            *last = at.map_or(LastReply::UNKNOWN, |at| LastReply {
-                at_ns: at.as_ns(),
-                received_ns: heard_ns,
-            });
+            let received_ns = received.as_ns();
+            *last =
+                at.map_or(LastReply::UNKNOWN, |at| LastReply { at_ns: at.as_ns(), received_ns });
         }
     }
 
     /// Returns the receive time by the selected clock.
-    pub(crate) fn instant(&self, stamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
-        self.plan.instant(stamps)
+    pub(crate) fn instant(&self, timestamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
+        self.plan.instant(timestamps)
     }
 
     /// Counts in `found` a PTP Sync that was received at `at` here, if that is known. By the
@@ -250,10 +250,15 @@ mod tests {
             Self { offsets, found: OffsetCounts::default() }
         }
 
-        fn record(&mut self, reply: &VerifiedReply, stamps: ReceiveTimestamps, client: (u32, u64)) {
+        fn record(
+            &mut self,
+            reply: &VerifiedReply,
+            timestamps: ReceiveTimestamps,
+            client: (u32, u64),
+        ) {
             // Each request is sent when the previous reply has arrived.
             let received = reply.question.intended;
-            self.offsets.record(reply, (received, stamps), client, &mut self.found);
+            self.offsets.record(reply, (received, timestamps), client, &mut self.found);
         }
 
         fn record_sync(&mut self, at: Option<Timestamp<Utc>>, times: (i64, i64)) {
@@ -279,22 +284,22 @@ mod tests {
     fn a_timestamp_taken_before_the_reply_left_gives_a_positive_offset() {
         // It leaves 12 µs after its timestamp and is on its way for 1450 ns.
         let transmit = SERVER_RECEIVE + 30_000;
-        let stamps = kernel(transmit + 12_000 + 1_450);
+        let timestamps = kernel(transmit + 12_000 + 1_450);
         let mut plain = offsets(OffsetOptions::default(), 0);
-        plain.record(&basic(SERVER_RECEIVE, transmit), stamps, (0, 0));
+        plain.record(&basic(SERVER_RECEIVE, transmit), timestamps, (0, 0));
         assert!(about(only(&plain), 13_450.0));
         let correction = Span::from_ns(1_450);
         let mut corrected = offsets(OffsetOptions { correction, ..Default::default() }, 0);
-        corrected.record(&basic(SERVER_RECEIVE, transmit), stamps, (0, 0));
+        corrected.record(&basic(SERVER_RECEIVE, transmit), timestamps, (0, 0));
         assert!(about(only(&corrected), 12_000.0));
         let options = OffsetOptions { correction, mean_of_server: true, hardware: false };
         let mut mean = offsets(options, 0);
-        mean.record(&basic(SERVER_RECEIVE, transmit), stamps, (0, 0));
+        mean.record(&basic(SERVER_RECEIVE, transmit), timestamps, (0, 0));
         assert!(about(only(&mean), 27_000.0));
     }
 
     #[test]
-    fn an_interleaved_reply_tells_of_the_one_before_to_the_same_client() {
+    fn an_interleaved_reply_times_the_previous_one_to_the_same_client() {
         let mut offsets = offsets(OffsetOptions::default(), 2);
         let first = SERVER_RECEIVE;
         offsets.record(&basic(first, first + 500), kernel(first + 20_000), (1, 0));
@@ -323,20 +328,21 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_what_was_asked_before_the_last_reply_came_tells_nothing() {
-        for (asked_ns, counted) in [(40_000, 1), (50_000, 2)] {
+    fn a_reply_to_a_request_sent_before_the_last_reply_arrived_is_not_counted() {
+        for (intended_ns, counted) in [(40_000, 1), (50_000, 2)] {
             let mut scene = offsets(OffsetOptions::default(), 1);
-            let came = Timestamp::from_ns(50_000);
+            let received = Timestamp::from_ns(50_000);
             let first = basic(SERVER_RECEIVE, SERVER_RECEIVE + 500);
-            let stamps = kernel(SERVER_RECEIVE + 20_000);
-            scene.offsets.record(&first, (came, stamps), (0, 0), &mut scene.found);
-            let told = reply(SERVER_RECEIVE + 90_000, SERVER_RECEIVE + 900, ReplyMode::Interleaved);
-            let question = RequestId { intended: Timestamp::from_ns(asked_ns), sequence: 1 };
-            let (told, referred) =
-                (VerifiedReply { question, ..told }, ntp(SERVER_RECEIVE).to_bits());
+            let timestamps = kernel(SERVER_RECEIVE + 20_000);
+            scene.offsets.record(&first, (received, timestamps), (0, 0), &mut scene.found);
+            let interleaved =
+                reply(SERVER_RECEIVE + 90_000, SERVER_RECEIVE + 900, ReplyMode::Interleaved);
+            let question = RequestId { intended: Timestamp::from_ns(intended_ns), sequence: 1 };
+            let (interleaved, referred) =
+                (VerifiedReply { question, ..interleaved }, ntp(SERVER_RECEIVE).to_bits());
             let later = (Timestamp::from_ns(150_000), kernel(SERVER_RECEIVE + 120_000));
-            scene.offsets.record(&told, later, (0, referred), &mut scene.found);
-            assert_eq!(scene.found.offsets.count(), counted, "asked at {asked_ns} ns");
+            scene.offsets.record(&interleaved, later, (0, referred), &mut scene.found);
+            assert_eq!(scene.found.offsets.count(), counted, "asked at {intended_ns} ns");
         }
     }
 
@@ -367,14 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn a_card_on_tai_is_read_in_utc() {
+    fn a_phc_on_tai_is_read_in_utc() {
         let options = OffsetOptions { hardware: true, ..OffsetOptions::default() };
-        let card_ahead = Span::from_ms(37_000);
-        let mut offsets = Scene::new(OffsetPlan { options, phc_ahead: card_ahead }, 0);
-        let card_ns = Some(SERVER_RECEIVE + 700 + card_ahead.as_ns());
+        let phc_ahead = Span::from_ms(37_000);
+        let mut offsets = Scene::new(OffsetPlan { options, phc_ahead }, 0);
+        let phc_ns = Some(SERVER_RECEIVE + 700 + phc_ahead.as_ns());
         let kernel = Some(Timestamp::from_ns(SERVER_RECEIVE + 90_000));
-        let stamps = ReceiveTimestamps { kernel, phc_ns: card_ns };
-        offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), stamps, (0, 0));
+        let timestamps = ReceiveTimestamps { kernel, phc_ns };
+        offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), timestamps, (0, 0));
         assert!(about(only(&offsets), 700.0));
         let unstamped = ReceiveTimestamps { kernel, phc_ns: None };
         offsets.record(&basic(SERVER_RECEIVE, SERVER_RECEIVE), unstamped, (0, 0));

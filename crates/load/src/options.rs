@@ -55,7 +55,7 @@ impl LoadJob {
                 let (min_rate, max_rate) = (config.min_rate * share, config.max_rate * share);
                 Self::Search { kind: *kind, config: SearchConfig { min_rate, max_rate, ..*config } }
             }
-            Self::Profile(course) => Self::Profile(course.scaled(share)),
+            Self::Profile(profile) => Self::Profile(profile.scaled(share)),
             Self::Overload(rate) => Self::Overload(rate * share),
         }
     }
@@ -139,7 +139,7 @@ impl LoadOptions {
     #[must_use]
     pub fn interval(&self) -> Option<Span> {
         let length = match &self.job {
-            LoadJob::Profile(course) => Some(course.interval()),
+            LoadJob::Profile(profile) => Some(profile.interval()),
             LoadJob::Overload(_) => Some(self.surge.unwrap_or_default().interval),
             LoadJob::Ramp(_) | LoadJob::Search { .. } => self.surge.map(|surge| surge.interval),
         };

@@ -109,7 +109,7 @@ mod tests {
 
     const START: Timestamp<Monotonic> = Timestamp::from_ns(1_000_000_000_000);
 
-    fn silence(from: i64, to: i64, ended: bool) -> Outage {
+    fn outage(from: i64, to: i64, ended: bool) -> Outage {
         Outage { from: Span::from_ms(from), to: Span::from_ms(to), ended }
     }
 
@@ -123,34 +123,34 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_dies_and_comes_back_is_silent_in_between() {
-        assert_eq!(listen(|ms| !(300..=500).contains(&ms)), [silence(299, 501, true)]);
-        assert_eq!(listen(|ms| ms >= 200), [silence(0, 200, true)]);
-        assert_eq!(listen(|ms| ms < 700), [silence(699, 999, false)]);
-        assert_eq!(listen(|_| false), [silence(0, 999, false)]);
+    fn a_server_that_dies_and_comes_back_has_an_outage_in_between() {
+        assert_eq!(listen(|ms| !(300..=500).contains(&ms)), [outage(299, 501, true)]);
+        assert_eq!(listen(|ms| ms >= 200), [outage(0, 200, true)]);
+        assert_eq!(listen(|ms| ms < 700), [outage(699, 999, false)]);
+        assert_eq!(listen(|_| false), [outage(0, 999, false)]);
         assert_eq!(listen(|ms| ms % 90 == 0), []);
     }
 
     #[test]
-    fn invalid_replies_end_a_silence_only_if_no_request_can_have_waited_for_them() {
+    fn invalid_replies_end_an_outage_only_if_no_request_can_have_waited_for_them() {
         let timeout = Span::from_ms(300);
-        for (came, silences) in [(399, vec![]), (400, vec![silence(0, 100, true)])] {
+        for (received_ms, outages) in [(399, vec![]), (400, vec![outage(0, 100, true)])] {
             let mut listener = OutageDetector::new(START);
-            listener.record_invalid(START + Span::from_ms(came), timeout, 500);
+            listener.record_invalid(START + Span::from_ms(received_ms), timeout, 500);
             listener.record_invalid(START + Span::from_ms(980), Span::from_ms(600), 980);
-            assert_eq!(listener.close(START + Span::from_ms(1_000), 1_000), silences);
+            assert_eq!(listener.close(START + Span::from_ms(1_000), 1_000), outages);
         }
     }
 
     #[test]
-    fn few_requests_without_an_answer_are_no_silence() {
+    fn few_unanswered_requests_are_no_outage() {
         let mut listener = OutageDetector::new(START);
         listener.answered(START + Span::from_ms(900), 9);
         assert_eq!(listener.close(START + Span::from_ms(900), 9), []);
     }
 
     #[test]
-    fn replies_out_of_order_make_no_silence() {
+    fn replies_out_of_order_make_no_outage() {
         let mut listener = OutageDetector::new(START);
         for (sent, ms) in (100..).step_by(100).zip([50, 140, 60, 170, 150, 200]) {
             listener.answered(START + Span::from_ms(ms), sent);
@@ -159,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_silent_together_where_both_are() {
-        let (long, short) = ([silence(100, 500, true)], [silence(300, 900, false)]);
-        assert_eq!(common(&long, &short), [silence(300, 500, true)]);
+    fn parts_have_a_common_outage_where_both_have_one() {
+        let (long, short) = ([outage(100, 500, true)], [outage(300, 900, false)]);
+        assert_eq!(common(&long, &short), [outage(300, 500, true)]);
         assert_eq!(common(&long, &[]), []);
-        assert_eq!(common(&long, &[silence(420, 900, true)]), []);
+        assert_eq!(common(&long, &[outage(420, 900, true)]), []);
     }
 }

@@ -203,7 +203,7 @@ impl TrialPlan {
             rate: self.rate * part.share,
             clients: part.clients,
             nts: part.nts,
-            profile: self.profile.as_ref().map(|course| Arc::new(course.scaled(part.share))),
+            profile: self.profile.as_ref().map(|profile| Arc::new(profile.scaled(part.share))),
             parts: Vec::new(),
             ..self.clone()
         }

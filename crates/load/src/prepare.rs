@@ -298,12 +298,12 @@ impl<'a> EngineOpener<'a> {
         };
         let cores = self.cores(route);
         let with_sessions = self.facts.sessions.as_ref().and_then(|sessions| sessions.clients());
-        let asked = self.options.clients.or(with_sessions);
+        let requested = self.options.clients.or(with_sessions);
         let lanes = self.options.threads.unwrap_or_else(|| {
             // Fewer clients than cores leave some cores idle.
-            cores.min(asked.unwrap_or(usual).max(1) as usize)
+            cores.min(requested.unwrap_or(usual).max(1) as usize)
         });
-        let clients = asked.unwrap_or_else(|| usual.max(lanes as u32));
+        let clients = requested.unwrap_or_else(|| usual.max(lanes as u32));
         if let (Some(network), true) = (network, clients > most) {
             let network = network.prefix();
             return Err(ClientsError::NoRoom { network, room: most, requested: clients }.into());

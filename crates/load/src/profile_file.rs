@@ -180,15 +180,15 @@ mod tests {
     fn phases_are_read() {
         let text = "interval = 0.5\n[[phase]]\nname = \"a\"\nrate = \"2k\"\nduration = 1\n\
                     [[phase]]\nrate = 2000\nto = 5e3\nduration = \"1500ms\"\n";
-        let course = parse(text, None).unwrap();
-        assert_eq!(course.interval(), Duration::from_millis(500));
+        let profile = parse(text, None).unwrap();
+        assert_eq!(profile.interval(), Duration::from_millis(500));
         let rise = LoadPhase {
             name: "2".to_owned(),
             from: 2000.0,
             to: 5000.0,
             duration: Duration::from_millis(1500),
         };
-        assert_eq!(course.phases(), [LoadPhase::steady("a", 2000.0, SECOND), rise]);
+        assert_eq!(profile.phases(), [LoadPhase::steady("a", 2000.0, SECOND), rise]);
         let finer = Some(Duration::from_millis(50));
         assert_eq!(parse(text, finer).unwrap().intervals(), 50);
     }

@@ -46,27 +46,16 @@ pub(crate) struct ProfileRecorder<'a> {
 impl<'a> ProfileRecorder<'a> {
     pub(crate) fn new(
         plan: &'a TrialPlan,
-        course: &'a LoadProfile,
+        profile: &'a LoadProfile,
         watch: &'a mut CounterWatch,
-        (observer, lookout): (&'a mut dyn Observer, &'a mut LiveSampler),
+        (observer, sampler): (&'a mut dyn Observer, &'a mut LiveSampler),
         first_trial: usize,
     ) -> Self {
         let read = vec![watch.read()];
         let followed =
             ProfileOutcome { points: Vec::new(), trials: Vec::new(), interrupted: false };
-        let (ends, phase) = (course.ends(), TrialCounts::default());
-        Self {
-            plan,
-            profile: course,
-            watch,
-            observer,
-            sampler: lookout,
-            ends,
-            first_trial,
-            read,
-            phase,
-            followed,
-        }
+        let (ends, phase) = (profile.ends(), TrialCounts::default());
+        Self { plan, profile, watch, observer, sampler, ends, first_trial, read, phase, followed }
     }
 
     /// Ends the incomplete phase, if the run was ended early.
@@ -79,8 +68,8 @@ impl<'a> ProfileRecorder<'a> {
             let phase = self.followed.trials.len() - 1;
             let under = self.under(phase, self.duration(phase).as_secs_f64());
             let counts = self.followed.trials.iter().map(|(_, counts)| counts);
-            if let Some(look) = self.sampler.end(&under, counts) {
-                self.observer.snapshot(look);
+            if let Some(snapshot) = self.sampler.end(&under, counts) {
+                self.observer.snapshot(snapshot);
             }
         }
         self.followed
@@ -193,7 +182,7 @@ impl IntervalSink for ProfileRecorder<'_> {
         let begun = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
         let under = self.under(phase, (self.ends[phase] - begun) as f64 * interval_s);
         let under = CurrentPart { rate: Some(self.profile.rate_at(elapsed)), ..under };
-        let look = self.sampler.sample(&under, elapsed, so_far);
-        self.observer.snapshot(look);
+        let snapshot = self.sampler.sample(&under, elapsed, so_far);
+        self.observer.snapshot(snapshot);
     }
 }

@@ -436,14 +436,14 @@ impl ExpectedPtpMessages {
             return Err(InvalidReason::Origin);
         }
         let token = target.clock;
-        let told = message.tlvs().flatten().find_map(|tlv| match Unicast::from_tlv(&tlv)? {
+        let terms = message.tlvs().flatten().find_map(|tlv| match Unicast::from_tlv(&tlv)? {
             Ok(Unicast::Grant { kind, duration_s, .. }) => {
                 Some(PtpReply::Grant { token, kind, duration_s })
             }
             Ok(Unicast::Cancel(ended)) => Some(PtpReply::Cancelled { token, kind: ended.kind }),
             _ => None,
         });
-        told.map(|answer| (message.header, answer)).ok_or(InvalidReason::UnicastTerms)
+        terms.map(|answer| (message.header, answer)).ok_or(InvalidReason::UnicastTerms)
     }
 
     fn sync(

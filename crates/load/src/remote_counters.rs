@@ -61,11 +61,11 @@ impl RemoteCounters {
     ) -> Result<Self, RemoteError> {
         let query = CounterQuery { address: Some(target.ip()), port: Some(target.port()) };
         let remote = SnapshotLocation::new(&options.url, options.token, &query)?;
-        let doubts = RemoteCounterErrors {
+        let errors = RemoteCounterErrors {
             unread: unread(&remote.read()?),
             ..RemoteCounterErrors::default()
         };
-        Ok(Self { remote, ipv4: target.is_ipv4(), errors: doubts })
+        Ok(Self { remote, ipv4: target.is_ipv4(), errors })
     }
 
     /// Reads the snapshot. A failed reading returns no counters.
@@ -149,10 +149,10 @@ mod tests {
             unavailable: vec![UnavailableCounter { item: "a\nb".into(), reason: "c".into() }],
             ..CounterSnapshot::default()
         };
-        let told = RemoteReading::of(&page, true);
-        assert_eq!(told.interface.unwrap().rx_missed, 3);
-        assert_eq!((told.xdp_tx_errors, told.udp), (2, None));
-        assert_eq!(told.server, Some(ServerCounters { received: u64::MAX, answered: 5 }));
+        let reading = RemoteReading::of(&page, true);
+        assert_eq!(reading.interface.unwrap().rx_missed, 3);
+        assert_eq!((reading.xdp_tx_errors, reading.udp), (2, None));
+        assert_eq!(reading.server, Some(ServerCounters { received: u64::MAX, answered: 5 }));
         assert_eq!(RemoteReading::of(&page, false).udp.unwrap().no_ports, 4);
         assert_eq!(unread(&page), BTreeSet::from(["a b: c".to_owned()]));
         let two = CounterSnapshot {

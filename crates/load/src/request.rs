@@ -70,10 +70,10 @@ impl RequestTimestamps {
 
 /// Returns the UDP payload of a request: everything 0 but version, mode 3 and timestamps.
 #[must_use]
-pub fn payload(version: u8, stamps: RequestTimestamps) -> [u8; HEADER_LEN] {
+pub fn payload(version: u8, timestamps: RequestTimestamps) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     Header::request(version, NtpTimestamp::UNKNOWN).emit(&mut bytes);
-    set_timestamps(&mut bytes, stamps);
+    set_timestamps(&mut bytes, timestamps);
     bytes
 }
 
@@ -81,8 +81,8 @@ pub fn payload(version: u8, stamps: RequestTimestamps) -> [u8; HEADER_LEN] {
 ///
 /// # Panics
 /// When `payload` is shorter than a request.
-pub fn set_timestamps(payload: &mut [u8], stamps: RequestTimestamps) {
-    payload[TIMESTAMPS_OFFSET..HEADER_LEN].copy_from_slice(&stamps.to_bytes());
+pub fn set_timestamps(payload: &mut [u8], timestamps: RequestTimestamps) {
+    payload[TIMESTAMPS_OFFSET..HEADER_LEN].copy_from_slice(&timestamps.to_bytes());
 }
 
 /// Whole frame of a simulated client's request, with the low 32 bits of the source address and the
@@ -192,11 +192,11 @@ impl FrameTemplate {
         };
         let (ipv4_sum, udp_sum) = (ipv4_checksum_at.map_or(0, sum_at), sum_at(udp_checksum_at));
         bytes[source_at..source_at + 4].fill(0);
-        let stamps_at = headers_len + TIMESTAMPS_OFFSET;
+        let timestamps_at = headers_len + TIMESTAMPS_OFFSET;
         Self {
             bytes,
             source_at,
-            timestamps_at: stamps_at,
+            timestamps_at,
             ipv4_checksum_at,
             udp_checksum_at,
             ipv4_sum,
@@ -225,17 +225,17 @@ impl FrameTemplate {
     /// # Panics
     /// When `frame` is shorter than the template, or the template is one of PTP.
     #[inline]
-    pub fn complete(&self, frame: &mut [u8], source_low: u32, stamps: RequestTimestamps) {
+    pub fn complete(&self, frame: &mut [u8], source_low: u32, timestamps: RequestTimestamps) {
         let frame = &mut frame[..self.bytes.len()];
         let source = halves(source_low);
         frame[self.source_at..self.source_at + 4].copy_from_slice(&source_low.to_be_bytes());
         frame[self.timestamps_at..self.timestamps_at + TIMESTAMPS_LEN]
-            .copy_from_slice(&stamps.to_bytes());
+            .copy_from_slice(&timestamps.to_bytes());
         if let Some(at) = self.ipv4_checksum_at {
             let checksum = !fold(u64::from(self.ipv4_sum) + source);
             frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
-        let checksum = match !fold(u64::from(self.udp_sum) + source + stamps.sum()) {
+        let checksum = match !fold(u64::from(self.udp_sum) + source + timestamps.sum()) {
             0 => u16::MAX, // 0 means no checksum (RFC 768)
             checksum => checksum,
         };

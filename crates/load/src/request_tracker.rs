@@ -140,7 +140,7 @@ impl RequestTracker {
         let remembered = if plan.expected.interleaved { plan.clients.count() as usize } else { 0 };
         origins.0.resize(remembered, 0);
         let offsets = plan.offset.map(|offset| LaneOffsets::new(offset, last_received, remembered));
-        let books = |expected| ptp::PtpTracker::new(expected, reach, carried.master);
+        let new_tracker = |expected| ptp::PtpTracker::new(expected, reach, carried.master);
         let blank = TrialCounts {
             cookies_reused: carried.tail.as_ref().and_then(|tail| tail.cookies_reused()),
             ptp: plan.ptp.map(|_| PtpCounts::default()),
@@ -151,7 +151,7 @@ impl RequestTracker {
             interval_counts: IntervalCounts::new(plan.start, plan.interval, blank),
             listener: OutageDetector::new(plan.start),
             client_counts: plan.fairness.then(|| PerClientCounts::new(&plan.clients)),
-            ptp: plan.ptp.map(books),
+            ptp: plan.ptp.map(new_tracker),
             expected: plan.expected,
             clients: plan.clients,
             window,
@@ -184,20 +184,20 @@ impl RequestTracker {
         let sequence = self.clients.sequence(self.before + self.registered);
         let transmit = self.expected.token.encode(RequestId { intended, sequence });
         let client = self.clients.client(sequence);
-        let stamps = if self.expected.interleaved {
+        let timestamps = if self.expected.interleaved {
             RequestTimestamps::interleaved(self.origins.of(client - self.clients.first()), transmit)
         } else {
             RequestTimestamps::basic(transmit)
         };
         let authenticated = self.tail.as_ref().is_some_and(|tail| tail.has_nts(sequence));
-        NextRequest { intended, client, timestamps: stamps, authenticated }
+        NextRequest { intended, client, timestamps, authenticated }
     }
 
     /// Returns the payload of a request of a run with trailers, or of PTP; `None` in other runs, in
     /// which a template and the timestamps are sufficient.
     pub fn payload(&mut self, next: &NextRequest) -> Option<&[u8]> {
-        if let Some(books) = &mut self.ptp {
-            return Some(books.request(self.registered, next));
+        if let Some(tracker) = &mut self.ptp {
+            return Some(tracker.request(self.registered, next));
         }
         let tail = self.tail.as_mut()?;
         let reused = &mut self.interval_counts.of(next.intended).cookies_reused;
@@ -207,9 +207,9 @@ impl RequestTracker {
     /// Registers the next request, so that its reply will be recognised.
     #[inline]
     pub fn register(&mut self) {
-        if let Some(books) = &mut self.client_counts {
+        if let Some(client_counts) = &mut self.client_counts {
             let sequence = self.clients.sequence(self.before + self.registered);
-            books.count_request(self.clients.client(sequence));
+            client_counts.count_request(self.clients.client(sequence));
         }
         self.window.open(self.registered);
         self.registered += 1;
@@ -261,11 +261,11 @@ impl RequestTracker {
         client: Option<u32>,
         received: Timestamp<Monotonic>,
         now: Timestamp<Monotonic>,
-        stamps: ReceiveTimestamps,
+        timestamps: ReceiveTimestamps,
     ) {
-        if let Some(mut books) = self.ptp.take() {
-            self.receive_ptp(&mut books, payload, client, (received, now, stamps));
-            self.ptp = Some(books);
+        if let Some(mut tracker) = self.ptp.take() {
+            self.receive_ptp(&mut tracker, payload, client, (received, now, timestamps));
+            self.ptp = Some(tracker);
             return;
         }
         let mut is_of_earlier_trial = false;
@@ -299,8 +299,8 @@ impl RequestTracker {
             }
         };
         let rtt = received - reply.question.intended;
-        let Some(place) = self.index_of(reply.question) else { return };
-        let mark = self.window.mark(place);
+        let Some(index) = self.index_of(reply.question) else { return };
+        let mark = self.window.mark(index);
         let counts = self.interval_counts.of(reply.question.intended);
         match mark {
             MarkOutcome::Duplicate => {
@@ -316,7 +316,7 @@ impl RequestTracker {
                     counts.late += 1;
                     self.listener.answered(received, self.sent);
                 } else {
-                    self.received(&reply, rtt, stamps);
+                    self.received(&reply, rtt, timestamps);
                 }
             }
         }
@@ -339,8 +339,8 @@ impl RequestTracker {
     ) -> &mut TrialCounts {
         self.listener.answered(intended, self.sent);
         self.longest_rtt = self.longest_rtt.max(Some(rtt));
-        if let Some(books) = &mut self.client_counts {
-            books.answered(client);
+        if let Some(client_counts) = &mut self.client_counts {
+            client_counts.answered(client);
         }
         let counts = self.interval_counts.of(intended);
         counts.received += 1;
@@ -349,7 +349,7 @@ impl RequestTracker {
     }
 
     /// Counts a valid first reply in time.
-    fn received(&mut self, reply: &VerifiedReply, rtt: Span, stamps: ReceiveTimestamps) {
+    fn received(&mut self, reply: &VerifiedReply, rtt: Span, timestamps: ReceiveTimestamps) {
         let RequestId { intended, sequence } = reply.question;
         let client = self.clients.client(sequence);
         let authenticated = self.tail.as_ref().is_some_and(|tail| tail.has_nts(sequence));
@@ -372,7 +372,7 @@ impl RequestTracker {
         if let Some(offsets) = &mut self.offsets {
             let found = self.interval_counts.of(intended).offsets.get_or_insert_default();
             let received = intended + rtt;
-            offsets.record(reply, (received, stamps), (index, referred), found);
+            offsets.record(reply, (received, timestamps), (index, referred), found);
         }
         if self.expected.interleaved {
             self.origins.remember(index, reply.receive);
@@ -404,8 +404,8 @@ impl RequestTracker {
     }
 
     /// Publishes the counts so far.
-    pub fn publish_progress(&self, told: &mut Progress) {
-        self.interval_counts.publish_progress(told);
+    pub fn publish_progress(&self, progress: &mut Progress) {
+        self.interval_counts.publish_progress(progress);
     }
 
     /// Closes the first interval if no reply can be in time for it any more.
@@ -421,14 +421,14 @@ impl RequestTracker {
         counts.planned += planned;
         counts.clients = self.client_counts.map(PerClientCounts::close).unwrap_or_default();
         counts.outages = Some(self.listener.close(self.last_sent, self.sent));
-        let asked = self.before + self.registered;
+        let registered = self.before + self.registered;
         let carried = LaneCarryOver {
-            registered: asked,
+            registered,
             first_client: self.clients.first(),
             origins: self.origins,
             last_received: self.offsets.map(|offsets| offsets.close()).unwrap_or_default(),
             tail: self.tail,
-            master: self.ptp.and_then(|books| books.master()),
+            master: self.ptp.and_then(|tracker| tracker.master()),
         };
         (self.interval_counts.close_all(), carried)
     }
@@ -447,8 +447,8 @@ impl RequestTracker {
         let sequence = u64::from(question.sequence);
         let latest = (self.before + self.registered).checked_sub(1)?;
         let back = (latest % wrap + wrap).checked_sub(sequence)? % wrap;
-        let place = (self.registered.checked_sub(1)?).checked_sub(back)?;
-        (sequence < wrap && question.intended >= self.start).then_some(place)
+        let index = (self.registered.checked_sub(1)?).checked_sub(back)?;
+        (sequence < wrap && question.intended >= self.start).then_some(index)
     }
 }
 

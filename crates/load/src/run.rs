@@ -136,7 +136,7 @@ impl LoadRun {
             LoadJob::Search { kind, config } => {
                 self.search_and_surge((kind, config), surge.as_ref(), observer)
             }
-            LoadJob::Profile(course) => self.run_profile(&course, observer),
+            LoadJob::Profile(profile) => self.run_profile(&profile, observer),
             LoadJob::Overload(rate) => {
                 self.run_overload(&surge.unwrap_or_default(), rate, observer)
             }
@@ -224,21 +224,19 @@ impl LoadRun {
         self.warm_up(&plan)?;
         let before = self.watch.read();
         let engine = &mut self.prepared.engine;
-        let lookout = &mut self.sampler;
+        let sampler = &mut self.sampler;
         let index = self.trials.len();
-        lookout.begin(index);
+        sampler.begin(index);
         let duration_s = duration.as_secs_f64();
         let under = CurrentPart { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
         let (counts, stopped) = (TrialCounts::default(), false);
-        let mut watched = SampledTrial { counts, stopped, observer, sampler: lookout, under };
+        let mut watched = SampledTrial { counts, stopped, observer, sampler, under };
         let well_behaved = match &self.prepared.compliant_clients {
             None => {
                 engine.run(&plan, &mut watched)?;
                 None
             }
-            Some(beside) => {
-                Some(beside.run_during(duration, || engine.run(&plan, &mut watched))?.1)
-            }
+            Some(group) => Some(group.run_during(duration, || engine.run(&plan, &mut watched))?.1),
         };
         let SampledTrial { counts, stopped, .. } = watched;
         let after = self.watch.read();
@@ -269,8 +267,8 @@ impl LoadRun {
                 begun_s: 0.0,
                 duration_s: trial.duration_s,
             };
-            if let Some(look) = self.sampler.end(&under, std::iter::once(&counts)) {
-                observer.snapshot(look);
+            if let Some(snapshot) = self.sampler.end(&under, std::iter::once(&counts)) {
+                observer.snapshot(snapshot);
             }
         }
         let flow = observer.trial_ended(index, &trial);
@@ -300,7 +298,8 @@ impl LoadRun {
     /// initial rate of a trial or profile.
     fn warm_up(&mut self, plan: &TrialPlan) -> Result<(), LoadError> {
         if self.options.warm_up > 0 {
-            let rate = plan.profile.as_ref().map_or(plan.rate, |course| course.rate_at(Span::ZERO));
+            let rate =
+                plan.profile.as_ref().map_or(plan.rate, |profile| profile.rate_at(Span::ZERO));
             let requests = f64::from(self.options.warm_up) * f64::from(plan.clients);
             let duration = Duration::from_secs_f64((requests / rate).min(WARM_UP_S_MAX));
             let plan = TrialPlan { rate, duration, profile: None, ..plan.clone() };
@@ -416,7 +415,7 @@ mod tests {
     }
 
     impl Server {
-        fn start(silent_every: u64) -> Self {
+        fn start(unanswered_every: u64) -> Self {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             let address = socket.local_addr().unwrap();
@@ -428,7 +427,7 @@ mod tests {
                     let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                     let (request, _) = Header::parse(&buffer[..length]).unwrap();
                     count += 1;
-                    if count % silent_every == 0 {
+                    if count % unanswered_every == 0 {
                         continue;
                     }
                     let reply = Header {
@@ -490,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_ends_when_more_than_half_is_lost_or_when_told_to() {
+    fn a_ramp_ends_when_more_than_half_is_lost_or_on_request() {
         let mute = Server::start(1);
         assert_eq!(load(&mute, 8000.0, 99).trials.len(), 1);
         let server = Server::start(u64::MAX);

@@ -110,15 +110,15 @@ impl LaneSchedule {
     #[must_use]
     pub fn with_profile(
         start: Timestamp<Monotonic>,
-        course: &LoadProfile,
+        profile: &LoadProfile,
         spacing: Spacing,
         (lane, lanes): (usize, usize),
         seed: u64,
     ) -> Option<Self> {
-        let (rate, duration) = (course.highest(), course.duration());
+        let (rate, duration) = (profile.highest(), profile.duration());
         let steady = Self::new(start, rate, duration, Spacing::Constant, (lane, lanes), seed)?;
-        let course = Some(ProfileInstants::new(course, lanes));
-        let mut schedule = Self { next: 0, profile: course, ..steady };
+        let instants = Some(ProfileInstants::new(profile, lanes));
+        let mut schedule = Self { next: 0, profile: instants, ..steady };
         schedule.next = match spacing {
             Spacing::Constant => schedule.after(lane as f64 / lanes as f64),
             Spacing::Exponential => {
@@ -145,12 +145,12 @@ impl LaneSchedule {
     /// Skips the rest of a phase that ended before `now`, and returns the number of instants
     /// skipped: a sender that fell behind in one phase must not make up for it in the next.
     pub fn skip_phase(&mut self, now: Timestamp<Monotonic>) -> u64 {
-        let Some(course) = &self.profile else { return 0 };
-        let Some(end) = course.phase_end(self.next) else { return 0 };
+        let Some(instants) = &self.profile else { return 0 };
+        let Some(end) = instants.phase_end(self.next) else { return 0 };
         if now < self.start + Span::from_ns((end >> FRACTION_BITS).cast_signed()) {
             return 0;
         }
-        let left = course.left(self.next) - course.left(end);
+        let left = instants.left(self.next) - instants.left(end);
         self.next = end;
         left
     }
@@ -163,8 +163,8 @@ impl LaneSchedule {
 
     /// Takes all that is left and returns the number of instants of the whole schedule.
     pub fn exhaust(&mut self) -> u64 {
-        if let Some(course) = self.profile.take() {
-            self.planned += if self.next < self.end { course.left(self.next) } else { 0 };
+        if let Some(instants) = self.profile.take() {
+            self.planned += if self.next < self.end { instants.left(self.next) } else { 0 };
             self.next = self.end;
         }
         if self.random.is_none() && self.next < self.end {
@@ -193,7 +193,7 @@ impl LaneSchedule {
     /// Returns the instant `requests` after the next one, on a load profile.
     fn after(&mut self, requests: f64) -> u64 {
         let next = self.next;
-        self.profile.as_mut().map_or(next, |course| course.after(next, requests))
+        self.profile.as_mut().map_or(next, |instants| instants.after(next, requests))
     }
 
     fn step(&mut self) -> u64 {
@@ -248,9 +248,9 @@ mod tests {
         let second = Duration::from_secs(1);
         let phases =
             vec![LoadPhase::steady("a", 100.0, second), LoadPhase::steady("b", 10.0, second)];
-        let course = LoadProfile::new(second, phases).unwrap();
+        let profile = LoadProfile::new(second, phases).unwrap();
         let mut schedule =
-            LaneSchedule::with_profile(START, &course, Spacing::Constant, (0, 1), 1).unwrap();
+            LaneSchedule::with_profile(START, &profile, Spacing::Constant, (0, 1), 1).unwrap();
         (0..30).for_each(|_| schedule.advance());
         assert_eq!(schedule.skip_phase(START + Span::from_ms(999)), 0);
         assert_eq!(schedule.skip_phase(START + Span::from_ms(1000)), 70);

@@ -92,15 +92,15 @@ impl RequestTrailer {
     pub(crate) fn request(
         &mut self,
         client: u32,
-        stamps: RequestTimestamps,
+        timestamps: RequestTimestamps,
         nts: Option<&mut Option<u64>>,
     ) -> &[u8] {
         match self {
             Self::Nts(sessions) => match nts {
-                Some(reused) => sessions.seal(client, stamps, reused),
-                None => sessions.plain(stamps),
+                Some(reused) => sessions.seal(client, timestamps, reused),
+                None => sessions.plain(timestamps),
             },
-            Self::Added(added) => added.request(stamps),
+            Self::Added(added) => added.request(timestamps),
         }
     }
 
@@ -115,15 +115,17 @@ impl RequestTrailer {
     }
 
     /// Verifies the trailer of a reply.
-    pub(crate) fn judge(&mut self, asked: RequestRef, reply: &[u8]) -> Result<(), InvalidReason> {
+    pub(crate) fn judge(&mut self, request: RequestRef, reply: &[u8]) -> Result<(), InvalidReason> {
         match self {
-            Self::Nts(sessions) if sessions.has(asked.sequence) => {
-                sessions.open(asked.client, asked.transmit, reply).map_err(|fault| match fault {
-                    Fault::Longer => InvalidReason::Length,
-                    // Only a host that received the request knows its unique identifier.
-                    Fault::Reply(ReplyError::Refused) => InvalidReason::KissNtsn,
-                    Fault::Reply(_) => InvalidReason::Nts,
-                })
+            Self::Nts(sessions) if sessions.has(request.sequence) => {
+                sessions.open(request.client, request.transmit, reply).map_err(
+                    |fault| match fault {
+                        Fault::Longer => InvalidReason::Length,
+                        // Only a host that received the request knows its unique identifier.
+                        Fault::Reply(ReplyError::Refused) => InvalidReason::KissNtsn,
+                        Fault::Reply(_) => InvalidReason::Nts,
+                    },
+                )
             }
             Self::Nts(_) if reply.len() == PAYLOAD_LEN => Ok(()),
             Self::Nts(_) => Err(InvalidReason::Length),
@@ -155,8 +157,8 @@ impl TrailerTemplate {
         Self { keys: additions.mac.clone(), digest_len, request: request.into(), covered }
     }
 
-    fn request(&mut self, stamps: RequestTimestamps) -> &[u8] {
-        request::set_timestamps(&mut self.request, stamps);
+    fn request(&mut self, timestamps: RequestTimestamps) -> &[u8] {
+        request::set_timestamps(&mut self.request, timestamps);
         if let Some(key) = self.keys.as_ref().and_then(|(keys, id)| keys.get(*id)) {
             // There is room for it, and the algorithm has such a digest.
             key.append(self.digest_len, &mut self.request, self.covered);

@@ -60,7 +60,7 @@ impl ExpectedReplies {
         &self,
         payload: &[u8],
         now: Timestamp<Monotonic>,
-        asked: impl FnOnce(RequestId) -> Result<(), InvalidReason>,
+        check_request: impl FnOnce(RequestId) -> Result<(), InvalidReason>,
     ) -> Result<VerifiedReply, InvalidReason> {
         let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
         if !rest.is_empty() && !self.extended {
@@ -77,7 +77,7 @@ impl ExpectedReplies {
         if echoed == EchoedTimestamp::Receive && !self.interleaved {
             return Err(InvalidReason::Origin);
         }
-        asked(question)?;
+        check_request(question)?;
         let unsynchronised = is_unsynchronised(&header)?;
         // Timestamp 0 stands for an unknown time (RFC 5905, section 6), as such a server has.
         let known = ![header.receive, header.transmit].contains(&NtpTimestamp::UNKNOWN);
@@ -230,41 +230,41 @@ mod tests {
     }
 
     #[test]
-    fn an_interleaved_reply_is_one_only_where_it_was_asked_for() {
+    fn an_interleaved_reply_is_valid_only_where_it_was_requested() {
         assert_eq!(verify(&interleaved()), Err(InvalidReason::Origin));
-        let asked = ExpectedReplies { interleaved: true, ..expected() };
-        let reply = verify_as(asked, &interleaved()).unwrap();
+        let expectation = ExpectedReplies { interleaved: true, ..expected() };
+        let reply = verify_as(expectation, &interleaved()).unwrap();
         assert_eq!((reply.question, reply.answer), (QUESTION, ReplyMode::Interleaved));
-        let basic = verify_as(asked, &good()).unwrap();
+        let basic = verify_as(expectation, &good()).unwrap();
         assert_eq!(basic.answer, ReplyMode::Basic { response_ns: Some(2_000) });
     }
 
     #[test]
-    fn an_interleaved_reply_tells_when_an_earlier_one_left() {
-        let asked = ExpectedReplies { interleaved: true, ..expected() };
+    fn an_interleaved_reply_carries_the_transmit_time_of_an_earlier_one() {
+        let expectation = ExpectedReplies { interleaved: true, ..expected() };
         let same = Header { transmit: interleaved().receive, ..interleaved() };
-        assert!(verify_as(asked, &same).is_ok());
+        assert!(verify_as(expectation, &same).is_ok());
         let later = same.transmit.wrapping_add(Span::from_ns(1));
         for transmit in [later, NtpTimestamp::UNKNOWN] {
             let header = Header { transmit, ..interleaved() };
-            assert_eq!(verify_as(asked, &header), Err(InvalidReason::Timestamp));
+            assert_eq!(verify_as(expectation, &header), Err(InvalidReason::Timestamp));
         }
     }
 
     #[test]
     fn an_unsynchronised_server_gives_valid_replies() {
-        let asked = ExpectedReplies { interleaved: true, ..expected() };
+        let expectation = ExpectedReplies { interleaved: true, ..expected() };
         for header in [good(), interleaved()] {
             for (leap, stratum) in [(3, 0), (3, 2), (3, 16), (0, 16), (0, 0)] {
                 let header = Header { leap: LeapIndicator::from_bits(leap), stratum, ..header };
-                assert!(verify_as(asked, &header).unwrap().unsynchronised, "{header:?}");
+                assert!(verify_as(expectation, &header).unwrap().unsynchronised, "{header:?}");
             }
         }
     }
 
     #[test]
     fn an_unsynchronised_server_may_have_no_time() {
-        let asked = ExpectedReplies { interleaved: true, ..expected() };
+        let expectation = ExpectedReplies { interleaved: true, ..expected() };
         for header in [good(), interleaved()] {
             for (receive, transmit) in [(true, false), (false, true), (false, false)] {
                 let of = |known, time| if known { time } else { NtpTimestamp::UNKNOWN };
@@ -274,7 +274,7 @@ mod tests {
                     transmit: of(transmit, header.transmit),
                     ..header
                 };
-                let answer = verify_as(asked, &header).unwrap().answer;
+                let answer = verify_as(expectation, &header).unwrap().answer;
                 let basic = ReplyMode::Basic { response_ns: None };
                 assert!([basic, ReplyMode::Interleaved].contains(&answer), "{answer:?}");
             }

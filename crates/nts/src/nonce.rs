@@ -47,11 +47,11 @@ mod tests {
     #[test]
     fn no_two_are_alike() {
         let mut nonces = Nonces::new().unwrap();
-        let mut seen = std::collections::HashSet::new();
+        let mut used = std::collections::HashSet::new();
         for _ in 0..1000 {
             let mut nonce = [0; 16];
             nonces.fill(&mut nonce);
-            assert!(seen.insert(nonce));
+            assert!(used.insert(nonce));
         }
         let mut odd = [0; 21];
         nonces.fill(&mut odd);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_never_the_secret() {
+    fn an_error_contains_its_reason_and_never_the_secret() {
         let short = MasterSecret::parse(&"ab".repeat(31)).unwrap_err();
         assert_eq!(short, SecretError::NotHexadecimal { digits: 62, foreign: false });
         let foreign = MasterSecret::parse(&format!("{}xy", "ab".repeat(31))).unwrap_err();

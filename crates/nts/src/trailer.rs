@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_them_apart() {
+    fn trailers_are_classified() {
         assert_eq!(classify_trailer(&[]), TrailerKind::Plain);
         assert_eq!(classify_trailer(&field(UNIQUE_ID, 36)), TrailerKind::Nts);
         assert_eq!(

@@ -145,10 +145,10 @@ impl BenchCoresResult {
     #[must_use]
     pub fn decided(&self) -> bool {
         let decided = |column: &CoresColumn| {
-            let asked = |point: &CoresPoint| {
+            let meets_rate = |point: &CoresPoint| {
                 point.rate >= self.required_rate && point.is_answered_in_full()
             };
-            column.points.iter().any(|point| point.saturated || asked(point))
+            column.points.iter().any(|point| point.saturated || meets_rate(point))
         };
         !self.columns.is_empty() && self.columns.iter().all(decided)
     }

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_told() {
+    fn shapes_are_classified() {
         let flat = RelayShape::of(&[(1, 0.9e6), (2, 1e6), (4, 1.1e6)]).unwrap();
         assert!(flat.is_flat());
         let growing = RelayShape::of(&[(1, 1e6), (2, 3e6), (4, 2.9e6), (8, 4e6)]).unwrap();

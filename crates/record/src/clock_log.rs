@@ -141,8 +141,8 @@ impl ClockLogLine {
 /// Describes the defect of a line and its position.
 fn wrong(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&place).unwrap_or(&text);
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&position).unwrap_or(&text);
     format!("{what} at column {}", error.column())
 }
 

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_merged_is_said() {
+    fn distributions_that_cannot_be_merged_are_refused() {
         assert!(Distribution::merge([]).unwrap().is_none());
         let whole = recorded(&[1, 2, 3]);
         let bare = Distribution { histogram: String::new(), ..whole.clone() };

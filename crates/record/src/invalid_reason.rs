@@ -106,13 +106,13 @@ mod tests {
 
     #[test]
     fn every_reason_is_in_the_list_once() {
-        for (place, reason) in InvalidReason::ALL.into_iter().enumerate() {
-            assert_eq!(place_of(reason), place, "{reason:?}");
+        for (index, reason) in InvalidReason::ALL.into_iter().enumerate() {
+            assert_eq!(index_of(reason), index, "{reason:?}");
         }
     }
 
     /// Where it stands in the list. A new reason does not compile before it has a place here.
-    fn place_of(reason: InvalidReason) -> usize {
+    fn index_of(reason: InvalidReason) -> usize {
         match reason {
             InvalidReason::Length => 0,
             InvalidReason::Mode => 1,

@@ -325,8 +325,8 @@ impl LiveRun {
     /// Adds an ended part.
     pub fn end_part(&mut self, part: PartSummary) {
         self.lost += part.lost;
-        for (place, lost) in &part.lost_at {
-            *self.lost_at.entry(*place).or_default() += lost;
+        for (location, lost) in &part.lost_at {
+            *self.lost_at.entry(*location).or_default() += lost;
         }
         self.ended.push(part);
     }
@@ -334,8 +334,8 @@ impl LiveRun {
     /// Returns the JSON for a live page, with the snapshots from a number on.
     #[must_use]
     pub fn to_json(&self, since: u64) -> String {
-        let (first, looks) = self.snapshots.since(since);
-        let told = LivePayload {
+        let (first, snapshots) = self.snapshots.since(since);
+        let payload = LivePayload {
             schema: LIVE_SCHEMA,
             kind: self.kind,
             title: &self.title,
@@ -344,14 +344,14 @@ impl LiveRun {
             parts: self.parts,
             first,
             next: self.snapshots.next(),
-            snapshots: looks.collect(),
+            snapshots: snapshots.collect(),
             ended: self.ended.since(0).1.collect(),
             lost: self.lost,
             lost_at: &self.lost_at,
             findings: &self.findings,
         };
         // Numbers, texts and lists of them under string keys always serialise.
-        serde_json::to_string(&told).unwrap_or_default()
+        serde_json::to_string(&payload).unwrap_or_default()
     }
 }
 
@@ -369,44 +369,47 @@ mod tests {
         ) {
             let mut ring = RecentItems::new(most);
             (0..count).for_each(|number| ring.push(number));
-            let (first, kept) = ring.since(since);
-            let kept: Vec<u64> = kept.copied().collect();
+            let (first, retained) = ring.since(since);
+            let retained: Vec<u64> = retained.copied().collect();
             let expected: Vec<u64> =
                 (count.saturating_sub(most.max(1) as u64)..count).filter(|n| *n >= since).collect();
-            prop_assert_eq!(&kept, &expected);
-            prop_assert_eq!(first + kept.len() as u64, ring.next());
+            prop_assert_eq!(&retained, &expected);
+            prop_assert_eq!(first + retained.len() as u64, ring.next());
             prop_assert_eq!(ring.next(), count);
             prop_assert_eq!(ring.last().copied(), count.checked_sub(1));
         }
     }
 
     #[test]
-    fn what_is_told_begins_where_it_was_asked_to() {
-        let mut looks = LiveRun::new("load", "a server".to_owned(), "trial");
+    fn the_payload_begins_at_the_requested_number() {
+        let mut run = LiveRun::new("load", "a server".to_owned(), "trial");
         for sent in 0..3 {
             let counts = LiveCounts { sent, ..LiveCounts::default() };
-            looks.snapshots.push(Snapshot { counts, ..Snapshot::default() });
+            run.snapshots.push(Snapshot { counts, ..Snapshot::default() });
         }
         let lost_at = BTreeMap::from([(LossLocation::Server, 2)]);
         for index in 0..2 {
             let lost_at = lost_at.clone();
-            looks.end_part(PartSummary { index, lost: 3, lost_at, ..PartSummary::default() });
+            run.end_part(PartSummary { index, lost: 3, lost_at, ..PartSummary::default() });
         }
-        let told: Value = serde_json::from_str(&looks.to_json(1)).unwrap();
+        let payload: Value = serde_json::from_str(&run.to_json(1)).unwrap();
         assert_eq!(
-            (&told["schema"], &told["state"]),
+            (&payload["schema"], &payload["state"]),
             (&"horolog.live/2".into(), &"running".into())
         );
-        assert_eq!((told["first"].as_u64(), told["next"].as_u64()), (Some(1), Some(3)));
-        let sent: Vec<_> = told["snapshots"]
+        assert_eq!((payload["first"].as_u64(), payload["next"].as_u64()), (Some(1), Some(3)));
+        let sent: Vec<_> = payload["snapshots"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|look| &look["counts"]["sent"])
+            .map(|snapshot| &snapshot["counts"]["sent"])
             .collect();
         assert_eq!(sent, [1, 2]);
-        assert_eq!((told["lost"].as_u64(), told["lost_at"]["server"].as_u64()), (Some(6), Some(4)));
-        assert_eq!(told["ended"].as_array().unwrap().len(), 2);
+        assert_eq!(
+            (payload["lost"].as_u64(), payload["lost_at"]["server"].as_u64()),
+            (Some(6), Some(4))
+        );
+        assert_eq!(payload["ended"].as_array().unwrap().len(), 2);
     }
 
     #[test]

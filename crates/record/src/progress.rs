@@ -63,14 +63,14 @@ impl ProgressSlots {
     /// Adds up all slots into existing memory.
     pub fn sum(&self, sum: &mut Progress) {
         sum.clear();
-        let (mut told_ns, mut tellers) = (0_i128, 0_i128);
+        let (mut published_ns, mut publishers) = (0_i128, 0_i128);
         for slot in &self.0 {
             let slot = lock(slot);
             sum.merge(&slot);
-            told_ns += slot.published.map_or(0, |told| i128::from(told.as_ns()));
-            tellers += i128::from(slot.published.is_some());
+            published_ns += slot.published.map_or(0, |published| i128::from(published.as_ns()));
+            publishers += i128::from(slot.published.is_some());
         }
-        let mean = told_ns.checked_div(tellers);
+        let mean = published_ns.checked_div(publishers);
         sum.published = mean.map(|ns| Timestamp::from_ns(ns as i64));
     }
 }

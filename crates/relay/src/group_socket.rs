@@ -204,15 +204,15 @@ fn prepare(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
 /// the kernel is set to let them share it only during the call: so the sockets of other programs
 /// conflict as usual, before and after.
 fn bind_shared(socket: &Socket, at: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
-    let beside = || others.iter().filter(|other| other.overlaps(at));
+    let overlapping = || others.iter().filter(|other| other.overlaps(at));
     let bind = || if at.ip().is_multicast() { socket.bind(at) } else { socket.bind_to_host(at) };
-    if beside().next().is_none() {
+    if overlapping().next().is_none() {
         return bind();
     }
     let share = |on: bool| {
         let stays = at.ip().is_multicast();
         (if stays { Ok(()) } else { socket.set_reuse_address(on) })?;
-        beside().try_for_each(|other| other.share(on))
+        overlapping().try_for_each(|other| other.share(on))
     };
     let bound = share(true).and_then(|()| bind());
     share(false).and(bound)

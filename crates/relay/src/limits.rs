@@ -139,10 +139,10 @@ impl RelayLimits {
 }
 
 impl RateState {
-    fn packets(&self, place: usize) -> Option<&AtomicU64> {
+    fn packets(&self, index: usize) -> Option<&AtomicU64> {
         match self {
-            Self::Own(groups, _) => groups.get(place),
-            Self::Kernel(meters) => meters.packets(place as u32),
+            Self::Own(groups, _) => groups.get(index),
+            Self::Kernel(meters) => meters.packets(index as u32),
         }
     }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_the_place_of_another_owes_nothing() {
+    fn group_at_a_reused_index_owes_nothing() {
         let one = |name: &str| GroupSpec { rate: 1, ..group(name, "192.0.2.1:5000", &[]) };
         let before = RoutingTable::new(&spec(vec![one("a")]), None).unwrap();
         let after = RoutingTable::new(&spec(vec![one("b")]), Some(&before)).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_kept_over_any_time() {
+    fn rate_holds_over_any_duration() {
         for (rate, every_ns) in [(1_000, 10_000), (10, 1_000_000), (1, 100_000_000)] {
             let (word, mut passed) = (AtomicU64::default(), 0);
             let seconds = 10;

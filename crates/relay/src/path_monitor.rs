@@ -56,23 +56,22 @@ impl PathMonitor {
 
     /// Polls until `changed` is closed; at once whenever a message arrives there.
     pub(crate) fn run(mut self, changed: &Receiver<PollDone>) {
-        let mut looked: Option<Instant> = None;
-        let mut asked_all: Option<Instant> = None;
+        let mut routes_polled_at: Option<Instant> = None;
+        let mut neighbours_polled_at: Option<Instant> = None;
         let mut waiting: Option<PollDone> = None;
         loop {
-            if looked.is_none_or(|at| at.elapsed() >= ROUTES_INTERVAL) {
+            if routes_polled_at.is_none_or(|at| at.elapsed() >= ROUTES_INTERVAL) {
                 self.poll_routes();
-                looked = Some(Instant::now());
+                routes_polled_at = Some(Instant::now());
                 // Some of them may be new.
-                asked_all = None;
+                neighbours_polled_at = None;
                 self.try_again();
             }
-            let all = asked_all.is_none_or(|at| at.elapsed() >= NEIGHBOURS_INTERVAL);
+            let all = neighbours_polled_at.is_none_or(|at| at.elapsed() >= NEIGHBOURS_INTERVAL);
             if all {
-                asked_all = Some(Instant::now());
+                neighbours_polled_at = Some(Instant::now());
             }
-            let NeighbourPoll { any_unreachable: any_silent, any_answered } =
-                self.poll_neighbours(all);
+            let NeighbourPoll { any_unreachable, any_answered } = self.poll_neighbours(all);
             if waiting.is_some() {
                 self.resolve();
             }
@@ -83,9 +82,9 @@ impl PathMonitor {
                 // The requester may no longer wait for it.
                 let _ = waiting.send(());
             }
-            let wait = if any_silent { UNREACHABLE_INTERVAL } else { NEIGHBOURS_INTERVAL };
+            let wait = if any_unreachable { UNREACHABLE_INTERVAL } else { NEIGHBOURS_INTERVAL };
             match changed.recv_timeout(wait) {
-                Ok(who) => (looked, waiting) = (None, Some(who)),
+                Ok(who) => (routes_polled_at, waiting) = (None, Some(who)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -125,7 +124,7 @@ impl PathMonitor {
 
     /// Polls all neighbours, or the unreachable ones only.
     fn poll_neighbours(&mut self, all: bool) -> NeighbourPoll {
-        let mut heard = NeighbourPoll::default();
+        let mut poll = NeighbourPoll::default();
         for (hop, children) in due(&self.hops, all) {
             let Ok(neighbour) = self.ways.query_neighbour(&mut self.netlink, *hop) else {
                 continue;
@@ -135,14 +134,14 @@ impl PathMonitor {
                 // the result.
                 let _ = self.netlink.probe_neighbour(hop.0, hop.1);
             }
-            let silent = neighbour.is_some_and(|neighbour| !neighbour.usable);
-            heard.any_unreachable |= silent;
-            heard.any_answered |= !silent && is_unreachable(children);
+            let unreachable = neighbour.is_some_and(|neighbour| !neighbour.usable);
+            poll.any_unreachable |= unreachable;
+            poll.any_answered |= !unreachable && is_unreachable(children);
             for child in children {
-                child.set_unreachable(silent);
+                child.set_unreachable(unreachable);
             }
         }
-        heard
+        poll
     }
 
     /// Waits for the MAC addresses of new neighbours.
@@ -206,7 +205,7 @@ mod tests {
     use crate::tests::{group, spec};
 
     #[test]
-    fn one_silent_neighbour_has_no_other_asked_for_more_often() {
+    fn unreachable_neighbour_is_polled_alone() {
         let addresses: Vec<String> = (1..=9).map(|host| format!("192.0.2.{host}:5")).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         let table =
@@ -216,8 +215,8 @@ mod tests {
             children.iter().map(|one| ((1, one.address.ip()), vec![Arc::clone(one)])).collect();
         assert_eq!(due(&hops, false).count(), 0);
         children[4].set_unreachable(true);
-        let asked: Vec<IpAddr> = due(&hops, false).map(|(hop, _)| hop.1).collect();
-        assert_eq!(asked, ["192.0.2.5".parse::<IpAddr>().unwrap()]);
+        let polled: Vec<IpAddr> = due(&hops, false).map(|(hop, _)| hop.1).collect();
+        assert_eq!(polled, ["192.0.2.5".parse::<IpAddr>().unwrap()]);
         assert_eq!(due(&hops, true).count(), 9);
     }
 }

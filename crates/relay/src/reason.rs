@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn discriminants_are_places() {
+    fn discriminants_are_indices() {
         assert!(
             PacketRefusal::ALL.iter().enumerate().all(|(place, reason)| *reason as usize == place)
         );

@@ -87,17 +87,17 @@ impl ForwardingPlan {
         let mut interfaces = if has_multicast(spec) { HostInterfaces::query().ok() } else { None };
         for group in &spec.groups {
             let is_firm = |one: &&Arc<GroupSocket>| {
-                let looked = interfaces.as_mut().map(|all| one.ground(group, all));
-                looked != Some(JoinState::Changed)
+                let join_state = interfaces.as_mut().map(|all| one.ground(group, all));
+                join_state != Some(JoinState::Changed)
             };
-            let kept = old.iter().find(|one| one.serves(group)).filter(is_firm);
+            let socket = old.iter().find(|one| one.serves(group)).filter(is_firm);
             let open = || {
                 let others: Vec<&GroupSocket> =
                     old.iter().chain(&outlets).map(|one| &**one).collect();
                 let failed = |error| RelayError::Outlet(group.name.clone(), error);
                 GroupSocket::open(group, own, &others).map(Arc::new).map_err(failed)
             };
-            outlets.push(kept.map_or_else(open, |kept| Ok(Arc::clone(kept)))?);
+            outlets.push(socket.map_or_else(open, |retained| Ok(Arc::clone(retained)))?);
         }
         Ok(Self { table, outlets, number: before.map_or(1, |before| before.number + 1) })
     }
@@ -174,26 +174,26 @@ impl Relay {
             receive_errors: AtomicU64::new(0),
             changes_refused: AtomicU64::new(0),
         });
-        let (tell, told) = UnixStream::pair()?;
+        let (wake_worker, wakeups) = UnixStream::pair()?;
         let limits = limits.unwrap_or_default();
-        let worker = RelayWorker::new(Arc::clone(&shared), engine.make(), limits, told)?;
+        let worker = RelayWorker::new(Arc::clone(&shared), engine.make(), limits, wakeups)?;
         let relay = move || {
             if let Err(error) = worker.run() {
                 eprintln!("horolog: the relay stopped: {error}");
             }
         };
         let worker = thread::Builder::new().name("relay".into()).spawn(relay)?;
-        let (look, changed) = mpsc::channel();
+        let (poll_requests, changed) = mpsc::channel();
         let paths = PathMonitor::new(netlink, ways, Arc::clone(&shared));
         let paths =
             thread::Builder::new().name("paths".into()).spawn(move || paths.run(&changed))?;
         let relay = Self {
             shared,
             engine,
-            wake_worker: Some(tell),
+            wake_worker: Some(wake_worker),
             changing: Mutex::new(()),
             worker: Some(worker),
-            poll_requests: Some(look),
+            poll_requests: Some(poll_requests),
             paths: Some(paths),
         };
         relay.request_poll()?;
@@ -231,8 +231,8 @@ impl Relay {
         let number = plan.number;
         drop(before);
         self.shared.plan.store(Arc::new(plan));
-        if let Some(mut tell) = self.wake_worker.as_ref() {
-            tell.write_all(&[0])?;
+        if let Some(mut wake_worker) = self.wake_worker.as_ref() {
+            wake_worker.write_all(&[0])?;
         }
         let begun = Instant::now();
         while self.shared.in_force.load(Ordering::Acquire) < number {
@@ -265,11 +265,11 @@ impl Relay {
     /// error that prevents a group from being joined: others continue unchanged.
     pub fn refresh_memberships(&self) -> (Vec<MembershipEvent>, Result<(), RelayError>) {
         let plan = self.shared.plan.load_full();
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         if !plan.table.groups().iter().any(|group| group.is_multicast()) {
-            return (news, Ok(()));
+            return (events, Ok(()));
         }
-        let Ok(mut interfaces) = HostInterfaces::query() else { return (news, Ok(())) };
+        let Ok(mut interfaces) = HostInterfaces::query() else { return (events, Ok(())) };
         let mut changed = Vec::new();
         for (group, outlet) in plan.table.groups().iter().zip(&plan.outlets) {
             let group = &group.spec;
@@ -279,29 +279,36 @@ impl Relay {
                 }
                 JoinState::Changed => changed.push(MembershipEvent::Joined(group.name.clone())),
                 JoinState::Gone if outlet.note_lost(true) => {}
-                JoinState::Gone => news.push(MembershipEvent::Lost(group.name.clone())),
+                JoinState::Gone => events.push(MembershipEvent::Lost(group.name.clone())),
             }
         }
         drop(plan);
         if changed.is_empty() {
-            return (news, Ok(()));
+            return (events, Ok(()));
         }
         let joined = self.try_change(|_| Ok(()));
         if joined.is_ok() {
-            news.extend(changed);
+            events.extend(changed);
         }
-        (news, joined)
+        (events, joined)
     }
 
     /// Requests a poll of the present table's routes. The XDP engine, if present, has applied the
     /// table when this returns without an error.
     fn request_poll(&self) -> Result<(), RelayError> {
-        let (looked, done) = mpsc::sync_channel(1);
-        let told = self.poll_requests.as_ref().is_some_and(|look| look.send(looked).is_ok());
+        let (poll_done, done) = mpsc::sync_channel(1);
+        let is_sent = self
+            .poll_requests
+            .as_ref()
+            .is_some_and(|poll_requests| poll_requests.send(poll_done).is_ok());
         if self.shared.kernel.is_none() {
             return Ok(());
         }
-        if told && done.recv_timeout(XDP_TIMEOUT).is_ok() { Ok(()) } else { Err(RelayError::Stuck) }
+        if is_sent && done.recv_timeout(XDP_TIMEOUT).is_ok() {
+            Ok(())
+        } else {
+            Err(RelayError::Stuck)
+        }
     }
 
     /// Returns the table and all counts.

@@ -68,17 +68,17 @@ impl RouteCache {
         netlink: &mut Netlink,
         hop: NextHop,
     ) -> Result<Option<Neighbour>, NetlinkError> {
-        let seen = netlink.neighbour(hop.0, hop.1)?;
+        let entry = netlink.neighbour(hop.0, hop.1)?;
         let known = self.neighbours.entry(hop).or_default();
-        known.entry = seen;
-        match seen {
+        known.entry = entry;
+        match entry {
             Some(neighbour) if neighbour.usable => known.mac = neighbour.mac,
             Some(neighbour) if neighbour.failed => known.mac = None,
             // It is being resolved, or its entry has been removed, which does not make the address
             // wrong.
             _ => {}
         }
-        Ok(seen)
+        Ok(entry)
     }
 
     /// Discards neighbours that no child uses any more.
@@ -89,15 +89,16 @@ impl RouteCache {
     /// Returns true if a neighbour ever had a MAC address, or was found to have none.
     pub(crate) fn is_settled(&self, hop: NextHop) -> bool {
         self.neighbours.get(&hop).is_some_and(|known| {
-            known.mac.is_some() || known.entry.is_some_and(|seen| seen.failed || seen.usable)
+            known.mac.is_some()
+                || known.entry.is_some_and(|neighbour| neighbour.failed || neighbour.usable)
         })
     }
 
     /// Returns true if the kernel should resolve a neighbour again, because its entry is not
     /// confirmed.
     pub(crate) fn is_unconfirmed(&self, hop: NextHop) -> bool {
-        let seen = self.neighbours.get(&hop).and_then(|known| known.entry);
-        !seen.is_some_and(|seen| seen.confirmed)
+        let neighbour = self.neighbours.get(&hop).and_then(|known| known.entry);
+        !neighbour.is_some_and(|entry| entry.confirmed)
     }
 
     /// Returns the MAC address for copies to a neighbour.
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_lost_only_where_the_kernel_says_so() {
+    fn route_is_lost_only_if_the_kernel_reports_it() {
         let way = RouteInfo {
             index: 7,
             gateway: None,

@@ -120,8 +120,8 @@ impl GroupChild {
     }
 
     /// Records whether its next hop is unreachable.
-    pub fn set_unreachable(&self, silent: bool) {
-        self.unreachable.store(silent, Ordering::Relaxed);
+    pub fn set_unreachable(&self, unreachable: bool) {
+        self.unreachable.store(unreachable, Ordering::Relaxed);
     }
 
     /// Returns true if its next hop is known to be unreachable.
@@ -204,19 +204,19 @@ impl RoutingTable {
     pub fn new(spec: &Spec, before: Option<&Self>) -> Result<Self, TableError> {
         check(spec)?;
         let mut taken: HashSet<usize> = HashSet::new();
-        let kept: Vec<Option<&Arc<Group>>> = spec
+        let retained: Vec<Option<&Arc<Group>>> = spec
             .groups
             .iter()
             .map(|group| before?.named(&group.name).filter(|old| old.listens_as(group)))
             .inspect(|old| taken.extend(old.map(|old| old.index)))
             .collect();
-        let mut free = (0..GROUPS_MAX).filter(|place| !taken.contains(place));
+        let mut free = (0..GROUPS_MAX).filter(|index| !taken.contains(index));
         let mut groups = Vec::with_capacity(spec.groups.len());
-        for (group, old) in spec.groups.iter().zip(kept) {
-            let place = old.map(|old| old.index).or_else(|| free.next());
+        for (group, old) in spec.groups.iter().zip(retained) {
+            let index = old.map(|old| old.index).or_else(|| free.next());
             // There are as many indices as groups.
-            let place = place.ok_or(TableError::Groups(spec.groups.len()))?;
-            groups.push(Arc::new(make(group, place, old.map(|old| &**old))));
+            let index = index.ok_or(TableError::Groups(spec.groups.len()))?;
+            groups.push(Arc::new(make(group, index, old.map(|old| &**old))));
         }
         let by_listen =
             groups.iter().enumerate().map(|(at, group)| (end(group.spec.listen), at)).collect();
@@ -259,8 +259,8 @@ impl RoutingTable {
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let exact = self.by_listen.get(&end(destination));
-        let place = exact.or_else(|| self.by_listen.get(&(any, destination.port())))?;
-        self.groups.get(*place)
+        let index = exact.or_else(|| self.by_listen.get(&(any, destination.port())))?;
+        self.groups.get(*index)
     }
 
     /// Returns true if a group listens on this port, so that copies leave from it.
@@ -269,19 +269,19 @@ impl RoutingTable {
     }
 }
 
-fn make(spec: &GroupSpec, place: usize, old: Option<&Group>) -> Group {
-    let kept = |address: &SocketAddr| {
+fn make(spec: &GroupSpec, index: usize, old: Option<&Group>) -> Group {
+    let retained = |address: &SocketAddr| {
         let same = old?.children.iter().find(|child| child.address == *address);
         same.map(Arc::clone)
     };
     let fresh = |address: &SocketAddr| Arc::new(GroupChild::new(*address));
     let children =
-        spec.children.iter().map(|address| kept(address).unwrap_or_else(|| fresh(address)));
+        spec.children.iter().map(|address| retained(address).unwrap_or_else(|| fresh(address)));
     Group {
         children: children.collect(),
         counters: old.map(|old| Arc::clone(&old.counters)).unwrap_or_default(),
         xdp_counters: old.map(|old| Arc::clone(&old.xdp_counters)).unwrap_or_default(),
-        index: place,
+        index,
         ends: spec.children.iter().map(|child| end(*child)).collect(),
         spec: spec.clone(),
     }
@@ -310,10 +310,10 @@ fn check(spec: &Spec) -> Result<(), TableError> {
         }
     }
     for group in &spec.groups {
-        let mut seen = HashSet::new();
+        let mut child_ends = HashSet::new();
         for child in &group.children {
             check_child(spec, group, *child)?;
-            if !seen.insert(end(*child)) {
+            if !child_ends.insert(end(*child)) {
                 return Err(TableError::SameChild(group.name.clone(), *child));
             }
             if listening.contains_key(&end(*child)) {
@@ -360,8 +360,8 @@ fn check_group(group: &GroupSpec) -> Result<(), TableError> {
 
 fn check_child(spec: &Spec, group: &GroupSpec, child: SocketAddr) -> Result<(), TableError> {
     let (name, ip) = (|| group.name.clone(), child.ip());
-    let nobody = ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST;
-    if child.port() == 0 || nobody || ip != ip.to_canonical() {
+    let is_not_unicast = ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST;
+    if child.port() == 0 || is_not_unicast || ip != ip.to_canonical() {
         return Err(TableError::Child(name(), child));
     }
     if child.is_ipv4() != group.listen.is_ipv4() {

@@ -84,9 +84,9 @@ fn of_group(spec: &GroupSpec, group: &GroupListing) -> String {
 }
 
 fn of_child(child: &ChildListing) -> String {
-    let silent = if child.unreachable { "; its next hop does not resolve" } else { "" };
+    let unreachable = if child.unreachable { "; its next hop does not resolve" } else { "" };
     format!(
-        "  {}: {} copies, {} bytes{}{silent}\n",
+        "  {}: {} copies, {} bytes{}{unreachable}\n",
         child.address,
         child.packets,
         child.bytes,

@@ -50,11 +50,11 @@ impl RelayWorker {
         shared: Arc<RelayState>,
         engine: Box<dyn CopySender>,
         limits: RelayLimits,
-        told: UnixStream,
+        wakeups: UnixStream,
     ) -> io::Result<Self> {
-        told.set_nonblocking(true)?;
+        wakeups.set_nonblocking(true)?;
         let events = Epoll::new(EVENTS)?;
-        events.add(told.as_fd(), CHANGED)?;
+        events.add(wakeups.as_fd(), CHANGED)?;
         let mut frame = Vec::new();
         if let Some(interface) = &shared.send_interface {
             events.add(interface.as_fd(), HANDED)?;
@@ -63,7 +63,7 @@ impl RelayWorker {
         Ok(Self {
             shared,
             engine,
-            wakeups: told,
+            wakeups,
             events,
             outlets: HashMap::new(),
             receiver: PacketReceiver::new(),
@@ -277,13 +277,13 @@ impl<'a> BatchCursor<'a> {
             let table = &self.plan.table;
             let decided = decide(table, self.own, self.limits, &packet, self.now_ns);
             // It counts for the group at whose socket it arrived.
-            let book = table.find(self.outlet.listen).map(|group| &group.counters);
-            if let Some(book) = book {
-                book.received(bytes.len());
+            let counters = table.find(self.outlet.listen).map(|group| &group.counters);
+            if let Some(counters) = counters {
+                counters.received(bytes.len());
             }
-            match (decided, book) {
+            match (decided, counters) {
                 (Ok(copies), _) => return Some((copies, bytes)),
-                (Err(refusal), Some(book)) => book.refused(refusal),
+                (Err(refusal), Some(counters)) => counters.refused(refusal),
                 // Its group was removed in the meantime.
                 (Err(_), None) => {}
             }

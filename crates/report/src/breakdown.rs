@@ -34,60 +34,60 @@ pub(crate) struct Breakdown {
 /// Returns the breakdown of each role that has several rows.
 pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = Breakdown> + '_ {
     let all = result.roles.iter().filter_map(|role| of_role(role, &result.parts));
-    all.filter(|places| places.all.len() > 1)
+    all.filter(|breakdown| breakdown.all.len() > 1)
 }
 
 fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
     let parts = || parts.iter().filter(|part| part.role == role.role);
-    let (what, titles, places): (String, _, Vec<_>) = match &role.figures {
+    let (what, titles, rows): (String, _, Vec<_>) = match &role.figures {
         CampaignFigures::Load { trials, .. } => {
             let last = trials.last()?;
             let what =
                 format!("round trip, p99, in the trial at {}", human_rate(last.trial.offered_rate));
-            let place = |part| of_generator(part, last.index);
-            (what, ["generator", "p99", "lost"], parts().filter_map(place).collect())
+            let breakdown_row = |part| of_generator(part, last.index);
+            (what, ["generator", "p99", "lost"], parts().filter_map(breakdown_row).collect())
         }
         CampaignFigures::Paths { pairs, .. } => {
             let last = pairs.last()?;
             let row = |pair: &CampaignPair| length(pair.length, pair.load_ratio);
             let same = pairs.iter().filter(|pair| row(pair) == row(last));
-            let place = |pair: &CampaignPair| {
+            let breakdown_row = |pair: &CampaignPair| {
                 let name = format!("{} to {}", pair.from, pair.to);
                 Some(timed(name, pair.rtt_ns.as_ref()?.p99, lost(&pair.counts)))
             };
             let what = format!("round trip at {} bytes, p99", row(last));
-            (what, ["path", "p99", "lost"], same.filter_map(place).collect())
+            (what, ["path", "p99", "lost"], same.filter_map(breakdown_row).collect())
         }
         CampaignFigures::Relays { relays, .. } => return Some(of_relays(&role.role, relays)),
         CampaignFigures::Cycles { nodes, .. } => {
-            let place = |node: &CampaignNode| {
+            let breakdown_row = |node: &CampaignNode| {
                 let name = format!("{}, {}", node.node, node.task);
                 let missed = percent_of(node.missed, node.periods);
                 Some(timed(name, node.response_ns.as_ref()?.p99, missed))
             };
             let what = "response time, p99".to_owned();
-            (what, ["node", "p99", "missed"], nodes.iter().filter_map(place).collect())
+            (what, ["node", "p99", "missed"], nodes.iter().filter_map(breakdown_row).collect())
         }
         CampaignFigures::Distributions { distributions } => {
             let first = distributions.iter().rev().max_by_key(|one| one.results)?;
-            let place = |part: &CampaignPart| {
+            let breakdown_row = |part: &CampaignPart| {
                 let times =
                     DistributionExtract::deserialize(at(part.result.as_ref()?, &first.path)?)
                         .ok()?;
                 Some(timed(on(part), times.p99, human_ns(times.max)))
             };
             let what = format!("{}, p99", first.path);
-            (what, ["part", "p99", "max"], parts().filter_map(place).collect())
+            (what, ["part", "p99", "max"], parts().filter_map(breakdown_row).collect())
         }
     };
-    let mut places = places;
-    places.sort_by(|a, b| b.size.total_cmp(&a.size));
-    let full = places.first().map_or(0.0, |place| place.size);
-    Some(Breakdown { about: format!("{}: {what}.", role.role), titles, all: places, full })
+    let mut rows = rows;
+    rows.sort_by(|a, b| b.size.total_cmp(&a.size));
+    let full = rows.first().map_or(0.0, |worst| worst.size);
+    Some(Breakdown { about: format!("{}: {what}.", role.role), titles, all: rows, full })
 }
 
-fn timed(name: String, ns: u64, beside: String) -> BreakdownRow {
-    BreakdownRow { name, size: ns as f64, numbers: [human_ns(ns), beside] }
+fn timed(name: String, ns: u64, second_number: String) -> BreakdownRow {
+    BreakdownRow { name, size: ns as f64, numbers: [human_ns(ns), second_number] }
 }
 
 fn on(part: &CampaignPart) -> String {
@@ -120,26 +120,26 @@ fn of_generator(part: &CampaignPart, trial: usize) -> Option<BreakdownRow> {
 }
 
 /// Returns the value at a path such as `cores[0].latency_ns`.
-fn at<'a>(result: &'a Value, place: &str) -> Option<&'a Value> {
-    result.pointer(&format!("/{}", place.replace(['.', '['], "/").replace(']', "")))
+fn at<'a>(result: &'a Value, path: &str) -> Option<&'a Value> {
+    result.pointer(&format!("/{}", path.replace(['.', '['], "/").replace(']', "")))
 }
 
 /// Returns for every child the delivered share of the packets that its relay received; the number
 /// of copies sent if the delivery is unknown. The lowest comes first.
 fn of_relays(role: &str, relays: &[CampaignRelay]) -> Breakdown {
-    let mut places = Vec::new();
+    let mut rows = Vec::new();
     for relay in relays.iter().filter(|relay| relay.packets > 0) {
         for child in &relay.children {
             let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
-            let came = child.received.unwrap_or(child.sent);
-            places.push(BreakdownRow {
+            let delivered = child.received.unwrap_or(child.sent);
+            rows.push(BreakdownRow {
                 name: format!("{} on {} to {to}", relay.job, relay.agent),
-                size: came as f64 / relay.packets as f64,
-                numbers: [percent_of(came, relay.packets), full_count(came)],
+                size: delivered as f64 / relay.packets as f64,
+                numbers: [percent_of(delivered, relay.packets), full_count(delivered)],
             });
         }
     }
-    places.sort_by(|a, b| a.size.total_cmp(&b.size));
+    rows.sort_by(|a, b| a.size.total_cmp(&b.size));
     let about = format!("{role}: share of the relay's packets delivered to each child.");
-    Breakdown { about, titles: ["child", "share", "packets"], all: places, full: 1.0 }
+    Breakdown { about, titles: ["child", "share", "packets"], all: rows, full: 1.0 }
 }

@@ -186,8 +186,8 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
     }
     let child = |child: &horolog_record::CampaignChild| {
         let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
-        let came = child.received.map_or_else(|| ABSENT.to_owned(), full_count);
-        let cells = [to, full_count(child.sent), sum(&child.dropped), came];
+        let received = child.received.map_or_else(|| ABSENT.to_owned(), full_count);
+        let cells = [to, full_count(child.sent), sum(&child.dropped), received];
         (name.clone(), own.iter().cloned().chain(cells).collect())
     };
     relay.children.iter().map(child).collect()
@@ -283,9 +283,9 @@ fn up_to(role: &CampaignRole) -> Option<String> {
 pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
     let agents: std::collections::BTreeSet<_> =
         result.parts.iter().map(|part| part.agent.as_str()).collect();
-    let place = if result.local { "lab hosts on one host" } else { "agents" };
+    let host_kind = if result.local { "lab hosts on one host" } else { "agents" };
     let mut sentences = vec![format!(
-        "Plan {}: {} on {} {place}.",
+        "Plan {}: {} on {} {host_kind}.",
         result.plan.name,
         counted(result.parts.len() as u64, "part", "parts"),
         agents.len()

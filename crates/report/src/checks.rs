@@ -106,11 +106,11 @@ impl Checks {
         all.map(|finding| {
             let trial = trial_label(finding).map_or_else(String::new, |trial| format!("{trial}: "));
             let (severity, message) = (severity_name(finding.severity), &finding.message);
-            let told = format!("{severity}: {trial}{message}");
+            let line = format!("{severity}: {trial}{message}");
             match finding.advice.as_str() {
-                "" => told,
-                advice if message.ends_with(['.', '!', '?']) => format!("{told} {advice}"),
-                advice => format!("{told}; {advice}"),
+                "" => line,
+                advice if message.ends_with(['.', '!', '?']) => format!("{line} {advice}"),
+                advice => format!("{line}; {advice}"),
             }
         })
         .collect()
@@ -135,14 +135,14 @@ fn of_limit(limit: &LimitResult) -> Case {
 fn compared(result: &Value) -> Vec<Case> {
     let Ok(result) = CompareResult::deserialize(result) else { return Vec::new() };
     let case = |figure: &ComparedMetric| {
-        let (name, told, verdict) = table::compared_figure(figure);
+        let (name, detail, verdict) = table::compared_figure(figure);
         let outcome = match verdict {
             _ if figure.informational => CaseOutcome::Skipped,
             CompareVerdict::Same | CompareVerdict::Better => CaseOutcome::Passed,
             CompareVerdict::Worse => CaseOutcome::Failed,
             CompareVerdict::Unclear | CompareVerdict::NotEnough => CaseOutcome::Skipped,
         };
-        Case { name, outcome, detail: told }
+        Case { name, outcome, detail }
     };
     result.figures.iter().map(case).collect()
 }
@@ -152,13 +152,13 @@ fn measurement(ending: &CommandEnd, findings: &[Finding], others: &[Case]) -> Ca
     let is_explained =
         others.iter().any(|case| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error));
     let error = findings.iter().find(|finding| finding.severity == Severity::Error);
-    let (outcome, told) = match (ending, error) {
+    let (outcome, detail) = match (ending, error) {
         (CommandEnd::Unmeasured(why), _) => (CaseOutcome::Error, why.clone()),
         (_, Some(finding)) => (CaseOutcome::Error, finding.message.clone()),
         (CommandEnd::Failed(why), None) if !is_explained => (CaseOutcome::Failed, why.clone()),
         _ => (CaseOutcome::Passed, "done".to_owned()),
     };
-    Case { name: "measurement".to_owned(), outcome, detail: told }
+    Case { name: "measurement".to_owned(), outcome, detail }
 }
 
 #[cfg(test)]
@@ -183,27 +183,30 @@ mod tests {
 
     /// Outcomes agree with the exit status, whatever caused it.
     #[test]
-    fn the_cases_say_what_the_exit_status_says() {
+    fn cases_agree_with_the_exit_status() {
         let failed = CommandEnd::Failed("why".to_owned());
         let unmeasured = CommandEnd::Unmeasured("no route".to_owned());
         let of = |limits: &[Value]| json!({ "schema": "horolog.load/2", "limits": limits });
-        let kept = of(&[limit(false, Some(0.0))]);
+        let passed = of(&[limit(false, Some(0.0))]);
         let broken = of(&[limit(true, Some(0.5)), limit(true, None)]);
         assert_eq!(
-            outcomes(Some(&kept), &CommandEnd::Done),
+            outcomes(Some(&passed), &CommandEnd::Done),
             [CaseOutcome::Passed, CaseOutcome::Passed]
         );
-        assert_eq!(outcomes(Some(&kept), &failed), [CaseOutcome::Passed, CaseOutcome::Failed]);
+        assert_eq!(outcomes(Some(&passed), &failed), [CaseOutcome::Passed, CaseOutcome::Failed]);
         assert_eq!(
             outcomes(Some(&broken), &failed),
             [CaseOutcome::Failed, CaseOutcome::Error, CaseOutcome::Passed]
         );
         assert_eq!(outcomes(None, &unmeasured), [CaseOutcome::Error]);
-        let mut doubtful = kept;
+        let mut with_finding = passed;
         let error =
             json!({ "code": "no-replies", "severity": "error", "message": "m", "advice": "a" });
-        doubtful["findings"] = json!([error]);
-        assert_eq!(outcomes(Some(&doubtful), &failed), [CaseOutcome::Passed, CaseOutcome::Error]);
+        with_finding["findings"] = json!([error]);
+        assert_eq!(
+            outcomes(Some(&with_finding), &failed),
+            [CaseOutcome::Passed, CaseOutcome::Error]
+        );
     }
 
     #[test]
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_told_apart_from_the_message() {
+    fn advice_is_separated_from_the_message() {
         let finding = |message: &str, advice: &str| json!({ "code": "trials-inconsistent", "severity": "note", "message": message, "advice": advice });
         let findings =
             [finding("it was noisy", "ask again"), finding("It was.", "Ask."), finding("so", "")];

@@ -19,10 +19,10 @@ pub(crate) fn lines(result: &LoadResult) -> Vec<String> {
         if several { format!(" (trial {}, worst)", index + 1) } else { String::new() }
     };
     let even = least.map(|(index, fairness)| format!("Clients{}: {}", of(index), even(fairness)));
-    let hurt = worst.map(|(index, one)| {
+    let compliant_loss = worst.map(|(index, one)| {
         format!("Compliant clients{}: {}", of(index), compliant_loss_sentence(one))
     });
-    even.into_iter().chain(hurt).collect()
+    even.into_iter().chain(compliant_loss).collect()
 }
 
 fn index_of(fairness: &Fairness) -> f64 {
@@ -59,7 +59,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn the_worst_trial_is_told_of() {
+    fn the_worst_trial_is_reported() {
         let mut result = fixture::load();
         assert!(lines(&result).is_empty());
         let even = |jain_index, unanswered| Fairness {

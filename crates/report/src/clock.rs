@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_runs_are_told_in_minutes_and_hours() {
+    fn long_runs_are_shown_in_minutes_and_hours() {
         assert_eq!(since_begin(59.994), "59.99 s");
         assert_eq!(since_begin(1_800.0), "30 min");
         assert_eq!(since_begin(5_399.999), "1 h 30 min");
@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn an_outage_that_outlasts_the_run_is_not_one_without_recovery() {
-        let told = |begin_s, length_s| {
+        let sentence = |begin_s, length_s| {
             let error_max_ns = 3_000;
             let one = ClockOutage { begin_s, length_s, error_max_ns, recovered_after_s: None };
             outage(&crate::fixture::clock().methods[0], &one, 3_600)
         };
-        assert!(told(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));
-        assert!(told(600, 3_600).ends_with("3.00 µs, not over when the run ended"));
-        assert!(told(3_600, 60).ends_with("start: not started when the run ended"));
+        assert!(sentence(600, 60).ends_with("servo off by up to 3.00 µs, not recovered"));
+        assert!(sentence(600, 3_600).ends_with("3.00 µs, not over when the run ended"));
+        assert!(sentence(3_600, 60).ends_with("start: not started when the run ended"));
     }
 
     #[test]

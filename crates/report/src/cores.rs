@@ -129,13 +129,13 @@ fn capacity_cells(column: &CoresColumn, capacity: Option<Spread>) -> [String; 3]
 /// Returns the published figures for this many cores, and their gain over as many as in our
 /// comparison.
 fn published_cells(cores: usize, before: Option<usize>) -> Vec<String> {
-    let place = |cores: usize| published::CORES.iter().position(|known| *known == cores);
-    let Some(index) = place(cores) else {
+    let index_of = |cores: usize| published::CORES.iter().position(|known| *known == cores);
+    let Some(index) = index_of(cores) else {
         return vec![ABSENT.to_owned(); 4];
     };
     let figures = published::CAPACITY[index];
     let mean = |index: usize| f64::from(published::CAPACITY[index][2]);
-    let before = before.and_then(place).map(mean);
+    let before = before.and_then(index_of).map(mean);
     let figures = figures.iter().map(|figure| full_count((*figure).into()));
     figures.chain([gain(before, Some(mean(index)))]).collect()
 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentences_say_what_is_enough() {
+    fn sentences_state_the_number_of_cores_required() {
         let mut result = fixture::cores();
         assert_eq!(sentences(&result)[0], "30.0 k/s required: fully answered with 2 cores.");
         assert!(sentences(&result)[1].ends_with("they agree."));

@@ -20,11 +20,11 @@ pub fn query(result: &QueryResult) -> String {
         for s in &server.samples {
             let times = [s.t1_ns, s.t2_ns, s.t3_ns, s.t4_ns].map(|ns| ns.to_string()).join(",");
             let figures = format!("{},{},{}", s.offset_ns, s.delay_ns, s.dispersion_ns);
-            let stamps = [s.transmit, s.receive].map(timestamp_source_name).join(",");
+            let sources = [s.transmit, s.receive].map(timestamp_source_name).join(",");
             // Writing to memory cannot fail.
             let _ = writeln!(
                 text,
-                "{server_fields},{},{times},{figures},{},{stamps},{}",
+                "{server_fields},{},{times},{figures},{},{sources},{}",
                 s.sequence,
                 s.bound_ns(),
                 s.interleaved
@@ -45,9 +45,9 @@ pub fn figures(run: i64, name: &str, command: &str, result: &Value) -> String {
     let [name, command] = [name, command].map(quoted);
     let before = format!("{run},{name},{},{},{command}", of("schema"), of("started"));
     let mut text = String::new();
-    for (place, value) in numbers(result) {
+    for (path, value) in numbers(result) {
         // Writing to memory cannot fail.
-        let _ = writeln!(text, "{before},{},{value}", quoted(&place));
+        let _ = writeln!(text, "{before},{},{value}", quoted(&path));
     }
     text
 }

@@ -283,7 +283,7 @@ fn unmet(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
             .then(|| format!("{} {}", full_count(count), if count == 1 { one } else { more }))
     };
     let (missing, broken) = (row.task.messages_missing, row.task.barriers_broken);
-    let told: Vec<String> = [
+    let phrases: Vec<String> = [
         counted(
             missing,
             "message from another node missing",
@@ -295,12 +295,12 @@ fn unmet(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
     .into_iter()
     .flatten()
     .collect();
-    (!told.is_empty()).then(|| format!("{}: {}.", row.name(result), told.join(", ")))
+    (!phrases.is_empty()).then(|| format!("{}: {}.", row.name(result), phrases.join(", ")))
 }
 
 /// Returns the results of the periods of each state.
 fn states(row: &TaskRow<'_>, result: &CycleResult) -> Vec<String> {
-    let told = |state: &CycleState| {
+    let sentence = |state: &CycleState| {
         let times = state.execution_ns.as_ref().zip(state.response_ns.as_ref());
         let times = times.map_or_else(String::new, |(execution, response)| {
             let (mean, most) = (mean_ns(execution.mean), human_ns(response.max));
@@ -314,7 +314,7 @@ fn states(row: &TaskRow<'_>, result: &CycleResult) -> Vec<String> {
             full_count(state.missed)
         )
     };
-    row.task.states.iter().map(told).collect()
+    row.task.states.iter().map(sentence).collect()
 }
 
 fn served(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
@@ -337,7 +337,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn what_was_waited_for_in_vain_is_told_of_each_task() {
+    fn missing_messages_and_abandoned_barriers_are_reported_per_task() {
         let mut result = fixture::cycle();
         for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
         {
@@ -352,15 +352,15 @@ mod tests {
         assert_eq!(vain(&result), Vec::<String>::new());
         let task = &mut result.runs[0].nodes[1].tasks[0];
         (task.messages_missing, task.barriers_broken) = (1_200, 1);
-        let told: Vec<String> = vain(&result);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let sentences: Vec<String> = vain(&result);
+        assert_eq!(sentences.len(), 1, "{sentences:?}");
         let wanted = ": 1,200 messages from other nodes missing, 1 barrier abandoned.";
-        assert!(told[0].contains("node2") && told[0].ends_with(wanted), "{told:?}");
+        assert!(sentences[0].contains("node2") && sentences[0].ends_with(wanted), "{sentences:?}");
     }
 
     /// The kernel pins no `SCHED_DEADLINE` task to a core, so it stays unpinned unlike others.
     #[test]
-    fn policies_that_are_compared_are_not_told_as_one_and_a_free_task_is_named() {
+    fn compared_policies_are_not_reported_as_one_and_an_unpinned_task_is_named() {
         let mut result = fixture::cycle();
         assert!(!facts(&result)[0].contains("first run"), "{:?}", facts(&result));
         result.runs.push(result.runs[0].clone());
@@ -370,10 +370,10 @@ mod tests {
             scheduling.requested = policy;
             scheduling.core = (policy != TaskPolicy::Deadline).then_some(1);
         }
-        let told = facts(&result);
+        let sentences = facts(&result);
         assert!(
-            told[0].contains("policies compared on core 1 (deadline on any); first run"),
-            "{told:?}"
+            sentences[0].contains("policies compared on core 1 (deadline on any); first run"),
+            "{sentences:?}"
         );
         result.runs[1].nodes[0].tasks[0].scheduling.core = None;
         assert!(facts(&result)[0].contains("policies compared; first run"));

@@ -249,7 +249,7 @@ pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
             full_count(application.steady.into())
         ));
     }
-    lines.extend(run.faults.iter().filter_map(told));
+    lines.extend(run.faults.iter().filter_map(detection_sentence));
     lines.push(conditions(&run.conditions));
     lines
 }
@@ -278,7 +278,7 @@ fn found(search: &CycleTestSearch) -> String {
 }
 
 /// Returns the detections of a fault, with their nodes.
-fn told(fault: &CycleTestFault) -> Option<String> {
+fn detection_sentence(fault: &CycleTestFault) -> Option<String> {
     let first = fault.detected.as_ref()?;
     let noticed: Vec<String> = fault
         .detections
@@ -309,7 +309,7 @@ mod tests {
 
     /// A message that a stopped node sends late is no longer missing, but was detected as missing.
     #[test]
-    fn what_was_noticed_first_and_came_after_all_is_told_as_such() {
+    fn a_refuted_first_detection_is_reported_as_a_false_alarm() {
         let mut fault = fixture::cycle_test().run.unwrap().faults.swap_remove(0);
         let (by, after_ns) = ("node1".to_owned(), 1_000);
         fault.detected = Some(CycleTestFirstDetection {
@@ -322,17 +322,17 @@ mod tests {
             count(CycleTestDetectionKind::NodeTimeout, 2),
             count(CycleTestDetectionKind::DeadlineMissed, 5),
         ];
-        let line = told(&fault).unwrap();
+        let line = detection_sentence(&fault).unwrap();
         assert!(line.contains("as message missing, a false alarm; total 2 "), "{line}");
         assert_eq!(fault_cells(&fault)[3], "7");
         fault.detections.push(count(CycleTestDetectionKind::MessageMissing, 1));
-        assert!(!told(&fault).unwrap().contains("false alarm"));
+        assert!(!detection_sentence(&fault).unwrap().contains("false alarm"));
         fault.detections.clear();
-        assert!(told(&fault).unwrap().ends_with("total no other detections."));
+        assert!(detection_sentence(&fault).unwrap().ends_with("total no other detections."));
     }
 
     #[test]
-    fn a_search_without_one_of_its_bounds_says_so() {
+    fn a_search_reports_a_missing_bound() {
         let mut search = fixture::cycle_test_search();
         (search.lower, search.upper) = (Some(16.0), None);
         search.trials.truncate(1);

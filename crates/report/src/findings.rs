@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_comes_first_and_repetitions_are_told_once() {
+    fn the_worst_comes_first_and_repetitions_are_reported_once() {
         let findings = [
             finding(FindingCode::SharedMachine, Severity::Note, 0),
             finding(FindingCode::GeneratorBehind, Severity::Warning, 1),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubtful_about_servers_is_said_once_and_of_whom() {
+    fn findings_about_servers_are_reported_once_with_their_labels() {
         let mut result = fixture::demo();
         result.findings = vec![finding(FindingCode::EngineFallback, Severity::Note, 0)];
         for candidate in &mut result.candidates {
@@ -133,7 +133,7 @@ mod tests {
         let labels: Vec<_> = result.candidates.iter().map(|one| one.label.as_str()).collect();
         let messages: Vec<_> = of_demo(&result).into_iter().map(|one| one.message).collect();
         let noisy = format!("{}, trial 4: seen in 3; also: {}", labels[0], labels[2]);
-        let silent = format!("{}, trial 1: seen in 0", labels[3]);
-        assert_eq!(messages, ["seen in 0", &*noisy, &*silent]);
+        let no_replies = format!("{}, trial 1: seen in 0", labels[3]);
+        assert_eq!(messages, ["seen in 0", &*noisy, &*no_replies]);
     }
 }

@@ -193,7 +193,7 @@ pub(crate) fn empty() -> LoadResult {
 }
 
 /// A trial in which nothing was sent.
-pub(crate) fn silent_trial() -> Trial {
+pub(crate) fn trial_without_requests() -> Trial {
     Trial {
         phase: None,
         offered_rate: 0.0,

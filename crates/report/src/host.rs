@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_said_so() {
+    fn unknown_conditions_are_reported_as_such() {
         let text = conditions(&HostConditions::default());
         assert_eq!(
             text,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_real_time_is_said() {
+    fn refused_real_time_is_reported() {
         let refused = ThreadScheduling {
             policy: SchedulingPolicy::Other,
             priority: 0,

@@ -115,8 +115,8 @@ pub(crate) fn timer(result: &HostTimerResult) -> String {
 }
 
 pub(crate) fn switch(result: &HostSwitchResult) -> String {
-    let figure = |partner| {
-        let steps = result.steps.iter().find(|steps| steps.peer == partner);
+    let figure = |peer| {
+        let steps = result.steps.iter().find(|steps| steps.peer == peer);
         let figure = steps.and_then(|steps| steps.per_switch_ns);
         figure.map_or_else(|| ABSENT.to_owned(), mean_ns)
     };
@@ -151,9 +151,9 @@ pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
 
 pub(crate) fn nic(result: &HostNicResult) -> String {
     let queues = if result.queues.rx == 1 { "queue" } else { "queues" };
-    let stamps = match &result.timestamps {
-        Some(stamps) if stamps.hardware_rx && stamps.hardware_tx => "NIC",
-        Some(stamps) if stamps.software_rx || stamps.software_tx => "kernel",
+    let timestamp_source = match &result.timestamps {
+        Some(timestamps) if timestamps.hardware_rx && timestamps.hardware_tx => "NIC",
+        Some(timestamps) if timestamps.software_rx || timestamps.software_tx => "kernel",
         Some(_) => "none",
         None => "unknown source",
     };
@@ -162,7 +162,7 @@ pub(crate) fn nic(result: &HostNicResult) -> String {
         1 => "1 change advised".to_owned(),
         count => format!("{count} changes advised"),
     };
-    format!("{} {queues}, timestamps: {stamps}; {changes}", result.queues.rx)
+    format!("{} {queues}, timestamps: {timestamp_source}; {changes}", result.queues.rx)
 }
 
 /// Returns the verdict's name.
@@ -222,12 +222,12 @@ mod tests {
         };
         latency(&mut result, 0, [10_000, 90_000, 149_000]);
         latency(&mut result, 1, [10_000, 80_000, 229_000]);
-        let told = "wake-up latency 10.0 µs, p99 90.0 µs (core 0, worst), max 229 µs (core 1)";
-        assert_eq!(timer(&result), told);
+        let expected = "wake-up latency 10.0 µs, p99 90.0 µs (core 0, worst), max 229 µs (core 1)";
+        assert_eq!(timer(&result), expected);
     }
 
     #[test]
-    fn a_part_without_figures_says_so() {
+    fn a_part_without_figures_is_shown_as_absent() {
         let mut result = fixture::host_all();
         result.timer.as_mut().unwrap().cores.clear();
         result.delay.as_mut().unwrap().cells.clear();

@@ -211,10 +211,10 @@ fn hardware(result: &HostClockResult) -> Vec<Fact> {
     facts
 }
 
-fn offset(ahead_ns: Option<i64>, doubt_ns: Option<u64>, error: Option<&str>) -> String {
-    match (ahead_ns, doubt_ns) {
-        (Some(ahead), Some(doubt)) => {
-            format!("system clock ahead by {} ± {}", signed_ns(ahead), human_ns(doubt))
+fn offset(ahead_ns: Option<i64>, error_bound_ns: Option<u64>, error: Option<&str>) -> String {
+    match (ahead_ns, error_bound_ns) {
+        (Some(ahead), Some(error_bound)) => {
+            format!("system clock ahead by {} ± {}", signed_ns(ahead), human_ns(error_bound))
         }
         _ => error.unwrap_or(UNKNOWN).to_owned(),
     }
@@ -347,7 +347,8 @@ pub(crate) fn figures(clock: &ClockFacts) -> [String; 6] {
         None => ABSENT,
     };
     // A value not known to a ten-thousandth is not shown.
-    let is_known = clock.rate_error_bound_ppm.is_none_or(|doubt| doubt < RATE_ERROR_MAX_PPM);
+    let is_known =
+        clock.rate_error_bound_ppm.is_none_or(|error_bound| error_bound < RATE_ERROR_MAX_PPM);
     let known = clock.rate_ppm.filter(|_| is_known);
     let ppm =
         |ppm: f64| format!("{ppm:+.3} ppm").replace("-0.000", "0.000").replace("+0.000", "0.000");
@@ -357,6 +358,8 @@ pub(crate) fn figures(clock: &ClockFacts) -> [String; 6] {
         clock.cost_ns.map_or_else(absent, |cost| format!("{cost:.1} ns")),
         by.to_owned(),
         known.map_or_else(absent, ppm),
-        clock.rate_error_bound_ppm.map_or_else(absent, |doubt| format!("{doubt:.3} ppm")),
+        clock
+            .rate_error_bound_ppm
+            .map_or_else(absent, |error_bound| format!("{error_bound:.3} ppm")),
     ]
 }

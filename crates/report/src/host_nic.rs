@@ -208,8 +208,8 @@ fn xdp(xdp: &NicXdp) -> [Fact; 2] {
     ]
 }
 
-fn timestamps(stamps: Option<&NicTimestamps>) -> Vec<Fact> {
-    let Some(stamps) = stamps else { return Vec::new() };
+fn timestamps(timestamps: Option<&NicTimestamps>) -> Vec<Fact> {
+    let Some(timestamps) = timestamps else { return Vec::new() };
     let who = |software, hardware| match (software, hardware) {
         (_, true) => "NIC",
         (true, false) => "kernel",
@@ -220,24 +220,24 @@ fn timestamps(stamps: Option<&NicTimestamps>) -> Vec<Fact> {
             "timestamp source",
             format!(
                 "RX: {}; TX: {}",
-                who(stamps.software_rx, stamps.hardware_rx),
-                who(stamps.software_tx, stamps.hardware_tx)
+                who(timestamps.software_rx, timestamps.hardware_rx),
+                who(timestamps.software_tx, timestamps.hardware_tx)
             ),
             "NIC: at the wire; kernel: after the RX interrupt and before the TX driver",
         ),
         fact(
             "PHC",
-            stamps.clock.clone().unwrap_or_else(|| "none".to_owned()),
+            timestamps.clock.clone().unwrap_or_else(|| "none".to_owned()),
             "hardware timestamps are by this clock, not the system clock",
         ),
         fact(
             "TX timestamps",
-            listed(&stamps.transmit_types, "none"),
+            listed(&timestamps.transmit_types, "none"),
             "supported types; onestep-sync writes the time into a PTP Sync",
         ),
         fact(
             "RX filters",
-            listed(&stamps.receive_filters, "none"),
+            listed(&timestamps.receive_filters, "none"),
             "'all' includes NTP; ptp filters timestamp only PTP packets",
         ),
     ]
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_are_for_what_their_names_say() {
+    fn interrupt_purposes_follow_from_their_names() {
         for (name, word) in [
             ("virtio2-input.0", "RX"),
             ("eth0-TxRx-0", "RX"),

@@ -284,15 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn every_plot_has_its_place_and_a_text_alternative() {
+    fn every_plot_has_an_element_and_a_text_alternative() {
         for page in pages() {
             let plots: serde_json::Value = embedded(&page, "plots");
             let plots = plots.as_array().unwrap();
             assert!(plots.len() >= 2);
             for plot in plots {
                 let id = plot["id"].as_str().unwrap();
-                let place = format!("<div class=\"chart\" id=\"plot-{id}\"");
-                let (_, rest) = page.split_once(&place).unwrap();
+                let element = format!("<div class=\"chart\" id=\"plot-{id}\"");
+                let (_, rest) = page.split_once(&element).unwrap();
                 let (tag, _) = rest.split_once('>').unwrap();
                 assert!(tag.contains("aria-label=\""));
                 for attribute in ["aria-describedby", "aria-details"] {
@@ -306,17 +306,22 @@ mod tests {
 
     #[test]
     fn a_run_without_figures_still_makes_a_page() {
-        let mut silent = fixture::empty();
-        silent.trials = vec![fixture::silent_trial(), fixture::extreme_trial()];
+        let mut degenerate = fixture::empty();
+        degenerate.trials = vec![fixture::trial_without_requests(), fixture::extreme_trial()];
         // JSON has no NaN: a result that was read from a file cannot hold one.
-        silent.trials[0].achieved_rate = 0.0;
-        silent.trials[1].duration_s = 1e300;
+        degenerate.trials[0].achieved_rate = 0.0;
+        degenerate.trials[1].duration_s = 1e300;
         let mut candidates = fixture::demo();
         candidates.candidates[0].load = fixture::empty();
-        candidates.candidates[1].load = silent.clone();
-        let mut nobody = fixture::demo();
-        nobody.candidates.clear();
-        for page in [load(&fixture::empty()), load(&silent), demo(&candidates), demo(&nobody)] {
+        candidates.candidates[1].load = degenerate.clone();
+        let mut without_candidates = fixture::demo();
+        without_candidates.candidates.clear();
+        for page in [
+            load(&fixture::empty()),
+            load(&degenerate),
+            demo(&candidates),
+            demo(&without_candidates),
+        ] {
             let main = main_of(&page);
             assert!(!main.contains("NaN") && !main.contains(">inf"), "{main}");
         }

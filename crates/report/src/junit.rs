@@ -41,12 +41,12 @@ pub fn junit(checks: &Checks) -> String {
 }
 
 fn case(case: &Case, class: &str) -> String {
-    let told = escaped(&case.detail);
+    let detail = escaped(&case.detail);
     let inner = match case.outcome {
-        CaseOutcome::Passed => format!("<system-out>{told}</system-out>"),
-        CaseOutcome::Failed => format!("<failure type=\"failed\" message=\"{told}\"/>"),
-        CaseOutcome::Error => format!("<error type=\"not measured\" message=\"{told}\"/>"),
-        CaseOutcome::Skipped => format!("<skipped message=\"{told}\"/>"),
+        CaseOutcome::Passed => format!("<system-out>{detail}</system-out>"),
+        CaseOutcome::Failed => format!("<failure type=\"failed\" message=\"{detail}\"/>"),
+        CaseOutcome::Error => format!("<error type=\"not measured\" message=\"{detail}\"/>"),
+        CaseOutcome::Skipped => format!("<skipped message=\"{detail}\"/>"),
     };
     format!(
         "    <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n      {inner}\n    </testcase>\n",
@@ -87,7 +87,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let xml = junit(&fixture::checks());
         assert_eq!(xml, include_str!("junit.xml"), "\n{xml}");
     }

@@ -81,10 +81,11 @@ mod tests {
 
     #[test]
     fn the_worst_is_named_and_the_others_counted() {
-        let kept = LimitResult { failed: false, ..limit("late>1%", LimitUnit::Ratio, 0.01, None) };
+        let passed =
+            LimitResult { failed: false, ..limit("late>1%", LimitUnit::Ratio, 0.01, None) };
         let slow = limit("p99>200us", LimitUnit::Ns, 200e3, Some(1_234_567.0));
         let lossy = limit("loss>0.1%", LimitUnit::Ratio, 0.001, Some(0.001_04));
-        let text = broken(&[kept.clone(), lossy.clone(), slow]).unwrap();
+        let text = broken(&[passed.clone(), lossy.clone(), slow]).unwrap();
         let expected = "limit 'p99>200us' failed: 1.23 ms in trial 3; 2 of 3 limits not met";
         assert_eq!(text, expected);
         assert_eq!(
@@ -92,12 +93,12 @@ mod tests {
             "limit 'loss>0.1%' failed: 0.1040% in trial 3"
         );
         assert_eq!(
-            failed(&[kept.clone(), lossy.clone()]).unwrap(),
+            failed(&[passed.clone(), lossy.clone()]).unwrap(),
             "failed: 1 of 2 limits not \
             met"
         );
         assert_eq!(failed(&[lossy]).unwrap(), "failed: limit not met");
-        assert_eq!((broken(std::slice::from_ref(&kept)), failed(&[kept])), (None, None));
+        assert_eq!((broken(std::slice::from_ref(&passed)), failed(&[passed])), (None, None));
         let of = Some("core 1".to_owned());
         let of_core = LimitResult {
             scope: of,
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_rounded_as_in_the_table_beside_it() {
+    fn a_time_is_rounded_as_in_the_table() {
         let near = limit("stddev>1ns", LimitUnit::Ns, 1.0, Some(1.6));
         assert!(line(&near).contains("failed: 2 ns"), "{}", line(&near));
     }

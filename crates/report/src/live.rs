@@ -15,9 +15,9 @@ use crate::findings::severity_name;
 
 /// Returns a run of `horolog load` as `OpenMetrics` text.
 #[must_use]
-pub fn load_metrics(looks: &LiveRun) -> String {
+pub fn load_metrics(run: &LiveRun) -> String {
     let mut registry = Registry::with_prefix("horolog_load");
-    registry.register_collector(Box::new(LiveRunCollector(looks.clone())));
+    registry.register_collector(Box::new(LiveRunCollector(run.clone())));
     let mut text = String::new();
     // Writing to memory does not fail.
     let _ = text::encode(&mut text, &registry);
@@ -82,24 +82,25 @@ impl MetricFamilyWriter<'_> {
 
 impl Collector for LiveRunCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let (looks, mut to) = (&self.0, MetricFamilyWriter(encoder));
+        let (run, mut to) = (&self.0, MetricFamilyWriter(encoder));
         let none = Snapshot::default();
-        let look = looks.snapshots.last().unwrap_or(&none);
-        counted(&mut to, look)?;
-        to.count("lost", "Requests lost in finished trials", looks.lost)?;
-        let places = looks.lost_at.iter().map(|(place, lost)| (location_name(*place), *lost));
-        let places_help = "Requests lost in finished trials, by location if it is known";
-        to.counts(("lost_at", places_help, "location"), places)?;
-        to.count("trials", "Finished trials and phases", looks.ended.next())?;
-        rates(&mut to, look)?;
-        let running = u8::from(looks.state == LiveState::Running);
+        let snapshot = run.snapshots.last().unwrap_or(&none);
+        counted(&mut to, snapshot)?;
+        to.count("lost", "Requests lost in finished trials", run.lost)?;
+        let locations =
+            run.lost_at.iter().map(|(location, lost)| (location_name(*location), *lost));
+        let locations_help = "Requests lost in finished trials, by location if it is known";
+        to.counts(("lost_at", locations_help, "location"), locations)?;
+        to.count("trials", "Finished trials and phases", run.ended.next())?;
+        rates(&mut to, snapshot)?;
+        let running = u8::from(run.state == LiveState::Running);
         to.gauge("running", "1 while the run is in progress", running.into())?;
-        findings(&mut to, &looks.findings)
+        findings(&mut to, &run.findings)
     }
 }
 
-fn counted(to: &mut MetricFamilyWriter<'_>, look: &Snapshot) -> fmt::Result {
-    let counts = &look.counts;
+fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let counts = &snapshot.counts;
     to.count("sent", "Requests sent", counts.sent)?;
     to.count("replies", "Valid replies within the timeout", counts.received)?;
     to.count("late", "Valid replies after the timeout", counts.late)?;
@@ -114,22 +115,22 @@ fn counted(to: &mut MetricFamilyWriter<'_>, look: &Snapshot) -> fmt::Result {
     to.gauge("unanswered", "Requests lost or in flight", unanswered)
 }
 
-fn rates(to: &mut MetricFamilyWriter<'_>, look: &Snapshot) -> fmt::Result {
-    let offered = look.offered_rate.unwrap_or(0.0);
+fn rates(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result {
+    let offered = snapshot.offered_rate.unwrap_or(0.0);
     to.gauge("offered_requests_per_second", "Intended rate", offered)?;
-    to.gauge("sent_requests_per_second", "Requests sent", look.sent_rate)?;
-    to.gauge("replies_per_second", "Valid replies per second", look.received_rate)?;
+    to.gauge("sent_requests_per_second", "Requests sent", snapshot.sent_rate)?;
+    to.gauge("replies_per_second", "Valid replies per second", snapshot.received_rate)?;
     let share = "Unanswered share of the requests since the last snapshot";
-    to.gauge("unanswered_ratio", share, look.unanswered_ratio)?;
-    to.gauge("elapsed_seconds", "Time since the run was ready to start", look.at_s)?;
-    to.gauge("trial_index", "Index of the trial or phase, from 0", look.part.index as f64)?;
-    to.gauge("trial_elapsed_seconds", "Time since its start", look.part.elapsed_s)?;
-    let planned = look.part.duration_s.unwrap_or(0.0);
+    to.gauge("unanswered_ratio", share, snapshot.unanswered_ratio)?;
+    to.gauge("elapsed_seconds", "Time since the run was ready to start", snapshot.at_s)?;
+    to.gauge("trial_index", "Index of the trial or phase, from 0", snapshot.part.index as f64)?;
+    to.gauge("trial_elapsed_seconds", "Time since its start", snapshot.part.elapsed_s)?;
+    let planned = snapshot.part.duration_s.unwrap_or(0.0);
     to.gauge("trial_duration_seconds", "Intended duration", planned)?;
     let latency = "Time from the intended send instant to the reply, in this trial or interval";
-    to.quantiles("latency_seconds", latency, look.latency_ns.as_ref())?;
+    to.quantiles("latency_seconds", latency, snapshot.latency_ns.as_ref())?;
     let lateness = "Time from the intended to the actual send instant, in this trial or interval";
-    to.quantiles("lateness_seconds", lateness, look.lateness_ns.as_ref())
+    to.quantiles("lateness_seconds", lateness, snapshot.lateness_ns.as_ref())
 }
 
 fn findings(to: &mut MetricFamilyWriter<'_>, findings: &[Finding]) -> fmt::Result {
@@ -148,8 +149,8 @@ fn findings(to: &mut MetricFamilyWriter<'_>, findings: &[Finding]) -> fmt::Resul
 }
 
 /// Returns the name of a loss location in results.
-fn location_name(place: LossLocation) -> String {
-    let name = serde_json::to_value(place).ok();
+fn location_name(location: LossLocation) -> String {
+    let name = serde_json::to_value(location).ok();
     name.and_then(|name| name.as_str().map(ToOwned::to_owned)).unwrap_or_default()
 }
 
@@ -160,27 +161,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_told_in_base_units() {
-        let mut looks = LiveRun::new("load", "a server".to_owned(), "trial");
+    fn counts_are_exported_in_base_units() {
+        let mut run = LiveRun::new("load", "a server".to_owned(), "trial");
         let counts = LiveCounts { sent: 10, received: 7, late: 1, ..LiveCounts::default() };
         let percentiles = Percentiles { p50: 1_000, p90: 2_000, p99: 3_000, p99_9: 4, max: 9 };
         let latency_ns = Some(percentiles);
-        looks.snapshots.push(Snapshot {
-            counts,
-            latency_ns,
-            sent_rate: 5.5,
-            ..Snapshot::default()
-        });
+        run.snapshots.push(Snapshot { counts, latency_ns, sent_rate: 5.5, ..Snapshot::default() });
         let lost_at = [(LossLocation::OwnRing, 2)].into();
-        looks.end_part(PartSummary { lost: 2, lost_at, ..PartSummary::default() });
-        looks.findings.push(Finding {
+        run.end_part(PartSummary { lost: 2, lost_at, ..PartSummary::default() });
+        run.findings.push(Finding {
             code: FindingCode::SharedMachine,
             severity: Severity::Note,
             message: String::new(),
             advice: String::new(),
             trial: None,
         });
-        let text = load_metrics(&looks);
+        let text = load_metrics(&run);
         for line in [
             "horolog_load_sent_total 10",
             "horolog_load_replies_total 7",
@@ -196,8 +192,8 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
-        looks.state = LiveState::Ended;
-        assert!(load_metrics(&looks).contains("horolog_load_running 0.0\n"));
+        run.state = LiveState::Ended;
+        assert!(load_metrics(&run).contains("horolog_load_running 0.0\n"));
     }
 
     #[test]

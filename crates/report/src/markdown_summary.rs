@@ -99,7 +99,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = summary(&fixture::checks());
         assert_eq!(text, include_str!("summary.md"), "\n{text}");
     }

@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(line(&result), None);
         for trial in &mut result.trials {
             let counts = |sent, lost| {
-                let trial = fixture::silent_trial();
+                let trial = fixture::trial_without_requests();
                 horolog_record::Trial { sent, lost, ..trial }
             };
             let part = |name: &str, sent, lost| {

@@ -55,7 +55,7 @@ fn ratio(ratio: f64) -> String {
 /// Returns the subject of the measurement, in a line.
 pub(crate) fn title(result: &PathUdpResult) -> String {
     let target = &result.target;
-    let manner = match result.mode {
+    let mode = match result.mode {
         PathMode::PingPong => "ping-pong",
         PathMode::OpenLoop => "fixed rate",
     };
@@ -68,7 +68,7 @@ pub(crate) fn title(result: &PathUdpResult) -> String {
         flows => format!(", {flows} flows"),
     };
     let wait = if result.busy_polling { "busy polling" } else { "blocking" };
-    format!("{protocol} to {} ({}), {manner}, {wait}{flows}", target.name, target.address)
+    format!("{protocol} to {} ({}), {mode}, {wait}{flows}", target.name, target.address)
 }
 
 /// Returns one-way times, the shares of host and wire, and classes of a row, each in a line.
@@ -131,7 +131,7 @@ pub(crate) fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Ve
 /// Returns the cost of the measurement itself, and the clocks that it is by.
 pub(crate) fn cost(result: &PathUdpResult) -> String {
     let ns = |ns: f64| amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| format!("{ns:.0} ns"));
-    let stamps = match result.timestamps {
+    let timestamp_note = match result.timestamps {
         TimestampSource::User => "",
         TimestampSource::Kernel | TimestampSource::Hardware => {
             " One-way delays use kernel timestamps."
@@ -139,7 +139,7 @@ pub(crate) fn cost(result: &PathUdpResult) -> String {
     };
     format!(
         "Overhead: {} per exchange besides its system calls, of which {} (clock reading) is in \
-         the round trip.{stamps}",
+         the round trip.{timestamp_note}",
         ns(result.cost.bookkeeping_ns),
         ns(result.cost.clock_reading_ns)
     )

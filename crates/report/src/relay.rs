@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn shapes_are_compared_with_the_published_ones() {
         let result = fixture::bench_relay();
-        let said = sentences(&result, 64).join(" ");
-        assert!(said.contains("+40.49% to +132.45%") && said.contains("as published"), "{said}");
+        let text = sentences(&result, 64).join(" ");
+        assert!(text.contains("+40.49% to +132.45%") && text.contains("as published"), "{text}");
         let mut other = result;
         other.cells.iter_mut().filter(|cell| cell.children == 16).for_each(|cell| {
             cell.repetitions.iter_mut().for_each(|round| round.copies_per_s /= 4.0);
         });
-        let said = sentences(&other, 64).join(" ");
-        assert!(said.contains("not flat") && said.contains("up to 4 children"), "{said}");
+        let text = sentences(&other, 64).join(" ");
+        assert!(text.contains("not flat") && text.contains("up to 4 children"), "{text}");
     }
 
     #[test]

@@ -68,8 +68,8 @@ pub(crate) fn rows_of(
 }
 
 fn figures(result: &RelayTreeResult) -> Vec<NodeMetric> {
-    let engine = |result: &RelayTreeResult, place: usize| -> Option<RelayTreeMeasured> {
-        result.engines.get(place)?.measured.clone()
+    let engine = |result: &RelayTreeResult, index: usize| -> Option<RelayTreeMeasured> {
+        result.engines.get(index)?.measured.clone()
     };
     let mut figures: Vec<NodeMetric> = vec![("c", |result, at| {
         let node = result.nodes.get(at)?;
@@ -87,9 +87,9 @@ fn figures(result: &RelayTreeResult) -> Vec<NodeMetric> {
             ("p99 2", |result, at| Some(measured(result, 1, at)?.p99 as f64)),
         ],
     ];
-    for (place, of_engine) in of_engine.into_iter().enumerate().take(result.engines.len()) {
-        let kept = if engine(result, place).is_some() { 3 } else { 1 };
-        figures.extend(of_engine.into_iter().take(kept));
+    for (index, of_engine) in of_engine.into_iter().enumerate().take(result.engines.len()) {
+        let metric_count = if engine(result, index).is_some() { 3 } else { 1 };
+        figures.extend(of_engine.into_iter().take(metric_count));
     }
     if result.gain.is_some() {
         figures.push(("ΔD alone", |result, at| gained(result, at).map(|gain| gain.tree_ns)));
@@ -147,8 +147,8 @@ fn signless(ns: f64) -> String {
 /// Returns the conclusions, a sentence or a few each.
 pub(crate) fn sentences(result: &RelayTreeResult) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for (place, engine) in result.engines.iter().enumerate() {
-        lines.push(of_engine(result, place, engine));
+    for (index, engine) in result.engines.iter().enumerate() {
+        lines.push(of_engine(result, index, engine));
         lines.extend(engine.measured.as_ref().map(|measured| of_measured(engine, measured)));
     }
     if let (Some(gain), [before, after]) = (&result.gain, &result.engines[..]) {
@@ -176,7 +176,7 @@ fn name(result: &RelayTreeResult, at: usize) -> &str {
     result.nodes.get(at).map_or(ABSENT, |node| &node.name)
 }
 
-fn of_engine(result: &RelayTreeResult, place: usize, engine: &RelayTreeEngine) -> String {
+fn of_engine(result: &RelayTreeResult, index: usize, engine: &RelayTreeEngine) -> String {
     let takes = match &engine.processing[..] {
         [first, others @ ..] if others.iter().all(|other| other == first) => format!(
             "a node takes {} to the first copy and {} between copies",
@@ -189,7 +189,7 @@ fn of_engine(result: &RelayTreeResult, place: usize, engine: &RelayTreeEngine) -
     let leaves = leaves.map_or_else(String::new, |ns| format!(", of the leaves {}", mean_ns(ns)));
     format!(
         "Engine {}, {}: {takes}. D = {} (to {}), mean {}{}.",
-        place + 1,
+        index + 1,
         engine.name,
         mean_ns(engine.tree_ns),
         name(result, engine.slowest),

@@ -178,9 +178,9 @@ fn schema(result: &Value) -> String {
 
 /// Returns the error, after its path: `trials[0].sent: invalid type: ...`.
 fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderError {
-    let (place, why) = (error.path().to_string(), error.inner());
+    let (path, why) = (error.path().to_string(), error.inner());
     // The root has no name.
-    let what = if place == "." { why.to_string() } else { format!("{place}: {why}") };
+    let what = if path == "." { why.to_string() } else { format!("{path}: {why}") };
     RenderError::Content { schema: schema.to_owned(), what }
 }
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_result_looks_as_its_command_had_it() {
+    fn a_stored_result_renders_as_its_command_did() {
         let style = TableStyle::default();
         let (query, load) = (fixture::query(100), fixture::load());
         assert_eq!(table_of(value(&query), &style), Ok(table::query(&query, &style)));
@@ -285,22 +285,22 @@ mod tests {
 
     #[test]
     fn what_cannot_be_shown_is_named() {
-        let told = |result: Value| {
+        let message = |result: Value| {
             let why = table_of(result, &TableStyle::default()).unwrap_err();
             why.to_string()
         };
         let of = |schema: &str| serde_json::json!({ "schema": schema });
         assert_eq!(
-            told(of("horolog.load/1")),
+            message(of("horolog.load/1")),
             "its schema is 'horolog.load/1', and this version reads 'horolog.load/2'"
         );
-        assert_eq!(told(of("horolog.x/1")), "'horolog.x/1' is not a known kind of result");
-        assert!(told(of("horolog.query/2")).contains("/2': missing field"));
+        assert_eq!(message(of("horolog.x/1")), "'horolog.x/1' is not a known kind of result");
+        assert!(message(of("horolog.query/2")).contains("/2': missing field"));
         let mut load = value(&fixture::load());
         load["trials"][1]["sent"] = "many".into();
         let unsound = "invalid result 'horolog.load/2': trials[1].sent: invalid type: string";
         assert!(page_of(&load).unwrap_err().to_string().starts_with(unsound));
-        assert!(told(load).starts_with(unsound));
+        assert!(message(load).starts_with(unsound));
         assert!(page_of(&of("horolog.after/2")).unwrap_err().to_string().contains("missing field"));
     }
 }

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn periods_of_any_length_are_told() {
+    fn periods_of_any_length_are_shown() {
         let of = [20_000_000, 7_200_000_000_000, 86_400_000_000_000, 1_001_000_000_000];
         assert_eq!(of.map(period_ns), ["20.0 ms", "2 h", "1 d", "1,001 s"]);
     }

@@ -141,10 +141,12 @@ fn series_sentence(result: &LoadResult, series: &Series) -> String {
         format!("; at most {most} in one interval, at {}", since_begin(point.at_s))
     });
     let sent = full_count(losses.sent);
-    let course = format!("{lost} of {sent} requests lost in {length}{worst}.");
+    let loss_sentence = format!("{lost} of {sent} requests lost in {length}{worst}.");
     match &result.overload {
-        None => course,
-        Some(overload) => format!("{course} {}", overload_sentence(overload, &result.trials)),
+        None => loss_sentence,
+        Some(overload) => {
+            format!("{loss_sentence} {}", overload_sentence(overload, &result.trials))
+        }
     }
 }
 
@@ -228,7 +230,7 @@ fn ramp_sentence(trials: &[Trial]) -> String {
                 .iter()
                 .filter(|trial| trial.lost > 0 && trial.achieved_rate > held.achieved_rate)
                 .min_by(|a, b| a.achieved_rate.total_cmp(&b.achieved_rate));
-            let said = match failed {
+            let summary = match failed {
                 Some(failed) => format!(
                     "Highest trial without loss: {rate}; the next, at {}, lost {}.",
                     human_rate(failed.achieved_rate),
@@ -238,9 +240,9 @@ fn ramp_sentence(trials: &[Trial]) -> String {
             };
             let below = |trial: &&Trial| trial.lost > 0 && trial.achieved_rate < held.achieved_rate;
             match trials.iter().filter(below).count() {
-                0 => said,
-                1 => format!("{said} One lower trial had loss."),
-                count => format!("{said} {count} lower trials had loss."),
+                0 => summary,
+                1 => format!("{summary} One lower trial had loss."),
+                count => format!("{summary} {count} lower trials had loss."),
             }
         }
     }
@@ -288,23 +290,28 @@ pub(crate) struct Losses {
 impl Losses {
     /// Sums up the trials.
     pub(crate) fn of(trials: &[Trial]) -> Self {
-        let mut by_place = BTreeMap::<LossLocation, u64>::new();
-        for (place, count) in trials.iter().flat_map(|trial| &trial.lost_at) {
-            let sum = by_place.entry(*place).or_default();
+        let mut by_location = BTreeMap::<LossLocation, u64>::new();
+        for (location, count) in trials.iter().flat_map(|trial| &trial.lost_at) {
+            let sum = by_location.entry(*location).or_default();
             *sum = sum.saturating_add(*count);
         }
-        let mut places: Vec<_> = by_place.into_iter().filter(|(_, count)| *count > 0).collect();
-        places.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut locations: Vec<_> =
+            by_location.into_iter().filter(|(_, count)| *count > 0).collect();
+        locations.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let sum =
             |field: fn(&Trial) -> u64| trials.iter().map(field).fold(0_u64, u64::saturating_add);
-        Self { sent: sum(|trial| trial.sent), lost: sum(|trial| trial.lost), by_location: places }
+        Self {
+            sent: sum(|trial| trial.sent),
+            lost: sum(|trial| trial.lost),
+            by_location: locations,
+        }
     }
 }
 
 /// Returns a location's name in a sentence.
 #[must_use]
-pub const fn location_name(place: LossLocation) -> &'static str {
-    match place {
+pub const fn location_name(location: LossLocation) -> &'static str {
+    match location {
         LossLocation::Generator => "generator",
         LossLocation::OwnRing => "generator RX ring",
         LossLocation::Link => "link",
@@ -323,18 +330,22 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn a_course_is_told_by_its_loss_and_its_worst_interval() {
+    fn a_series_is_summarised_by_its_loss_and_its_worst_interval() {
         let mut result = fixture::load();
         (result.search, result.series) = (None, Some(fixture::series()));
-        result.trials =
-            vec![Trial { sent: 300, lost: 150, duration_s: 1.5, ..fixture::silent_trial() }];
-        let course = "50.00% of 300 requests lost in 1.5 s; at most 100.00% in one interval, \
+        result.trials = vec![Trial {
+            sent: 300,
+            lost: 150,
+            duration_s: 1.5,
+            ..fixture::trial_without_requests()
+        }];
+        let expected = "50.00% of 300 requests lost in 1.5 s; at most 100.00% in one interval, \
                       at 1.00 s.";
-        assert_eq!(sentence(&result), course);
+        assert_eq!(sentence(&result), expected);
         let points = &mut result.series.as_mut().unwrap().points;
         points.extend_from_within(2..);
         points[3].at_s = 1.5;
-        assert_eq!(sentence(&result), course, "the first of several that are alike");
+        assert_eq!(sentence(&result), expected, "the first of several that are alike");
         let overload = Overload {
             base_rate: 5e3,
             overload_rate: 30e3,
@@ -343,24 +354,25 @@ mod tests {
             recovery_ms: Some(200.0),
             resolution_ms: 100.0,
         };
-        let told = |overload| sentence(&LoadResult { overload: Some(overload), ..result.clone() });
-        let late = told(overload.clone());
+        let with_overload =
+            |overload| sentence(&LoadResult { overload: Some(overload), ..result.clone() });
+        let late = with_overload(overload.clone());
         assert!(
             late.ends_with("Overload 30.0 k/s: 9.00 k/s answered; recovered after 200 ms."),
             "{late}"
         );
-        let at_once = told(Overload { recovery_ms: Some(0.0), ..overload.clone() });
+        let at_once = with_overload(Overload { recovery_ms: Some(0.0), ..overload.clone() });
         assert!(at_once.ends_with("recovered within 100 ms."), "{at_once}");
         let overload = Overload { recovery_ms: None, ..overload };
-        let never = told(overload.clone());
+        let never = with_overload(overload.clone());
         assert!(never.ends_with("not recovered by the end of the run."), "{never}");
-        result.trials = vec![fixture::silent_trial(); 3];
+        result.trials = vec![fixture::trial_without_requests(); 3];
         let unknown = sentence(&LoadResult { overload: Some(overload), ..result });
         assert!(unknown.ends_with("no reply before the overload to compare with."), "{unknown}");
     }
 
     #[test]
-    fn the_sign_says_why_the_search_ended() {
+    fn the_sign_shows_why_the_search_ended() {
         let mut result = fixture::load();
         let search = result.search.as_mut().unwrap();
         (search.lower, search.upper) = (Some(3_980_000.0), Some(4_010_000.0));
@@ -382,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_keep_the_doubts_of_both_sides() {
+    fn ratios_keep_the_bounds_of_both_sides() {
         use BestRate::{AtLeast, Below, Exactly, Nothing};
         assert_eq!(Exactly(88.0).ratio_to(Exactly(2.0)), "44.0×");
         assert_eq!(AtLeast(88.0).ratio_to(Exactly(2.0)), "≥ 44.0×");

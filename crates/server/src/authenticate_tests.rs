@@ -216,7 +216,7 @@ fn each_of_a_batch_gets_what_it_would_get_alone() {
 }
 
 #[test]
-fn what_is_not_looked_at_is_answered_by_a_header() {
+fn unchecked_requests_get_a_plain_header() {
     let nothing = Secrets::default();
     assert!(!nothing.is_some());
     let unknown_field = [&bytes_of(&header())[..], &[0xf3, 0x23, 0, 28], &[0; 24]].concat();

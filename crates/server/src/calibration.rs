@@ -13,8 +13,8 @@ pub(crate) fn open(
     basis: Plausibility,
 ) -> Result<Option<OpenCalibration>, StartError> {
     let Some(calibration) = &config.calibration else { return Ok(None) };
-    let is_beside = !config.source.sources.is_empty();
-    let opened = OpenCalibration::open(calibration, is_beside, basis);
+    let has_sources = !config.source.sources.is_empty();
+    let opened = OpenCalibration::open(calibration, has_sources, basis);
     opened.map(Some).map_err(|fault| StartError::Source(calibration.name(), fault))
 }
 

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn renews_until_dropped_even_beside_a_sink_that_refuses() {
+    fn updates_pages_until_dropped_even_if_another_sink_refuses() {
         let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
         let first = read_clocks();
         let mut renewal = PageBuilder::new(&config, -25, &first);

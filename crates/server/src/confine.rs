@@ -13,14 +13,14 @@ use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
 /// the clock thread, switching hardware timestamps off at the end, and steering the clock if
 /// configured.
 fn retained_capabilities(config: &ServerConfig) -> Vec<Capability> {
-    let mut kept = vec![Capability::NetBindService, Capability::SysNice];
+    let mut retained = vec![Capability::NetBindService, Capability::SysNice];
     if config.calibration.as_ref().is_some_and(|calibration| calibration.controls_clock) {
-        kept.push(Capability::SysTime);
+        retained.push(Capability::SysTime);
     }
     if !config.timestamps.hardware.is_empty() {
-        kept.push(Capability::NetAdmin);
+        retained.push(Capability::NetAdmin);
     }
-    kept
+    retained
 }
 
 /// System directories that a server or its libraries read while they run.
@@ -65,9 +65,9 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError
     if operation.sandbox == Sandbox::Off {
         if operation.user.is_some() {
             // A different user with all capabilities of root would still be root.
-            let kept = sandbox::keep_capabilities(&retained_capabilities(config))
+            let outcome = sandbox::keep_capabilities(&retained_capabilities(config))
                 .map_err(|error| error.to_string());
-            note(&mut confinement, "capabilities", kept);
+            note(&mut confinement, "capabilities", outcome);
         }
         return Ok(confinement);
     }

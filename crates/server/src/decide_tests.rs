@@ -52,7 +52,7 @@ fn other_versions_are_ignored() {
 }
 
 #[test]
-fn other_modes_are_ignored_and_told_apart() {
+fn other_modes_are_ignored_each_with_its_reason() {
     for (mode, reason) in [
         (0, IgnoreReason::ModeReserved),
         (2, IgnoreReason::ModePassive),
@@ -170,9 +170,9 @@ fn interleaved(origin: u64, receive: u64, transmit: u64) -> [u8; HEADER_LEN] {
 }
 
 #[test]
-fn an_interleaved_reply_tells_when_the_one_before_left() {
+fn an_interleaved_reply_has_the_transmit_time_of_the_previous_one() {
     let (before, left) = (0xe000_0000_1111_1112, NtpTimestamp::from_bits(0xe000_0000_1111_9999));
-    let ask = |request: &[u8]| {
+    let exchange = |request: &[u8]| {
         let known = |origin: NtpTimestamp| (origin.to_bits() == before).then_some(left);
         match decide(request, client(), &page(), RECEIVED, known) {
             RequestVerdict::Reply(reply) => reply,
@@ -181,18 +181,18 @@ fn an_interleaved_reply_tells_when_the_one_before_left() {
     };
     let leaves = NtpTimestamp::from_bits(0xe000_0000_2000_4444);
 
-    let reply = ask(&interleaved(before, 21, 22));
+    let reply = exchange(&interleaved(before, 21, 22));
     assert_eq!(reply.kind, ReplyKind::Interleaved);
     let header = reply.at(leaves);
     assert_eq!((header.origin.to_bits(), header.receive, header.transmit), (21, RECEIVED, left));
 
-    let reply = ask(&interleaved(before + 2, 21, 22));
+    let reply = exchange(&interleaved(before + 2, 21, 22));
     assert_eq!(reply.kind, ReplyKind::First);
     let header = reply.at(leaves);
     assert_eq!((header.origin.to_bits(), header.receive), (22, RECEIVED));
     assert_eq!(header.transmit.to_bits(), leaves.to_bits() | 1);
 
-    let reply = ask(&interleaved(before, 22, 22));
+    let reply = exchange(&interleaved(before, 22, 22));
     assert_eq!((reply.kind, reply.header.origin.to_bits()), (ReplyKind::Basic, 22));
 }
 
@@ -203,24 +203,24 @@ fn an_interleaved_reply_tells_when_the_one_before_left() {
 fn rfc_9769_figure_1() {
     // Receive timestamps are even and transmit timestamps odd, the client's own are any.
     let t = |n: u64| 0xe000_0000_2000_0000 + 16 * n + n % 4 / 3;
-    let kept = std::cell::Cell::new((0, NtpTimestamp::UNKNOWN));
-    let ask = |(origin, receive, transmit), received: u64, leaves: u64| {
+    let stored = std::cell::Cell::new((0, NtpTimestamp::UNKNOWN));
+    let exchange = |(origin, receive, transmit), received: u64, leaves: u64| {
         let request = interleaved(origin, receive, transmit);
-        let (of, left) = kept.get();
+        let (of, left) = stored.get();
         let known = |origin: NtpTimestamp| (origin.to_bits() == of).then_some(left);
         let received = NtpTimestamp::from_bits(received);
         let verdict = decide(&request, client(), &page(), received, known);
         let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
         let header = reply.at(NtpTimestamp::from_bits(leaves));
         if reply.kind.needs_timestamps_stored() {
-            kept.set((header.receive.to_bits(), NtpTimestamp::from_bits(leaves)));
+            stored.set((header.receive.to_bits(), NtpTimestamp::from_bits(leaves)));
         }
         [header.origin, header.receive, header.transmit].map(NtpTimestamp::to_bits)
     };
-    assert_eq!(ask((0, 0, t(1)), t(2), t(3)), [t(1), t(2), t(3)]);
-    assert_eq!(ask((t(2), t(4), t(5)), t(6), t(7)), [t(5), t(6), t(7)]);
-    assert_eq!(ask((t(6), t(8), t(9)), t(10), t(11)), [t(8), t(10), t(7)]);
-    assert_eq!(ask((t(10), t(12), t(13)), t(14), t(15)), [t(12), t(14), t(11)]);
+    assert_eq!(exchange((0, 0, t(1)), t(2), t(3)), [t(1), t(2), t(3)]);
+    assert_eq!(exchange((t(2), t(4), t(5)), t(6), t(7)), [t(5), t(6), t(7)]);
+    assert_eq!(exchange((t(6), t(8), t(9)), t(10), t(11)), [t(8), t(10), t(7)]);
+    assert_eq!(exchange((t(10), t(12), t(13)), t(14), t(15)), [t(12), t(14), t(11)]);
 }
 
 #[test]
@@ -244,9 +244,9 @@ proptest! {
         let known = |origin| known.then_some(origin);
         if let RequestVerdict::Reply(reply) = decide(&bytes, source, &page(), received, known) {
             prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
-            let told = if reply.kind == ReplyKind::Interleaved { 32..40 } else { 40..48 };
+            let echoed = if reply.kind == ReplyKind::Interleaved { 32..40 } else { 40..48 };
             let reply = reply.at(received);
-            prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[told]);
+            prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[echoed]);
             prop_assert_eq!(reply.receive, as_receive(received));
             let mut emitted = [0; HEADER_LEN];
             reply.emit(&mut emitted);

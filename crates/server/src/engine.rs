@@ -303,13 +303,13 @@ mod tests {
 
     #[test]
     fn threads_sit_where_their_packets_come_from() {
-        let place = |threads, cores: &[usize]| -> Vec<_> {
+        let assigned_cores = |threads, cores: &[usize]| -> Vec<_> {
             (0..threads).map(|index| core_for(index, threads, cores)).collect()
         };
-        assert_eq!(place(2, &[0, 1]), [Some(0), Some(1)]);
-        assert_eq!(place(2, &[5, 6]), [Some(6), Some(5)]);
-        assert_eq!(place(4, &[0, 1]), [Some(0), Some(1), Some(0), Some(1)]);
-        assert_eq!(place(1, &[3, 4]), [Some(3)]);
-        assert_eq!(place(1, &[]), [None]);
+        assert_eq!(assigned_cores(2, &[0, 1]), [Some(0), Some(1)]);
+        assert_eq!(assigned_cores(2, &[5, 6]), [Some(6), Some(5)]);
+        assert_eq!(assigned_cores(4, &[0, 1]), [Some(0), Some(1), Some(0), Some(1)]);
+        assert_eq!(assigned_cores(1, &[3, 4]), [Some(3)]);
+        assert_eq!(assigned_cores(1, &[]), [None]);
     }
 }

@@ -103,11 +103,11 @@ fn answer(
     server: &FrameServer<'_>,
     arrival: &FrameTimes,
 ) -> FrameVerdict {
-    let asks_interleaved =
+    let requests_interleaved =
         Header::parse(request.payload).is_ok_and(|(header, _)| may_be_interleaved(&header));
     let client = request.source.ip();
     let reply = match server.interleaved {
-        _ if !asks_interleaved => basic,
+        _ if !requests_interleaved => basic,
         FrameInterleaved::PassUp => return FrameVerdict::Pass,
         FrameInterleaved::Answer(table) => {
             let known = |origin| table.transmit_of(client, origin);

@@ -108,17 +108,21 @@ fn reply_to(frame: &[u8]) -> Vec<u8> {
 
 /// Checks everything of a reply that does not depend on the system variables.
 fn check(request: &[u8], reply: &[u8]) {
-    let (asked, told) = (UdpFrame::parse(request).unwrap(), UdpFrame::parse(reply).unwrap());
-    assert!(told.checksum_fits(), "UDP checksum");
+    let (request_frame, reply_frame) =
+        (UdpFrame::parse(request).unwrap(), UdpFrame::parse(reply).unwrap());
+    assert!(reply_frame.checksum_fits(), "UDP checksum");
     assert!(reply.len() <= request.len(), "longer than the request");
-    assert_eq!(told.ethernet.destination, asked.ethernet.source);
-    assert_eq!(told.ethernet.source, asked.ethernet.destination);
-    assert_eq!(told.ethernet.vlan, asked.ethernet.vlan);
-    assert_eq!((told.source, told.destination), (asked.destination, asked.source));
-    assert_eq!((told.options_len, told.trailer_len), (0, 0));
-    let (header, rest) = Header::parse(told.payload).unwrap();
+    assert_eq!(reply_frame.ethernet.destination, request_frame.ethernet.source);
+    assert_eq!(reply_frame.ethernet.source, request_frame.ethernet.destination);
+    assert_eq!(reply_frame.ethernet.vlan, request_frame.ethernet.vlan);
+    assert_eq!(
+        (reply_frame.source, reply_frame.destination),
+        (request_frame.destination, request_frame.source)
+    );
+    assert_eq!((reply_frame.options_len, reply_frame.trailer_len), (0, 0));
+    let (header, rest) = Header::parse(reply_frame.payload).unwrap();
     assert!(rest.is_empty());
-    let (question, _) = Header::parse(asked.payload).unwrap();
+    let (question, _) = Header::parse(request_frame.payload).unwrap();
     let mode = match question.mode {
         AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
         _ => AssociationMode::Server,
@@ -147,7 +151,7 @@ fn ipv6_is_answered() {
 }
 
 #[test]
-fn one_vlan_tag_is_kept_and_two_pass() {
+fn one_vlan_tag_is_retained_and_two_pass() {
     for protocol in [TYPE_VLAN, TYPE_SERVICE_VLAN] {
         let tagged = |control| {
             let vlan = Some(VlanTag { protocol, control });

@@ -182,8 +182,8 @@ impl Saver {
 }
 
 /// Returns true if the served time is that of a confirmed time source.
-fn is_confirmed(heard: SourceReading) -> bool {
-    matches!(heard, SourceReading::Selected(report) if !report.is_unconfirmed)
+fn is_confirmed(reading: SourceReading) -> bool {
+    matches!(reading, SourceReading::Selected(report) if !report.is_unconfirmed)
 }
 
 #[cfg(test)]
@@ -212,9 +212,9 @@ mod tests {
         for (bad, why) in [
             ("\n", "no number"),
             ("yesterday", "no number"),
-            ("99999999999", "it reports 2262-04-11, after 2045-12-31"),
-            ("1600000000", "it reports 2020-09-13, before 2026-01-01"),
-            ("-5", "it reports 1969-12-31, before"),
+            ("99999999999", "reported time 2262-04-11 is after 2045-12-31"),
+            ("1600000000", "reported time 2020-09-13 is before 2026-01-01"),
+            ("-5", "reported time 1969-12-31 is before"),
             ("18e8", "no number"),
             ("\u{0}\u{0}", "no number"),
         ] {
@@ -228,8 +228,8 @@ mod tests {
         let file = File::options().write(true).open(&path).unwrap();
         let why = read(&file, &Plausibility::default()).unwrap_err();
         assert!(why.starts_with("cannot read the file: "), "{why}");
-        let told = open(Path::new("/there-is-none/time")).notice.unwrap();
-        assert!(told.starts_with("cannot save the time in /there-is-none/time: "), "{told}");
+        let notice = open(Path::new("/there-is-none/time")).notice.unwrap();
+        assert!(notice.starts_with("cannot save the time in /there-is-none/time: "), "{notice}");
     }
 
     #[test]
@@ -252,12 +252,12 @@ mod tests {
             host_clock: None,
         };
         assert!(is_confirmed(SourceReading::Selected(report(false))));
-        for heard in [
+        for reading in [
             SourceReading::Selected(report(true)),
             SourceReading::NoSource,
             SourceReading::NotPolled,
         ] {
-            assert!(!is_confirmed(heard), "{heard:?}");
+            assert!(!is_confirmed(reading), "{reading:?}");
         }
     }
 

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_receive_timestamp_of_ours_is_looked_up() {
+    fn only_an_own_receive_timestamp_as_origin_may_be_interleaved() {
         let request = |origin, receive, transmit| {
             let (origin, receive, transmit) = (stamp(origin), stamp(receive), stamp(transmit));
             Header { origin, receive, ..Header::request(4, transmit) }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_slot_matches_nobody() {
+    fn a_torn_slot_matches_no_client() {
         let table = table(1);
         // What a reader meets when a writer is stopped between the halves.
         table.remember(client(), stamp(0xaaaa_0000), stamp(0xaaaa_1111));

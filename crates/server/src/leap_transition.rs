@@ -166,8 +166,9 @@ impl LeapTransition {
             outlook = Outlook::new(&sources, reached);
             let is_listed =
                 terms.list.is_some_and(|list| list.validity(utc) != LeapListValidity::Expired);
-            let told = terms.receiver_leap.filter(|leap| !is_listed && leap.instant() > reached);
-            outlook.next = outlook.next.or(told).filter(|leap| Some(*leap) != self.latest);
+            let receiver_leap =
+                terms.receiver_leap.filter(|leap| !is_listed && leap.instant() > reached);
+            outlook.next = outlook.next.or(receiver_leap).filter(|leap| Some(*leap) != self.latest);
         }
         if self.passing.is_none() {
             self.passing =
@@ -281,12 +282,12 @@ impl LeapTransition {
         terms: &LeapInputs<'_>,
     ) {
         self.reached = Some(utc);
-        let Some(ActiveLeap { leap, stepped, step_timeout: patience }) = self.passing else {
+        let Some(ActiveLeap { leap, stepped, step_timeout }) = self.passing else {
             return;
         };
         let behind = utc - leap.instant();
         let is_known = stepped || self.learnt != Span::ZERO;
-        let is_late = !is_known && terms.disciplined && behind >= patience;
+        let is_late = !is_known && terms.disciplined && behind >= step_timeout;
         if is_known {
             self.uncertain_until = None;
         } else if is_late && self.uncertain_until.is_none() {
@@ -317,7 +318,7 @@ impl LeapTransition {
         // The leap of the outlook may have passed just now.
         let next = passing.or(outlook.next).filter(|leap| Some(*leap) != self.latest);
         let announced = passing.or(Outlook { next, ..*outlook }.announced(utc));
-        let doubtful = self.uncertain_until.is_some();
+        let is_uncertain = self.uncertain_until.is_some();
         let mut notices = Vec::new();
         notices.extend(terms.list.and_then(|list| match list.validity(utc) {
             LeapListValidity::Valid => None,
@@ -325,7 +326,7 @@ impl LeapTransition {
             LeapListValidity::Expired => Some(LeapNotice::Expired(list.expires())),
         }));
         notices.extend(outlook.discord.map(LeapNotice::Discord));
-        notices.extend(doubtful.then_some(LeapNotice::DidNotStep));
+        notices.extend(is_uncertain.then_some(LeapNotice::DidNotStep));
         LeapOutputs {
             utc,
             realtime_minus_monotonic: self.offset.offset,
@@ -333,7 +334,7 @@ impl LeapTransition {
             next,
             latest: Outlook::latest(terms.list, utc).max(self.latest),
             announced,
-            is_uncertain: doubtful,
+            is_uncertain,
             notices,
         }
     }

@@ -87,8 +87,9 @@ impl OpenListeners {
         timeline: Timeline,
         config: &ServerConfig,
     ) -> Result<Self, StartError> {
-        let open =
-            |asked: &SocketAddr| Ok((*asked, ListenSockets::open(*asked, timeline, config)?));
+        let open = |requested: &SocketAddr| {
+            Ok((*requested, ListenSockets::open(*requested, timeline, config)?))
+        };
         listen.iter().map(open).collect::<Result<_, StartError>>().map(Self)
     }
 
@@ -136,10 +137,10 @@ impl Listeners {
     /// Returns the port of the first address of a configuration, if it is known before that is in
     /// force: a new address with port 0 has none yet.
     pub(crate) fn first_port(&self, config: &ServerConfig) -> Option<u16> {
-        let asked = *config.all_listen().first()?;
+        let requested = *config.all_listen().first()?;
         let state = self.lock();
-        let bound = state.listened.iter().find(|listened| listened.requested == asked);
-        let port = bound.map_or(asked, |listened| listened.address).port();
+        let bound = state.listened.iter().find(|listened| listened.requested == requested);
+        let port = bound.map_or(requested, |listened| listened.address).port();
         (port != 0).then_some(port)
     }
 
@@ -187,10 +188,10 @@ impl Listeners {
         let is_smeared = |listened: &ActiveListener| listened.timeline == Timeline::Smeared;
         let (smeared, mut old): (Vec<_>, Vec<_>) =
             std::mem::take(&mut state.listened).into_iter().partition(is_smeared);
-        let mut take = |asked: &SocketAddr| {
-            let is_it = |listened: &ActiveListener| listened.requested == *asked;
-            let kept = old.iter().position(is_it).map(|at| old.remove(at));
-            kept.or_else(|| new.iter().position(is_it).map(|at| new.remove(at)))
+        let mut take = |requested: &SocketAddr| {
+            let is_it = |listened: &ActiveListener| listened.requested == *requested;
+            let retained = old.iter().position(is_it).map(|at| old.remove(at));
+            retained.or_else(|| new.iter().position(is_it).map(|at| new.remove(at)))
         };
         state.listened = listen.iter().filter_map(&mut take).collect();
         state.listened.extend(smeared);
@@ -211,10 +212,10 @@ fn serve(
     config: &ServerConfig,
     surroundings: &WorkerContext,
 ) -> io::Result<Vec<ActiveListener>> {
-    let start = |(asked, listener): (SocketAddr, ListenSockets)| {
+    let start = |(requested, listener): (SocketAddr, ListenSockets)| {
         let (address, timeline) = (listener.address(), listener.timeline());
         let engine = SocketEngine::start(listener, config, &alone(surroundings))?;
-        Ok(ActiveListener { requested: asked, address, timeline, engine })
+        Ok(ActiveListener { requested, address, timeline, engine })
     };
     opened.0.into_iter().map(start).collect()
 }
@@ -245,12 +246,12 @@ impl ReloadPart for ListenersPart {
         if in_force.listen == next.listen {
             return Ok(None);
         }
-        let mut kept = in_force.listen.clone();
+        let mut retained = in_force.listen.clone();
         let mut added = next.listen.clone();
         // Port 0 may occur more than once.
-        added.retain(|asked| match kept.iter().position(|old| old == asked) {
+        added.retain(|requested| match retained.iter().position(|old| old == requested) {
             Some(at) => {
-                kept.remove(at);
+                retained.remove(at);
                 false
             }
             None => true,

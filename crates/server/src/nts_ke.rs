@@ -58,10 +58,10 @@ pub(crate) fn start(
     ntp_port: Option<u16>,
     cookies: Option<&Arc<ArcSwap<CookieKeys>>>,
 ) -> Result<Option<KeServer>, KeError> {
-    let (Some(told), Some(cookies)) = (ke_config(config, ntp_port), cookies) else {
+    let (Some(ke_settings), Some(cookies)) = (ke_config(config, ntp_port), cookies) else {
         return Ok(None);
     };
-    KeServer::start(told, Arc::new(CookieFactory::new(cookies)?)).map(Some)
+    KeServer::start(ke_settings, Arc::new(CookieFactory::new(cookies)?)).map(Some)
 }
 
 /// Reload of the listener of a running server: all its options and the content of its files.
@@ -99,9 +99,9 @@ impl ReloadPart for NtsKePart {
         if ntp_port.is_none() && next.nts.ke_server.is_none() {
             return Err(ReloadError::UnknownPort);
         }
-        let Some(told) = ke_config(next, ntp_port) else { return Ok(None) };
+        let Some(ke_settings) = ke_config(next, ntp_port) else { return Ok(None) };
         let failed = |error: KeError| ReloadError::Other(error.to_string());
-        let prepared = self.listener.prepare(told).map_err(failed)?;
+        let prepared = self.listener.prepare(ke_settings).map_err(failed)?;
         let (old, new) = (&in_force.nts, &next.nts);
         let (old_limits, new_limits) = (old.ke_limits, new.ke_limits);
         let changed = [

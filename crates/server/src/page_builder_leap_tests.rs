@@ -22,7 +22,7 @@ struct World {
     kind: LeapKind,
     /// How long after the leap the kernel steps its clock.
     kernel_steps_after_ns: Option<i64>,
-    kernel_told: bool,
+    kernel_armed: bool,
     listed: bool,
     trust: ClockTrust,
 }
@@ -64,9 +64,9 @@ impl World {
         let step = if self.has_stepped(now) { self.leap().step().as_ns() } else { 0 };
         // Readings are a little off and know it.
         let noise = now / MS % 7 - 3;
-        let told = self.kernel_told && DUE - now <= 23 * HOUR && now < DUE + 20 * HOUR;
+        let is_pending = self.kernel_armed && DUE - now <= 23 * HOUR && now < DUE + 20 * HOUR;
         let leap = match self.kind {
-            _ if !told => PendingLeap::None,
+            _ if !is_pending => PendingLeap::None,
             LeapKind::Insert => PendingLeap::Insert,
             LeapKind::Delete => PendingLeap::Delete,
         };
@@ -117,14 +117,14 @@ fn served(page: &ClockPage, now: i64, near: i64) -> Option<i64> {
 
 /// What is asked of one page: as it is made, later, and on both sides of the leap, as near
 /// as the readings are true.
-fn asked(made: i64, next: i64) -> Vec<i64> {
+fn probe_instants(made: i64, next: i64) -> Vec<i64> {
     let until = next.min(made + 900 * MS);
-    let mut asked = vec![made, made + 1, i64::midpoint(made, until), until];
-    asked.extend(
+    let mut instants = vec![made, made + 1, i64::midpoint(made, until), until];
+    instants.extend(
         [DUE - 10, DUE + 10].into_iter().filter(|at| (made - 900 * MS..until).contains(at)),
     );
-    asked.sort_unstable();
-    asked
+    instants.sort_unstable();
+    instants
 }
 
 fn passes(world: World) {
@@ -139,7 +139,7 @@ fn passes(world: World) {
             LeapKind::Delete => -1,
         };
         assert_eq!(renewal.leap_transition.leaps_s(), passed, "{world:?} {}", pair[0] - DUE);
-        for now in asked(pair[0], pair[1]) {
+        for now in probe_instants(pair[0], pair[1]) {
             let at = format!("{world:?} {} ns after the leap", now - DUE);
             let stepped = served(&pages.stepped, now, world.utc(now)).unwrap();
             assert!((stepped - world.utc(now)).abs() <= 5, "{at}: {stepped}");
@@ -176,7 +176,7 @@ fn passes(world: World) {
     }
     let notices = renewal.take_notices();
     let expected =
-        usize::from(world.listed && !world.kernel_told && world.trust == ClockTrust::Kernel);
+        usize::from(world.listed && !world.kernel_armed && world.trust == ClockTrust::Kernel);
     assert_eq!(notices.len(), expected, "{world:?} {notices:?}");
 }
 
@@ -197,13 +197,13 @@ fn check_receive_timestamps(world: &World, page: &ClockPage, made: i64, until: i
 fn a_leap_is_passed_whenever_the_kernel_steps() {
     for kind in [LeapKind::Insert, LeapKind::Delete] {
         for after in [Some(0), Some(4 * MS), Some(370 * MS), Some(1_500 * MS)] {
-            for (kernel_told, listed) in [(true, false), (true, true), (false, true)] {
+            for (kernel_armed, listed) in [(true, false), (true, true), (false, true)] {
                 // A daemon that steps the clock itself is given half a second.
-                if !kernel_told && after > Some(400 * MS) {
+                if !kernel_armed && after > Some(400 * MS) {
                     continue;
                 }
                 let trust = ClockTrust::Kernel;
-                passes(World { kind, kernel_steps_after_ns: after, kernel_told, listed, trust });
+                passes(World { kind, kernel_steps_after_ns: after, kernel_armed, listed, trust });
             }
         }
     }
@@ -215,7 +215,7 @@ fn a_free_clock_that_never_steps_serves_right_on() {
         for kernel_steps_after_ns in [None, Some(HOUR + 5 * HOUR / 7)] {
             let trust = ClockTrust::Local;
             let world =
-                World { kind, kernel_steps_after_ns, kernel_told: false, listed: true, trust };
+                World { kind, kernel_steps_after_ns, kernel_armed: false, listed: true, trust };
             passes(world);
         }
     }
@@ -227,7 +227,7 @@ fn a_disciplined_clock_that_does_not_step_is_not_believed_for_an_hour() {
         let world = World {
             kind,
             kernel_steps_after_ns: None,
-            kernel_told: false,
+            kernel_armed: false,
             listed: true,
             trust: ClockTrust::Kernel,
         };
@@ -235,10 +235,10 @@ fn a_disciplined_clock_that_does_not_step_is_not_believed_for_an_hour() {
         for pair in instants().windows(2).filter(|pair| pair[0] >= DUE - HOUR / 2) {
             let pages = renewal.pages(&world.reading(pair[0]));
             let since = pair[0] - DUE;
-            let doubtful = (500 * MS..HOUR + HOUR / 6).contains(&since);
+            let is_uncertain = (500 * MS..HOUR + HOUR / 6).contains(&since);
             if !(HOUR..=HOUR + HOUR / 5).contains(&since) {
                 for page in [pages.stepped, pages.smeared] {
-                    let stratum = if doubtful { 16 } else { 2 };
+                    let stratum = if is_uncertain { 16 } else { 2 };
                     assert_eq!(page.variables.stratum, stratum, "{world:?} {since}");
                 }
             }
@@ -259,7 +259,7 @@ fn a_served_time_moved_by_a_test_passes_its_own_leap() {
     let world = World {
         kind: LeapKind::Insert,
         kernel_steps_after_ns: None,
-        kernel_told: false,
+        kernel_armed: false,
         listed: true,
         trust: ClockTrust::Local,
     };
@@ -291,7 +291,7 @@ fn a_smeared_system_clock_is_served_as_it_is() {
     let world = World {
         kind: LeapKind::Insert,
         kernel_steps_after_ns: None,
-        kernel_told: true,
+        kernel_armed: true,
         listed: true,
         trust: ClockTrust::Kernel,
     };
@@ -313,7 +313,7 @@ fn a_clock_that_is_set_by_years_passes_no_leap() {
     let world = World {
         kind: LeapKind::Insert,
         kernel_steps_after_ns: Some(0),
-        kernel_told: false,
+        kernel_armed: false,
         listed: true,
         trust: ClockTrust::Kernel,
     };
@@ -333,11 +333,11 @@ fn a_clock_that_is_set_by_years_passes_no_leap() {
 }
 
 #[test]
-fn the_sources_are_told_what_the_list_says() {
+fn the_sources_receive_the_leaps_of_the_list() {
     let world = World {
         kind: LeapKind::Insert,
         kernel_steps_after_ns: Some(0),
-        kernel_told: true,
+        kernel_armed: true,
         listed: true,
         trust: ClockTrust::Kernel,
     };

@@ -4,7 +4,7 @@
 use super::*;
 
 /// A source that says the time by itself, and how far the clock is off by it.
-fn says(now: i64, offset: Span, next_leap: Option<leap::LeapSecond>) -> SourceReading {
+fn selected_reading(now: i64, offset: Span, next_leap: Option<leap::LeapSecond>) -> SourceReading {
     SourceReading::Selected(SourceEstimate {
         at: Timestamp::from_ns(now),
         offset,
@@ -29,23 +29,23 @@ fn says(now: i64, offset: Span, next_leap: Option<leap::LeapSecond>) -> SourceRe
 /// after the leap at which nothing was claimed.
 fn follows(world: World, learns: i64, sees: Option<i64>) -> Vec<i64> {
     let mut renewal = world.renewal(DUE - 20 * NS_PER_S);
-    let mut silent = Vec::new();
+    let mut unsynchronised_at = Vec::new();
     for tenth in -200..900 {
         let now = DUE + tenth * 100 * MS + 3;
         let knows = now >= DUE + learns && sees.is_none_or(|sees| now < DUE + sees);
         let offset = if knows { world.leap().step() } else { Span::ZERO };
-        let told = (!world.listed && !world.kernel_told && now < DUE).then(|| world.leap());
-        renewal.source_reading = says(now, offset, told);
+        let next_leap = (!world.listed && !world.kernel_armed && now < DUE).then(|| world.leap());
+        renewal.source_reading = selected_reading(now, offset, next_leap);
         let page = renewal.pages(&world.reading(now)).stepped;
-        for asked in asked(now, now + 100 * MS) {
-            let stepped = served(&page, asked, world.utc(asked)).unwrap();
-            assert!((stepped - world.utc(asked)).abs() <= 5, "{world:?} {}", asked - DUE);
+        for instant in probe_instants(now, now + 100 * MS) {
+            let stepped = served(&page, instant, world.utc(instant)).unwrap();
+            assert!((stepped - world.utc(instant)).abs() <= 5, "{world:?} {}", instant - DUE);
         }
         if page.at(Timestamp::from_ns(now)).variables.leap == LeapIndicator::Unsynchronised {
-            silent.push(now - DUE);
+            unsynchronised_at.push(now - DUE);
         }
     }
-    silent
+    unsynchronised_at
 }
 
 #[test]
@@ -55,14 +55,18 @@ fn a_second_that_a_source_has_learnt_is_not_owed_as_well() {
             let world = World {
                 kind,
                 kernel_steps_after_ns: None,
-                kernel_told: false,
+                kernel_armed: false,
                 listed: true,
                 trust,
             };
             // Behind the passing, as a calibration does, and in it.
-            let silent = follows(world, 6_500 * MS, None);
-            assert_eq!(silent.is_empty(), trust == ClockTrust::Local, "{silent:?}");
-            assert!(silent.iter().all(|since| (500 * MS..6_600 * MS).contains(since)));
+            let unsynchronised_at = follows(world, 6_500 * MS, None);
+            assert_eq!(
+                unsynchronised_at.is_empty(),
+                trust == ClockTrust::Local,
+                "{unsynchronised_at:?}"
+            );
+            assert!(unsynchronised_at.iter().all(|since| (500 * MS..6_600 * MS).contains(since)));
             assert_eq!(follows(world, 300 * MS, None), [0; 0]);
         }
     }
@@ -75,7 +79,7 @@ fn a_clock_that_steps_late_under_a_source_that_has_learnt_the_second() {
             let kernel_steps_after_ns = Some(steps * MS);
             let trust = ClockTrust::Kernel;
             let world =
-                World { kind, kernel_steps_after_ns, kernel_told: true, listed: true, trust };
+                World { kind, kernel_steps_after_ns, kernel_armed: true, listed: true, trust };
             assert_eq!(follows(world, 300 * MS, Some(sees * MS)), [0; 0]);
         }
     }
@@ -87,10 +91,14 @@ fn a_leap_second_that_the_receiver_alone_knows_of_is_passed() {
     for kind in [LeapKind::Insert, LeapKind::Delete] {
         for (steps, learns) in [(None, 6_500), (Some(0), 90_000), (Some(300), 90_000)] {
             let kernel_steps_after_ns = steps.map(|ms: i64| ms * MS);
-            let (kernel_told, listed, trust) = (false, false, ClockTrust::Kernel);
-            let world = World { kind, kernel_steps_after_ns, kernel_told, listed, trust };
-            let silent = follows(world, learns * MS, None);
-            assert_eq!(silent.is_empty(), steps.is_some(), "{world:?} {silent:?}");
+            let (kernel_armed, listed, trust) = (false, false, ClockTrust::Kernel);
+            let world = World { kind, kernel_steps_after_ns, kernel_armed, listed, trust };
+            let unsynchronised_at = follows(world, learns * MS, None);
+            assert_eq!(
+                unsynchronised_at.is_empty(),
+                steps.is_some(),
+                "{world:?} {unsynchronised_at:?}"
+            );
         }
     }
 }
@@ -101,7 +109,7 @@ fn a_server_that_starts_in_the_leap_second_does_not_pass_it_again() {
     let world = World {
         kind: LeapKind::Insert,
         kernel_steps_after_ns: Some(0),
-        kernel_told: true,
+        kernel_armed: true,
         listed: true,
         trust: ClockTrust::Kernel,
     };
@@ -128,9 +136,9 @@ fn a_server_that_starts_in_the_leap_second_does_not_pass_it_again() {
                 (2, LeapIndicator::None),
                 "{started}"
             );
-            for asked in [now, now + 99 * MS, now + 899 * MS] {
-                let stepped = served(&page, asked, world.utc(asked)).unwrap();
-                assert!((stepped - world.utc(asked)).abs() <= 5, "{started} {}", asked - DUE);
+            for instant in [now, now + 99 * MS, now + 899 * MS] {
+                let stepped = served(&page, instant, world.utc(instant)).unwrap();
+                assert!((stepped - world.utc(instant)).abs() <= 5, "{started} {}", instant - DUE);
             }
         }
     }
@@ -142,7 +150,7 @@ fn a_word_from_before_a_step_of_the_clock_is_not_taken_for_one_from_behind_it() 
     let world = World {
         kind: LeapKind::Insert,
         kernel_steps_after_ns: None,
-        kernel_told: false,
+        kernel_armed: false,
         listed: false,
         trust: ClockTrust::Kernel,
     };
@@ -152,8 +160,9 @@ fn a_word_from_before_a_step_of_the_clock_is_not_taken_for_one_from_behind_it() 
         for tenth in 0..40 {
             let now = DUE - HOUR + tenth * 100 * MS;
             // Sources are asked once a second; the clock is set in between to what is right.
-            let asked = now - tenth % 10 * 100 * MS;
-            renewal.source_reading = says(asked, if tenth < 20 { set } else { Span::ZERO }, None);
+            let polled_at = now - tenth % 10 * 100 * MS;
+            renewal.source_reading =
+                selected_reading(polled_at, if tenth < 20 { set } else { Span::ZERO }, None);
             let mut reading = world.reading(now);
             let moved = if tenth < 15 { Span::ZERO } else { set };
             reading.offset.offset = reading.offset.offset - set + moved;

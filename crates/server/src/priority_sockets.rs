@@ -80,11 +80,11 @@ mod tests {
             assert_eq!(client.send(&mut batch).unwrap(), 1);
         }
         let mut pair = PrioritySockets::new(preferred, other);
-        let mut seen = String::new();
+        let mut received = String::new();
         while pair.receive(&mut batch, Duration::from_millis(5)).unwrap() > 0 {
-            seen.push(char::from(batch.packet(0).bytes[0]));
+            received.push(char::from(batch.packet(0).bytes[0]));
         }
-        assert_eq!(seen, "popo");
+        assert_eq!(received, "popo");
         // A wait ends with whichever gets something.
         let to = pair.other.local_address();
         batch.clear();

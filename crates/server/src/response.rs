@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_counts_as_nothing_and_the_longest_times_have_a_place() {
+    fn negative_times_count_as_zero_and_the_longest_have_a_bucket() {
         let times = of(&[-1, i64::MIN, 0, i64::MAX]);
         assert_eq!((times.counts[0], times.counts[BUCKETS - 1], times.total()), (3, 1, 4));
         assert_eq!(times.sum_ns, i64::MAX.cast_unsigned());
     }
 
     #[test]
-    fn quantiles_are_of_what_came_in_between() {
+    fn quantiles_are_of_the_replies_in_between() {
         let earlier = of(&[900_000_000; 1_000]);
         let mut later = earlier;
         // 98 between 10 and 20 µs, and 2 between 2 and 5 ms.
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn above_all_bounds_the_last_one_is_told() {
+    fn above_all_bounds_the_last_one_is_returned() {
         assert_eq!(of(&[2_000_000_000]).quantile_ns(0.5), Some(1e9));
     }
 

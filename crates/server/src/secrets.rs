@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_follow_the_time_served_and_stay_while_nobody_knows_it() {
+    fn keys_follow_the_served_time_and_stay_while_it_is_unsynchronised() {
         let mut renewal = renewal(false);
         assert_eq!(period_after(&mut renewal, 20_001, LeapIndicator::None), 20_001);
         for day in [0, 20_002, 30_000] {

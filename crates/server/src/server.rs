@@ -350,9 +350,9 @@ impl Server {
             calibration,
             hardware,
         });
-        let asked = Arc::clone(&running);
+        let status_parts = Arc::clone(&running);
         let status = config.status_socket.clone();
-        let status = status.map(|path| StatusSocket::start(path, move || asked.answer()));
+        let status = status.map(|path| StatusSocket::start(path, move || status_parts.answer()));
         let status = status.transpose()?;
         let (metrics, web) = start_pages(config, web, &running)?;
         Ok(Self { status, metrics, web, running })
@@ -408,15 +408,15 @@ impl Server {
     pub fn has_died(&self) -> bool {
         let ServerParts { sockets, clock, sources, saved_time, calibration, hardware, .. } =
             &*self.running;
-        let ServerParts { nts_ke: establishment, ptp, .. } = &*self.running;
-        let establishment = establishment.as_deref();
+        let ServerParts { nts_ke, ptp, .. } = &*self.running;
+        let nts_ke = nts_ke.as_deref();
         sockets.has_died()
             || clock.has_died()
             || sources.has_died()
             || saved_time.has_died()
             || calibration.as_ref().is_some_and(Calibration::has_died)
             || hardware.has_died()
-            || establishment.is_some_and(KeServer::has_died)
+            || nts_ke.is_some_and(KeServer::has_died)
             || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
             || self.metrics.as_ref().is_some_and(HttpResponder::has_died)
@@ -454,12 +454,12 @@ fn start_pages(
     web: Option<web::BoundServerPage>,
     running: &Arc<ServerParts>,
 ) -> Result<(Option<HttpResponder>, Option<ServerLivePage>), StartError> {
-    let told = || {
+    let status_readers = || {
         let (state, whole) = (Arc::clone(running), Arc::clone(running));
         (move || state.status(), move || whole.whole_status())
     };
-    let metrics = metrics::start(config.operation.metrics, told())?;
-    let web = web::start(web, told()).map_err(StartError::Thread)?;
+    let metrics = metrics::start(config.operation.metrics, status_readers())?;
+    let web = web::start(web, status_readers()).map_err(StartError::Thread)?;
     Ok((metrics, web))
 }
 

@@ -38,7 +38,7 @@ fn on_loopback(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(loopback, listen.port())
 }
 
-fn ask(client: &UdpSocket, origin: u64) -> Header {
+fn exchange(client: &UdpSocket, origin: u64) -> Header {
     let mut packet = [0; HEADER_LEN];
     Header::request(4, NtpTimestamp::from_bits(origin)).emit(&mut packet);
     client.send(&packet).unwrap();
@@ -56,8 +56,8 @@ fn exercise(server: &Server) {
         let before = NtpTimestamp::from_utc(Realtime.now());
         for port in 0..50 {
             let client = client(on_loopback(listen));
-            let reply = ask(&client, origin << 32 | port);
-            let again = ask(&client, origin << 32 | port | 1 << 20);
+            let reply = exchange(&client, origin << 32 | port);
+            let again = exchange(&client, origin << 32 | port | 1 << 20);
             assert!(reply.receive.since(before) > -Span::from_ns(1_000), "T2 before the request");
             assert!(reply.transmit.since(reply.receive) > Span::ZERO, "T3 before T2");
             assert!(again.receive.since(reply.transmit) > -Span::from_ns(1_000), "T2 before T3");
@@ -65,7 +65,7 @@ fn exercise(server: &Server) {
             assert_eq!((reply.stratum, &reply.reference_id), (1, b"LOCL"));
         }
         let after = NtpTimestamp::from_utc(Realtime.now());
-        let last = ask(&client(on_loopback(listen)), 1);
+        let last = exchange(&client(on_loopback(listen)), 1);
         assert!((last.transmit.since(after)).as_ns().abs() < 100_000_000, "not the system's time");
     }
 }
@@ -76,7 +76,7 @@ fn answers_correctly(config: &ServerConfig) {
     let client = client(on_loopback(server.listen()[0]));
     client.send(&[0x26; HEADER_LEN]).unwrap();
     client.send(&[0x23; HEADER_LEN + 1]).unwrap();
-    ask(&client, 9);
+    exchange(&client, 9);
     assert!(!server.has_died());
     let stopping = Instant::now();
     let totals = server.stop().counters;
@@ -108,11 +108,11 @@ fn wildcards_of_both_families_answer_side_by_side() {
 }
 
 #[test]
-fn a_wildcard_answers_from_the_address_that_was_asked() {
+fn a_wildcard_replies_from_the_address_of_the_request() {
     let server = Server::start(&config("0.0.0.0:0")).unwrap();
     // A connected client takes replies from nowhere else.
-    let asked = SocketAddr::new([127, 1, 2, 3].into(), server.listen()[0].port());
-    ask(&client(asked), 1);
+    let target = SocketAddr::new([127, 1, 2, 3].into(), server.listen()[0].port());
+    exchange(&client(target), 1);
 }
 
 #[test]
@@ -169,24 +169,24 @@ fn test_offset_and_drift_move_both_timestamps() {
         Server::start(&ServerConfig { test_offset, test_drift_ppb, ..config("127.0.0.1:0") })
             .unwrap();
     let client = client(server.listen()[0]);
-    let asked = || {
+    let measure = || {
         let before = Realtime.now();
-        let reply = ask(&client, 1);
+        let reply = exchange(&client, 1);
         assert!(reply.transmit.since(reply.receive) < Span::from_ms(100));
         (reply.receive.since(NtpTimestamp::from_utc(before)) - test_offset, before)
     };
-    let (first_error, first) = asked();
+    let (first_error, first) = measure();
     thread::sleep(Duration::from_millis(300));
-    let (last_error, last) = asked();
+    let (last_error, last) = measure();
     let gained = (last_error - first_error).as_ns() - (last - first).as_ns() / 10;
     assert!(gained.abs() < 20_000_000, "{first_error:?} {last_error:?}");
 }
 
 #[test]
-fn an_unsynchronised_server_says_so() {
+fn an_unsynchronised_server_reports_it() {
     let leap = Some(LeapIndicator::Unsynchronised);
     let server = Server::start(&ServerConfig { leap, ..config("127.0.0.1:0") }).unwrap();
-    let reply = ask(&client(server.listen()[0]), 1);
+    let reply = exchange(&client(server.listen()[0]), 1);
     assert_eq!((reply.leap, reply.stratum), (LeapIndicator::Unsynchronised, 0));
     assert_eq!((reply.reference_id, reply.reference), ([0; 4], NtpTimestamp::UNKNOWN));
     assert_eq!(server.status().stratum, 16);
@@ -198,7 +198,7 @@ fn status_is_answered_over_the_socket() {
     let path = directory.path().join("1.sock");
     let status_socket = Some(path.clone());
     let server = Server::start(&ServerConfig { status_socket, ..config("127.0.0.1:0") }).unwrap();
-    ask(&client(server.listen()[0]), 1);
+    exchange(&client(server.listen()[0]), 1);
     // The thread counts a batch after it has sent it.
     let answered =
         || -> serde_json::Value { serde_json::from_str(&status::fetch(&path).unwrap()).unwrap() };
@@ -215,7 +215,7 @@ fn status_is_answered_over_the_socket() {
 }
 
 #[test]
-fn nobody_counts_clients_to_tell_the_health() {
+fn health_requests_do_not_count_clients() {
     let server = Server::start(&config("127.0.0.1:0")).unwrap();
     let whole = || -> Status { panic!("all clients were counted") };
     let code = |path| metrics::answer(path, || server.status(), whole).code;

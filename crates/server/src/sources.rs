@@ -56,13 +56,13 @@ pub(crate) struct SharedSources {
 impl SharedSources {
     /// Returns the last reading; `None` while it is being written, which is brief.
     pub(crate) fn reading(&self, now: Timestamp<Monotonic>) -> Option<SourceReading> {
-        let (heard, when) = match self.reading.try_lock() {
-            Ok(heard) => *heard,
+        let (reading, when) = match self.reading.try_lock() {
+            Ok(guard) => *guard,
             Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
         let is_old = when.is_some_and(|when| now - when > CHOICE_LIFE);
-        Some(if is_old { SourceReading::NoSource } else { heard })
+        Some(if is_old { SourceReading::NoSource } else { reading })
     }
 
     /// Returns true time minus the monotonic clock, on which more than one source recently agreed.
@@ -120,10 +120,10 @@ impl SharedSources {
             let leaps = *lock(&self.known_leaps);
             clocks(self.leaps_s.load(Ordering::Relaxed), leaps)
         });
-        let heard = round.selected.map_or(SourceReading::NoSource, SourceReading::Selected);
+        let reading = round.selected.map_or(SourceReading::NoSource, SourceReading::Selected);
         // The confirmation of a time is written before the time, and read after it.
         *lock(&self.confirmed) = round.confirmed;
-        *lock(&self.reading) = (heard, Some(MonotonicClock.now()));
+        *lock(&self.reading) = (reading, Some(MonotonicClock.now()));
         *lock(&self.states) = round.states;
         round.notices.into_iter().for_each(|notice| self.push_notice(notice));
     }
@@ -200,8 +200,8 @@ impl SourcesThread {
             return Ok(Self { shared, thread: Periodic::default() });
         }
         shared.poll(&mut panel);
-        let asking = Arc::clone(&shared);
-        let thread = Periodic::start("sources", INTERVAL, move || move || asking.poll(&mut panel))?;
+        let polled = Arc::clone(&shared);
+        let thread = Periodic::start("sources", INTERVAL, move || move || polled.poll(&mut panel))?;
         Ok(Self { shared, thread })
     }
 
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_that_nobody_renews_is_none() {
+    fn a_selection_that_is_not_updated_expires() {
         let shared = SharedSources::default();
         let at = |seconds| Timestamp::from_timespec(seconds, 0);
         assert_eq!(shared.reading(at(1_000)), Some(SourceReading::NotPolled));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_asked_before_it_starts_and_named_when_wrong() {
+    fn sources_are_polled_before_it_starts_and_named_if_wrong() {
         let spec: SourceSpec = "system:kernel".parse().unwrap();
         let sources = OpenSources::open(&[spec], &[], false).unwrap();
         let thread = SourcesThread::start(sources, Plausibility::default()).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_not_there_needs_another_beside_it() {
+    fn an_absent_source_needs_another_one() {
         let spec = |text: &str| text.parse::<SourceSpec>().unwrap();
         let (gone, kernel) = (spec("phc:/dev/no-such-clock"), spec("system:kernel"));
         let open = |specs: &[&SourceSpec], has_receiver| {

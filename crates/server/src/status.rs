@@ -167,13 +167,13 @@ pub fn fetch(path: &Path) -> Result<String, StatusError> {
 
 /// Requests the status with another timeout, for a server that is stopped or never finishes its
 /// response.
-pub fn fetch_within(path: &Path, patience: Duration) -> Result<String, StatusError> {
-    let answer = read_within(path, patience);
+pub fn fetch_within(path: &Path, timeout: Duration) -> Result<String, StatusError> {
+    let answer = read_within(path, timeout);
     answer.map_err(|error| StatusError::NoAnswer(path.to_owned(), error))
 }
 
-fn read_within(path: &Path, patience: Duration) -> io::Result<String> {
-    let deadline = Instant::now() + patience;
+fn read_within(path: &Path, timeout: Duration) -> io::Result<String> {
+    let deadline = Instant::now() + timeout;
     let mut stream = connect_at_once(path)?;
     let (mut answer, mut buffer) = (Vec::new(), [0; 4_096]);
     loop {
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_users_server_is_not_said_to_be_absent() {
+    fn a_server_of_another_user_is_not_reported_as_absent() {
         let directories = [PathBuf::from("/run/horolog")];
         let failed = |kind: io::ErrorKind| Some(io::Error::from(kind));
         let choose = |found: Vec<_>, closed: Vec<_>| {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_and_is_answered() {
+    fn each_request_gets_a_response() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/1.sock");
         let socket = StatusSocket::start(path.clone(), || "{\"n\":1}\n".into()).unwrap();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_s_server_has_a_directory_of_its_own_that_is_looked_into() {
+    fn a_user_s_server_has_a_directory_of_its_own_that_is_searched() {
         let own = system_directory(Some("time"));
         assert_eq!(own, Path::new("/run/horolog/user-time"));
         for root_s in [None, Some("../etc")] {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn root_takes_back_a_directory_that_was_given_away() {
+    fn root_takes_back_a_directory_of_another_owner() {
         let directory = tempfile::tempdir().unwrap();
         let owner = || fs::metadata(directory.path()).unwrap().uid();
         if is_root() {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_kept() {
+    fn an_existing_file_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes");
         fs::write(&path, "keep").unwrap();

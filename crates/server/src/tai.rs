@@ -43,16 +43,16 @@ impl RecordedOffset {
 struct FollowedOffset(Option<RecordedOffset>);
 
 impl FollowedOffset {
-    fn at(&mut self, said_s: Option<i32>, terms: &TaiInputs<'_>) -> Option<i32> {
+    fn at(&mut self, reported_s: Option<i32>, terms: &TaiInputs<'_>) -> Option<i32> {
         // Around a leap it is unknown if a value is that before or after it, and one that was
         // correct before is a leap behind until its source is updated.
-        let is_news = |said_s: &i32| {
+        let is_new = |reported_s: &i32| {
             self.0.is_none_or(|noted| {
                 let known = [noted.offset_s, noted.now_s(terms)];
-                terms.passing.is_none() && !known.contains(said_s)
+                terms.passing.is_none() && !known.contains(reported_s)
             })
         };
-        if let Some(offset_s) = said_s.filter(is_news) {
+        if let Some(offset_s) = reported_s.filter(is_new) {
             self.0 = Some(RecordedOffset { offset_s, passed_s: terms.passed_s });
         }
         self.0.map(|noted| noted.now_s(terms))
@@ -75,14 +75,15 @@ impl TaiMinusUtc {
     /// Returns the offset before the step of a leap in transition, in seconds; `None` if unknown.
     pub(crate) fn at(&mut self, terms: &TaiInputs<'_>) -> Option<i16> {
         let kernel_s = self.kernel.at(Some(terms.kernel_s).filter(|s| *s != 0), terms);
-        let heard_s = self.source.at(terms.source_s, terms);
-        let told_s = terms.configured_s.map(|told_s| i32::from(told_s) + terms.passed_s);
+        let source_s = self.source.at(terms.source_s, terms);
+        let configured_s =
+            terms.configured_s.map(|configured_s| i32::from(configured_s) + terms.passed_s);
         if let Some(list) = terms.list {
             let offset_s = list.tai_minus_utc_s(terms.utc, terms.passing);
             self.listed = Some(RecordedOffset { offset_s, passed_s: terms.passed_s });
         }
-        self.known_s = told_s.or(self.listed.map(|noted| noted.now_s(terms)));
-        let offset_s = self.known_s.or(heard_s).or(kernel_s);
+        self.known_s = configured_s.or(self.listed.map(|noted| noted.now_s(terms)));
+        let offset_s = self.known_s.or(source_s).or(kernel_s);
         offset_s.and_then(|offset_s| offset_s.try_into().ok())
     }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_knows_it_there_is_none() {
+    fn without_a_source_there_is_no_offset() {
         let mut tai = TaiMinusUtc::default();
         assert_eq!(tai.at(&terms()), None);
         assert_eq!(tai.at(&TaiInputs { configured_s: Some(37), ..terms() }), Some(37));
@@ -124,15 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_goes_before_the_kernel_and_on_with_the_leaps() {
+    fn a_configured_offset_precedes_the_kernel_and_follows_the_leaps() {
         let mut tai = TaiMinusUtc::default();
-        let told = TaiInputs { configured_s: Some(37), kernel_s: 35, ..terms() };
-        assert_eq!(tai.at(&told), Some(37));
-        assert_eq!(tai.at(&TaiInputs { passed_s: 1, ..told }), Some(38));
+        let configured = TaiInputs { configured_s: Some(37), kernel_s: 35, ..terms() };
+        assert_eq!(tai.at(&configured), Some(37));
+        assert_eq!(tai.at(&TaiInputs { passed_s: 1, ..configured }), Some(38));
     }
 
     #[test]
-    fn the_kernel_counts_whether_it_is_told_of_the_leap_or_not() {
+    fn the_kernel_counts_whether_or_not_it_has_the_leap() {
         for after_s in [37, 38] {
             let mut tai = TaiMinusUtc::default();
             let before = TaiInputs { kernel_s: 37, ..terms() };
@@ -147,19 +148,23 @@ mod tests {
     #[test]
     fn a_receiver_goes_before_the_kernel_and_behind_the_rest() {
         let mut tai = TaiMinusUtc::default();
-        let heard = TaiInputs { source_s: Some(37), kernel_s: 35, ..terms() };
-        assert_eq!((tai.at(&heard), tai.known_s()), (Some(37), None));
-        assert_eq!(tai.at(&TaiInputs { source_s: None, ..heard }), Some(37), "another is followed");
-        for heard_s in [Some(37), Some(38)] {
-            let after = TaiInputs { source_s: heard_s, passed_s: 1, ..heard };
+        let received = TaiInputs { source_s: Some(37), kernel_s: 35, ..terms() };
+        assert_eq!((tai.at(&received), tai.known_s()), (Some(37), None));
+        assert_eq!(
+            tai.at(&TaiInputs { source_s: None, ..received }),
+            Some(37),
+            "another is followed"
+        );
+        for source_s in [Some(37), Some(38)] {
+            let after = TaiInputs { source_s, passed_s: 1, ..received };
             assert_eq!(tai.at(&after), Some(38), "told of the leap late");
         }
-        let told = TaiInputs { configured_s: Some(36), ..heard };
+        let configured = TaiInputs { configured_s: Some(36), ..received };
         let mut tai = TaiMinusUtc::default();
-        assert_eq!((tai.at(&told), tai.known_s()), (Some(36), Some(36)));
+        assert_eq!((tai.at(&configured), tai.known_s()), (Some(36), Some(36)));
         let listed = Some(RecordedOffset { offset_s: 36, passed_s: 0 });
         let mut tai = TaiMinusUtc { listed, ..TaiMinusUtc::default() };
-        assert_eq!(tai.at(&heard), Some(36));
+        assert_eq!(tai.at(&received), Some(36));
     }
 
     #[test]

@@ -163,19 +163,19 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         let Self { device, clock, context: surroundings, requests, replies, nonces, room, .. } =
             self;
         let BatchConfig { page, secrets, .. } = in_force;
-        let mut asked = [const { None }; REPLIES];
+        let mut pairs = [const { None }; REPLIES];
         let mut to_check = [None; REPLIES];
         let now = clock.now();
-        for ((asked, to_check), request) in
-            asked.iter_mut().zip(&mut to_check).zip(requests.iter().skip(first))
+        for ((pair, to_check), request) in
+            pairs.iter_mut().zip(&mut to_check).zip(requests.iter().skip(first))
         {
             match judge(&request, in_force, now, surroundings, turn) {
                 WorkerDecision::Reply(reply) => {
                     // The most expensive step is done last.
                     *to_check = Some(request.bytes);
-                    *asked = Some((request, reply));
+                    *pair = Some((request, reply));
                 }
-                WorkerDecision::Kiss(reply) => *asked = Some((request, reply)),
+                WorkerDecision::Kiss(reply) => *pair = Some((request, reply)),
                 WorkerDecision::Ignore(reason) => turn.ignored.count(reason),
                 WorkerDecision::Expired => turn.expired += 1,
             }
@@ -185,10 +185,10 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
         if let Some(transmit) = page.timebase.ntp_at(clock.now()) {
             let mut writer =
                 ReplyWriter { replies, context: surroundings, secrets, nonces, room, turn };
-            writer.write(&asked, &credentials, transmit);
+            writer.write(&pairs, &credentials, transmit);
         } else {
             // The page expired while the batch was being processed.
-            turn.expired += asked.iter().flatten().count() as u64;
+            turn.expired += pairs.iter().flatten().count() as u64;
         }
         let count = replies.len() as u64;
         if count > 0 {
@@ -244,13 +244,13 @@ impl ReplyWriter<'_> {
     /// that must be stored are stored, and then a transmit timestamp is requested.
     fn write<'a>(
         &mut self,
-        asked: &[Option<(BatchPacket<'a, Endpoints>, Reply)>; REPLIES],
+        pairs: &[Option<(BatchPacket<'a, Endpoints>, Reply)>; REPLIES],
         credentials: &'a Credentials<'a>,
         transmit: NtpTimestamp,
     ) {
         let mut written = [const { None }; REPLIES];
-        for (asked, credential) in asked.iter().zip(credentials) {
-            let Some((request, reply)) = asked else { continue };
+        for (pair, credential) in pairs.iter().zip(credentials) {
+            let Some((request, reply)) = pair else { continue };
             let credential = match credential {
                 None => &Credential::None,
                 Some(Ok(credential)) => credential,

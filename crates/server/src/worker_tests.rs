@@ -167,10 +167,10 @@ fn response_times_are_of_replies_and_from_the_kernel_s_receive_timestamp_on() {
 #[test]
 fn the_response_time_of_an_interleaved_reply_is_its_own() {
     let mut worker = worker(100_500_000_000, &[]);
-    let (first, _) = ask_again(&mut worker, None);
+    let (first, _) = exchange_again(&mut worker, None);
     // Asked 10 ms later, it has waited 4 ms by then.
     worker.device.received_at = Some(Timestamp::from_ns(OFFSET_NS + 100_516_000_000));
-    let (second, turn) = ask_again(&mut worker, Some(first));
+    let (second, turn) = exchange_again(&mut worker, Some(first));
     assert_eq!((turn.interleaved, second.transmit), (1, first.transmit));
     let times = turn.response_times;
     assert!(times.total() == 1 && times.sum_ns.abs_diff(4_000_000) <= 1, "{times:?}");
@@ -239,14 +239,14 @@ fn a_cut_datagram_is_ignored() {
 }
 
 #[test]
-fn a_worker_told_to_stop_stops() {
+fn a_worker_stops_on_request() {
     let worker = worker(100_000_000_000, &[]);
     worker.context.stop.store(true, Ordering::Relaxed);
     worker.run();
 }
 
 /// Asks once more in interleaved mode, and returns the reply.
-fn ask_again(
+fn exchange_again(
     worker: &mut Worker<Queue, SimulatedClock>,
     last: Option<Header>,
 ) -> (Header, SocketCounts) {
@@ -264,33 +264,33 @@ fn ask_again(
 }
 
 #[test]
-fn an_interleaved_reply_tells_when_the_one_before_it_left() {
+fn an_interleaved_reply_has_the_transmit_time_of_the_previous_one() {
     let mut worker = worker(100_500_000_000, &[]);
-    let (first, turn) = ask_again(&mut worker, None);
+    let (first, turn) = exchange_again(&mut worker, None);
     assert_eq!(first.origin.to_bits(), 42, "a basic reply");
     assert_eq!((turn.interleaved, turn.transmit_timestamps_requested), (0, 1));
-    let (second, turn) = ask_again(&mut worker, Some(first));
+    let (second, turn) = exchange_again(&mut worker, Some(first));
     assert_eq!((second.origin.to_bits(), second.transmit), (77, first.transmit));
     assert_eq!((turn.interleaved, turn.transmit_kernel_timestamps), (1, 0));
     // From now on the kernel says when replies left.
-    let (third, turn) = ask_and_stamp(&mut worker, second, Span::from_ms(3));
+    let (third, turn) = exchange_with_late_timestamp(&mut worker, second, Span::from_ms(3));
     assert_eq!((turn.interleaved, turn.transmit_kernel_timestamps), (0, 1));
-    let (fourth, _) = ask_again(&mut worker, Some(third));
+    let (fourth, _) = exchange_again(&mut worker, Some(third));
     let left = fourth.transmit.since(page().timebase.ntp_at_anchor);
     assert_eq!(left, Span::from_ms(533));
     // A reply that nothing is remembered of is a basic one.
-    let (other, turn) = ask_again(&mut worker, Some(second));
+    let (other, turn) = exchange_again(&mut worker, Some(second));
     assert_eq!((other.origin.to_bits(), turn.interleaved), (42, 0));
 }
 
 /// Asks once more; the reply left so long after it was made, as the kernel says 10 ms later.
-fn ask_and_stamp(
+fn exchange_with_late_timestamp(
     worker: &mut Worker<Queue, SimulatedClock>,
     last: Header,
     after: Span,
 ) -> (Header, SocketCounts) {
     worker.device.late = true;
-    let (reply, _) = ask_again(worker, Some(last));
+    let (reply, _) = exchange_again(worker, Some(last));
     let sent: Timestamp<Monotonic> = worker.clock.now();
     worker.device.late = false;
     worker.device.left_at = Some(Timestamp::from_ns(OFFSET_NS + sent.as_ns()) + after);
@@ -299,7 +299,7 @@ fn ask_and_stamp(
 }
 
 #[test]
-fn a_reply_neither_leaves_before_it_is_made_nor_after_it_came_back() {
+fn transmit_timestamps_outside_the_exchange_are_rejected() {
     for (after, is_possible) in [
         (Span::from_ms(-1_000), false),
         (Span::from_ns(-10), false),
@@ -309,10 +309,10 @@ fn a_reply_neither_leaves_before_it_is_made_nor_after_it_came_back() {
         (Span::from_ms(400), false),
     ] {
         let mut worker = worker(100_300_000_000, &[]);
-        let (first, _) = ask_again(&mut worker, None);
-        let (second, turn) = ask_and_stamp(&mut worker, first, after);
+        let (first, _) = exchange_again(&mut worker, None);
+        let (second, turn) = exchange_with_late_timestamp(&mut worker, first, after);
         assert_eq!(turn.transmit_kernel_timestamps, u64::from(is_possible), "{after:?}");
-        let (third, turn) = ask_again(&mut worker, Some(second));
+        let (third, turn) = exchange_again(&mut worker, Some(second));
         assert_eq!(turn.interleaved, 1);
         let left = third.transmit.since(page().timebase.ntp_at_anchor) - Span::from_ms(320);
         let expected = if is_possible { after } else { Span::ZERO };
@@ -336,7 +336,7 @@ fn more_requests_than_leave_by_one_call_are_all_answered() {
 }
 
 #[test]
-fn clients_that_ask_too_often_or_are_denied_are_not_answered() {
+fn clients_over_the_limit_or_denied_get_no_reply() {
     let limited = |config: LimitsConfig, class_len: usize, count: usize| {
         let mut bytes = request(4);
         bytes.resize(class_len, 0);

@@ -179,8 +179,8 @@ impl XdpEngine {
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(XdpEngineError::Random)?;
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
-        let hands_over = config.uses_af_xdp();
-        if hands_over {
+        let uses_af_xdp = config.uses_af_xdp();
+        if uses_af_xdp {
             settings.af_xdp_queues = links.iter().map(|link| af_xdp::queues(&link.name)).sum();
         }
         // After the drivers, copies of a frame would share its bytes.
@@ -214,7 +214,7 @@ impl XdpEngine {
             return Err(refusals.swap_remove(0).into());
         }
         let mut handed_over = Vec::new();
-        if hands_over {
+        if uses_af_xdp {
             for attachment in &attachments {
                 // The program may pass more frames than necessary, never fewer.
                 match af_xdp::open(&responder, attachment, handed_over.len() as u32) {
@@ -255,11 +255,11 @@ impl XdpEngine {
 
     /// Returns the interfaces on which it answers.
     pub(crate) fn interfaces(&self) -> Vec<XdpInterface> {
-        let place = |attachment: &Attachment| XdpInterface {
+        let to_interface = |attachment: &Attachment| XdpInterface {
             interface: attachment.interface().name.clone(),
             mode: mode_name(attachment.mode()),
         };
-        self.attachments.iter().map(place).collect()
+        self.attachments.iter().map(to_interface).collect()
     }
 
     /// Returns true if it answers on the interface of this name.
@@ -473,8 +473,8 @@ impl XdpPageSink {
 impl PageSink for XdpPageSink {
     fn publish(&mut self, pages: &Pages) -> io::Result<()> {
         self.clock.publish(&clock_update(&pages.stepped), &clock_update(&pages.smeared));
-        let due = self.addresses_read_at.as_ref().is_none_or(|(looked, listen)| {
-            looked.elapsed() >= ADDRESSES_EVERY || *listen != *self.listeners.listen.load()
+        let due = self.addresses_read_at.as_ref().is_none_or(|(read_at, listen)| {
+            read_at.elapsed() >= ADDRESSES_EVERY || *listen != *self.listeners.listen.load()
         });
         if due {
             let addresses = self.netlink.addresses().map_err(io::Error::other)?;

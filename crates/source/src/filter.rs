@@ -68,7 +68,7 @@ impl ClockFilter {
         if last.is_some_and(|last| sample.at <= last.at) {
             return false;
         }
-        self.samples.retain(|kept| sample.at - kept.at <= AGE_MAX);
+        self.samples.retain(|earlier| sample.at - earlier.at <= AGE_MAX);
         if self.expects(&sample) {
             self.suspects.clear();
         } else {
@@ -159,10 +159,11 @@ impl Fit {
     }
 
     fn estimate(&self, base: Span) -> ClockEstimate {
-        let kept = || self.points.iter().filter(|point| self.holds(point));
-        let middle = median(kept().map(|point| self.residual(point)).collect());
-        let deviation = median(kept().map(|point| (self.residual(point) - middle).abs()).collect());
-        let uncertainty = median(kept().map(|point| point.uncertainty_ns).collect());
+        let inliers = || self.points.iter().filter(|point| self.holds(point));
+        let middle = median(inliers().map(|point| self.residual(point)).collect());
+        let deviation =
+            median(inliers().map(|point| (self.residual(point) - middle).abs()).collect());
+        let uncertainty = median(inliers().map(|point| point.uncertainty_ns).collect());
         ClockEstimate {
             ahead: base + Span::from_ns(middle.round() as i64),
             rate_ppb: self.rate_ppb.round() as i64,
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_groups_of_samples_the_mean_is_nobody_s() {
+    fn of_two_groups_of_samples_one_is_followed_and_never_their_mean() {
         for far in [5_000_000_000, -5_000_000_000] {
             for seconds in 1..16 {
                 let of = |second| if second < 6 { 0 } else { far };

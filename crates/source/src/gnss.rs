@@ -80,23 +80,23 @@ impl Gnss {
 
     /// Takes all input; returns true if a sentence named the time, and the reason for which the
     /// last other one did not.
-    fn take_all(&mut self, look: &ClockReadings, heard: &LineInput) -> (bool, Option<String>) {
-        heard.fixes.iter().for_each(|(note, at)| self.fixes.report(*note, *at));
+    fn take_all(&mut self, readings: &ClockReadings, input: &LineInput) -> (bool, Option<String>) {
+        input.fixes.iter().for_each(|(note, at)| self.fixes.report(*note, *at));
         let (mut is_taken, mut why) = (false, None);
-        for (sentence, began) in &heard.sentences {
+        for (sentence, began) in &input.sentences {
             let has_fix = self.fixes.take(sentence, *began);
             match sentence {
                 Ok(sentence) if has_fix => {
-                    if self.take(look, sentence, *began) {
+                    if self.take(readings, sentence, *began) {
                         is_taken = true;
-                        self.taken = Some((look.monotonic, sentence.talker));
+                        self.taken = Some((readings.monotonic, sentence.talker));
                         self.is_void = false;
                     }
                     continue;
                 }
                 Ok(_) => why = Some(NoFix::Void.to_string()),
                 Err(error) if error.rejection().is_some() => {
-                    why = Some(format!("{error}{}", heard.last_rejected()));
+                    why = Some(format!("{error}{}", input.last_rejected()));
                 }
                 Err(error) => why = Some(error.to_string()),
             }
@@ -119,7 +119,7 @@ impl Gnss {
     /// Takes a sentence; returns true if it named the time.
     fn take(
         &mut self,
-        look: &ClockReadings,
+        readings: &ClockReadings,
         sentence: &ParsedSentence,
         began: Timestamp<Monotonic>,
     ) -> bool {
@@ -128,8 +128,8 @@ impl Gnss {
             return false;
         }
         self.last = Some(sentence.utc);
-        let system = Timestamp::<Utc>::from_ns(began.as_ns()) + look.realtime_minus_monotonic;
-        self.clock.take(look, system, sentence.utc + self.lag.middle, self.lag.bound);
+        let system = Timestamp::<Utc>::from_ns(began.as_ns()) + readings.realtime_minus_monotonic;
+        self.clock.take(readings, system, sentence.utc + self.lag.middle, self.lag.bound);
         true
     }
 }
@@ -160,15 +160,15 @@ pub(crate) fn serial(
 
 /// Returns the reason for which the input by `now` does not name the time, if no sentence reports
 /// one itself.
-pub(crate) fn no_time_reason(heard: &LineInput, now: Timestamp<Monotonic>) -> SourceError {
-    if let Some(reason) = &heard.ended {
+pub(crate) fn no_time_reason(input: &LineInput, now: Timestamp<Monotonic>) -> SourceError {
+    if let Some(reason) = &input.ended {
         return SourceError::NoData(reason.clone());
     }
-    if heard.last_received_at.is_none_or(|came| now - came > QUIET) {
+    if input.last_received_at.is_none_or(|received_at| now - received_at > QUIET) {
         return SourceError::NoData("no data on its line".to_owned());
     }
-    let counts = heard.counts.since(&heard.counts_then);
-    SourceError::Unusable(no_time(&counts, &heard.last_rejected()))
+    let counts = input.counts.since(&input.counts_then);
+    SourceError::Unusable(no_time(&counts, &input.last_rejected()))
 }
 
 /// Returns the reject reason of sentences none of which names the time; `last` names the last
@@ -206,18 +206,18 @@ impl TimeSource for Gnss {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        let heard = self.reader.take().map_err(|error| {
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+        let input = self.reader.take().map_err(|error| {
             SourceError::NoData(format!("cannot start the thread that reads it: {error}"))
         })?;
-        let (is_taken, why) = self.take_all(look, &heard);
+        let (is_taken, why) = self.take_all(readings, &input);
         if is_taken {
-            return answer(&mut self.clock, look);
+            return answer(&mut self.clock, readings);
         }
         match why {
-            _ if self.holds(look.monotonic) && heard.ended.is_none() => Ok(None),
+            _ if self.holds(readings.monotonic) && input.ended.is_none() => Ok(None),
             Some(why) => Err(SourceError::Unusable(why)),
-            None if heard.sentences.is_empty() => Err(no_time_reason(&heard, look.monotonic)),
+            None if input.sentences.is_empty() => Err(no_time_reason(&input, readings.monotonic)),
             None => Ok(None),
         }
     }

@@ -254,7 +254,7 @@ impl Gpsd {
     }
 
     /// Takes the complete lines; returns true if one of them was a sample.
-    fn take_lines(&mut self, look: &ClockReadings) -> bool {
+    fn take_lines(&mut self, readings: &ClockReadings) -> bool {
         let pending = std::mem::take(&mut self.pending);
         let mut lines: Vec<&[u8]> = pending.split(|byte| *byte == b'\n').collect();
         let rest = lines.pop().unwrap_or_default();
@@ -268,7 +268,7 @@ impl Gpsd {
             if !is_fix && !is_sample && !line.trim_ascii().is_empty() {
                 complaint = Some(GpsdLine::complaint(line));
             }
-            some |= parsed.is_some_and(|line| self.take(line, look));
+            some |= parsed.is_some_and(|line| self.take(line, readings));
         }
         if rest.len() <= LINE_MAX {
             self.pending = rest.to_vec();
@@ -277,17 +277,17 @@ impl Gpsd {
         some
     }
 
-    fn take(&mut self, line: GpsdLine, look: &ClockReadings) -> bool {
+    fn take(&mut self, line: GpsdLine, readings: &ClockReadings) -> bool {
         match line {
-            GpsdLine::Fix(device, has_fix) => self.fixes.note(device, has_fix, look.monotonic),
+            GpsdLine::Fix(device, has_fix) => self.fixes.note(device, has_fix, readings.monotonic),
             GpsdLine::Sample { device, pulse, truth, system, precision } => {
                 if !self.fixes.may_have_fix(&device) {
                     return false;
                 }
                 if pulse {
-                    self.pulse = Some(look.monotonic);
+                    self.pulse = Some(readings.monotonic);
                 }
-                let superseded = self.pulse.is_some_and(|when| look.monotonic - when <= STALE);
+                let superseded = self.pulse.is_some_and(|when| readings.monotonic - when <= STALE);
                 if pulse || !superseded {
                     let is_coarse = !pulse && precision >= TOFF_PRECISION;
                     let SentenceLag { middle, bound } = self.lag;
@@ -296,7 +296,7 @@ impl Gpsd {
                     } else {
                         (truth, precision_span(precision))
                     };
-                    self.clock.take(look, system, truth, uncertainty);
+                    self.clock.take(readings, system, truth, uncertainty);
                     return true;
                 }
             }
@@ -311,7 +311,7 @@ impl TimeSource for Gpsd {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         if self.stream.is_none() && self.retry > 0 {
             self.retry -= 1;
             return Ok(None);
@@ -324,18 +324,18 @@ impl TimeSource for Gpsd {
             let why = explain(&error);
             return Err(SourceError::NoData(format!("gpsd at {}: {why}", self.address)));
         }
-        self.fixes.expire(look.monotonic);
-        let some = self.take_lines(look);
+        self.fixes.expire(readings.monotonic);
+        let some = self.take_lines(readings);
         if self.fixes.is_none() {
             return Err(SourceError::Unusable("the receiver has no fix".into()));
         }
-        let fed = *self.fed.get_or_insert(look.monotonic);
+        let fed = *self.fed.get_or_insert(readings.monotonic);
         if some {
-            self.fed = Some(look.monotonic);
-            return answer(&mut self.clock, look);
+            self.fed = Some(readings.monotonic);
+            return answer(&mut self.clock, readings);
         }
         match &self.complaint {
-            Some(why) if look.monotonic - fed > QUIET => Err(SourceError::NoData(why.clone())),
+            Some(why) if readings.monotonic - fed > QUIET => Err(SourceError::NoData(why.clone())),
             _ => Ok(None),
         }
     }

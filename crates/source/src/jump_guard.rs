@@ -80,8 +80,12 @@ impl JumpGuard {
         let TimeClaim { now, ahead, confirmed, .. } = claim;
         let utc = Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()));
         if let Some(reason) = self.basis.and_then(|basis| basis.check(utc).err()) {
-            let was_said = std::mem::replace(&mut self.was_implausible, true);
-            return if was_said { Judgement::StillJumped } else { Judgement::Implausible(reason) };
+            let was_reported = std::mem::replace(&mut self.was_implausible, true);
+            return if was_reported {
+                Judgement::StillJumped
+            } else {
+                Judgement::Implausible(reason)
+            };
         }
         let was_implausible = std::mem::take(&mut self.was_implausible);
         let is_as = |expected| is_near(ahead, expected);
@@ -105,7 +109,7 @@ impl JumpGuard {
             return Judgement::Moved(ahead - before);
         }
         match self.unconfirmed.replace(ahead) {
-            Some(doubted) if is_as(doubted) => Judgement::StillJumped,
+            Some(unconfirmed) if is_as(unconfirmed) => Judgement::StillJumped,
             earlier => Judgement::Jumped(ahead - earlier.or(self.expected).unwrap_or(ahead)),
         }
     }
@@ -120,8 +124,8 @@ impl JumpGuard {
 
     /// Accepts the time to which it has jumped, on the operator's command.
     pub fn accept(&mut self) {
-        if let Some(doubted) = self.unconfirmed {
-            (self.expected, self.is_firm, self.was_accepted) = (Some(doubted), true, true);
+        if let Some(unconfirmed) = self.unconfirmed {
+            (self.expected, self.is_firm, self.was_accepted) = (Some(unconfirmed), true, true);
         }
     }
 }
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn years_are_doubted_however_long_they_hold_still() {
+    fn a_jump_by_years_is_not_trusted_however_long_it_lasts() {
         let mut guard = JumpGuard::default();
         guard.judge(claim(0, Span::ZERO));
         assert_eq!(guard.judge(claim(1, YEAR)), Judgement::Jumped(YEAR));
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_nobody_claimed_is_not_expected_to_go_on() {
+    fn a_time_that_no_source_claimed_is_not_expected_to_continue() {
         let mut guard = JumpGuard::default();
         guard.judge(TimeClaim { is_claimed: false, ..claim(0, Span::ZERO) });
         assert_eq!(guard.judge(claim(1, YEAR)), Judgement::Steady);
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_jump_is_told_too() {
+    fn a_second_jump_is_reported_too() {
         let mut guard = JumpGuard::default();
         guard.judge(claim(0, Span::ZERO));
         guard.judge(claim(1, YEAR));

@@ -70,9 +70,9 @@ impl TimeSource for LateSource {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let next = match &mut self.state {
-            LateSourceState::Open(source) => return source.poll(look),
+            LateSourceState::Open(source) => return source.poll(readings),
             LateSourceState::Waiting(fault, 0) => {
                 let fault = fault.clone();
                 Some(self.attempt(fault))
@@ -97,7 +97,7 @@ impl TimeSource for LateSource {
             self.state = next;
         }
         match &mut self.state {
-            LateSourceState::Open(source) => source.poll(look),
+            LateSourceState::Open(source) => source.poll(readings),
             LateSourceState::Waiting(fault, _) | LateSourceState::Opening(fault, _) => {
                 Err(SourceError::Unusable(format!("{fault}; retrying every {RETRY_POLLS} s")))
             }
@@ -141,7 +141,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::reference::tests::look;
+    use crate::reference::tests::readings;
     use crate::report::tests::report;
 
     struct Right;
@@ -168,15 +168,15 @@ mod tests {
         let mut late =
             LateSource::with("late".into(), SourceError::Unusable("not there".into()), open);
         let (began, mut faults) = (Instant::now(), Vec::new());
-        let told = loop {
-            match late.poll(&look(0)) {
-                Ok(told) => break told,
+        let estimate = loop {
+            match late.poll(&readings(0)) {
+                Ok(estimate) => break estimate,
                 Err(fault) => faults.push(fault.to_string()),
             }
             assert!(began.elapsed() < Duration::from_secs(20));
             thread::sleep(Duration::from_millis(1));
         };
-        assert_eq!(told, Some(report(0, 1)));
+        assert_eq!(estimate, Some(report(0, 1)));
         faults.dedup();
         let line = |what: &str| format!("{what}; retrying every 5 s");
         assert_eq!(faults, [line("not there"), line("still not there")]);

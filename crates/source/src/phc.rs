@@ -68,7 +68,7 @@ impl PhcSource<PhcDevice> {
 impl<P: Phc> PhcSource<P> {
     fn new(name: String, phc: P, scale: PhcScale, claim: ReferenceClaim) -> Self {
         let tai = match scale {
-            PhcScale::Tai(told_s) => Some(TaiOffset::new(told_s)),
+            PhcScale::Tai(configured_s) => Some(TaiOffset::new(configured_s)),
             PhcScale::Utc => None,
         };
         Self { name, phc, tai, ahead: Span::ZERO, claim, clock: ReferenceClock::new(claim) }
@@ -80,8 +80,8 @@ impl<P: Phc> TimeSource for PhcSource<P> {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        let ahead_s = self.tai.as_mut().map_or(Ok(0), |tai| tai.at(look))?;
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+        let ahead_s = self.tai.as_mut().map_or(Ok(0), |tai| tai.at(readings))?;
         let ahead = Span::from_ns(i64::from(ahead_s) * NS_PER_S);
         if ahead != self.ahead {
             // Earlier measurements are on another scale.
@@ -93,8 +93,8 @@ impl<P: Phc> TimeSource for PhcSource<P> {
         let half = (reading.after - reading.before).as_ns() / 2;
         let middle = reading.before + Span::from_ns(half);
         let truth = Timestamp::from_ns(reading.phc_ns) - ahead;
-        self.clock.take(look, middle, truth, Span::from_ns(half + 1));
-        answer(&mut self.clock, look)
+        self.clock.take(readings, middle, truth, Span::from_ns(half + 1));
+        answer(&mut self.clock, readings)
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::reference::tests::{CLAIM, kernel, look};
+    use crate::reference::tests::{CLAIM, kernel, readings};
 
     /// Clock with a configurable offset from the simulated system clock.
     #[derive(Clone)]
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn source(scale: PhcScale) -> (PhcSource<Simulated>, Simulated) {
-        let phc = Simulated { ahead_ns: Arc::default(), now: Arc::new(Mutex::new(look(0))) };
+        let phc = Simulated { ahead_ns: Arc::default(), now: Arc::new(Mutex::new(readings(0))) };
         (PhcSource::new("phc:/dev/ptp0".into(), phc.clone(), scale, CLAIM), phc)
     }
 
@@ -141,7 +141,7 @@ mod tests {
             // The system clock loses 20 us each second.
             let drift_ns = second * 20_000;
             phc.ahead_ns.store(37 * NS_PER_S + drift_ns, Ordering::Relaxed);
-            let now = look(second * 1_000);
+            let now = readings(second * 1_000);
             *phc.now.lock().unwrap() = now;
             last = source.poll(&now).unwrap();
         }
@@ -149,36 +149,36 @@ mod tests {
         assert_eq!((report.offset, report.frequency_ppb), (Span::from_ns(800_500), 20_000));
         assert!(report.uncertainty < Span::from_ns(400), "{report:?}");
         phc.ahead_ns.store(i64::MAX, Ordering::Relaxed);
-        assert!(matches!(source.poll(&look(41_000)), Err(SourceError::NoData(_))));
+        assert!(matches!(source.poll(&readings(41_000)), Err(SourceError::NoData(_))));
     }
 
     #[test]
     fn tai_takes_an_offset_and_utc_none() {
         assert!(matches!(
-            source(PhcScale::Tai(None)).0.poll(&look(0)),
+            source(PhcScale::Tai(None)).0.poll(&readings(0)),
             Err(SourceError::Unusable(_))
         ));
-        assert!(source(PhcScale::Utc).0.poll(&look(0)).unwrap().is_some());
+        assert!(source(PhcScale::Utc).0.poll(&readings(0)).unwrap().is_some());
     }
 
     #[test]
     fn at_a_leap_the_time_goes_on_or_ends_but_is_not_a_second_wrong() {
-        for tells in [true, false] {
+        for kernel_follows in [true, false] {
             let (mut source, phc) = source(PhcScale::Tai(Some(37)));
             for second in 1..=20_i32 {
                 let passed = i32::from(second > 10);
                 // The system clock makes the leap, whether the kernel's number shows it or not.
-                let mut now = look(i64::from(second) * 1_000);
+                let mut now = readings(i64::from(second) * 1_000);
                 let stepped = Span::from_ns(i64::from(passed) * NS_PER_S);
                 now.realtime_minus_monotonic = now.realtime_minus_monotonic - stepped;
-                now.kernel = Some(kernel(37 + if tells { passed } else { 0 }));
+                now.kernel = Some(kernel(37 + if kernel_follows { passed } else { 0 }));
                 now.leaps_s = passed;
                 phc.ahead_ns.store(i64::from(37 + passed) * NS_PER_S, Ordering::Relaxed);
                 *phc.now.lock().unwrap() = now;
                 match source.poll(&now) {
                     Ok(Some(report)) => assert_eq!(report.offset, CLAIM.offset, "{second}"),
                     other => {
-                        assert!(!tells && passed == 1, "{second}: {other:?}");
+                        assert!(!kernel_follows && passed == 1, "{second}: {other:?}");
                         assert!(
                             matches!(other, Err(SourceError::NoData(_))),
                             "{second}: {other:?}"

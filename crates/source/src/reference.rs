@@ -86,9 +86,9 @@ impl ReferenceClock {
 
     /// Returns true if a sample is to be filtered: an implausible one is if no other comes, so that
     /// the error is reported, or confirmed by others.
-    fn admits(&mut self, look: &ClockReadings, ahead: Span) -> bool {
+    fn admits(&mut self, readings: &ClockReadings, ahead: Span) -> bool {
         let Some(judge) = &self.judge else { return true };
-        let (now, system) = (look.monotonic, Some(look.realtime_minus_monotonic));
+        let (now, system) = (readings.monotonic, Some(readings.realtime_minus_monotonic));
         let is_plausible =
             judge.consider(&TimeEvidence { now, system, others: &[] }, ahead).is_ok();
         if is_plausible {
@@ -105,12 +105,12 @@ impl ReferenceClock {
     /// Takes a sample: the true time at the system clock's reading `system`, and its maximum error.
     pub(crate) fn take(
         &mut self,
-        look: &ClockReadings,
+        readings: &ClockReadings,
         system: Timestamp<Utc>,
         truth: Timestamp<Utc>,
         uncertainty: Span,
     ) {
-        let age = look.realtime() - system;
+        let age = readings.realtime() - system;
         if age > STALE || age < -AHEAD_MAX {
             self.refused = Some("its samples are out of date, or the system clock was stepped");
             return;
@@ -120,11 +120,11 @@ impl ReferenceClock {
             return;
         }
         let sample = OffsetSample {
-            at: look.monotonic - age,
-            ahead: (truth - system) + look.realtime_minus_monotonic + self.claim.offset,
+            at: readings.monotonic - age,
+            ahead: (truth - system) + readings.realtime_minus_monotonic + self.claim.offset,
             uncertainty,
         };
-        if !self.admits(look, sample.ahead) {
+        if !self.admits(readings, sample.ahead) {
             return;
         }
         self.refused = if self.filter.take(sample) {
@@ -146,14 +146,14 @@ impl ReferenceClock {
     }
 
     /// Returns the present report, if samples have come since the last one.
-    pub(crate) fn report(&mut self, look: &ClockReadings) -> Option<SourceEstimate> {
+    pub(crate) fn report(&mut self, readings: &ClockReadings) -> Option<SourceEstimate> {
         if !std::mem::take(&mut self.fresh) {
             return None;
         }
-        let estimate = self.filter.estimate(look.monotonic)?;
+        let estimate = self.filter.estimate(readings.monotonic)?;
         Some(SourceEstimate {
-            at: look.monotonic,
-            offset: estimate.ahead - look.realtime_minus_monotonic,
+            at: readings.monotonic,
+            offset: estimate.ahead - readings.realtime_minus_monotonic,
             frequency_ppb: estimate.rate_ppb,
             slew: Slew::default(),
             uncertainty: estimate.uncertainty,
@@ -162,7 +162,7 @@ impl ReferenceClock {
             next_leap: None,
             stratum: self.claim.stratum,
             reference_id: self.claim.reference_id,
-            reference: served(look.monotonic, estimate.ahead),
+            reference: served(readings.monotonic, estimate.ahead),
             root_delay: Span::ZERO,
             root_dispersion: self.claim.uncertainty,
             is_unconfirmed: false,
@@ -211,7 +211,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn look(ms: i64) -> ClockReadings {
+    pub(crate) fn readings(ms: i64) -> ClockReadings {
         ClockReadings {
             monotonic: Timestamp::from_ns(ms * 1_000_000),
             realtime_minus_monotonic: REALTIME_AHEAD,
@@ -224,7 +224,7 @@ pub(crate) mod tests {
     #[test]
     fn samples_become_a_report_once() {
         let mut clock = ReferenceClock::new(CLAIM);
-        let now = look(10_000);
+        let now = readings(10_000);
         let system = now.realtime() - Span::from_ms(100);
         clock.take(&now, system, system + Span::from_ms(7), Span::from_ns(40));
         let report = clock.report(&now).unwrap();
@@ -234,13 +234,13 @@ pub(crate) mod tests {
             (Span::from_ns(40), CLAIM.uncertainty)
         );
         assert_eq!(report.reference, now.realtime() + report.offset);
-        assert_eq!(clock.report(&look(11_000)), None, "nothing new");
+        assert_eq!(clock.report(&readings(11_000)), None, "nothing new");
     }
 
     #[test]
     fn what_cannot_be_a_sample_of_now_is_refused() {
         let mut clock = ReferenceClock::new(CLAIM);
-        let now = look(10_000);
+        let now = readings(10_000);
         for (age_ms, uncertainty_ns) in [(8_001, 1), (-11, 1), (1, -1), (1, 1_000_000_001)] {
             let system = now.realtime() - Span::from_ms(age_ms);
             clock.take(&now, system, system, Span::from_ns(uncertainty_ns));
@@ -250,28 +250,32 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sample_that_is_not_plausible_is_passed_over_beside_others_that_are() {
+    fn an_implausible_sample_is_ignored_among_plausible_ones() {
         let mut clock = ReferenceClock::new(CLAIM);
         let build = Timestamp::from_ns(REALTIME_AHEAD.as_ns());
         clock.judge_by(Plausibility { build, ..Plausibility::default() });
         let years = Span::from_ns(9 * 31_556_952 * NS_PER_S);
-        let mut say = |second: i64, wrong: bool| {
-            let now = look(second * 1_000);
+        let mut take_sample = |second: i64, wrong: bool| {
+            let now = readings(second * 1_000);
             let off = if wrong { years } else { Span::ZERO };
             clock.take(&now, now.realtime(), now.realtime() + off, Span::from_ns(40));
             clock.report(&now).map(|report| report.offset > Span::from_ns(NS_PER_S))
         };
-        assert_eq!(say(1, true), Some(true), "alone, it is judged beside other sources");
-        assert_eq!(say(2, false), Some(false), "at once");
+        assert_eq!(take_sample(1, true), Some(true), "alone, it is judged beside other sources");
+        assert_eq!(take_sample(2, false), Some(false), "at once");
         for second in 3..20 {
             let is_wrong = second % 3 != 0;
-            assert_eq!(say(second, is_wrong), (!is_wrong).then_some(false), "{second}");
+            assert_eq!(take_sample(second, is_wrong), (!is_wrong).then_some(false), "{second}");
         }
-        assert_eq!((20..28).find_map(|second| say(second, true)), Some(true), "the only one left");
+        assert_eq!(
+            (20..28).find_map(|second| take_sample(second, true)),
+            Some(true),
+            "the only one left"
+        );
     }
 
     #[test]
-    fn sentences_are_as_late_as_the_user_says_or_up_to_a_second_and_a_half() {
+    fn the_sentence_lag_is_as_configured_or_up_to_a_second_and_a_half() {
         let lag = |offset_ms, uncertainty_ms| {
             let (offset, uncertainty) = (Span::from_ms(offset_ms), Span::from_ms(uncertainty_ms));
             let lag = SentenceLag::of(&ReferenceClaim { offset, uncertainty, ..CLAIM });

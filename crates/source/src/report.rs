@@ -153,7 +153,7 @@ pub trait TimeSource: Send {
 
     /// Returns its present estimate. Called about once a second; may block for up to a second.
     /// `None` if there is nothing new, so that the last report still holds until it is too old.
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError>;
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError>;
 
     /// Receives its state after each selection among the sources.
     fn selection_changed(&mut self, _standing: SelectionState) {}
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_report_is_carried_on_and_grows_doubtful() {
+    fn a_report_is_extrapolated_and_its_error_bound_grows() {
         let report = SourceEstimate {
             frequency_ppb: -2_000,
             root_delay: Span::from_ns(200),
@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_slew_is_followed_to_its_end_and_doubted_as_long_as_nothing_new_comes() {
+    fn a_slew_is_followed_to_its_end_and_its_error_bound_grows_without_a_new_report() {
         let slew =
             Slew { rate_ppb: -80_000_000, lasts: Span::from_ms(500), error_bound_ppb: 80_000_000 };
         let report = SourceEstimate { slew, ..report(40_000_000, 7) };

@@ -49,7 +49,7 @@ impl OffsetInterval {
 #[must_use]
 pub fn select(
     candidates: &[SelectionCandidate<'_>],
-    kept: Option<&str>,
+    current: Option<&str>,
     now: Timestamp<Monotonic>,
 ) -> Selection {
     let intervals: Vec<_> = candidates.iter().map(|one| interval(&one.report, now)).collect();
@@ -63,7 +63,7 @@ pub fn select(
     let is_right = |&index: &usize| regions.iter().all(|region| region.overlaps(intervals[index]));
     let (truechimers, false_ones): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(is_right);
     let falsetickers = false_ones.into_iter().map(|index| candidates[index].name.to_owned());
-    let selected = best(candidates, &truechimers, kept, now);
+    let selected = best(candidates, &truechimers, current, now);
     Selection { selected, falsetickers: falsetickers.collect(), truechimers }
 }
 
@@ -95,13 +95,13 @@ fn densest(intervals: &[OffsetInterval]) -> Vec<OffsetInterval> {
 fn best(
     candidates: &[SelectionCandidate<'_>],
     truechimers: &[usize],
-    kept: Option<&str>,
+    current: Option<&str>,
     now: Timestamp<Monotonic>,
 ) -> Option<usize> {
     let distance = |index: usize| candidates[index].report.distance_at(now).as_ns();
     let nearest = truechimers.iter().copied().min_by_key(|&index| distance(index))?;
     let near_enough = |&index: &usize| {
-        Some(candidates[index].name) == kept && distance(index) / 2 <= distance(nearest)
+        Some(candidates[index].name) == current && distance(index) / 2 <= distance(nearest)
     };
     Some(truechimers.iter().copied().find(near_enough).unwrap_or(nearest))
 }
@@ -121,18 +121,18 @@ mod tests {
         vote_keeping(of, None)
     }
 
-    fn vote_keeping(of: &[(i64, i64)], kept: Option<&str>) -> Selection {
+    fn vote_keeping(of: &[(i64, i64)], current: Option<&str>) -> Selection {
         let candidates: Vec<_> = std::iter::zip(NAMES, of)
             .map(|(name, &(offset, width))| SelectionCandidate {
                 name,
                 report: report(offset, width),
             })
             .collect();
-        select(&candidates, kept, NOW)
+        select(&candidates, current, NOW)
     }
 
     #[test]
-    fn nobody_elects_nobody_and_one_elects_itself() {
+    fn no_candidate_selects_none_and_a_single_one_is_selected() {
         assert_eq!(ballot(&[]), Selection::default());
         assert_eq!(ballot(&[(5, 1)]).selected, Some(0));
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn two_against_two_elect_nobody() {
+    fn two_against_two_select_none() {
         assert_eq!(ballot(&[(0, 10), (1, 10), (500, 10), (501, 10)]), Selection::default());
     }
 

@@ -136,11 +136,11 @@ impl SourceSelector {
     }
 
     /// Polls every source and selects. `read_clocks` is called for each source.
-    pub fn poll(&mut self, look: impl Fn() -> ClockReadings) -> PollRound {
+    pub fn poll(&mut self, read_clocks: impl Fn() -> ClockReadings) -> PollRound {
         for member in &mut self.members {
-            member.poll(&look());
+            member.poll(&read_clocks());
         }
-        let last = look();
+        let last = read_clocks();
         let now = last.monotonic;
         self.judge(&last);
         let voters: Vec<_> =
@@ -174,13 +174,13 @@ impl SourceSelector {
 
     /// Judges the time of each source against the system clock and the other sources. Two mirrors
     /// of the system clock count as one.
-    fn judge(&mut self, look: &ClockReadings) {
-        let now = look.monotonic;
+    fn judge(&mut self, readings: &ClockReadings) {
+        let now = readings.monotonic;
         let claim = |member: &PolledSource| {
             member.is_fresh(now).then(|| (member.ahead, member.source.is_mirror()))
         };
         let claims: Vec<_> = self.members.iter().map(claim).collect();
-        let system = self.system_clock(look);
+        let system = self.system_clock(readings);
         for (index, member) in self.members.iter_mut().enumerate() {
             let Some((_, is_mirror)) = claims[index] else {
                 member.implausibility = None;
@@ -199,8 +199,8 @@ impl SourceSelector {
 
     /// Returns the system clock ahead of the monotonic one, unless it shows no more than a source's
     /// time that nothing had confirmed when it was set.
-    fn system_clock(&self, look: &ClockReadings) -> Option<Span> {
-        let system = look.realtime_minus_monotonic;
+    fn system_clock(&self, readings: &ClockReadings) -> Option<Span> {
+        let system = readings.realtime_minus_monotonic;
         let mut set = self.members.iter().filter_map(|member| member.source.set_unconfirmed());
         (!set.any(|ahead| agree(ahead, system))).then_some(system)
     }
@@ -224,12 +224,13 @@ impl SourceSelector {
         let result = select(&candidates, self.selected.as_deref(), now);
         let mut standings: Vec<_> = self.members.iter().map(PolledSource::absence).collect();
         // An implausible time contradicts others, and is not served without confirmation.
-        let is_doubtful = |position: usize| self.members[voters[position]].implausibility.is_some();
-        let is_served = result.selected.is_some_and(|position| !is_doubtful(position));
+        let is_implausible =
+            |position: usize| self.members[voters[position]].implausibility.is_some();
+        let is_served = result.selected.is_some_and(|position| !is_implausible(position));
         for (position, &index) in voters.iter().enumerate() {
             standings[index] = match result.selected {
                 None => SelectionState::Undecided,
-                Some(_) if !is_served && is_doubtful(position) => SelectionState::Unusable,
+                Some(_) if !is_served && is_implausible(position) => SelectionState::Unusable,
                 Some(selected) if selected == position => SelectionState::Selected,
                 Some(_) if result.truechimers.contains(&position) => SelectionState::Truechimer,
                 Some(_) => SelectionState::Falseticker,
@@ -252,14 +253,16 @@ impl SourceSelector {
         if standings.iter().any(|standing| split(Some(standing))) && !was_split {
             notices.push(self.disagreement(standings, now));
         }
-        let tells = |one: &SelectionState| {
+        let is_available = |one: &SelectionState| {
             matches!(one, SelectionState::Selected | SelectionState::Undecided)
         };
         let is_awaited = self.members.iter().any(|member| member.is_awaited(now));
-        let is_nobody = !is_awaited && !standings.iter().any(tells);
-        let was_nobody =
-            self.members.iter().all(|member| member.standing.is_some_and(|one| !tells(&one)));
-        if is_nobody && !was_nobody {
+        let is_none_available = !is_awaited && !standings.iter().any(is_available);
+        let was_none_available = self
+            .members
+            .iter()
+            .all(|member| member.standing.is_some_and(|one| !is_available(&one)));
+        if is_none_available && !was_none_available {
             let never = self.members.iter().all(|member| member.report.is_none());
             let what = if never { "is available yet" } else { "is available any more" };
             notices.push(format!("no time source {what}; all replies report unsynchronised"));
@@ -334,21 +337,22 @@ impl PolledSource {
 
     /// Returns true if it has not reported anything yet and may still do so in time.
     fn is_awaited(&self, now: Timestamp<Monotonic>) -> bool {
-        let is_young = self.polled.is_some_and(|asked| now - asked < FIRST_REPORT_TIMEOUT);
+        let is_young =
+            self.polled.is_some_and(|first_polled| now - first_polled < FIRST_REPORT_TIMEOUT);
         is_young && self.report.is_none() && self.fault.is_none()
     }
 
-    fn poll(&mut self, look: &ClockReadings) {
-        self.polled.get_or_insert(look.monotonic);
-        let said = self.source.poll(look);
-        self.is_new = matches!(said, Ok(Some(_)));
-        match said {
+    fn poll(&mut self, readings: &ClockReadings) {
+        self.polled.get_or_insert(readings.monotonic);
+        let result = self.source.poll(readings);
+        self.is_new = matches!(result, Ok(Some(_)));
+        match result {
             Ok(Some(report)) => {
                 self.fault = (report.leap == LeapIndicator::Unsynchronised).then(|| {
                     SourceError::Unusable("it reports that it is not synchronised".into())
                 });
                 self.report = Some(report);
-                self.ahead = report.offset + look.realtime_minus_monotonic;
+                self.ahead = report.offset + readings.realtime_minus_monotonic;
             }
             Ok(None) => {}
             Err(fault) => {
@@ -382,7 +386,7 @@ impl PolledSource {
 
     fn reason(&self) -> String {
         match (self.implausibility, &self.fault) {
-            (Some(doubt), _) => in_words(doubt),
+            (Some(implausibility), _) => in_words(implausibility),
             (None, Some(fault)) => fault.to_string(),
             (None, None) => "no data received from it".into(),
         }
@@ -427,12 +431,12 @@ impl PolledSource {
 
 /// Returns the reason for which a time is rejected, with the command by which the operator decides
 /// if that is possible.
-fn in_words(doubt: Implausible) -> String {
-    if !doubt.is_confirmable() {
-        return doubt.to_string();
+fn in_words(implausibility: Implausible) -> String {
+    if !implausibility.is_confirmable() {
+        return implausibility.to_string();
     }
     let pid = std::process::id();
-    format!("{doubt}; if it is right, confirm it with: kill -HUP {pid}")
+    format!("{implausibility}; if it is right, confirm it with: kill -HUP {pid}")
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl TimeSource for Shm {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let Some(sample) = self.read() else {
             return Err(SourceError::NoData("no new sample in its segment".into()));
         };
@@ -119,8 +119,8 @@ impl TimeSource for Shm {
         }
         self.clock.set_leap(sample.leap);
         let uncertainty = precision_span(sample.precision);
-        self.clock.take(look, sample.system, sample.truth, uncertainty);
-        answer(&mut self.clock, look)
+        self.clock.take(readings, sample.system, sample.truth, uncertainty);
+        answer(&mut self.clock, readings)
     }
 }
 
@@ -128,9 +128,9 @@ impl TimeSource for Shm {
 /// were refused.
 pub(crate) fn answer(
     clock: &mut ReferenceClock,
-    look: &ClockReadings,
+    readings: &ClockReadings,
 ) -> Result<Option<SourceEstimate>, SourceError> {
-    match (clock.report(look), clock.refused()) {
+    match (clock.report(readings), clock.refused()) {
         (None, Some(why)) => Err(SourceError::NoData(why.into())),
         (report, _) => Ok(report),
     }
@@ -139,7 +139,7 @@ pub(crate) fn answer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::tests::{CLAIM, look};
+    use crate::reference::tests::{CLAIM, readings};
     use horolog_time::Span;
 
     fn words(truth: Timestamp<Utc>, system: Timestamp<Utc>) -> [u32; WORDS] {
@@ -182,15 +182,15 @@ mod tests {
         let mut shm = Shm::open("shm:0".into(), unit, CLAIM).unwrap();
         let feeder = SharedMemory::<WORDS>::attach(KEY + i32::from(unit), 0o666).unwrap();
         feeder.remove().unwrap();
-        assert!(matches!(shm.poll(&look(900)), Err(SourceError::NoData(_))));
-        let now = look(1_000);
+        assert!(matches!(shm.poll(&readings(900)), Err(SourceError::NoData(_))));
+        let now = readings(1_000);
         let feed = words(now.realtime() + Span::from_ms(20), now.realtime());
         feed.iter().enumerate().for_each(|(index, word)| feeder.store(index, *word));
         let report = shm.poll(&now).unwrap().unwrap();
         assert_eq!(report.offset, Span::from_ns(20_000_500));
-        assert!(matches!(shm.poll(&look(2_000)), Err(SourceError::NoData(_))));
+        assert!(matches!(shm.poll(&readings(2_000)), Err(SourceError::NoData(_))));
         feeder.store(LEAP, 3);
         feeder.store(VALID, 1);
-        assert!(matches!(shm.poll(&look(3_000)), Err(SourceError::Unusable(_))));
+        assert!(matches!(shm.poll(&readings(3_000)), Err(SourceError::Unusable(_))));
     }
 }

@@ -147,7 +147,7 @@ impl TimeSource for Sock {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let mut buffer = [0; SOCK_SAMPLE_LEN + 1];
         let mut fault = SourceError::NoData("no sample received on its socket".into());
         let mut some = false;
@@ -163,7 +163,7 @@ impl TimeSource for Sock {
                     some = true;
                     self.clock.set_leap(sample.leap);
                     let truth = sample.system + sample.offset;
-                    self.clock.take(look, sample.system, truth, UNCERTAINTY);
+                    self.clock.take(readings, sample.system, truth, UNCERTAINTY);
                 }
                 Some(_) => {
                     fault = SourceError::NoData(
@@ -175,7 +175,7 @@ impl TimeSource for Sock {
                 }
             }
         }
-        if some { answer(&mut self.clock, look) } else { Err(fault) }
+        if some { answer(&mut self.clock, readings) } else { Err(fault) }
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::reference::tests::{CLAIM, look};
+    use crate::reference::tests::{CLAIM, readings};
 
     #[test]
     fn microseconds_beyond_a_second_are_refused_before_they_overflow() {
@@ -207,7 +207,7 @@ mod tests {
         let in_use = in_use.err().expect("a socket that is listened on is not taken").to_string();
         assert!(!in_use.contains("os error"), "{in_use}");
         let feeder = UnixDatagram::unbound().unwrap();
-        let now = look(5_000);
+        let now = readings(5_000);
         assert!(matches!(sock.poll(&now), Err(SourceError::NoData(_))));
         let sample = SockSample {
             system: now.realtime(),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_way_is_kept() {
+    fn an_existing_file_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes");
         fs::write(&path, "keep").unwrap();

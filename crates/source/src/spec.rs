@@ -114,7 +114,7 @@ impl SourceSpec {
     pub fn open(&self, own: &[SocketAddr]) -> Result<Box<dyn TimeSource>, SourceError> {
         let name = self.text.clone();
         match &self.kind {
-            SourceKind::System(ask) => Ok(Box::new(System::new(name, ask, own))),
+            SourceKind::System(choice) => Ok(Box::new(System::new(name, choice, own))),
             SourceKind::Phc(path, scale, claim) => {
                 Ok(Box::new(PhcSource::open(name, path, *scale, *claim)?))
             }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_asked_in_several_ways() {
+    fn the_daemon_of_the_system_source_can_be_chosen() {
         assert_eq!(kind("system"), SourceKind::System(DaemonChoice::Auto));
         assert_eq!(kind("system:kernel"), SourceKind::System(DaemonChoice::Kernel));
         let unix = ChronydAddress::Unix("/run/c.sock".into());
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line() {
+    fn an_invalid_source_specification_is_explained_in_one_line() {
         for bad in [
             "",
             "sytem",

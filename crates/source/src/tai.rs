@@ -14,35 +14,35 @@ pub(crate) struct TaiOffset {
 }
 
 impl TaiOffset {
-    pub(crate) const fn new(told_s: Option<i32>) -> Self {
-        Self { configured_s: told_s, first_s: None }
+    pub(crate) const fn new(configured_s: Option<i32>) -> Self {
+        Self { configured_s, first_s: None }
     }
 
     /// Returns the present number, in seconds.
-    pub(crate) fn at(&mut self, look: &ClockReadings) -> Result<i32, SourceError> {
-        let kernel_s = look.kernel.map(|kernel| kernel.tai_offset_s);
+    pub(crate) fn at(&mut self, readings: &ClockReadings) -> Result<i32, SourceError> {
+        let kernel_s = readings.kernel.map(|kernel| kernel.tai_offset_s);
         match self.configured_s {
-            Some(told_s) => self.after(told_s, kernel_s, look.leaps_s),
-            None => self.of_kernel(kernel_s.unwrap_or(0), look.leaps_s),
+            Some(configured_s) => self.after(configured_s, kernel_s, readings.leaps_s),
+            None => self.of_kernel(kernel_s.unwrap_or(0), readings.leaps_s),
         }
     }
 
     fn after(
         &mut self,
-        told_s: i32,
+        configured_s: i32,
         kernel_s: Option<i32>,
         leaps_s: i32,
     ) -> Result<i32, SourceError> {
         let Some(kernel_s) = kernel_s else {
-            return if leaps_s == 0 { Ok(told_s) } else { Err(unknown()) };
+            return if leaps_s == 0 { Ok(configured_s) } else { Err(unknown()) };
         };
         let first_s = *self.first_s.get_or_insert(kernel_s);
-        if leaps_s == 0 && (kernel_s == told_s || kernel_s == first_s) {
-            return Ok(told_s);
+        if leaps_s == 0 && (kernel_s == configured_s || kernel_s == first_s) {
+            return Ok(configured_s);
         }
         let moved_s = kernel_s - first_s;
-        if [told_s, 0].contains(&first_s) && shows(moved_s, leaps_s) {
-            return Ok(told_s + moved_s);
+        if [configured_s, 0].contains(&first_s) && shows(moved_s, leaps_s) {
+            return Ok(configured_s + moved_s);
         }
         Err(unknown())
     }
@@ -80,35 +80,35 @@ fn unknown() -> SourceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::tests::{kernel, look};
+    use crate::reference::tests::{kernel, readings};
 
     /// Returns the number after each of these: the kernel's number, and the leaps passed.
-    fn holds(told_s: Option<i32>, course: &[(i32, i32)]) -> Vec<Option<i32>> {
-        let mut offset = TaiOffset::new(told_s);
+    fn holds(configured_s: Option<i32>, series: &[(i32, i32)]) -> Vec<Option<i32>> {
+        let mut offset = TaiOffset::new(configured_s);
         let at = |&(tai_offset_s, leaps_s)| {
             offset
-                .at(&ClockReadings { kernel: Some(kernel(tai_offset_s)), leaps_s, ..look(0) })
+                .at(&ClockReadings { kernel: Some(kernel(tai_offset_s)), leaps_s, ..readings(0) })
                 .ok()
         };
-        course.iter().map(at).collect()
+        series.iter().map(at).collect()
     }
 
     #[test]
     fn a_leap_that_the_kernel_makes_is_followed() {
-        let course = [(37, 0), (38, 0), (38, 1), (39, 1), (39, 2)];
+        let series = [(37, 0), (38, 0), (38, 1), (39, 1), (39, 2)];
         let expected = [37, 38, 38, 39, 39].map(Some);
-        assert_eq!(holds(Some(37), &course), expected);
-        assert_eq!(holds(None, &course), expected);
+        assert_eq!(holds(Some(37), &series), expected);
+        assert_eq!(holds(None, &series), expected);
         assert_eq!(holds(Some(37), &[(0, 0), (1, 0), (1, 1)]), [37, 38, 38].map(Some));
         assert_eq!(holds(Some(37), &[(37, 0), (36, 0), (36, -1)]), [37, 36, 36].map(Some));
     }
 
     #[test]
     fn after_a_leap_that_the_kernel_does_not_show_there_is_none_until_it_does() {
-        let course = [(37, 0), (37, 1), (37, 1), (38, 1)];
+        let series = [(37, 0), (37, 1), (37, 1), (38, 1)];
         let expected = [Some(37), None, None, Some(38)];
-        assert_eq!(holds(Some(37), &course), expected);
-        assert_eq!(holds(None, &course), expected);
+        assert_eq!(holds(Some(37), &series), expected);
+        assert_eq!(holds(None, &series), expected);
         assert_eq!(holds(Some(37), &[(0, 0), (0, 1)]), [Some(37), None]);
         assert_eq!(holds(Some(37), &[(37, 0), (36, 1)]), [Some(37), None], "the other way");
     }

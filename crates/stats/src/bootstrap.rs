@@ -212,7 +212,7 @@ mod tests {
     /// Intervals of equal runs contain 1 about as often as their coverage states; buckets of
     /// 1 % make it wider rather than narrower.
     #[test]
-    fn intervals_hold_what_they_say() {
+    fn intervals_have_their_stated_coverage() {
         for quantile in [0.5, 0.99] {
             let held = (0..200).filter(|seed| {
                 let (one, other) = (run(*seed, 2_000, 1.0), run(seed + 1_000, 2_000, 1.0));
@@ -226,7 +226,7 @@ mod tests {
 
     /// Likewise for losses, rare and frequent: intervals of equal runs contain 0.
     #[test]
-    fn intervals_of_losses_hold_what_they_say() {
+    fn loss_intervals_have_their_stated_coverage() {
         let lost = |seed: u64, share: f64| {
             let mut random = SplitMix64::new(seed);
             (0..2_000).filter(|_| random.unit() < share).count() as u64
@@ -249,7 +249,7 @@ mod tests {
     /// Runs that vary by a fifth among themselves: one on each side differs significantly, five do
     /// not, unless their values differ by more.
     #[test]
-    fn several_runs_tell_what_differs_of_itself() {
+    fn several_runs_show_the_variation_between_runs() {
         let scales = [1.0, 1.2, 0.9, 1.1, 0.95];
         let runs = |seed: u64, times: f64| -> Vec<Histogram> {
             let scaled = scales.iter().zip(seed..);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_true_difference_is_seen() {
+    fn a_true_difference_is_detected() {
         let found =
             ratio_of_quantiles(&[&run(1, 5_000, 1.0)], &[&run(2, 5_000, 1.2)], 0.5).unwrap();
         assert!(found.low > 1.15 && found.high < 1.25, "{found:?}");

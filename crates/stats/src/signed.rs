@@ -68,8 +68,8 @@ impl SignedRecorder {
         let magnitude = value.unsigned_abs();
         let half = if value < 0 { &mut self.negative } else { &mut self.positive };
         half.record(magnitude);
-        let kept = u128::from(magnitude.min(MAX_VALUE));
-        self.squares += kept * kept;
+        let clamped_magnitude = u128::from(magnitude.min(MAX_VALUE));
+        self.squares += clamped_magnitude * clamped_magnitude;
         self.clamped += u64::from(magnitude > MAX_VALUE);
     }
 
@@ -164,10 +164,10 @@ impl SignedRecorder {
 
 /// Returns the bucket that contains the value of this rank, counted from 1 for the smallest.
 fn bucket_of(recorder: &Recorder, rank: u64) -> usize {
-    let mut seen = 0;
+    let mut cumulative = 0;
     let holds = |count: &u64| {
-        seen += count;
-        seen >= rank
+        cumulative += count;
+        cumulative >= rank
     };
     recorder.counts().iter().position(holds).unwrap_or(crate::buckets::COUNTS - 1)
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_are_kept() {
+    fn signs_are_preserved() {
         let summary = recorded(&[-90, -40, 10, 53]).summary().unwrap();
         assert_eq!((summary.min, summary.max, summary.count), (-90, 53, 4));
         assert!((summary.mean + 16.75).abs() < 1e-12);
@@ -209,7 +209,7 @@ mod tests {
 
     /// Ten microseconds at a mean of five seconds: no bucket is that narrow there.
     #[test]
-    fn a_deviation_that_is_small_beside_the_mean_is_exact() {
+    fn a_deviation_that_is_small_relative_to_the_mean_is_exact() {
         let values: Vec<_> = (0..1000).map(|n| -5_000_000_000 + (n % 2) * 20_000).collect();
         let summary = recorded(&values).summary().unwrap();
         assert!((summary.stddev - 10_000.0).abs() < 1e-6, "{}", summary.stddev);

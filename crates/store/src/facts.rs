@@ -13,7 +13,7 @@ const SCHEMA_SHOWN: usize = 40;
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
-    let mut is_kept = |c: char| {
+    let mut is_retained = |c: char| {
         let was_in_string = in_string;
         match c {
             _ if escaped => escaped = false,
@@ -23,7 +23,7 @@ pub fn one_line(text: &str) -> String {
         }
         was_in_string || !c.is_ascii_whitespace()
     };
-    text.chars().filter(|c| is_kept(*c)).collect()
+    text.chars().filter(|c| is_retained(*c)).collect()
 }
 
 /// Fields common to all kinds of results.
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_is_no_result_is_refused() {
-        for (text, said) in [
+        for (text, expected) in [
             (&RESULT[..40], "truncated"),
             ("no", "not JSON"),
             ("{}", "'schema' is missing"),
@@ -161,7 +161,7 @@ mod tests {
             (r#"{"schema":"horolog.load/2"}"#, "'started' is missing"),
         ] {
             let error = Facts::of(text).unwrap_err().to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

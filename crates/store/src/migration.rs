@@ -173,7 +173,7 @@ mod tests {
         connection
     }
 
-    fn kept(connection: &Connection) -> (i64, String, i64) {
+    fn stored_run(connection: &Connection) -> (i64, String, i64) {
         let sql = "SELECT id, name, length(packed) FROM run JOIN result ON run = id";
         let fields = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         connection.query_row(sql, [], fields).unwrap()
@@ -183,10 +183,10 @@ mod tests {
     fn every_older_version_becomes_this_one_with_its_runs() {
         for version in 1..=LEFT.len() {
             let mut connection = left(version);
-            let before = kept(&connection);
+            let before = stored_run(&connection);
             assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
             assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
-            assert_eq!(kept(&connection), before);
+            assert_eq!(stored_run(&connection), before);
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(migrate_by(&mut connection, &steps).unwrap(), DatabaseState::Ready);
         }
         assert_eq!(pragma(&connection, "user_version").unwrap(), 3);
-        assert_eq!(kept(&connection).0, 7);
+        assert_eq!(stored_run(&connection).0, 7);
         // The older program leaves it alone.
         assert_eq!(migrate_by(&mut connection, &steps[..2]).unwrap(), DatabaseState::Newer(3));
     }
@@ -255,7 +255,7 @@ mod tests {
             [first, second, MigrationStep::tables("DROP TABLE result; CREATE TABLE run (id)")];
         migrate_by(&mut connection, &steps).unwrap_err();
         assert_eq!(pragma(&connection, "user_version").unwrap(), 1);
-        assert_eq!(kept(&connection).0, 7);
+        assert_eq!(stored_run(&connection).0, 7);
         assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
     }
 }

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_told() {
+    fn truncation_is_detected() {
         let packed = pack("a result that is long enough to be cut off somewhere in its middle");
         for length in 0..packed.len() {
             assert_eq!(unpack(&packed[..length]), None, "{length}");

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn status_bits_are_told_apart() {
+    fn status_bits_are_distinguished() {
         // SAFETY: as in `kernel_clock`.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
         state.status = libc::STA_PLL | libc::STA_INS;

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_kept_on_its_core() {
+    fn a_program_is_pinned_to_its_core() {
         let last = *allowed_cores().unwrap().last().unwrap();
         let mut command = Command::new("grep");
         command.args(["Cpus_allowed_list", "/proc/self/status"]);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_read_and_given_back() {
+    fn a_policy_is_read_and_restored() {
         in_a_thread(|| {
             let usual = SchedulingParameters::current().unwrap();
             assert!(usual.is_default() && !usual.is_real_time());

@@ -213,20 +213,20 @@ mod tests {
 
     #[test]
     fn what_is_no_wait_of_alarms_leaves_one_alone() {
-        let beside = usleep_with_pending_alarm().unwrap();
-        assert!(beside.signals == 0 && beside.elapsed_s <= 2, "{beside:?}");
+        let interaction = usleep_with_pending_alarm().unwrap();
+        assert!(interaction.signals == 0 && interaction.elapsed_s <= 2, "{interaction:?}");
     }
 
     #[test]
-    fn a_wait_of_alarms_is_told_from_others() {
+    fn a_wait_of_alarms_is_distinguished_from_others() {
         // SAFETY: system calls alone.
-        let beside = unsafe {
+        let interaction = unsafe {
             measure_alarm_interaction(|| {
                 libc::alarm(1);
                 libc::pause();
             })
         };
-        assert_eq!(beside.unwrap(), AlarmInteraction { signals: 1, elapsed_s: PENDING_S });
+        assert_eq!(interaction.unwrap(), AlarmInteraction { signals: 1, elapsed_s: PENDING_S });
     }
 
     #[test]

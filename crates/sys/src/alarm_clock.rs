@@ -75,7 +75,7 @@ mod tests {
 
     /// The kernel's number is 0, or one that a daemon has set.
     #[test]
-    fn tai_is_as_far_ahead_as_the_kernel_says() {
+    fn tai_is_ahead_by_the_offset_of_the_kernel() {
         let ahead_s = i64::from(crate::adjtimex::kernel_clock().unwrap().tai_offset_s);
         let utc_ns = AlarmClock::Realtime.now_ns();
         let tai_ns = AlarmClock::Tai.now_ns();

@@ -151,8 +151,8 @@ const SOFTWARE: usize = 0;
 const RAW_HARDWARE: usize = 2;
 
 /// Returns one of these; zero means that there is none.
-fn timespec(payload: &[u8], place: usize) -> Option<(i64, libc::c_long)> {
-    let at = place * size_of::<libc::timespec>();
+fn timespec(payload: &[u8], index: usize) -> Option<(i64, libc::c_long)> {
+    let at = index * size_of::<libc::timespec>();
     let seconds = i64::from_ne_bytes(chunk(payload, at)?);
     let nanoseconds = libc::c_long::from_ne_bytes(chunk(payload, at + size_of::<i64>())?);
     (seconds != 0 || nanoseconds != 0).then_some((seconds, nanoseconds))
@@ -316,10 +316,14 @@ mod tests {
     fn a_truncated_buffer_gives_what_is_whole() {
         let bytes = sample();
         let first = HEADER_BYTES + 48;
-        for kept in 0..bytes.len() {
-            let control = AncillaryData::parse(&bytes[..kept]);
-            assert_eq!(control.received_at.is_some(), kept >= first, "{kept} bytes kept");
-            assert_eq!(control.local.is_some(), kept >= first + HEADER_BYTES + 20, "{kept} kept");
+        for length in 0..bytes.len() {
+            let control = AncillaryData::parse(&bytes[..length]);
+            assert_eq!(control.received_at.is_some(), length >= first, "{length} bytes kept");
+            assert_eq!(
+                control.local.is_some(),
+                length >= first + HEADER_BYTES + 20,
+                "{length} kept"
+            );
         }
     }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_ends_no_earlier_than_asked() {
+    fn sleeping_ends_no_earlier_than_requested() {
         let until = MonotonicClock.now() + Span::from_ms(2);
         sleep_until(until);
         assert!(MonotonicClock.now() >= until);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_answered_with_its_class_and_hop_limit_told() {
+    fn a_datagram_is_received_with_its_class_and_hop_limit_and_answered() {
         let (near, far, at) = pair("127.0.0.1:0");
         near.set_traffic_class(at, 46 << 2).unwrap();
         near.set_hop_limit(at, 77).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_answered_with_nothing_told() {
+    fn a_datagram_is_received_without_ancillary_data_and_answered() {
         let (near, far, _) = pair("127.0.0.1:0");
         send(near.as_fd(), b"question").unwrap();
         let (mut envelope, mut buffer) = (Envelope::new(), [0; 4]);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_left_is_stamped_and_numbered() {
+    fn sent_datagrams_have_timestamps_and_numbers() {
         let (near, _far, at) = pair("127.0.0.1:0");
         near.enable_all_timestamps().unwrap();
         assert!(near.path_mtu(at).unwrap() >= 1_280);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_goes_where_it_is_told_and_in_one_piece() {
+    fn a_datagram_is_sent_to_its_destination_in_one_piece() {
         let (_, far, at) = pair("127.0.0.1:0");
         let near = Socket::udp(at).unwrap();
         near.never_fragment(at).unwrap();

@@ -155,8 +155,8 @@ extern "C" fn note(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_v
     // reading the clock and storing are safe in a handler.
     unsafe {
         if (*info).si_code == libc::SI_TIMER {
-            let place: *const AtomicI64 = (*info).si_value().sival_ptr.cast();
-            (*place).store(noticed_ns, Ordering::Relaxed);
+            let slot: *const AtomicI64 = (*info).si_value().sival_ptr.cast();
+            (*slot).store(noticed_ns, Ordering::Relaxed);
         }
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_after_another_one_has_its_own_place() {
+    fn a_timer_after_another_one_has_its_own_slot() {
         std::thread::spawn(|| {
             let first = SignalTimer::new().unwrap();
             first.expire_at(later()).unwrap();

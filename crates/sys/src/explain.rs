@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_what_an_error_means() {
+    fn an_error_is_explained_by_the_address() {
         let (v4, v6) = ([192, 0, 2, 1].into(), "2001:db8::1".parse().unwrap());
         let text = |code, to| explain_to(&io::Error::from_raw_os_error(code), to);
         for code in [libc::EACCES, libc::EINVAL, libc::ENETUNREACH] {

@@ -176,7 +176,7 @@ pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [I
 /// has that length: one that arrived with it loses its last byte. Without `marked` the kind is
 /// dropped. With `whole`, an offset and the byte there, payloads that have it are left as they are.
 pub(crate) fn link_groups(marked: Option<u32>, whole: Option<(u32, u8)>) -> Vec<Instruction> {
-    let kept = marked.map_or(0, |marked| UDP_HEADER_LEN + marked);
+    let retained = marked.map_or(0, |marked| UDP_HEADER_LEN + marked);
     let exception = whole.map(|(offset, value)| {
         [
             Instruction::load_byte(UDP_HEADER_LEN + offset),
@@ -197,12 +197,12 @@ pub(crate) fn link_groups(marked: Option<u32>, whole: Option<(u32, u8)>) -> Vec<
         Instruction::load_byte(ipv6_destination),
         Instruction::jump_if_equal(0xff, 0, 4),
         Instruction::load_length(),
-        Instruction::jump_if_equal(kept, 1, 0),
+        Instruction::jump_if_equal(retained, 1, 0),
         Instruction::finish(u32::MAX),
-        Instruction::finish(kept.saturating_sub(1)),
+        Instruction::finish(retained.saturating_sub(1)),
     ];
     program.extend(exception);
-    program.push(Instruction::finish(kept));
+    program.push(Instruction::finish(retained));
     program
 }
 

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_follows_from_what_is_offered() {
+    fn the_requested_setting_follows_from_the_offered_ones() {
         let setting =
             |transmit, receive| Some(HardwareTimestampConfig { flags: 0, transmit, receive });
         let of = |facts, purpose| wanted(&facts, purpose);

@@ -229,16 +229,16 @@ impl TimeoutRing {
                 AtomicU32::from_ptr(self.completion.at(self.completion_tail)?),
             )
         };
-        let place = head.load(Ordering::Relaxed);
-        if place == tail.load(Ordering::Acquire) {
+        let position = head.load(Ordering::Relaxed);
+        if position == tail.load(Ordering::Acquire) {
             // The wait was ended and the timeout was not.
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let index = (place & self.completion_mask) as usize;
+        let index = (position & self.completion_mask) as usize;
         let at = self.completions_at + index * size_of::<Completion>();
         // SAFETY: an entry within the mapping that the kernel has written, as the tail shows.
         let result = unsafe { self.completion.at::<Completion>(at)?.read() }.result;
-        head.store(place.wrapping_add(1), Ordering::Release);
+        head.store(position.wrapping_add(1), Ordering::Release);
         match -result {
             // Result of an expired timeout.
             libc::ETIME | 0 => Ok(()),

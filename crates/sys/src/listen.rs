@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_ip_that_is_missing_is_left_out_of_what_nobody_named() {
+    fn a_missing_ip_version_is_omitted_from_the_default_addresses() {
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| text.parse().unwrap()).collect()
         };

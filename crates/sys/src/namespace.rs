@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_of_privilege_says_what_is_needed() {
+    fn lack_of_privilege_names_the_required_capability() {
         let denied = io::Error::from_raw_os_error(libc::EPERM);
         let text = NamespaceError::system("create a network namespace", denied).to_string();
         assert!(text.contains("CAP_SYS_ADMIN") && text.contains("sudo"), "{text}");

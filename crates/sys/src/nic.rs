@@ -122,13 +122,13 @@ pub fn driver(interface: &str) -> Result<Driver, EthtoolError> {
     request[0] = ETHTOOL_GDRVINFO;
     let answer = device.query(&request, 0, 0)?;
     // After the command: driver, version, firmware and bus, 32 bytes each.
-    let text = |place: usize| {
-        let start = size_of::<u32>() + place * ETH_GSTRING_LEN;
+    let text = |index: usize| {
+        let start = size_of::<u32>() + index * ETH_GSTRING_LEN;
         name(answer.get(start..start + ETH_GSTRING_LEN).unwrap_or_default())
     };
     // Drivers that have no firmware or bus write one of these.
-    let told = |text: String| if text == "N/A" { String::new() } else { text };
-    Ok(Driver { name: text(0), firmware: told(text(2)), bus: told(text(3)) })
+    let value_or_empty = |text: String| if text == "N/A" { String::new() } else { text };
+    Ok(Driver { name: text(0), firmware: value_or_empty(text(2)), bus: value_or_empty(text(3)) })
 }
 
 /// Returns the ring sizes.
@@ -138,7 +138,7 @@ pub fn rings(interface: &str) -> Result<Rings, EthtoolError> {
     request[0] = ETHTOOL_GRINGPARAM;
     let answer = device.query(&request, 0, 0)?;
     // At most rx, mini, jumbo, tx; then those in use.
-    let at = |place| word(&answer, place);
+    let at = |index| word(&answer, index);
     Ok(Rings { rx_max: at(1), tx_max: at(4), rx: at(5), tx: at(8) })
 }
 
@@ -148,7 +148,7 @@ pub fn coalescing(interface: &str) -> Result<Coalescing, EthtoolError> {
     let mut request = [0; COALESCE_WORDS];
     request[0] = ETHTOOL_GCOALESCE;
     let answer = device.query(&request, 0, 0)?;
-    let at = |place| word(&answer, place);
+    let at = |index| word(&answer, index);
     Ok(Coalescing {
         rx_us: at(1),
         rx_frames: at(2),
@@ -171,11 +171,11 @@ pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
     // Each block: available, requested, active, never changed.
     let answer = device.query(&[ETHTOOL_GFEATURES, blocks], blocks, 4 * size_of::<u32>())?;
     let bit =
-        |set: usize, place: usize| word(&answer, 2 + place / 32 * 4 + set) >> (place % 32) & 1 == 1;
+        |set: usize, index: usize| word(&answer, 2 + index / 32 * 4 + set) >> (index % 32) & 1 == 1;
     let named = items(&names, 3, count, ETH_GSTRING_LEN).map(name).enumerate();
-    let feature = |(place, name): (usize, String)| {
-        let changeable = bit(0, place) && !bit(3, place);
-        Feature { name, on: bit(2, place), changeable }
+    let feature = |(index, name): (usize, String)| {
+        let changeable = bit(0, index) && !bit(3, index);
+        Feature { name, on: bit(2, index), changeable }
     };
     Ok(named.filter(|(_, name)| !name.is_empty()).map(feature).collect())
 }
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_tells_what_it_is_and_what_it_has_not() {
+    fn loopback_reports_its_features_and_lacks_hardware_settings() {
         let features = features("lo").unwrap();
         let of = |name: &str| features.iter().find(|feature| feature.name == name).unwrap();
         assert!(of("loopback").on && !of("loopback").changeable);

@@ -58,23 +58,23 @@ impl PingPongPeer {
     /// # Errors
     ///
     /// If no process, thread or descriptor is available, or the placement is refused.
-    pub fn start(kind: PeerKind, way: Handoff, place: PeerPlacement) -> io::Result<Self> {
+    pub fn start(kind: PeerKind, way: Handoff, placement: PeerPlacement) -> io::Result<Self> {
         let channel = Arc::new(Channel::open(way, kind == PeerKind::Thread)?);
         let running = match kind {
-            PeerKind::Process => RunningPeer::Process(fork(&channel, place)?),
+            PeerKind::Process => RunningPeer::Process(fork(&channel, placement)?),
             PeerKind::Thread => {
                 let theirs = Arc::clone(&channel);
-                let work = move || take_part(&theirs, place);
+                let work = move || take_part(&theirs, placement);
                 RunningPeer::Thread(Some(
                     thread::Builder::new().name("partner".into()).spawn(work)?,
                 ))
             }
         };
-        let partner = Self { channel, running };
+        let peer = Self { channel, running };
         let started = Instant::now();
         loop {
-            if let Some(outcome) = partner.channel.readiness() {
-                return outcome.map(|()| partner);
+            if let Some(outcome) = peer.channel.readiness() {
+                return outcome.map(|()| peer);
             }
             if started.elapsed() > PEER_TIMEOUT {
                 return Err(io::Error::new(
@@ -141,24 +141,24 @@ impl SyscallBaseline {
 }
 
 /// Main function of the peer, in a process or thread.
-fn take_part(channel: &Channel, place: PeerPlacement) {
-    let settled = settle(place);
+fn take_part(channel: &Channel, placement: PeerPlacement) {
+    let settled = settle(placement);
     channel.be_ready(settled.as_ref().err().map(|error| error.raw_os_error().unwrap_or(0)));
     if settled.is_ok() {
         channel.answer();
     }
 }
 
-fn settle(place: PeerPlacement) -> io::Result<()> {
-    affinity::pin_to_core(place.core)?;
-    match place.priority.map(|priority| affinity::try_real_time(priority.into())) {
+fn settle(placement: PeerPlacement) -> io::Result<()> {
+    affinity::pin_to_core(placement.core)?;
+    match placement.priority.map(|priority| affinity::try_real_time(priority.into())) {
         Some(Scheduling::Ordinary(error)) => Err(error),
         Some(Scheduling::RealTime) | None => Ok(()),
     }
 }
 
 /// Forks a child that takes part and ends with the thread that created it.
-fn fork(channel: &Channel, place: PeerPlacement) -> io::Result<libc::pid_t> {
+fn fork(channel: &Channel, placement: PeerPlacement) -> io::Result<libc::pid_t> {
     // SAFETY: no argument.
     let parent = unsafe { libc::getpid() };
     // SAFETY: the child makes nothing but system calls and accesses to memory that was there
@@ -171,7 +171,7 @@ fn fork(channel: &Channel, place: PeerPlacement) -> io::Result<libc::pid_t> {
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() == parent {
-                take_part(channel, place);
+                take_part(channel, placement);
             }
             libc::_exit(0);
         }
@@ -209,16 +209,16 @@ mod tests {
 
     /// On one core and in threads of their own, since they are tied to it.
     #[test]
-    fn turns_are_taken_with_each_kind_of_partner() {
+    fn turns_are_taken_with_each_kind_of_peer() {
         thread::spawn(|| {
             let core = affinity::allowed_cores().unwrap()[0];
             affinity::pin_to_core(core).unwrap();
             for way in WAYS {
                 for kind in [PeerKind::Process, PeerKind::Thread] {
-                    let place = PeerPlacement { core, priority: None };
-                    let partner = PingPongPeer::start(kind, way, place).unwrap();
+                    let placement = PeerPlacement { core, priority: None };
+                    let peer = PingPongPeer::start(kind, way, placement).unwrap();
                     for _ in 0..50 {
-                        partner.turn().unwrap();
+                        peer.turn().unwrap();
                     }
                 }
             }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nobody_is_waited_for() {
+    fn the_baseline_waits_for_no_peer() {
         for way in WAYS {
             for kind in [PeerKind::Process, PeerKind::Thread] {
                 let alone = SyscallBaseline::open(way, kind).unwrap();
@@ -238,10 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_there_is_refused() {
-        let place = PeerPlacement { core: 8_191, priority: None };
+    fn an_impossible_placement_is_refused() {
+        let placement = PeerPlacement { core: 8_191, priority: None };
         for kind in [PeerKind::Process, PeerKind::Thread] {
-            assert!(PingPongPeer::start(kind, Handoff::Pipe, place).is_err());
+            assert!(PingPongPeer::start(kind, Handoff::Pipe, placement).is_err());
         }
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_signalled_and_its_end_seen() {
+    fn a_process_is_signalled_and_its_end_detected() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let handle = ProcessHandle::open(child.id()).unwrap();
         assert!(!handle.wait(Duration::ZERO).unwrap());
@@ -199,8 +199,8 @@ mod tests {
         command.args(["-c", "cut -d' ' -f6 /proc/$$/stat"]).stdout(std::process::Stdio::piped());
         let child = in_new_session(&mut command).spawn().unwrap();
         let pid = child.id();
-        let said = child.wait_with_output().unwrap().stdout;
-        assert_eq!(String::from_utf8(said).unwrap().trim(), pid.to_string());
+        let output = child.wait_with_output().unwrap().stdout;
+        assert_eq!(String::from_utf8(output).unwrap().trim(), pid.to_string());
     }
 
     #[test]

@@ -137,10 +137,11 @@ mod tests {
         let mut facts: libc::shmid_ds = unsafe { std::mem::zeroed() };
         (facts.shm_perm.uid, facts.shm_perm.mode) = (65_534, 0o600);
         // SAFETY: the structure outlives the call.
-        let given = unsafe { libc::shmctl(memory.identifier, libc::IPC_SET, &raw mut facts) } == 0;
+        let has_new_owner =
+            unsafe { libc::shmctl(memory.identifier, libc::IPC_SET, &raw mut facts) } == 0;
         let refused = SharedMemory::<24>::attach_own(key, 0o600).map(drop);
         memory.remove().unwrap();
         // Whoever is not root may not give a segment away that it could still attach.
-        assert!(!given || refused.is_err());
+        assert!(!has_new_owner || refused.is_err());
     }
 }

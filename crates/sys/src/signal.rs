@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_not_ignored_where_nobody_asked_for_that() {
+    fn signals_are_not_ignored_unless_requested() {
         assert!(!is_ignored(Signal::Terminate).unwrap());
         // SAFETY: numbers only; no other test uses this signal's action.
         unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };

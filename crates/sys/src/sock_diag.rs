@@ -155,7 +155,7 @@ mod tests {
     use crate::tcp::{TcpState, tests::pair};
 
     #[test]
-    fn both_ends_of_a_connection_are_seen() {
+    fn both_ends_of_a_connection_are_found() {
         let (mut near, far) = pair();
         near.write_all(b"five!").unwrap();
         let port = far.local_addr().unwrap().port();

@@ -145,7 +145,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_connection_tells_its_state() {
+    fn a_connection_reports_its_state() {
         let (mut near, mut far) = pair();
         near.write_all(b"twelve bytes").unwrap();
         far.read_exact(&mut [0; 12]).unwrap();
@@ -174,9 +174,9 @@ pub(crate) mod tests {
         let (near, mut far) = pair();
         let file = memory_file(b"a file in memory").unwrap();
         assert_eq!(send_file(&near, file.as_fd(), 2, 4).unwrap(), 4);
-        let mut came = [0; 4];
-        far.read_exact(&mut came).unwrap();
-        assert_eq!(&came, b"file");
+        let mut received = [0; 4];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(&received, b"file");
     }
 
     #[test]
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_longest_delay_of_an_acknowledgement_is_kept_or_refused() {
+    fn the_longest_acknowledgement_delay_is_stored_or_refused() {
         let (near, _far) = pair();
         let longest = Duration::from_millis(10);
         // An older kernel does not know the option.

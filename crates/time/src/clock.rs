@@ -42,7 +42,7 @@ mod tests {
     use crate::Monotonic;
 
     #[test]
-    fn moves_only_when_told_to() {
+    fn moves_only_when_advanced() {
         let clock = SimulatedClock::new(5);
         let start: Timestamp<Monotonic> = clock.now();
         assert_eq!(clock.now(), start);

@@ -60,9 +60,9 @@ mod tests {
     fn numbers_stay_below_their_limit() {
         let mut random = SplitMix64::new(1);
         assert!((0..1_000).all(|_| (0.0..1.0).contains(&random.unit())));
-        let mut seen = [false; 3];
-        (0..1_000).for_each(|_| seen[random.below(3)] = true);
-        assert_eq!(seen, [true; 3]);
+        let mut drawn = [false; 3];
+        (0..1_000).for_each(|_| drawn[random.below(3)] = true);
+        assert_eq!(drawn, [true; 3]);
         assert_eq!(random.below(0), 0);
     }
 }

@@ -49,7 +49,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let unit = unit.to_ascii_lowercase();
-    let power = |letter: &str| "kmgt".find(letter).map(|place| place as i32 + 1);
+    let power = |letter: &str| "kmgt".find(letter).map(|index| index as i32 + 1);
     let factor = match unit.len() {
         0 => Some(1.0),
         1 => power(&unit).map(|power| 1024_f64.powi(power)),

@@ -78,11 +78,11 @@ impl Header {
 
     /// Returns true if this is a response to `request`, by its number.
     #[must_use]
-    pub const fn answers(&self, asked: &Self) -> bool {
+    pub const fn answers(&self, request: &Self) -> bool {
         self.response
-            && self.opcode == asked.opcode
-            && self.sequence == asked.sequence
-            && self.association == asked.association
+            && self.opcode == request.opcode
+            && self.sequence == request.sequence
+            && self.association == request.association
     }
 
     /// Parses a message into the header and its data, without padding and anything after it.
@@ -265,12 +265,12 @@ mod tests {
 
     #[test]
     fn only_its_own_response_answers_a_request() {
-        let asked = Header::read_variables(7);
-        let answer = Header { response: true, status: 0x618, ..asked };
-        assert!(answer.answers(&asked));
-        assert!(!asked.answers(&asked));
-        assert!(!Header { sequence: 8, ..answer }.answers(&asked));
-        assert!(!Header { association: 1, ..answer }.answers(&asked));
+        let request = Header::read_variables(7);
+        let answer = Header { response: true, status: 0x618, ..request };
+        assert!(answer.answers(&request));
+        assert!(!request.answers(&request));
+        assert!(!Header { sequence: 8, ..answer }.answers(&request));
+        assert!(!Header { association: 1, ..answer }.answers(&request));
     }
 
     proptest! {

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_of_the_pseudo_header_alone_is_told_apart() {
+    fn the_checksum_of_the_pseudo_header_alone_is_recognised() {
         for (source, destination) in
             [("192.0.2.1:40000", "192.0.2.2:123"), ("[fd00::1]:40000", "[fd00::2]:123")]
         {

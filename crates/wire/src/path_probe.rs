@@ -244,7 +244,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_fields_stand_where_the_table_says() {
+    fn the_fields_are_at_the_documented_offsets() {
         let header = Header {
             flags: FLAG_KERNEL_TIME | FLAG_WARM_UP,
             traffic_class: 0xb8,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_tells_of_losses_by_its_flag() {
+    fn a_tally_reports_losses_by_its_flag() {
         let tally = Header::new(PathDatagramKind::Tally, 1, 0);
         assert_eq!(tally.losses(), None, "of a far end that does not know of them");
         let losses = HostLosses { limited: 3, dropped: 1 << 33 };
@@ -277,8 +277,8 @@ mod tests {
     fn what_is_not_of_this_protocol_is_refused() {
         let mut bytes = [0; HEADER_LEN];
         Header::new(PathDatagramKind::Hello, 0, 1).emit(&mut bytes);
-        for kept in 0..HEADER_LEN {
-            assert_eq!(Header::parse(&bytes[..kept]), Err(Malformed::Truncated), "{kept}");
+        for len in 0..HEADER_LEN {
+            assert_eq!(Header::parse(&bytes[..len]), Err(Malformed::Truncated), "{len}");
         }
         for (at, value) in [(0, b'X'), (4, 2), (5, 0), (5, 9)] {
             let mut other = bytes;

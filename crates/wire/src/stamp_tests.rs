@@ -41,14 +41,14 @@ fn a_reflectors_packet_is_laid_out_as_in_the_standard() {
     let mut bytes = [0xff; PACKET_LEN];
     assert_eq!(packet.emit(&mut bytes), 44);
     let at = [(3, 1), (11, 2), (13, 3), (15, 4), (23, 5), (27, 6), (35, 7), (37, 8), (40, 255)];
-    for (place, value) in at {
-        assert_eq!(bytes[place], value, "byte {place}");
+    for (offset, value) in at {
+        assert_eq!(bytes[offset], value, "byte {offset}");
     }
     assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), at.len(), "the rest is zero");
     assert_eq!(ReflectorPacket::parse(&bytes), Ok((packet, &[][..])));
-    for kept in 0..PACKET_LEN {
-        assert_eq!(ReflectorPacket::parse(&bytes[..kept]), Err(Malformed::Truncated));
-        assert_eq!(SenderPacket::parse(&bytes[..kept]), Err(Malformed::Truncated));
+    for len in 0..PACKET_LEN {
+        assert_eq!(ReflectorPacket::parse(&bytes[..len]), Err(Malformed::Truncated));
+        assert_eq!(SenderPacket::parse(&bytes[..len]), Err(Malformed::Truncated));
     }
 }
 

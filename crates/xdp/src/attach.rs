@@ -100,8 +100,8 @@ pub fn reported_redirect_support(interface: u32) -> Option<bool> {
     // SAFETY: the options live through the call, which writes no more of them than their size.
     let result = unsafe { bpf_xdp_query(interface as i32, 0, &raw mut options) };
     // Any driver with native XDP has some feature, so none at all means unknown.
-    let told = result == 0 && options.feature_flags != 0;
-    told.then_some(options.feature_flags & TAKES_REDIRECTS != 0)
+    let is_known = result == 0 && options.feature_flags != 0;
+    is_known.then_some(options.feature_flags & TAKES_REDIRECTS != 0)
 }
 
 /// Links `program` to a hook of the interface with this index; closing the descriptor unlinks it.

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_an_error_is_shown_and_nothing_said_twice() {
+    fn no_errno_is_shown_and_no_reason_is_repeated() {
         for errno in 1..134 {
             let source = || io::Error::from_raw_os_error(errno);
             let interface = || "eth0".to_owned();

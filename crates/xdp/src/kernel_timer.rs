@@ -92,9 +92,9 @@ impl KernelTimer {
         );
         test_run::once(self.loaded.program("arm")?, &FRAME)?;
         // Only a defect of the kernel can keep a timer from expiring.
-        let patience = most * u32::try_from(count).unwrap_or(u32::MAX) * 4 + Duration::from_secs(5);
+        let timeout = most * u32::try_from(count).unwrap_or(u32::MAX) * 4 + Duration::from_secs(5);
         let started = Instant::now();
-        while self.plans.read(0).left > 0 && started.elapsed() < patience && !is_over() {
+        while self.plans.read(0).left > 0 && started.elapsed() < timeout && !is_over() {
             thread::sleep(POLL_INTERVAL);
         }
         let plan = self.plans.read(0);

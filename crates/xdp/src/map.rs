@@ -119,9 +119,9 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
     {
         const { assert!(align_of::<P>() <= 8, "aligned by the offset") };
         assert!(offset + size_of::<P>() <= size_of::<T>() && offset.is_multiple_of(8));
-        let place = self.entry(index).cast::<u8>();
+        let entry = self.entry(index).cast::<u8>();
         // SAFETY: the part lies within the entry and is aligned to 8.
-        unsafe { std::ptr::write_volatile(place.add(offset).cast::<P>(), *part) }
+        unsafe { std::ptr::write_volatile(entry.add(offset).cast::<P>(), *part) }
     }
 }
 

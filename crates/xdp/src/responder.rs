@@ -263,10 +263,10 @@ impl Responder {
             let value = descriptor.to_ne_bytes();
             queues.update(&number.to_ne_bytes(), &value, MapFlags::ANY).map_err(failed)?;
         }
-        let places = self.loaded.map("queue_rows")?;
+        let queue_rows = self.loaded.map("queue_rows")?;
         let key = interface.index.to_ne_bytes();
         let row = QueueRow { first, count: sockets.len() as u32 };
-        places.update(&key, row.as_bytes(), MapFlags::ANY).map_err(failed)
+        queue_rows.update(&key, row.as_bytes(), MapFlags::ANY).map_err(failed)
     }
 
     /// Starts to answer requests to this address and port with UTC. Unspecified addresses are not

@@ -101,9 +101,10 @@ pub(crate) fn a_report_whose_acknowledgement_is_dropped_counts_once() -> Result<
     drop_frames(&field, 2, &[Direction::FromBroker], true)?;
     // It has arrived, and the agent keeps it still.
     controller.await_output("short.1: done with status")?;
-    let kept = fs::read_dir(field.directory.path().join("state2"))?.flatten();
-    let kept = kept.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "report"));
-    ensure!(kept.count() > 0, "its receipt has come");
+    let spooled = fs::read_dir(field.directory.path().join("state2"))?.flatten();
+    let spooled =
+        spooled.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "report"));
+    ensure!(spooled.count() > 0, "its receipt has come");
     let mut agent = field.agents.remove(&2).context("no agent")?;
     agent.await_output("continues without it")?;
     drop_frames(&field, 2, &[Direction::FromBroker], false)?;

@@ -151,7 +151,7 @@ impl Far {
             Self::Counters => "--udp 192.0.2.1:123 --tcp 192.0.2.1:9323",
             Self::Path => "--tcp 192.0.2.1:8625",
         };
-        format!("horolog after {conditions} --deadline 15s --interval 20ms --quiet")
+        format!("horolog after {conditions} --deadline 15s --retry-interval 20ms --quiet")
     }
 }
 

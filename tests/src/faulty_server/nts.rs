@@ -123,8 +123,8 @@ impl Server {
                 let mut header = [0; HEADER_LEN];
                 reply.emit(&mut header);
                 let mut making = Making { keys: &keys, opened, header, nonces: &mut nonces };
-                let seen = counted[0].fetch_add(1, Ordering::Relaxed);
-                let replies = if seen % 2 == 1 {
+                let number = counted[0].fetch_add(1, Ordering::Relaxed);
+                let replies = if number % 2 == 1 {
                     counted[1].fetch_add(1, Ordering::Relaxed);
                     commit(&mut making)
                 } else {

@@ -135,12 +135,12 @@ impl Plan {
             let mut crashed = 0;
             while let Some(target) = next() {
                 let outcome = self.fuzz(target, seconds)?;
-                let mut told = outcome.line(target);
+                let mut text = outcome.line(target);
                 if !outcome.passed {
                     crashed += 1;
-                    told = format!("{told}\n{}", outcome.advice(&self.binary(target)));
+                    text = format!("{text}\n{}", outcome.advice(&self.binary(target)));
                 }
-                println!("{told}");
+                println!("{text}");
             }
             Ok(crashed)
         };

@@ -67,7 +67,7 @@ fn statistic(log: &str, name: &str) -> Option<u64> {
 fn reason(log: &str) -> Option<String> {
     let mut lines = log.lines().skip_while(|line| !line.contains("panicked at "));
     match (lines.next(), lines.next()) {
-        (Some(place), Some(message)) => Some(format!("{} {message}", place.trim())),
+        (Some(location), Some(message)) => Some(format!("{} {message}", location.trim())),
         _ => after(log, "ERROR: libFuzzer: "),
     }
 }

@@ -62,10 +62,10 @@ impl Parts {
         let binary = metadata.members().find(|package| package.name == BINARY);
         let mut waiting = vec![binary.context("the workspace has no horolog-cli")?.id.as_str()];
         let mut parts = Self { list: Vec::new(), uses: BTreeMap::new() };
-        let mut seen = BTreeSet::new();
+        let mut visited = BTreeSet::new();
         while let Some(id) = waiting.pop() {
             let package = packages.get(id).with_context(|| format!("{id} is no package"))?;
-            if !seen.insert(id) {
+            if !visited.insert(id) {
                 continue;
             }
             let inner = used.get(id).into_iter().flatten().copied();

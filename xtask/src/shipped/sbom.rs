@@ -171,20 +171,20 @@ mod tests {
         let metadata = super::super::metadata().unwrap();
         let parts = super::super::parts(&metadata).unwrap();
         let bill = super::super::bill(&parts, None).unwrap();
-        let changed = |place: &str, to: Value| {
+        let changed = |path: &str, to: Value| {
             let mut bill = bill.clone();
-            *bill.pointer_mut(place).unwrap() = to;
+            *bill.pointer_mut(path).unwrap() = to;
             complaints(&bill).len()
         };
         assert_eq!(changed("/version", 2.into()), 0);
-        for (place, to) in [
+        for (path, to) in [
             ("/specVersion", "1.9".into()),
             ("/components/0/type", "book".into()),
             ("/components/0/licenses/0/expression", "as you like".into()),
             ("/components/0/name", Value::Null),
             ("/dependencies/0/ref", "nobody".into()),
         ] {
-            assert_eq!(changed(place, to), 1, "{place}");
+            assert_eq!(changed(path, to), 1, "{path}");
         }
     }
 

@@ -41,10 +41,10 @@ fn check_file(file: &TextFile) -> Vec<Finding> {
 /// Whether a format string has a place for `Debug`: `{:?}`, `{name:#?}`, `{0:>9?}`.
 fn has_debug(line: &str) -> bool {
     line.match_indices("?}").any(|(end, _)| {
-        let place = line[..end].rsplit('{').next().unwrap_or_default();
+        let placeholder = line[..end].rsplit('{').next().unwrap_or_default();
         let is_format =
             |spec: &str| spec.chars().all(|c| c.is_alphanumeric() || "#<>^+.$ ".contains(c));
-        place.split_once(':').is_some_and(|(name, spec)| is_format(name) && is_format(spec))
+        placeholder.split_once(':').is_some_and(|(name, spec)| is_format(name) && is_format(spec))
     })
 }
 

@@ -125,10 +125,14 @@ pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
         }
     }
     let total = types.len();
-    types.retain(|name, places| places.len() > 1 && !rules.shared_types.contains_key(name));
-    for (name, places) in &types {
-        let places = places.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-        occurrences.push(Finding::new(BUDGET_FILE, 0, format!("several types '{name}': {places}")));
+    types.retain(|name, locations| locations.len() > 1 && !rules.shared_types.contains_key(name));
+    for (name, locations) in &types {
+        let locations = locations.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        occurrences.push(Finding::new(
+            BUDGET_FILE,
+            0,
+            format!("several types '{name}': {locations}"),
+        ));
     }
     findings.extend(rules.broken(&counts, types.len()));
     if list {

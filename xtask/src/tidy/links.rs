@@ -65,8 +65,8 @@ fn has_heading(text: &str, anchor: &str) -> bool {
 /// A heading's name in a link, as forges make it.
 fn anchor_of(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = words.chars().filter(|&one| one.is_alphanumeric() || " -_".contains(one));
-    kept.map(|one| if one == ' ' { '-' } else { one }).collect()
+    let retained = words.chars().filter(|&one| one.is_alphanumeric() || " -_".contains(one));
+    retained.map(|one| if one == ' ' { '-' } else { one }).collect()
 }
 
 #[cfg(test)]

@@ -115,9 +115,9 @@ pub(super) async fn send_heartbeats(shared: Arc<AgentContext>, to: UnboundedSend
             Ok(true) => {
                 if is_lost {
                     let waiting = shared.spool().len();
-                    let said =
+                    let notice =
                         format!("reconnected to the NATS server; {waiting} reports are queued");
-                    let _ = to.send(AgentEvent::Log(said));
+                    let _ = to.send(AgentEvent::Log(notice));
                 }
                 is_lost = false;
             }
@@ -155,17 +155,17 @@ async fn send_heartbeat(shared: &AgentContext) -> Result<bool, NatsError> {
 /// Reads the assignment at each wake-up, and periodically without one.
 pub(super) async fn watch_assignment(shared: Arc<AgentContext>, to: UnboundedSender<AgentEvent>) {
     let AgentContext { options, store, .. } = &*shared;
-    let mut bells = loop {
+    let mut wakeups = loop {
         match store.order_wakeups(&options.name).await {
-            Ok(bells) => break bells,
+            Ok(wakeups) => break wakeups,
             Err(_) => sleep(HEARTBEAT_INTERVAL).await,
         }
     };
-    let mut sight = RevisionTracker::default();
+    let mut tracker = RevisionTracker::default();
     let mut least = 0;
     loop {
         if let Ok(order) = read_assignment(store, &options.name, least).await
-            && sight.is_new(order.as_ref().map(|order| order.revision))
+            && tracker.is_new(order.as_ref().map(|order| order.revision))
         {
             // An empty one means that the order was deleted.
             let order = order.filter(|order| !order.bytes.is_empty());
@@ -173,9 +173,9 @@ pub(super) async fn watch_assignment(shared: Arc<AgentContext>, to: UnboundedSen
             let _ = to.send(AgentEvent::AssignmentRead(order));
         }
         // A lost wake-up costs one heartbeat interval.
-        least = match timeout(HEARTBEAT_INTERVAL, bells.next()).await {
-            Ok(Some(bell)) => {
-                { std::str::from_utf8(&bell.payload).ok().and_then(|text| text.parse().ok()) }
+        least = match timeout(HEARTBEAT_INTERVAL, wakeups.next()).await {
+            Ok(Some(wakeup)) => {
+                { std::str::from_utf8(&wakeup.payload).ok().and_then(|text| text.parse().ok()) }
                     .unwrap_or(0)
             }
             Ok(None) => {
@@ -214,8 +214,8 @@ pub(super) async fn deliver_reports(shared: Arc<AgentContext>, to: UnboundedSend
                 shared.put.notified().await;
                 continue;
             }
-            Ok(Some((place, entry))) => {
-                tried = place;
+            Ok(Some((position, entry))) => {
+                tried = position;
                 if send(&shared, &entry).await.is_err() {
                     // The heartbeat reports that the broker is unreachable.
                     sleep(wait).await;
@@ -223,7 +223,7 @@ pub(super) async fn deliver_reports(shared: Arc<AgentContext>, to: UnboundedSend
                     continue;
                 }
                 wait = RETRY_MIN;
-                shared.spool().remove(place)
+                shared.spool().remove(position)
             }
             Err(error) => Err(error),
         };
@@ -258,6 +258,6 @@ pub(super) async fn monitor_clock(shared: Arc<AgentContext>) {
 /// Measures the clock.
 pub(super) async fn measure_clock(options: &AgentOptions) -> Option<AgentClockState> {
     let (program, server) = (options.program.clone(), options.clock_server.clone());
-    let look = move || clock::clock_state(&program, server.as_deref());
-    tokio::task::spawn_blocking(look).await.ok().flatten()
+    let measure = move || clock::clock_state(&program, server.as_deref());
+    tokio::task::spawn_blocking(measure).await.ok().flatten()
 }

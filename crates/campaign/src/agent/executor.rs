@@ -48,13 +48,13 @@ impl JobExecutor {
         order: Order,
         means: ExecutionEnv,
         clock: Option<AgentClockState>,
-        tell: EventSink,
+        event_sink: EventSink,
     ) -> Self {
-        let (to, told) = mpsc::channel();
-        let (spare, unable) = (order.clone(), Arc::clone(&tell));
-        let run = move || match JobGroup::begin(&order, &means, clock, Arc::clone(&tell)) {
-            Ok(crew) => serve(crew, &told),
-            Err(error) => cannot(&order, &error.to_string(), &tell),
+        let (to, commands) = mpsc::channel();
+        let (spare, unable) = (order.clone(), Arc::clone(&event_sink));
+        let run = move || match JobGroup::begin(&order, &means, clock, Arc::clone(&event_sink)) {
+            Ok(group) => serve(group, &commands),
+            Err(error) => cannot(&order, &error.to_string(), &event_sink),
         };
         if let Err(error) = thread::Builder::new().name("order".into()).spawn(run) {
             cannot(&spare, &format!("cannot start a thread: {error}"), &unable);
@@ -83,27 +83,32 @@ impl JobExecutor {
     }
 }
 
-fn serve(mut crew: JobGroup, told: &Receiver<ExecutorCommand>) {
+fn serve(mut group: JobGroup, commands: &Receiver<ExecutorCommand>) {
     // An unready service is reported as an event.
-    let _ = crew.start_services(SERVICE_READY_TIMEOUT);
-    for what in told {
+    let _ = group.start_services(SERVICE_READY_TIMEOUT);
+    for what in commands {
         match what {
-            ExecutorCommand::Start(at_ns) => crew.start(at_ns),
-            ExecutorCommand::Finish => crew.finish(),
-            ExecutorCommand::Abandon => crew.abandon(),
+            ExecutorCommand::Start(at_ns) => group.start(at_ns),
+            ExecutorCommand::Finish => group.finish(),
+            ExecutorCommand::Abandon => group.abandon(),
         }
     }
 }
 
 /// Reports that no job of an order can be started.
-fn cannot(order: &Order, reason: &str, tell: &EventSink) {
+fn cannot(order: &Order, reason: &str, event_sink: &EventSink) {
     if let Some(job) = order.jobs.first() {
         let (job, reason) = (job.id.clone(), reason.to_owned());
-        tell(JobEvent::OrderEvent(OrderEvent::NotReady { job, reason }));
+        event_sink(JobEvent::OrderEvent(OrderEvent::NotReady { job, reason }));
     }
     for job in &order.jobs {
         let Order { campaign, agent, .. } = order.clone();
         let ending = JobEnd::Refused { reason: reason.to_owned() };
-        tell(JobEvent::Outcome(Box::new(JobOutcome::new(campaign, agent, job.id.clone(), ending))));
+        event_sink(JobEvent::Outcome(Box::new(JobOutcome::new(
+            campaign,
+            agent,
+            job.id.clone(),
+            ending,
+        ))));
     }
 }

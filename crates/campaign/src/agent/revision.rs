@@ -35,26 +35,26 @@ impl RevisionTracker {
 mod tests {
     use super::*;
 
-    fn news(looks: &[Option<u64>]) -> Vec<bool> {
-        let mut sight = RevisionTracker::default();
-        looks.iter().map(|revision| sight.is_new(*revision)).collect()
+    fn classify_reads(reads: &[Option<u64>]) -> Vec<bool> {
+        let mut tracker = RevisionTracker::default();
+        reads.iter().map(|revision| tracker.is_new(*revision)).collect()
     }
 
     #[test]
-    fn each_revision_is_news_once() {
-        let looks = [None, Some(3), Some(3), Some(5), Some(5)];
-        assert_eq!(news(&looks), [false, true, false, true, false]);
+    fn each_revision_is_new_once() {
+        let reads = [None, Some(3), Some(3), Some(5), Some(5)];
+        assert_eq!(classify_reads(&reads), [false, true, false, true, false]);
     }
 
     #[test]
     fn a_server_that_has_not_followed_takes_no_order_back() {
-        let looks = [Some(3), None, Some(2), Some(3), None, None, Some(3)];
-        assert_eq!(news(&looks), [true, false, false, false, false, false, false]);
+        let reads = [Some(3), None, Some(2), Some(3), None, None, Some(3)];
+        assert_eq!(classify_reads(&reads), [true, false, false, false, false, false, false]);
     }
 
     #[test]
-    fn a_broker_that_came_back_empty_is_believed_in_the_end() {
-        let looks = [Some(3), None, None, None, None, None, Some(1)];
-        assert_eq!(news(&looks), [true, false, false, false, true, false, true]);
+    fn an_emptied_broker_is_accepted_after_repeated_reads() {
+        let reads = [Some(3), None, None, None, None, None, Some(1)];
+        assert_eq!(classify_reads(&reads), [true, false, false, false, true, false, true]);
     }
 }

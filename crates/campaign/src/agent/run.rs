@@ -166,7 +166,7 @@ async fn reach(
 ) -> Result<Option<BrokerStore>, NatsError> {
     let BrokerOptions { replicas, .. } = options.broker;
     let started = Instant::now();
-    let mut has_said = false;
+    let mut has_logged = false;
     while (owner.flow)().is_continue() {
         // No other client with agent permissions receives the replies to this one.
         let inbox = format!("horolog-agent.{}", options.name);
@@ -179,10 +179,10 @@ async fn reach(
             Err(error @ (NatsError::Unreachable { .. } | NatsError::Late(_)))
                 if started.elapsed() < BROKER_TIMEOUT =>
             {
-                if !has_said {
+                if !has_logged {
                     (owner.log)(&format!("{error}; waiting for it"));
                 }
-                has_said = true;
+                has_logged = true;
                 sleep(BROKER_RETRY).await;
             }
             opened => return opened.map(Some),
@@ -221,12 +221,12 @@ impl<'a> Agent<'a> {
         owner: AgentCallbacks<'a>,
     ) -> Self {
         let (to, events) = mpsc::unbounded_channel();
-        let (murmurs, heard) = mpsc::channel(PROGRESS_EVENTS_MAX);
+        let (murmurs, queue) = mpsc::channel(PROGRESS_EVENTS_MAX);
         tokio::spawn(broker_link::send_heartbeats(shared.clone(), to.clone()));
         tokio::spawn(broker_link::watch_assignment(shared.clone(), to.clone()));
         tokio::spawn(broker_link::deliver_reports(shared.clone(), to.clone()));
         tokio::spawn(broker_link::monitor_clock(shared.clone()));
-        tokio::spawn(publish_progress_events(shared.clone(), heard));
+        tokio::spawn(publish_progress_events(shared.clone(), queue));
         Self {
             shared,
             machine,
@@ -296,14 +296,16 @@ impl<'a> Agent<'a> {
 
     fn handle_event(&mut self, event: AgentEvent) -> Vec<AgentAction> {
         match event {
-            AgentEvent::AssignmentRead(seen) => {
+            AgentEvent::AssignmentRead(assignment) => {
                 let room = self.shared.spool().has_room().map_err(|error| error.to_string());
-                self.machine.on_assignment(seen, room, self.now())
+                self.machine.on_assignment(assignment, room, self.now())
             }
             // Late events of an ended campaign are ignored.
             AgentEvent::Job(campaign, event) if self.machine.busy() == Some(&campaign) => {
                 match event {
-                    job::JobEvent::OrderEvent(news) => self.machine.on_job_event(news, self.now()),
+                    job::JobEvent::OrderEvent(order_event) => {
+                        self.machine.on_job_event(order_event, self.now())
+                    }
                     job::JobEvent::Outcome(outcome) => self.machine.on_outcome(outcome),
                 }
             }
@@ -320,13 +322,15 @@ impl<'a> Agent<'a> {
         for act in acts {
             match act {
                 AgentAction::QueueReport(campaign, content) => self.queue_report(campaign, content),
-                AgentAction::SendProgress(campaign, news) => {
-                    let bytes = serde_json::to_vec(&news).unwrap_or_default();
+                AgentAction::SendProgress(campaign, order_event) => {
+                    let bytes = serde_json::to_vec(&order_event).unwrap_or_default();
                     // Progress may be lost if the queue is full.
                     let _ = self.progress_events.try_send((campaign, bytes));
                 }
                 AgentAction::Begin(order) => self.begin(order),
-                AgentAction::Start(at_ns) => self.with_executor(|hands| hands.start(at_ns)),
+                AgentAction::Start(at_ns) => {
+                    self.with_executor(|job_executor| job_executor.start(at_ns));
+                }
                 AgentAction::Finish => self.with_executor(JobExecutor::finish),
                 AgentAction::Abandon => self.with_executor(JobExecutor::abandon),
                 AgentAction::Leave => self.executor = None,
@@ -338,8 +342,8 @@ impl<'a> Agent<'a> {
     }
 
     fn with_executor(&self, act: impl FnOnce(&JobExecutor)) {
-        if let Some(hands) = &self.executor {
-            act(hands);
+        if let Some(job_executor) = &self.executor {
+            act(job_executor);
         }
     }
 
@@ -349,8 +353,8 @@ impl<'a> Agent<'a> {
         if !self.unspooled.is_empty() {
             return;
         }
-        let kept = self.shared.spool().save_state(&self.machine.memory());
-        if let Err(error) = kept {
+        let saved = self.shared.spool().save_state(&self.machine.memory());
+        if let Err(error) = saved {
             (self.owner.log)(&error.to_string());
         }
     }
@@ -397,11 +401,11 @@ impl<'a> Agent<'a> {
     fn begin(&mut self, order: Order) {
         let campaign = order.campaign.clone();
         let (to, of) = (self.to.clone(), campaign.clone());
-        let tell = Arc::new(move |event| drop(to.send(AgentEvent::Job(of.clone(), event))));
+        let event_sink = Arc::new(move |event| drop(to.send(AgentEvent::Job(of.clone(), event))));
         let directory = self.jobs.clone();
         let means =
             ExecutionEnv { program: self.shared.options.program.clone(), directory, host: None };
-        self.executor = Some(JobExecutor::begin(order, means, self.shared.clock(), tell));
+        self.executor = Some(JobExecutor::begin(order, means, self.shared.clock(), event_sink));
     }
 }
 
@@ -419,9 +423,9 @@ fn without_result(report: &AgentReport) -> AgentReport {
 /// Publishes queued progress events.
 async fn publish_progress_events(
     shared: Arc<AgentContext>,
-    mut heard: mpsc::Receiver<(CampaignId, Vec<u8>)>,
+    mut queue: mpsc::Receiver<(CampaignId, Vec<u8>)>,
 ) {
-    while let Some((campaign, bytes)) = heard.recv().await {
+    while let Some((campaign, bytes)) = queue.recv().await {
         shared.store.publish_progress(&campaign, &shared.options.name, bytes).await;
     }
 }

@@ -205,11 +205,11 @@ impl AgentStateMachine {
     #[must_use]
     pub fn on_assignment(
         &mut self,
-        seen: Result<Option<Assignment>, AssignmentError>,
+        assignment: Result<Option<Assignment>, AssignmentError>,
         room: Result<(), String>,
         now: AgentClockReadings,
     ) -> Vec<AgentAction> {
-        match seen {
+        match assignment {
             Ok(None) => self.without_order(),
             Ok(Some(Assignment { order, word })) => {
                 if self.busy() == Some(&order.campaign) {
@@ -246,9 +246,9 @@ impl AgentStateMachine {
             return Vec::new();
         }
         self.is_over(campaign.clone());
-        let said = AgentAction::Log(format!("refused {campaign}: {reason}"));
+        let notice = AgentAction::Log(format!("refused {campaign}: {reason}"));
         let refused = ReportContent::Event(OrderEvent::Refused { reason });
-        vec![said, AgentAction::QueueReport(campaign, refused), AgentAction::Persist]
+        vec![notice, AgentAction::QueueReport(campaign, refused), AgentAction::Persist]
     }
 
     fn take_on(
@@ -347,33 +347,34 @@ impl AgentStateMachine {
 
     /// Handles an event of the processes of the current order.
     #[must_use]
-    pub fn on_job_event(&mut self, news: OrderEvent, now: AgentClockReadings) -> Vec<AgentAction> {
+    pub fn on_job_event(&mut self, event: OrderEvent, now: AgentClockReadings) -> Vec<AgentAction> {
         let Some(current) = &mut self.current else { return Vec::new() };
         let campaign = current.order.campaign.clone();
-        match news {
+        match event {
             OrderEvent::Ready => {
-                let mut acts = vec![AgentAction::QueueReport(campaign, ReportContent::Event(news))];
+                let mut acts =
+                    vec![AgentAction::QueueReport(campaign, ReportContent::Event(event))];
                 if current.stage == OrderPhase::Preparing {
                     current.stage = OrderPhase::Waiting;
                 }
-                let seen = current.last_read;
-                acts.extend(self.word(seen, now));
+                let command = current.last_read;
+                acts.extend(self.word(command, now));
                 acts
             }
             OrderEvent::NotReady { .. } => {
                 current.stage = OrderPhase::Ending;
                 vec![
-                    AgentAction::QueueReport(campaign, ReportContent::Event(news)),
+                    AgentAction::QueueReport(campaign, ReportContent::Event(event)),
                     AgentAction::Abandon,
                 ]
             }
             OrderEvent::Started { .. }
             | OrderEvent::Accepted { .. }
             | OrderEvent::Refused { .. } => {
-                vec![AgentAction::QueueReport(campaign, ReportContent::Event(news))]
+                vec![AgentAction::QueueReport(campaign, ReportContent::Event(event))]
             }
             OrderEvent::Progress { .. } | OrderEvent::Ended { .. } => {
-                vec![AgentAction::SendProgress(campaign, news)]
+                vec![AgentAction::SendProgress(campaign, event)]
             }
         }
     }

@@ -49,7 +49,7 @@ impl Controller<'_> {
         while !left.is_empty() {
             if let Some(OrderCommand::Start { at_ns }) = word {
                 let is_near = at_ns.saturating_sub(self.utc_ns()) < LEAD_MIN.as_nanos() as i64;
-                if is_near && self.issued_orders.values().all(|given| given.word.is_none()) {
+                if is_near && self.issued_orders.values().all(|issued| issued.word.is_none()) {
                     return Ok(());
                 }
             }
@@ -94,8 +94,8 @@ impl Controller<'_> {
 
     /// Records the revision and command stored for an agent.
     pub(super) fn note(&mut self, name: &AgentName, revision: u64, word: Option<OrderCommand>) {
-        if let Some(given) = self.issued_orders.get_mut(name) {
-            (given.revision, given.word) = (revision, word);
+        if let Some(issued) = self.issued_orders.get_mut(name) {
+            (issued.revision, issued.word) = (revision, word);
         }
     }
 
@@ -104,9 +104,9 @@ impl Controller<'_> {
         &mut self,
         name: &AgentName,
     ) -> Result<OrderOwner, CampaignError> {
-        let kept = self.with_retry(async |store: &BrokerStore| store.order(name).await).await?;
-        let revision = kept.as_ref().map_or(0, |kept| kept.revision);
-        match kept.and_then(|kept| Assignment::unpack(&kept.bytes).ok()) {
+        let stored = self.with_retry(async |store: &BrokerStore| store.order(name).await).await?;
+        let revision = stored.as_ref().map_or(0, |stored| stored.revision);
+        match stored.and_then(|stored| Assignment::unpack(&stored.bytes).ok()) {
             Some(Assignment { order, word }) if order.campaign == self.id => {
                 self.note(name, revision, word);
                 Ok(OrderOwner::Ours)
@@ -161,10 +161,10 @@ impl Controller<'_> {
             sleep(RETRY).await;
             let state =
                 self.with_retry(async |store: &BrokerStore| store.agent(name).await).await?;
-            let state = state.and_then(|kept| AgentState::parse(&kept.bytes));
+            let state = state.and_then(|stored| AgentState::parse(&stored.bytes));
             let is_free = state.is_some_and(|state| state.busy.as_ref() != Some(other));
             let now = self.with_retry(async |store: &BrokerStore| store.order(name).await).await?;
-            if !is_free || now.map_or(0, |kept| kept.revision) != revision {
+            if !is_free || now.map_or(0, |stored| stored.revision) != revision {
                 return Ok(false);
             }
         }
@@ -174,13 +174,13 @@ impl Controller<'_> {
     /// Deletes the orders. Lost agents get an abandon command instead: if one returns, it finds
     /// that it must end.
     pub(super) async fn release(&mut self) {
-        for (name, given) in self.issued_orders.iter().filter(|(_, given)| given.revision != 0) {
+        for (name, issued) in self.issued_orders.iter().filter(|(_, issued)| issued.revision != 0) {
             if self.lost.contains(name) {
                 let lost =
-                    Assignment { order: given.order.clone(), word: Some(OrderCommand::Abandon) };
-                let _ = self.store.put_order(name, lost.pack(), given.revision).await;
+                    Assignment { order: issued.order.clone(), word: Some(OrderCommand::Abandon) };
+                let _ = self.store.put_order(name, lost.pack(), issued.revision).await;
             } else {
-                let _ = self.store.delete_order(name, given.revision).await;
+                let _ = self.store.delete_order(name, issued.revision).await;
             }
         }
     }

@@ -48,7 +48,7 @@ impl CampaignState {
         version: &str,
         plan: String,
         settings: Vec<(String, String)>,
-        look: EligibleAgents,
+        eligible: EligibleAgents,
     ) -> Self {
         let version = version.to_owned();
         Self {
@@ -56,8 +56,8 @@ impl CampaignState {
             version,
             plan,
             settings,
-            agents: look.usable,
-            unusable: look.unusable,
+            agents: eligible.usable,
+            unusable: eligible.unusable,
             at_ns: None,
             abandoned: false,
             controller: 0,

@@ -29,24 +29,26 @@ impl Controller<'_> {
             && (self.flow)().is_continue()
         {
             for name in std::mem::take(&mut left) {
-                let looked_ns = self.utc_ns();
-                let kept =
+                let read_ns = self.utc_ns();
+                let stored =
                     self.with_retry(async |store: &BrokerStore| store.agent(&name).await).await?;
-                let revision = kept.as_ref().map_or(0, |kept| kept.revision);
-                let asked_ns = before.get(&name).filter(|(old, _)| *old < revision);
-                let asked_ns = asked_ns.map(|(_, asked_ns)| *asked_ns);
-                let state = kept.and_then(|kept| AgentState::parse(&kept.bytes));
-                if let Some((asked_ns, said_ns)) = asked_ns.zip(state.and_then(|one| one.at_ns)) {
-                    let heard_ns = self.utc_ns();
+                let revision = stored.as_ref().map_or(0, |stored| stored.revision);
+                let requested_ns = before.get(&name).filter(|(old, _)| *old < revision);
+                let requested_ns = requested_ns.map(|(_, requested_ns)| *requested_ns);
+                let state = stored.and_then(|stored| AgentState::parse(&stored.bytes));
+                if let Some((requested_ns, reported_ns)) =
+                    requested_ns.zip(state.and_then(|one| one.at_ns))
+                {
+                    let received_ns = self.utc_ns();
                     self.answers.push(ClockExchange {
                         agent: name,
-                        requested_ns: asked_ns,
-                        reported_ns: said_ns,
-                        received_ns: heard_ns,
+                        requested_ns,
+                        reported_ns,
+                        received_ns,
                     });
                     continue;
                 }
-                before.insert(name.clone(), (revision, looked_ns));
+                before.insert(name.clone(), (revision, read_ns));
                 left.push(name);
             }
             sleep(RETRY).await;

@@ -58,21 +58,21 @@ pub(super) fn clock_problem(answers: &[ClockExchange], lead: Duration) -> Option
 mod tests {
     use super::*;
 
-    fn hindered(said_s: f64) -> Option<String> {
+    fn hindered(reported_s: f64) -> Option<String> {
         let ns = |s: f64| (s * 1e9) as i64;
-        let answer = |agent: &str, said_s: f64| ClockExchange {
+        let answer = |agent: &str, reported_s: f64| ClockExchange {
             agent: agent.parse().unwrap(),
             requested_ns: ns(100.0),
-            reported_ns: ns(said_s),
+            reported_ns: ns(reported_s),
             received_ns: ns(101.0),
         };
-        clock_problem(&[answer("n1", 100.5), answer("n2", said_s)], Duration::from_secs(2))
+        clock_problem(&[answer("n1", 100.5), answer("n2", reported_s)], Duration::from_secs(2))
     }
 
     #[test]
-    fn a_clock_that_names_no_instant_for_all_is_told() {
-        for said_s in [98.1, 99.0, 100.0, 101.0, 102.9] {
-            assert_eq!(hindered(said_s), None, "{said_s}");
+    fn a_clock_error_that_prevents_a_common_start_time_is_reported() {
+        for reported_s in [98.1, 99.0, 100.0, 101.0, 102.9] {
+            assert_eq!(hindered(reported_s), None, "{reported_s}");
         }
         let behind = hindered(104.5).unwrap();
         assert!(behind.starts_with("this host's clock is 3.5 s or more behind that of agent n2"));

@@ -132,7 +132,7 @@ impl Controller<'_> {
 
     /// Returns true if agents have received a start time, or may have.
     fn is_started(&self) -> bool {
-        let has_word = self.issued_orders.values().any(|given| given.word.is_some());
+        let has_word = self.issued_orders.values().any(|issued| issued.word.is_some());
         self.state.at_ns.is_some() && (has_word || self.ledger.has_started())
     }
 
@@ -190,16 +190,16 @@ impl Controller<'_> {
     fn hindrance(&self, is_late: bool) -> Option<String> {
         let refusals = self.ledger.refusals();
         if !refusals.is_empty() {
-            let told: Vec<_> =
+            let reasons: Vec<_> =
                 refusals.iter().map(|(name, why)| format!("agent {name}: {why}")).collect();
-            return Some(told.join("; "));
+            return Some(reasons.join("; "));
         }
-        let silent = if self.ledger.unanswered().is_empty() {
+        let pending = if self.ledger.unanswered().is_empty() {
             self.ledger.unready()
         } else {
             self.ledger.unanswered()
         };
-        let names: Vec<_> = silent.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = pending.iter().map(ToString::to_string).collect();
         let late = is_late
             .then(|| format!("no reply in time from {}; check that agent", names.join(", ")));
         late.or_else(|| self.wrong_clock())

@@ -34,18 +34,18 @@ pub fn classify<'a>(
     version: &str,
     max_offset: Option<Duration>,
 ) -> EligibleAgents {
-    let mut look = EligibleAgents::default();
+    let mut eligible = EligibleAgents::default();
     for state in states {
         let Some(head) = head(state) else {
-            look.unusable.push(("?".to_owned(), "unreadable state".to_owned()));
+            eligible.unusable.push(("?".to_owned(), "unreadable state".to_owned()));
             continue;
         };
         match usable(state, &head, version, max_offset) {
-            Ok(state) => look.usable.push(state),
-            Err(why) => look.unusable.push((sanitised(&head.name, SHOWN_MAX), why)),
+            Ok(state) => eligible.usable.push(state),
+            Err(why) => eligible.unusable.push((sanitised(&head.name, SHOWN_MAX), why)),
         }
     }
-    look
+    eligible
 }
 
 impl EligibleAgents {
@@ -129,15 +129,15 @@ mod tests {
         })
     }
 
-    fn looked(state: &serde_json::Value) -> EligibleAgents {
+    fn classify_one(state: &serde_json::Value) -> EligibleAgents {
         let text = state.to_string();
         classify([text.as_bytes()], "0.1.0", Some(Duration::from_millis(1)))
     }
 
     fn why(state: &serde_json::Value) -> String {
-        let mut look = looked(state);
-        assert_eq!(look.usable, []);
-        look.unusable.remove(0).1
+        let mut eligible = classify_one(state);
+        assert_eq!(eligible.usable, []);
+        eligible.unusable.remove(0).1
     }
 
     fn clock(offset_ns: i64, error_ns: u64) -> serde_json::Value {
@@ -147,8 +147,8 @@ mod tests {
     #[test]
     fn clocks_that_may_be_right_are_taken() {
         for (offset_ns, error_ns) in [(0, 0), (1_000_000, 0), (-1_500_000, 500_000), (0, 1 << 60)] {
-            let look = looked(&state("n1", &clock(offset_ns, error_ns)));
-            assert_eq!(look.usable.len(), 1, "{offset_ns} {error_ns}");
+            let eligible = classify_one(&state("n1", &clock(offset_ns, error_ns)));
+            assert_eq!(eligible.usable.len(), 1, "{offset_ns} {error_ns}");
         }
     }
 
@@ -169,19 +169,19 @@ mod tests {
     fn who_is_busy_is_named() {
         let mut busy = state("n1", &clock(0, 0));
         busy["busy"] = json!("c-1");
-        let look = looked(&busy);
-        assert_eq!(look.usable.len(), 1);
-        let look = look.of_idle();
+        let eligible = classify_one(&busy);
+        assert_eq!(eligible.usable.len(), 1);
+        let eligible = eligible.of_idle();
         let why = "it is busy with campaign c-1; wait for its end";
-        assert_eq!(look.unusable, [("n1".to_owned(), why.to_owned())]);
-        let free = looked(&state("n1", &clock(0, 0))).of_idle();
+        assert_eq!(eligible.unusable, [("n1".to_owned(), why.to_owned())]);
+        let free = classify_one(&state("n1", &clock(0, 0))).of_idle();
         assert_eq!((free.usable.len(), free.unusable.len()), (1, 0));
     }
 
     #[test]
-    fn other_versions_are_named_whatever_else_they_say() {
+    fn other_versions_are_named_whatever_else_their_state_contains() {
         let mut other = json!({ "protocol": 2, "version": "9.0", "name": "n9", "colour": "blue" });
-        assert_eq!(looked(&other).unusable[0].0, "n9");
+        assert_eq!(classify_one(&other).unusable[0].0, "n9");
         assert_eq!(
             why(&other),
             "it is horolog 9.0, protocol 2, and this is 0.1.0, protocol 1; install one version"
@@ -190,6 +190,6 @@ mod tests {
         assert!(why(&other).starts_with("it is horolog 9.0, protocol 1"));
         other["version"] = json!("0.1.0");
         assert_eq!(why(&other), "unreadable state");
-        assert_eq!(looked(&json!([])).unusable[0].0, "?");
+        assert_eq!(classify_one(&json!([])).unusable[0].0, "?");
     }
 }

@@ -37,7 +37,7 @@ impl Display for ControllerEvent<'_> {
                 let (jobs, agents) = (counted(jobs, "job"), counted(agents, "agent"));
                 write!(f, "campaign {id}: {jobs} on {agents}")
             }
-            Self::AgentEvent(agent, news) => event_line(f, agent, news),
+            Self::AgentEvent(agent, event) => event_line(f, agent, event),
             Self::Progress(agent, job, text) => {
                 write!(f, "{agent}: {job}: {}", sanitised(text, SHOWN_MAX))
             }
@@ -62,8 +62,8 @@ impl Display for ControllerEvent<'_> {
 /// Largest number of characters shown of an agent's text.
 const SHOWN_MAX: usize = 200;
 
-fn event_line(f: &mut Formatter<'_>, agent: &AgentName, news: &OrderEvent) -> fmt::Result {
-    match news {
+fn event_line(f: &mut Formatter<'_>, agent: &AgentName, event: &OrderEvent) -> fmt::Result {
+    match event {
         OrderEvent::Accepted { .. } => write!(f, "{agent}: accepted"),
         OrderEvent::Refused { reason } => {
             write!(f, "{agent}: refused: {}", sanitised(reason, SHOWN_MAX))

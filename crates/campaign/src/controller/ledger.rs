@@ -74,9 +74,9 @@ impl Ledger {
             return Ingested::Nothing;
         };
         match report.content {
-            ReportContent::Event(news) => {
-                let heard = Ingested::Event(report.agent, news.clone());
-                if standing.ingest(news) { heard } else { Ingested::Nothing }
+            ReportContent::Event(event) => {
+                let ingested = Ingested::Event(report.agent, event.clone());
+                if standing.ingest(event) { ingested } else { Ingested::Nothing }
             }
             ReportContent::Outcome(outcome) => {
                 let is_its = outcome.campaign == self.campaign
@@ -193,8 +193,8 @@ impl AgentProgress {
     }
 
     /// Ingests an event. Returns true if it was new.
-    fn ingest(&mut self, news: OrderEvent) -> bool {
-        match news {
+    fn ingest(&mut self, event: OrderEvent) -> bool {
+        match event {
             OrderEvent::Accepted { .. } => set(&mut self.answer, Ok(())),
             OrderEvent::Refused { reason } => set(&mut self.answer, Err(reason)),
             OrderEvent::Ready => set(&mut self.ready, Ok(())),
@@ -210,9 +210,9 @@ impl AgentProgress {
 }
 
 /// Sets a value once: the first report counts. Returns true if it was set.
-fn set<T>(place: &mut Option<T>, value: T) -> bool {
-    let is_new = place.is_none();
-    place.get_or_insert(value);
+fn set<T>(slot: &mut Option<T>, value: T) -> bool {
+    let is_new = slot.is_none();
+    slot.get_or_insert(value);
     is_new
 }
 

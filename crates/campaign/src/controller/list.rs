@@ -26,8 +26,8 @@ pub fn list(broker: &BrokerOptions, version: &str) -> Result<BrokerListing, Camp
         let client = broker.connect("horolog campaign list", INBOX).await?;
         let store = BrokerStore::open(client, &broker.shown(), broker.replicas).await?;
         let states = store.agents().await?;
-        let look = classify(states.iter().map(|kept| &*kept.bytes), version, None);
+        let eligible = classify(states.iter().map(|stored| &*stored.bytes), version, None);
         let campaigns = store.campaigns().await?;
-        Ok(BrokerListing { classify: look, campaigns })
+        Ok(BrokerListing { classify: eligible, campaigns })
     })
 }

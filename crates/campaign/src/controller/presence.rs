@@ -24,20 +24,23 @@ impl Presence {
     /// Records the revision of an agent's heartbeat at the broker, or its absence: heartbeats
     /// expire there. `since` is the time since the previous read.
     pub(super) fn note(&mut self, name: &AgentName, word: Option<u64>, since: Duration) {
-        let Some(seen) = self.0.get_mut(name) else {
-            let silent = if word.is_none() { HEARTBEAT_TTL } else { Duration::ZERO };
-            self.0.insert(name.clone(), LastHeartbeat { word, since_last: silent });
+        let Some(heartbeat) = self.0.get_mut(name) else {
+            let since_last = if word.is_none() { HEARTBEAT_TTL } else { Duration::ZERO };
+            self.0.insert(name.clone(), LastHeartbeat { word, since_last });
             return;
         };
-        let is_new = word.is_some() && word != seen.word;
-        seen.since_last =
-            if is_new { Duration::ZERO } else { seen.since_last.saturating_add(since) };
-        seen.word = word;
+        let is_new = word.is_some() && word != heartbeat.word;
+        heartbeat.since_last =
+            if is_new { Duration::ZERO } else { heartbeat.since_last.saturating_add(since) };
+        heartbeat.word = word;
     }
 
     /// Returns the time for which an agent has been missing, if it is.
     pub(super) fn missing_for(&self, name: &AgentName) -> Option<Duration> {
-        self.0.get(name).filter(|seen| seen.word.is_none()).map(|seen| seen.since_last)
+        self.0
+            .get(name)
+            .filter(|heartbeat| heartbeat.word.is_none())
+            .map(|heartbeat| heartbeat.since_last)
     }
 }
 
@@ -65,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_never_seen_has_been_gone_for_longer_than_the_broker_knows() {
+    fn an_agent_without_any_heartbeat_has_been_missing_for_the_heartbeat_ttl() {
         let (mut presence, name) = (Presence::default(), "n1".parse().unwrap());
         presence.note(&name, None, BEAT);
         assert_eq!(presence.missing_for(&name), Some(HEARTBEAT_TTL));

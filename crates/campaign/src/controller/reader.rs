@@ -100,15 +100,15 @@ impl ReportReader {
 
     /// Waits for a short time, or until a best-effort event arrives. Returns the events received.
     pub(super) async fn wait(&mut self) -> Vec<(AgentName, OrderEvent)> {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         tokio::select! {
-            Some(message) = self.progress_events.next() => heard.extend(parse_event(&message)),
+            Some(message) = self.progress_events.next() => received.extend(parse_event(&message)),
             () = sleep(POLL_INTERVAL) => {}
         }
         while let Some(message) = self.progress_events.next().now_or_never().flatten() {
-            heard.extend(parse_event(&message));
+            received.extend(parse_event(&message));
         }
-        heard
+        received
     }
 }
 

@@ -138,9 +138,9 @@ impl CampaignError {
 
 /// Describes why no more agents were counted.
 fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
-    let told: Vec<_> = unusable.iter().map(|(name, why)| format!("{name} ({why})")).collect();
-    if !told.is_empty() {
-        format!("; not counted: {}", told.join(", "))
+    let exclusions: Vec<_> = unusable.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+    if !exclusions.is_empty() {
+        format!("; not counted: {}", exclusions.join(", "))
     } else if fault.is_empty {
         "; no agent is registered at the NATS server: start 'horolog campaign agent' on each \
          participating host"
@@ -160,20 +160,20 @@ fn excluded(fault: &PlacementError, unusable: &[(String, String)]) -> String {
 /// Nothing was started, or the campaign can be resumed; see [`CampaignError`].
 pub fn run<T>(
     options: ControllerOptions,
-    tell: &dyn Fn(&ControllerEvent<'_>),
+    event_sink: &dyn Fn(&ControllerEvent<'_>),
     flow: &dyn Fn() -> ControlFlow<()>,
     keep: impl FnOnce(CollectedResults) -> (T, bool),
 ) -> Result<T, CampaignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut controller = Box::pin(Controller::begin(options, tell, flow)).await?;
+        let mut controller = Box::pin(Controller::begin(options, event_sink, flow)).await?;
         let collected = Box::pin(controller.drive()).await?;
         let is_whole = collected.lost.is_empty() && collected.broker_gone.is_none();
-        let (kept, is_kept) = keep(collected);
-        if is_kept && is_whole {
+        let (output, is_stored) = keep(collected);
+        if is_stored && is_whole {
             controller.remove_from_broker().await;
         }
-        Ok(kept)
+        Ok(output)
     })
 }
 
@@ -182,18 +182,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_lacking_is_told_with_the_name_of_the_plan() {
+    fn missing_agents_are_named_with_the_plan_file() {
         let text = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                     kind = \"host-timer\"\n";
         let plan = Plan::parse(text, &[]).unwrap();
-        let told = |unusable: &[(&str, &str)]| {
+        let error_text = |unusable: &[(&str, &str)]| {
             let fault = crate::placement::assign_roles(&plan, &[]).unwrap_err();
             let unusable = unusable.iter().map(|(name, why)| ((*name).into(), (*why).into()));
             CampaignError::Placement { fault, unusable: unusable.collect() }.of_plan("a.toml")
         };
         let lacks = "a.toml:4: role 't' needs an agent that may run host-timer, and there is none";
-        assert_eq!(told(&[("n1", "why")]), format!("{lacks}; not counted: n1 (why)"));
-        let none = told(&[]);
+        assert_eq!(error_text(&[("n1", "why")]), format!("{lacks}; not counted: n1 (why)"));
+        let none = error_text(&[]);
         assert!(
             none.starts_with(&format!("{lacks}; no agent is registered at the NATS server")),
             "{none}"

@@ -47,7 +47,7 @@ impl<'a> Controller<'a> {
     /// Connects, and finds or creates the campaign.
     pub(super) async fn begin(
         options: ControllerOptions,
-        tell: &'a dyn Fn(&ControllerEvent<'_>),
+        event_sink: &'a dyn Fn(&ControllerEvent<'_>),
         flow: &'a dyn Fn() -> ControlFlow<()>,
     ) -> Result<Self, CampaignError> {
         match options.what.clone() {
@@ -55,27 +55,27 @@ impl<'a> Controller<'a> {
                 // An invalid plan is detected without a broker.
                 let plan = Plan::parse(&text, &settings).map_err(CampaignError::Plan)?;
                 let store = open(&options).await?;
-                let (look, placement) = placed(&store, &plan, &options).await?;
+                let (eligible, placement) = placed(&store, &plan, &options).await?;
                 let now_ms = (options.utc_ns() / 1_000_000) as u64;
                 let id = CampaignId::fresh(&plan.name, now_ms).map_err(io::Error::other)?;
-                let course = CampaignState::new(&options.version, text, settings, look);
-                let ground = CampaignSetup { store, id, state: course, plan, placement };
-                let mut controller = Self::on(ground, options, tell, flow).await?;
+                let state = CampaignState::new(&options.version, text, settings, eligible);
+                let ground = CampaignSetup { store, id, state, plan, placement };
+                let mut controller = Self::on(ground, options, event_sink, flow).await?;
                 controller.save_state().await?;
                 Ok(controller)
             }
             CampaignSource::Resume(id) => {
                 let store = open(&options).await?;
-                let kept = store.campaign(&id).await?;
-                let kept = kept.ok_or_else(|| CampaignError::Unknown(id.clone()))?;
-                let course = CampaignState::unpack(&kept.bytes, &options.version)
+                let stored = store.campaign(&id).await?;
+                let stored = stored.ok_or_else(|| CampaignError::Unknown(id.clone()))?;
+                let state = CampaignState::unpack(&stored.bytes, &options.version)
                     .map_err(|version| CampaignError::Version(id.clone(), version))?;
-                let plan = Plan::parse(&course.plan, &course.settings);
+                let plan = Plan::parse(&state.plan, &state.settings);
                 let plan = plan.map_err(CampaignError::Plan)?;
-                let placement = course.placement(&plan)?;
-                let ground = CampaignSetup { store, id, state: course, plan, placement };
-                let mut controller = Self::on(ground, options, tell, flow).await?;
-                controller.revision = kept.revision;
+                let placement = state.placement(&plan)?;
+                let ground = CampaignSetup { store, id, state, plan, placement };
+                let mut controller = Self::on(ground, options, event_sink, flow).await?;
+                controller.revision = stored.revision;
                 // From here on a previous controller, if any, cannot continue.
                 controller.save_state().await?;
                 controller.take_up().await?;
@@ -87,28 +87,28 @@ impl<'a> Controller<'a> {
     async fn on(
         ground: CampaignSetup,
         options: ControllerOptions,
-        tell: &'a dyn Fn(&ControllerEvent<'_>),
+        event_sink: &'a dyn Fn(&ControllerEvent<'_>),
         flow: &'a dyn Fn() -> ControlFlow<()>,
     ) -> Result<Self, CampaignError> {
-        let CampaignSetup { store, id, state: mut course, plan, placement } = ground;
-        course.take_over(options.utc_ns());
+        let CampaignSetup { store, id, mut state, plan, placement } = ground;
+        state.take_over(options.utc_ns());
         let orders = placement.orders(&id, &options.version, &plan);
         let agents = orders.iter().map(|order| order.agent.to_string()).collect();
-        let given = |order: &Order| {
-            let given = IssuedOrder { order: order.clone(), revision: 0, word: None };
-            (order.agent.clone(), given)
+        let entry = |order: &Order| {
+            let issued = IssuedOrder { order: order.clone(), revision: 0, word: None };
+            (order.agent.clone(), issued)
         };
         Ok(Self {
             ledger: Ledger::new(id.clone(), &orders),
             reader: ReportReader::open(&store, &id, agents).await?,
-            issued_orders: orders.iter().map(given).collect(),
-            abandoned: course.abandoned,
+            issued_orders: orders.iter().map(entry).collect(),
+            abandoned: state.abandoned,
             options,
-            event_sink: tell,
+            event_sink,
             flow,
             store,
             id,
-            state: course,
+            state,
             revision: 0,
             plan,
             placement,
@@ -143,7 +143,7 @@ impl<'a> Controller<'a> {
     /// data has no controller at all.
     async fn find_own(&mut self) -> Result<(), CampaignError> {
         let id = self.id.clone();
-        let Some(kept) =
+        let Some(stored) =
             self.with_retry(async |store: &BrokerStore| store.campaign(&id).await).await?
         else {
             if self.with_retry(async |store: &BrokerStore| store.was_deleted(&id).await).await? {
@@ -152,16 +152,16 @@ impl<'a> Controller<'a> {
             self.revision = 0;
             return Ok(());
         };
-        if kept.revision <= self.revision {
+        if stored.revision <= self.revision {
             // This server of a cluster lags behind.
             sleep(RETRY).await;
             return Ok(());
         }
-        let course = CampaignState::unpack(&kept.bytes, &self.options.version);
-        if !course.is_ok_and(|course| course.has_same_controller(&self.state)) {
+        let state = CampaignState::unpack(&stored.bytes, &self.options.version);
+        if !state.is_ok_and(|state| state.has_same_controller(&self.state)) {
             return Err(CampaignError::TakenOver(id));
         }
-        self.revision = kept.revision;
+        self.revision = stored.revision;
         Ok(())
     }
 
@@ -169,9 +169,9 @@ impl<'a> Controller<'a> {
     pub(super) async fn still_owns(&mut self) -> Result<(), CampaignError> {
         let id = self.id.clone();
         loop {
-            let kept =
+            let stored =
                 self.with_retry(async |store: &BrokerStore| store.campaign(&id).await).await?;
-            match kept.map(|kept| kept.revision.cmp(&self.revision)) {
+            match stored.map(|stored| stored.revision.cmp(&self.revision)) {
                 Some(Ordering::Equal) => return Ok(()),
                 Some(Ordering::Less) => sleep(RETRY).await,
                 Some(Ordering::Greater) | None => return self.find_own().await,
@@ -181,11 +181,11 @@ impl<'a> Controller<'a> {
 
     /// Reads the progress of the previous controller.
     async fn take_up(&mut self) -> Result<(), CampaignError> {
-        for given in self.issued_orders.values_mut() {
-            let Some(kept) = self.store.order(&given.order.agent).await? else { continue };
-            let instruction = Assignment::unpack(&kept.bytes).ok();
+        for issued in self.issued_orders.values_mut() {
+            let Some(stored) = self.store.order(&issued.order.agent).await? else { continue };
+            let instruction = Assignment::unpack(&stored.bytes).ok();
             if let Some(own) = instruction.filter(|one| one.order.campaign == self.id) {
-                (given.revision, given.word) = (kept.revision, own.word);
+                (issued.revision, issued.word) = (stored.revision, own.word);
             }
         }
         self.wait(REPLAY_TIMEOUT, |it| it.has_read_all).await.map(drop)
@@ -207,13 +207,13 @@ async fn placed(
     let started = Instant::now();
     loop {
         let states = store.agents().await?;
-        let states = states.iter().map(|kept| &*kept.bytes);
-        let look = classify(states, &options.version, Some(plan.max_offset)).of_idle();
-        let candidates: Vec<_> = look.usable.iter().map(Into::into).collect();
+        let states = states.iter().map(|stored| &*stored.bytes);
+        let eligible = classify(states, &options.version, Some(plan.max_offset)).of_idle();
+        let candidates: Vec<_> = eligible.usable.iter().map(Into::into).collect();
         match assign_roles(plan, &candidates) {
-            Ok(placement) => return Ok((look, placement)),
+            Ok(placement) => return Ok((eligible, placement)),
             Err(fault) if fault.is_option || started.elapsed() > AGENTS_TIMEOUT => {
-                return Err(CampaignError::Placement { fault, unusable: look.unusable });
+                return Err(CampaignError::Placement { fault, unusable: eligible.unusable });
             }
             Err(_) => sleep(RETRY).await,
         }

@@ -23,8 +23,8 @@ impl Controller<'_> {
                 None => self.name_instant().await?,
             };
             self.assign_all(Some(OrderCommand::Start { at_ns })).await?;
-            let is_told = self.issued_orders.values().any(|given| given.word.is_some());
-            if is_told || (self.flow)().is_break() {
+            let is_announced = self.issued_orders.values().any(|issued| issued.word.is_some());
+            if is_announced || (self.flow)().is_break() {
                 (self.event_sink)(&ControllerEvent::StartTime(at_ns));
                 return Ok(());
             }
@@ -47,7 +47,7 @@ impl Controller<'_> {
         if self.state.at_ns.is_none() {
             return Ok(None);
         }
-        let untold = self.issued_orders.iter().filter(|(_, given)| given.word.is_none());
+        let untold = self.issued_orders.iter().filter(|(_, issued)| issued.word.is_none());
         let untold: Vec<_> = untold.map(|(name, _)| name.clone()).collect();
         for name in untold {
             self.withdraw(&name).await?;
@@ -61,7 +61,7 @@ impl Controller<'_> {
 
     /// Returns the start time in an agent's order, as far as known.
     pub(super) fn issued_start_time(&self) -> Option<i64> {
-        self.issued_orders.values().find_map(|given| match given.word {
+        self.issued_orders.values().find_map(|issued| match issued.word {
             Some(OrderCommand::Start { at_ns }) => Some(at_ns),
             _ => None,
         })
@@ -69,8 +69,8 @@ impl Controller<'_> {
 
     /// Rewrites an agent's order without a start time, unless it has one.
     async fn withdraw(&mut self, name: &AgentName) -> Result<(), CampaignError> {
-        while let Some(given) = self.issued_orders.get(name) {
-            let (revision, order) = (given.revision, given.order.clone());
+        while let Some(issued) = self.issued_orders.get(name) {
+            let (revision, order) = (issued.revision, issued.order.clone());
             let bytes = Assignment { order, word: None }.pack();
             let give =
                 async |store: &BrokerStore| store.put_order(name, bytes.clone(), revision).await;

@@ -32,10 +32,10 @@ impl Controller<'_> {
     /// unreachable do not count.
     pub(super) async fn wait(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         is_done: impl Fn(&Self) -> bool,
     ) -> Result<ControllerWaitOutcome, CampaignError> {
-        let mut left = patience;
+        let mut left = timeout;
         loop {
             let took = self.turn().await?;
             if is_done(self) {
@@ -51,8 +51,8 @@ impl Controller<'_> {
 
     /// Reads reports until all have arrived, at most for this time, even if a stop is requested.
     /// Agents that are missing, but not yet for as long as allowed, are awaited longer.
-    pub(super) async fn wait_for_all(&mut self, patience: Duration) -> Result<(), CampaignError> {
-        let mut left = patience;
+    pub(super) async fn wait_for_all(&mut self, timeout: Duration) -> Result<(), CampaignError> {
+        let mut left = timeout;
         while !self.is_all_reported() {
             let rest = left.checked_sub(self.turn().await?);
             if rest.is_none() && (!self.is_agent_missing() || (self.flow)().is_break()) {
@@ -78,16 +78,16 @@ impl Controller<'_> {
         self.gone_since = None;
         self.has_read_all = reports.is_empty();
         for (agent, report) in reports {
-            let heard = self.ledger.ingest(&agent, report);
-            self.note_clock(&heard);
-            self.publish_ingested(&heard);
+            let ingested = self.ledger.ingest(&agent, report);
+            self.note_clock(&ingested);
+            self.publish_ingested(&ingested);
         }
         self.update_presence(began).await;
         if !self.has_read_all {
             return Ok(began.elapsed());
         }
-        for (agent, news) in self.reader.wait().await {
-            if let OrderEvent::Progress { job, text } = &news {
+        for (agent, event) in self.reader.wait().await {
+            if let OrderEvent::Progress { job, text } = &event {
                 (self.event_sink)(&ControllerEvent::Progress(&agent, job, text));
             }
         }
@@ -95,22 +95,17 @@ impl Controller<'_> {
     }
 
     /// Records the clock reading of an agent that accepted its order.
-    fn note_clock(&mut self, heard: &Ingested) {
-        let Ingested::Event(agent, OrderEvent::Accepted { at_ns }) = heard else { return };
-        let Some(asked_ns) = self.requested_ns else { return };
-        let (agent, heard_ns) = (agent.clone(), self.utc_ns());
-        self.answers.push(ClockExchange {
-            agent,
-            requested_ns: asked_ns,
-            reported_ns: *at_ns,
-            received_ns: heard_ns,
-        });
+    fn note_clock(&mut self, ingested: &Ingested) {
+        let Ingested::Event(agent, OrderEvent::Accepted { at_ns }) = ingested else { return };
+        let Some(requested_ns) = self.requested_ns else { return };
+        let (agent, received_ns) = (agent.clone(), self.utc_ns());
+        self.answers.push(ClockExchange { agent, requested_ns, reported_ns: *at_ns, received_ns });
     }
 
-    fn publish_ingested(&self, heard: &Ingested) {
-        match heard {
-            Ingested::Event(agent, news) => {
-                (self.event_sink)(&ControllerEvent::AgentEvent(agent, news));
+    fn publish_ingested(&self, ingested: &Ingested) {
+        match ingested {
+            Ingested::Event(agent, event) => {
+                (self.event_sink)(&ControllerEvent::AgentEvent(agent, event));
             }
             Ingested::Outcome(job) => {
                 if let Some(outcome) = self.ledger.outcomes().get(job) {
@@ -136,7 +131,7 @@ impl Controller<'_> {
         let open: BTreeSet<_> = open.cloned().collect();
         for name in open {
             if let Ok(found) = self.store.agent(&name).await {
-                self.presence.note(&name, found.map(|kept| kept.revision), since);
+                self.presence.note(&name, found.map(|stored| stored.revision), since);
             }
         }
     }
@@ -173,7 +168,7 @@ impl Controller<'_> {
 
     /// Returns the time that measurements may still take.
     pub(super) fn time_left(&self) -> Duration {
-        let deadline_ns = self.issued_orders.values().map(|given| given.order.deadline_ns).max();
+        let deadline_ns = self.issued_orders.values().map(|issued| issued.order.deadline_ns).max();
         let deadline = Duration::from_nanos(deadline_ns.unwrap_or(0));
         let until_ns = self.state.at_ns.unwrap_or_default() - self.utc_ns();
         let until = Duration::from_nanos(until_ns.max(0) as u64);

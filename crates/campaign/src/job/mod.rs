@@ -128,8 +128,8 @@ impl GroupContext {
         *self.services_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn publish_event(&self, news: OrderEvent) {
-        (self.event_sink)(JobEvent::OrderEvent(news));
+    fn publish_event(&self, event: OrderEvent) {
+        (self.event_sink)(JobEvent::OrderEvent(event));
     }
 
     /// Reports the outcome of a job, once for each.
@@ -166,12 +166,12 @@ impl JobGroup {
         order: &Order,
         means: &ExecutionEnv,
         clock: Option<AgentClockState>,
-        tell: EventSink,
+        event_sink: EventSink,
     ) -> Result<Self, BeginError> {
         let common = Arc::new(GroupContext {
             campaign: order.campaign.clone(),
             agent: order.agent.clone(),
-            event_sink: tell,
+            event_sink,
             wish: AtomicU8::new(JobControl::GoOn as u8),
             is_finished: AtomicBool::new(false),
             services_until: Mutex::new(Instant::now() + IDLE_MAX),
@@ -189,9 +189,9 @@ impl JobGroup {
     /// # Errors
     ///
     /// The service that is not ready, and the reason.
-    pub fn start_services(&mut self, patience: Duration) -> Result<(), NotReady> {
+    pub fn start_services(&mut self, timeout: Duration) -> Result<(), NotReady> {
         let (to, ready) = mpsc::channel();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let services = std::mem::take(&mut self.services);
         let all: Vec<_> = services.iter().map(|service| service.id().clone()).collect();
         for process in services {

@@ -168,13 +168,13 @@ impl JobProcess {
         }
         let listener = NotifySocket::open(self.directory.path())?;
         let (streams, [output, errors]) = Streams::open()?;
-        let told = match at_ns {
+        let socket_variable = match at_ns {
             Some(at_ns) => (start_gate::VARIABLE.into(), start_gate::value(at_ns, listener.path())),
             None => (VARIABLE.into(), listener.path().into()),
         };
         // Only the campaign's result, which includes this one, is stored.
         let unkept = (STORE_VARIABLE.into(), STORE_NONE.into());
-        let own = [told, unkept];
+        let own = [socket_variable, unkept];
         // Sockets of other processes do not apply to it.
         let is_others = |name: &OsStr| {
             [VARIABLE, start_gate::VARIABLE, STORE_VARIABLE].iter().any(|own| name == *own)
@@ -219,9 +219,9 @@ impl JobProcess {
         // A server prints its counts at its end.
         if kind == RoleKind::Serve {
             let last = streams.output.last_line();
-            let said = last.and_then(|line| serde_json::from_str(&line).ok());
+            let counts = last.and_then(|line| serde_json::from_str(&line).ok());
             let lack = || "it did not report its counts at its end".to_owned();
-            return said.map(Some).ok_or_else(lack);
+            return counts.map(Some).ok_or_else(lack);
         }
         let Some(schema) = kind.schema() else { return Ok(None) };
         let result = read_result(&self.directory.path().join("result"))?;
@@ -265,9 +265,9 @@ impl Supervision<'_> {
             if let Some(cause) = self.cause(now) {
                 self.ender.end(cause, now);
             }
-            if let Some(blow) = self.ender.due(now) {
+            if let Some(step) = self.ender.due(now) {
                 // The process may have just ended.
-                let _ = send_signal(blow, begun.started.pid());
+                let _ = send_signal(step, begun.started.pid());
             }
         }
     }
@@ -282,8 +282,8 @@ impl Supervision<'_> {
 
     /// Receives notifications that it is ready or has begun, and reads its progress.
     fn listen(&mut self, now: Instant, begun: &mut SpawnedJob) {
-        while let Some(said) = begun.listener.receive() {
-            match said {
+        while let Some(notification) = begun.listener.receive() {
+            match notification {
                 Notification::Ready => self.report_readiness(Ok(())),
                 Notification::Started(at_ns) => self.has_started(at_ns),
             }
@@ -291,7 +291,8 @@ impl Supervision<'_> {
         if self.waiter.as_ref().is_some_and(|waiter| now >= waiter.until) {
             self.report_readiness(Err("no notification in time".to_owned()));
         }
-        let is_time = self.reported_at.is_none_or(|told| now >= told + PROGRESS_EVERY);
+        let is_time =
+            self.reported_at.is_none_or(|reported_at| now >= reported_at + PROGRESS_EVERY);
         if !self.job.service
             && is_time
             && let Some(text) = begun.streams.output.latest_line()
@@ -326,8 +327,8 @@ impl Supervision<'_> {
 }
 
 /// Signals the process and all that it started.
-fn send_signal(blow: EscalationStep, pid: u32) -> io::Result<()> {
-    match blow {
+fn send_signal(step: EscalationStep, pid: u32) -> io::Result<()> {
+    match step {
         EscalationStep::Interrupt => signal_group(pid, Signal::Interrupt),
         EscalationStep::Terminate => signal_group(pid, Signal::Terminate),
         EscalationStep::Kill => end_group(pid),

@@ -74,9 +74,9 @@ impl NotifySocket {
         let mut bytes = [0; BYTES_MAX];
         while let Ok(length) = self.socket.recv(&mut bytes) {
             let mut lines = bytes[..length].split(|byte| *byte == b'\n');
-            let said = lines.find_map(Notification::parse);
-            if said.is_some() {
-                return said;
+            let notification = lines.find_map(Notification::parse);
+            if notification.is_some() {
+                return notification;
             }
         }
         None
@@ -88,17 +88,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_matters_is_heard() {
+    fn only_known_notifications_are_received() {
         let directory = tempfile::tempdir().unwrap();
         let listener = NotifySocket::open(directory.path()).unwrap();
         assert_eq!(listener.receive(), None);
         let service = UnixDatagram::unbound().unwrap();
-        let say = |text: &str| service.send_to(text.as_bytes(), listener.path()).unwrap();
-        say("STATUS=READY=1 soon");
-        say("PASSED=now");
+        let send = |text: &str| service.send_to(text.as_bytes(), listener.path()).unwrap();
+        send("STATUS=READY=1 soon");
+        send("PASSED=now");
         assert_eq!(listener.receive(), None);
-        say("STATUS=up\nREADY=1\n");
-        say("PASSED=-7");
+        send("STATUS=up\nREADY=1\n");
+        send("PASSED=-7");
         assert_eq!(listener.receive(), Some(Notification::Ready));
         assert_eq!(listener.receive(), Some(Notification::Started(-7)));
     }

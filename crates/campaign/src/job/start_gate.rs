@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_read_as_it_was() {
+    fn the_variable_round_trips() {
         let socket = Path::new("/a b/notify");
         let read = StartGateVariable::parse(&value(-5, socket)).unwrap();
         assert_eq!(
@@ -132,18 +132,18 @@ mod tests {
     }
 
     #[test]
-    fn the_instant_is_waited_for_and_told_however_long_the_path() {
+    fn the_start_time_is_awaited_and_reported_however_long_the_path() {
         let directory = tempfile::tempdir().unwrap();
         let deep = directory.path().join("d".repeat(200));
         std::fs::create_dir(&deep).unwrap();
-        let heard =
+        let listener =
             UnixDatagram::bind(short(&File::open(&deep).unwrap(), OsStr::new("s"))).unwrap();
         let before = (SchedulingParameters::current().unwrap(), timer_slack_ns().unwrap());
         let at_ns = AlarmClock::Realtime.now_ns() + 20_000_000;
         StartGateVariable { maker: 0, at_ns, socket: deep.join("s") }.wait().unwrap();
-        let mut said = [0; 64];
-        let length = heard.recv(&mut said).unwrap();
-        let text = std::str::from_utf8(&said[..length]).unwrap();
+        let mut bytes = [0; 64];
+        let length = listener.recv(&mut bytes).unwrap();
+        let text = std::str::from_utf8(&bytes[..length]).unwrap();
         let passed_ns: i64 = text.strip_prefix(STARTED).unwrap().parse().unwrap();
         assert!((at_ns..=AlarmClock::Realtime.now_ns()).contains(&passed_ns), "{text}");
         assert_eq!((SchedulingParameters::current().unwrap(), timer_slack_ns().unwrap()), before);

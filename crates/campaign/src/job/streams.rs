@@ -79,8 +79,8 @@ impl OutputStream {
 
     /// Returns the retained output as text for display on several lines.
     pub(super) fn text(&self) -> String {
-        let kept = &self.buffer[self.buffer.len().saturating_sub(self.max)..];
-        let text = String::from_utf8_lossy(kept);
+        let retained = &self.buffer[self.buffer.len().saturating_sub(self.max)..];
+        let text = String::from_utf8_lossy(retained);
         text.chars().filter(|c| *c == '\n' || !c.is_control()).collect::<String>().trim().to_owned()
     }
 
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &[u8]) -> Streams {
+    fn streams_of(text: &[u8]) -> Streams {
         let (mut streams, [_, errors]) = Streams::open().unwrap();
         let mut to = UnixStream::from(errors);
         to.set_nonblocking(true).unwrap();
@@ -122,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_kept() {
-        let mut streams = said(b"one\n\x1b[1mtwo \xff\n\n");
+    fn the_end_is_retained() {
+        let mut streams = streams_of(b"one\n\x1b[1mtwo \xff\n\n");
         assert_eq!(streams.errors.text(), "one\n[1mtwo \u{fffd}");
         assert_eq!(streams.errors.latest_line().as_deref(), Some("[1mtwo \u{fffd}"));
         assert_eq!(streams.errors.latest_line(), None);
@@ -132,10 +132,11 @@ mod tests {
 
     #[test]
     fn what_goes_on_from_the_line_above_is_not_shown_alone() {
-        let mut streams = said("one\nwarning: two\n  and more\n  \u{2192} Look.\n".as_bytes());
+        let mut streams =
+            streams_of("one\nwarning: two\n  and more\n  \u{2192} Look.\n".as_bytes());
         assert_eq!(streams.errors.latest_line().as_deref(), Some("warning: two"));
         assert_eq!(
-            said("\u{2192} Look.\n".as_bytes()).errors.last_line().as_deref(),
+            streams_of("\u{2192} Look.\n".as_bytes()).errors.last_line().as_deref(),
             Some("\u{2192} Look.")
         );
     }
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let long = b"0123456789abcde\n".repeat(1 << 12);
-        let streams = said(&long);
+        let streams = streams_of(&long);
         assert!(streams.errors.buffer.len() <= 2 * ERRORS_BYTES);
         assert_eq!(streams.errors.text().len(), ERRORS_BYTES - 1);
         assert_eq!(streams.errors.last_line().as_deref(), Some("0123456789abcde"));

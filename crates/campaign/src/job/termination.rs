@@ -61,10 +61,10 @@ impl Terminator {
     /// Returns the next step if it is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<EscalationStep> {
         let (_, begun) = self.begun?;
-        let (blow, after) = *ESCALATION.get(self.steps_done)?;
+        let (step, after) = *ESCALATION.get(self.steps_done)?;
         let is_due = now.saturating_duration_since(begun) >= after;
         self.steps_done += usize::from(is_due);
-        is_due.then_some(blow)
+        is_due.then_some(step)
     }
 
     /// Interprets the end of the process. `last` is the last line of standard error; `lack` is the
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_asked_before_it_is_killed() {
+    fn a_process_is_interrupted_before_it_is_killed() {
         let now = Instant::now();
         let mut ender = Terminator::default();
         assert_eq!(ender.due(now), None);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_mean_what_they_say() {
+    fn ends_are_interpreted_by_status_and_cause() {
         let ender = Terminator::default();
         let ending = |status, last, lack: Option<&str>| {
             ender.ending(false, status, last, lack.map(ToOwned::to_owned))
@@ -144,10 +144,10 @@ mod tests {
         let message = "none".to_owned();
         assert_eq!(ending(exited(0), None, Some("none")), JobEnd::Failed { status: 0, message });
         assert_eq!(ending(ExitStatus::from_raw(11), None, None), JobEnd::Signalled { signal: 11 });
-        let mut told = Terminator::default();
-        told.end(TerminationCause::Finished, Instant::now());
-        assert_eq!(told.ending(true, exited(0), None, None), JobEnd::Done { status: 0 });
-        let killed = told.ending(true, ExitStatus::from_raw(9), None, None);
+        let mut finished = Terminator::default();
+        finished.end(TerminationCause::Finished, Instant::now());
+        assert_eq!(finished.ending(true, exited(0), None, None), JobEnd::Done { status: 0 });
+        let killed = finished.ending(true, ExitStatus::from_raw(9), None, None);
         assert!(matches!(killed, JobEnd::Failed { status: 137, .. }), "{killed:?}");
         let early = Terminator::default().ending(true, exited(0), None, None);
         let message = "it ended before it was terminated".to_owned();

@@ -63,13 +63,13 @@ fn order(jobs: Vec<Job>) -> Order {
 fn begin(order: &Order, stand_in: &StandIn) -> (JobGroup, Receiver<JobEvent>) {
     let (to, events) = mpsc::channel();
     let to = Mutex::new(to);
-    let tell: EventSink = Arc::new(move |event| drop(to.lock().unwrap().send(event)));
-    (JobGroup::begin(order, &stand_in.means(), None, tell).unwrap(), events)
+    let event_sink: EventSink = Arc::new(move |event| drop(to.lock().unwrap().send(event)));
+    (JobGroup::begin(order, &stand_in.means(), None, event_sink).unwrap(), events)
 }
 
-fn outcomes(mut crew: JobGroup, events: &Receiver<JobEvent>) -> BTreeMap<String, JobOutcome> {
-    crew.wait();
-    drop(crew);
+fn outcomes(mut group: JobGroup, events: &Receiver<JobEvent>) -> BTreeMap<String, JobOutcome> {
+    group.wait();
+    drop(group);
     let outcome = |event| match event {
         JobEvent::Outcome(outcome) => Some((outcome.job.to_string(), *outcome)),
         JobEvent::OrderEvent(_) => None,
@@ -94,11 +94,11 @@ const TIMER: &str = r#"echo '{"schema":"horolog.host-timer/2"}' > "$result""#;
 fn a_job_starts_at_its_instant_and_its_result_is_read() {
     let stand_in = StandIn::new(&format!("echo row 1; sleep 0.2; echo done >&2; {TIMER}; exit 1"));
     let jobs = vec![job("a.1", RoleKind::HostTimer), job("a.2", RoleKind::HostTimer)];
-    let (mut crew, events) = begin(&order(jobs), &stand_in);
-    crew.start_services(Duration::from_secs(10)).unwrap();
+    let (mut group, events) = begin(&order(jobs), &stand_in);
+    group.start_services(Duration::from_secs(10)).unwrap();
     let at_ns = process::now_ns() + 50_000_000;
-    crew.start(at_ns);
-    let outcomes = outcomes(crew, &events);
+    group.start(at_ns);
+    let outcomes = outcomes(group, &events);
     assert_eq!(outcomes.len(), 2);
     for outcome in outcomes.values() {
         assert_eq!(outcome.ending, JobEnd::Done { status: 1 });
@@ -112,22 +112,25 @@ fn a_job_starts_at_its_instant_and_its_result_is_read() {
 }
 
 #[test]
-fn progress_is_told() {
+fn progress_is_reported() {
     let stand_in = StandIn::new(&format!("echo row 1; sleep 0.3; {TIMER}"));
-    let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
-    crew.start(0);
-    crew.wait();
-    drop(crew);
-    let news: Vec<_> =
+    let (mut group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
+    group.start(0);
+    group.wait();
+    drop(group);
+    let order_events: Vec<_> =
         events.iter().filter(|event| matches!(event, JobEvent::OrderEvent(_))).collect();
     let text = "row 1".to_owned();
     let progress = OrderEvent::Progress { job: "a.1".parse().unwrap(), text };
-    assert!(matches!(news[0], JobEvent::OrderEvent(OrderEvent::Started { .. })), "{news:?}");
-    assert_eq!(news[1], JobEvent::OrderEvent(progress));
+    assert!(
+        matches!(order_events[0], JobEvent::OrderEvent(OrderEvent::Started { .. })),
+        "{order_events:?}"
+    );
+    assert_eq!(order_events[1], JobEvent::OrderEvent(progress));
 }
 
 #[test]
-fn results_that_are_none_are_said() {
+fn missing_and_invalid_results_are_reported() {
     for (script, reason) in [
         ("true", "it wrote no result"),
         ("echo nothing > \"$result\"", "its result is not JSON"),
@@ -137,9 +140,9 @@ fn results_that_are_none_are_said() {
         ),
     ] {
         let stand_in = StandIn::new(script);
-        let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
-        crew.start(0);
-        let outcomes = outcomes(crew, &events);
+        let (mut group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
+        group.start(0);
+        let outcomes = outcomes(group, &events);
         let JobEnd::Failed { status: 0, message } = &outcomes["a.1"].ending else {
             panic!("{outcomes:?}");
         };
@@ -148,53 +151,53 @@ fn results_that_are_none_are_said() {
 }
 
 #[test]
-fn a_job_that_fails_says_why() {
+fn a_failed_job_reports_the_reason() {
     let stand_in = StandIn::new("echo 'horolog: no route' >&2; exit 3");
-    let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
-    crew.start(0);
+    let (mut group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
+    group.start(0);
     let message = "no route".to_owned();
-    assert_eq!(outcomes(crew, &events)["a.1"].ending, JobEnd::Failed { status: 3, message });
+    assert_eq!(outcomes(group, &events)["a.1"].ending, JobEnd::Failed { status: 3, message });
     let gone = StandIn::new("");
     fs::remove_file(gone.means().program).unwrap();
-    let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &gone);
-    crew.start(0);
-    let ending = outcomes(crew, &events)["a.1"].ending.clone();
+    let (mut group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &gone);
+    group.start(0);
+    let ending = outcomes(group, &events)["a.1"].ending.clone();
     assert!(matches!(ending, JobEnd::Failed { status: 127, .. }), "{ending:?}");
 }
 
 #[test]
-fn a_job_that_never_ends_is_interrupted_and_its_result_kept() {
+fn a_job_past_its_deadline_is_interrupted_and_its_result_is_read() {
     let stand_in = StandIn::new(&format!(
         "keep() {{ {TIMER}; }}; trap 'keep; exit 0' INT; while :; do sleep 0.05; done"
     ));
     let mut order = order(vec![job("a.1", RoleKind::HostTimer)]);
     order.deadline_ns = 2_000_000_000;
-    let (mut crew, events) = begin(&order, &stand_in);
-    crew.start(0);
-    let outcomes = outcomes(crew, &events);
+    let (mut group, events) = begin(&order, &stand_in);
+    group.start(0);
+    let outcomes = outcomes(group, &events);
     assert_eq!(outcomes["a.1"].ending, JobEnd::TimedOut);
     assert!(outcomes["a.1"].result.is_some());
 }
 
 /// What `sd_notify(3)` does, with the tools of a shell: socat would be one more thing to need.
-const SAY_READY: &str = "perl -MSocket -e 'socket(S,AF_UNIX,SOCK_DGRAM,0); \
+const NOTIFY_READY: &str = "perl -MSocket -e 'socket(S,AF_UNIX,SOCK_DGRAM,0); \
     send(S,\"READY=1\",0,pack_sockaddr_un($ENV{NOTIFY_SOCKET}))'";
 
 #[test]
 fn services_are_waited_for_and_ended() {
     let script = format!(
-        "case $1 in path) trap 'exit 0' INT; {SAY_READY}; while :; do sleep 0.05; done;; \
+        "case $1 in path) trap 'exit 0' INT; {NOTIFY_READY}; while :; do sleep 0.05; done;; \
          *) {TIMER};; esac"
     );
     let stand_in = StandIn::new(&script);
     let jobs = vec![job("s.1", RoleKind::PathServe), job("a.1", RoleKind::HostTimer)];
-    let (mut crew, events) = begin(&order(jobs), &stand_in);
-    crew.start_services(Duration::from_secs(10)).unwrap();
-    crew.start(0);
+    let (mut group, events) = begin(&order(jobs), &stand_in);
+    group.start_services(Duration::from_secs(10)).unwrap();
+    group.start(0);
     while !events.iter().any(|event| matches!(event, JobEvent::Outcome(_))) {}
-    assert!(!crew.is_over(), "the service runs on");
-    crew.finish();
-    let outcomes = outcomes(crew, &events);
+    assert!(!group.is_over(), "the service runs on");
+    group.finish();
+    let outcomes = outcomes(group, &events);
     assert_eq!(outcomes["s.1"].ending, JobEnd::Done { status: 0 });
     assert_eq!(outcomes["s.1"].intended_ns, None);
 }
@@ -207,10 +210,10 @@ fn a_service_that_is_not_ready_calls_everything_off() {
     ] {
         let stand_in = StandIn::new(script);
         let jobs = vec![job("s.1", RoleKind::PathServe), job("a.1", RoleKind::HostTimer)];
-        let (mut crew, events) = begin(&order(jobs), &stand_in);
-        let not_ready = crew.start_services(Duration::from_millis(500)).unwrap_err();
+        let (mut group, events) = begin(&order(jobs), &stand_in);
+        let not_ready = group.start_services(Duration::from_millis(500)).unwrap_err();
         assert_eq!((not_ready.job.to_string(), &*not_ready.reason), ("s.1".into(), reason));
-        let outcomes = outcomes(crew, &events);
+        let outcomes = outcomes(group, &events);
         assert!(matches!(outcomes["a.1"].ending, JobEnd::Refused { .. }), "{outcomes:?}");
         assert!(outcomes.contains_key("s.1"));
     }
@@ -220,15 +223,15 @@ fn a_service_that_is_not_ready_calls_everything_off() {
 fn what_is_abandoned_ends_before_and_after_its_instant() {
     let stand_in = StandIn::new("trap 'exit 0' INT; while :; do sleep 0.05; done");
     for at_ns in [0, process::now_ns() + 60_000_000_000] {
-        let (mut crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
-        crew.start(at_ns);
+        let (mut group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
+        group.start(at_ns);
         thread::sleep(Duration::from_millis(300));
-        crew.abandon();
-        let outcomes = outcomes(crew, &events);
+        group.abandon();
+        let outcomes = outcomes(group, &events);
         assert_eq!(outcomes["a.1"].ending, JobEnd::Abandoned);
         assert_eq!(outcomes["a.1"].started_ns.is_some(), at_ns == 0);
     }
-    let (crew, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
+    let (group, events) = begin(&order(vec![job("a.1", RoleKind::HostTimer)]), &stand_in);
     // One that was never started is told of as well.
-    assert_eq!(outcomes(crew, &events)["a.1"].ending, JobEnd::Abandoned);
+    assert_eq!(outcomes(group, &events)["a.1"].ending, JobEnd::Abandoned);
 }

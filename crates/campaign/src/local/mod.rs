@@ -104,7 +104,7 @@ pub enum LabAddresses {
 /// Observer of a run.
 pub trait CampaignObserver {
     /// Receives an event of an agent.
-    fn event(&mut self, agent: &AgentName, news: &OrderEvent);
+    fn event(&mut self, agent: &AgentName, event: &OrderEvent);
 
     /// Returns true if the run must end now, with the results so far.
     fn is_ending(&self) -> bool;
@@ -294,7 +294,7 @@ impl RunningJobs<'_> {
     fn start(&mut self, jobs: usize) -> i64 {
         let each = MARGIN_EACH_NS.saturating_mul(jobs as i64);
         let at_ns = AlarmClock::Realtime.now_ns() + MARGIN_NS + each;
-        self.crews.iter_mut().for_each(|crew| crew.start(at_ns));
+        self.crews.iter_mut().for_each(|group| group.start(at_ns));
         at_ns
     }
 
@@ -322,7 +322,7 @@ impl RunningJobs<'_> {
                 self.stop();
             }
             match self.events.recv_timeout(TICK) {
-                Ok((agent, JobEvent::OrderEvent(news))) => self.observer.event(&agent, &news),
+                Ok((agent, JobEvent::OrderEvent(event))) => self.observer.event(&agent, &event),
                 Ok((_, JobEvent::Outcome(outcome))) => {
                     self.outcomes.entry(outcome.job.clone()).or_insert(*outcome);
                 }

@@ -15,30 +15,30 @@ const PATHS_MAX: usize = 256;
 const DEPTH_MAX: usize = 12;
 
 pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> CampaignFigures {
-    let mut by_place: BTreeMap<String, Vec<Distribution>> = BTreeMap::new();
+    let mut by_path: BTreeMap<String, Vec<Distribution>> = BTreeMap::new();
     for result in own.iter().filter_map(|part| part.result()) {
-        find_distributions(result, String::new(), DEPTH_MAX, &mut |place, distribution| {
-            by_place.entry(place).or_default().push(distribution);
+        find_distributions(result, String::new(), DEPTH_MAX, &mut |path, distribution| {
+            by_path.entry(path).or_default().push(distribution);
         });
     }
-    let left = by_place.len().saturating_sub(PATHS_MAX);
+    let left = by_path.len().saturating_sub(PATHS_MAX);
     if left > 0 {
         unmerged.add_finding(&format!(
             "{left} distributions beyond the limit of {PATHS_MAX} remain in their parts only"
         ));
     }
-    let together = |(place, all): (String, Vec<Distribution>)| {
+    let together = |(path, all): (String, Vec<Distribution>)| {
         let distribution = unmerged.distribution(&all.iter().collect::<Vec<_>>())?;
-        Some(CampaignDistribution { path: place, results: all.len() as u64, distribution })
+        Some(CampaignDistribution { path, results: all.len() as u64, distribution })
     };
-    let distributions = by_place.into_iter().take(PATHS_MAX).filter_map(together).collect();
+    let distributions = by_path.into_iter().take(PATHS_MAX).filter_map(together).collect();
     CampaignFigures::Distributions { distributions }
 }
 
 /// Finds the distributions of a record that can be merged, with their paths.
 fn find_distributions(
     value: &Value,
-    place: String,
+    path: String,
     depth: usize,
     found: &mut impl FnMut(String, Distribution),
 ) {
@@ -51,18 +51,18 @@ fn find_distributions(
                 if let Ok(distribution) = Distribution::deserialize(value)
                     && !distribution.histogram.is_empty()
                 {
-                    found(place, distribution);
+                    found(path, distribution);
                 }
                 return;
             }
             for (name, field) in fields {
-                let dot = if place.is_empty() { "" } else { "." };
-                find_distributions(field, format!("{place}{dot}{name}"), depth, found);
+                let dot = if path.is_empty() { "" } else { "." };
+                find_distributions(field, format!("{path}{dot}{name}"), depth, found);
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                find_distributions(item, format!("{place}[{index}]"), depth, found);
+                find_distributions(item, format!("{path}[{index}]"), depth, found);
             }
         }
         _ => {}

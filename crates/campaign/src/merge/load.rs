@@ -21,21 +21,21 @@ type TrialKey = (usize, u64);
 
 pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> CampaignFigures {
     let results: Vec<LoadResult> = own.iter().filter_map(|part| part.read(unmerged)).collect();
-    let mut by_place: BTreeMap<TrialKey, Vec<&Trial>> = BTreeMap::new();
+    let mut by_key: BTreeMap<TrialKey, Vec<&Trial>> = BTreeMap::new();
     for result in &results {
         for (index, trial) in result.trials.iter().enumerate() {
-            by_place.entry((index, rate_class(trial.offered_rate))).or_default().push(trial);
+            by_key.entry((index, rate_class(trial.offered_rate))).or_default().push(trial);
         }
     }
-    let places = by_place.len();
-    let trials = by_place.into_iter().map(|((index, _), trials)| CampaignTrial {
+    let key_count = by_key.len();
+    let trials = by_key.into_iter().map(|((index, _), trials)| CampaignTrial {
         index,
         generators: trials.len() as u64,
         trial: together(&trials, unmerged),
     });
     let trials: Vec<_> = trials.collect();
     let longest = results.iter().map(|result| result.trials.len()).max().unwrap_or(0);
-    if places > longest {
+    if key_count > longest {
         unmerged.add_finding(
             "generators ran different rates at the same time; each rate is listed \
                               separately",

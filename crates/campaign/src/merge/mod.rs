@@ -165,8 +165,8 @@ impl MergeFailures<'_> {
 }
 
 fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignPart {
-    let PlacedJob { agent, address, job, colocation: beside } = part.placed;
-    let to = match beside {
+    let PlacedJob { agent, address, job, colocation } = part.placed;
+    let to = match colocation {
         Colocation::Pair(_, other) => {
             let other = placement.jobs.iter().find(|placed| placed.job.id == *other);
             other.map(|placed| placed.agent.to_string())

@@ -20,7 +20,7 @@ pub(super) fn merge(
     unmerged: &mut MergeFailures<'_>,
 ) -> CampaignFigures {
     let mut pairs = Vec::new();
-    let mut by_place: BTreeMap<PathRowKey, Vec<PathRow>> = BTreeMap::new();
+    let mut by_key: BTreeMap<PathRowKey, Vec<PathRow>> = BTreeMap::new();
     for part in own {
         let Some(result) = part.read::<PathUdpResult>(unmerged) else { continue };
         let to = far_end(part, parts, &result);
@@ -34,10 +34,10 @@ pub(super) fn merge(
                 rtt_ns: row.rtt_ns.clone(),
             });
             let load = row.load.planned_ratio.max(0.0).to_bits();
-            by_place.entry((row.length, load)).or_default().push(row);
+            by_key.entry((row.length, load)).or_default().push(row);
         }
     }
-    let rows = by_place.into_iter().map(|((length, load), rows)| {
+    let rows = by_key.into_iter().map(|((length, load), rows)| {
         let all: Vec<&Distribution> = rows.iter().filter_map(|row| row.rtt_ns.as_ref()).collect();
         CampaignPathRow {
             length,

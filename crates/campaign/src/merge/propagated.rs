@@ -33,23 +33,23 @@ pub(super) fn propagate(plan: &Plan, parts: &[MergedPart<'_>]) -> Vec<Finding> {
         plan.role(&part.placed.job.id.role).is_some_and(|role| role.judged)
     };
     for part in parts.iter().filter(is_judged) {
-        let mut seen: Vec<(FindingCode, Severity)> = Vec::new();
+        let mut earlier: Vec<(FindingCode, Severity)> = Vec::new();
         for finding in of(part) {
             let kind = (finding.code, finding.severity);
-            let before = seen.iter().filter(|other| **other == kind).count();
-            seen.push(kind);
+            let before = earlier.iter().filter(|other| **other == kind).count();
+            earlier.push(kind);
             add(&mut groups, part, finding, before);
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.first.severity));
     let left = groups.len().saturating_sub(AGAIN_MAX);
     groups.truncate(AGAIN_MAX);
-    let mut told: Vec<_> = groups.into_iter().map(|group| group.into_finding(parts)).collect();
-    if let Some(last) = told.last_mut().filter(|_| left > 0) {
+    let mut findings: Vec<_> = groups.into_iter().map(|group| group.into_finding(parts)).collect();
+    if let Some(last) = findings.last_mut().filter(|_| left > 0) {
         let message = &last.message;
         last.message = format!("{message} Parts have {left} more findings, listed with each part.");
     }
-    told
+    findings
 }
 
 /// Returns errors and warnings of a part's own result.
@@ -66,18 +66,18 @@ fn add<'a>(
     finding: Finding,
     before: usize,
 ) {
-    let place = if finding.trial.is_some() { 0 } else { before };
+    let index = if finding.trial.is_some() { 0 } else { before };
     let is_same = |group: &&mut PropagatedFinding<'_>| {
         let of = |finding: &Finding| (finding.code, finding.severity, finding.advice.clone());
         group.part.placed.job.id.role == part.placed.job.id.role
             && of(&group.first) == of(&finding)
-            && group.index_in_part == place
+            && group.index_in_part == index
     };
     let Some(group) = groups.iter_mut().find(is_same) else {
         groups.push(PropagatedFinding {
             part,
             first: finding,
-            index_in_part: place,
+            index_in_part: index,
             more: 0,
             others: 0,
             last: part,
@@ -96,8 +96,9 @@ impl PropagatedFinding<'_> {
     fn into_finding(self, parts: &[MergedPart<'_>]) -> Finding {
         let (job, agent) = (&self.part.placed.job.id, &self.part.placed.agent);
         let is_lead = self.part.placed.job.kind == RoleKind::CycleLead;
-        let place = is_lead.then(|| cycles::location_text(self.part, parts, &self.first.message));
-        let place = place.unwrap_or_default();
+        let location =
+            is_lead.then(|| cycles::location_text(self.part, parts, &self.first.message));
+        let location = location.unwrap_or_default();
         let times = match self.more {
             0 => String::new(),
             more => format!(" Reported {} times.", more + 1),
@@ -109,7 +110,7 @@ impl PropagatedFinding<'_> {
         };
         // Only some messages end with a full stop.
         let what = self.first.message.trim_end_matches('.');
-        let message = format!("{job} on {agent}: {what}.{place}{times}{others}");
+        let message = format!("{job} on {agent}: {what}.{location}{times}{others}");
         Finding { message, ..self.first }
     }
 }
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_parts_are_said_again() {
+    fn errors_of_parts_are_propagated() {
         let mut value = load(vec![trial(1e3, &[1])]);
         value["findings"] = json!([
             { "code": "no-replies", "severity": "error", "message": "Nothing.", "advice": "Look." },
@@ -141,30 +142,30 @@ mod tests {
     }
 
     #[test]
-    fn what_many_parts_doubt_is_said_once_and_what_is_said_has_an_end() {
+    fn findings_of_many_parts_are_grouped_and_limited() {
         let finding = |code: &str, severity: &str, message: &str| -> Value {
             json!({ "code": code, "severity": severity, "message": message, "advice": "" })
         };
-        let told = |findings: [Vec<Value>; 3]| {
+        let propagated = |findings: [Vec<Value>; 3]| {
             let outcomes = (1..).zip(findings).map(|(number, findings)| {
                 let mut value = load(vec![trial(1e3, &[1])]);
                 value["findings"] = findings.into();
                 outcome(&format!("load.{number}"), Some(value))
             });
             let outcomes = outcomes.chain([outcome("server.1", None)]).collect();
-            let told = merged(PLAN, outcomes).findings.into_iter();
-            told.map(|one| (one.severity, one.message)).collect::<Vec<_>>()
+            let reported = merged(PLAN, outcomes).findings.into_iter();
+            reported.map(|one| (one.severity, one.message)).collect::<Vec<_>>()
         };
         let behind = |trial: u32| {
             let mut finding = finding("generator-behind", "warning", &format!("Late {trial}."));
             finding["trial"] = json!(trial);
             finding
         };
-        let silent = |what: &str| finding("no-replies", "error", what);
+        let no_replies = |what: &str| finding("no-replies", "error", what);
         let of_all = [
-            vec![behind(1), behind(2), silent("A"), silent("B.")],
+            vec![behind(1), behind(2), no_replies("A"), no_replies("B.")],
             vec![behind(3)],
-            vec![behind(4), silent("C."), finding("few-samples", "note", "Few.")],
+            vec![behind(4), no_replies("C."), finding("few-samples", "note", "Few.")],
         ];
         let expected = [
             (Severity::Error, "load.1 on n2: A. Also reported by another part of role load."),
@@ -175,12 +176,15 @@ mod tests {
                  load.",
             ),
         ];
-        assert_eq!(told(of_all), expected.map(|(severity, text)| (severity, text.to_owned())));
-        let many = (0..25).map(|number| silent(&format!("{number}."))).collect();
-        let told = told([vec![behind(1)], many, Vec::new()]);
-        assert_eq!(told.len(), 20);
-        assert_eq!(told[0].1, "load.2 on n3: 0.");
+        assert_eq!(
+            propagated(of_all),
+            expected.map(|(severity, text)| (severity, text.to_owned()))
+        );
+        let many = (0..25).map(|number| no_replies(&format!("{number}."))).collect();
+        let reported = propagated([vec![behind(1)], many, Vec::new()]);
+        assert_eq!(reported.len(), 20);
+        assert_eq!(reported[0].1, "load.2 on n3: 0.");
         let last = "load.2 on n3: 19. Parts have 6 more findings, listed with each part.";
-        assert_eq!(told[19].1, last);
+        assert_eq!(reported[19].1, last);
     }
 }

@@ -197,7 +197,7 @@ fn loads_become_one() {
 }
 
 #[test]
-fn rising_rates_tell_what_gave_way() {
+fn rising_rates_show_what_limited_them() {
     let sent = |rate, sent: u64, lost| {
         let achieved_rate = rate * sent as f64 / 1e4;
         Trial { sent: 10_000, lost, achieved_rate, ..trial(rate, &[1]) }
@@ -276,7 +276,7 @@ fn starts_are_by_the_true_time() {
 }
 
 #[test]
-fn parts_that_were_told_another_instant_are_named() {
+fn parts_with_another_start_time_are_named() {
     let named = |outcomes| {
         let findings = merged(PLAN, outcomes).findings;
         let mut named =
@@ -353,7 +353,7 @@ fn relays_are_held_against_their_children() {
 }
 
 #[test]
-fn distributions_of_any_record_are_found_by_their_places() {
+fn distributions_of_any_record_are_found_by_their_paths() {
     let plan = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"t\"\n\
                 kind = \"host-timer\"\ncount = 2\n";
     let record = |values: &[u64]| {
@@ -372,7 +372,7 @@ fn distributions_of_any_record_are_found_by_their_places() {
 
 /// The first node's record has all nodes; those that joined have none, and none is lacking.
 #[test]
-fn nodes_of_a_cluster_are_told_by_their_agents() {
+fn nodes_of_a_cluster_are_identified_by_their_agents() {
     let plan = "schema = \"horolog.plan/2\"\nname = \"p\"\n[[role]]\nname = \"lead\"\n\
                 kind = \"cycle-lead\"\n[role.options]\nlisten = \"{self}:4460\"\nnodes = 2\n\
                 period = \"10ms\"\ncompute = \"1ms\"\n[[role]]\nname = \"member\"\n\
@@ -403,14 +403,14 @@ fn nodes_of_a_cluster_are_told_by_their_agents() {
     assert_eq!((task.nodes, task.periods, task.missed), (2, 600, 2));
     assert_eq!(task.response_ns, distribution(&[1, 2, 3, 9]));
     assert_eq!((task.skew_ns, task.skew_error_ns), (1_742, 7_132));
-    let told: Vec<_> = nodes
+    let reported: Vec<_> = nodes
         .iter()
         .map(|node| {
             (&*node.node, node.job.as_deref(), node.agent.as_deref(), node.straggler_periods)
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("first", Some("lead.1"), Some("n1"), Some(3)),
             ("node1", Some("member.1"), Some("n2"), Some(297))

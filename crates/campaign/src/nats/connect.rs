@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_nobody_is_asked_who_that_is() {
+    fn missing_and_refused_credentials_are_distinguished() {
         let kinds = [ConnectErrorKind::AuthorizationViolation, ConnectErrorKind::Authentication];
         for kind in kinds {
             let why = |identity| {

@@ -105,8 +105,9 @@ impl BrokerStore {
     pub async fn open(client: Client, servers: &str, replicas: usize) -> Result<Self, NatsError> {
         let context = jetstream::new(client.clone());
         has_jetstream(&context, servers).await?;
-        let open = async |name, says, age_max| {
-            let config = stream::Config { num_replicas: replicas, ..bucket(name, says, age_max) };
+        let open = async |name, description, age_max| {
+            let config =
+                stream::Config { num_replicas: replicas, ..bucket(name, description, age_max) };
             bounded("create a bucket", context.get_or_create_stream(config)).await?;
             bounded("open a bucket", context.get_key_value(name)).await
         };
@@ -198,8 +199,8 @@ impl BrokerStore {
         let change = change(&self.orders, name.as_str(), order, revision).await?;
         if let WriteOutcome::Written(revision) = change {
             // The agent reads periodically even if this is lost.
-            let bell = self.client.publish(wakeup_subject(name), revision.to_string().into());
-            let _ = timeout(REQUEST_TIMEOUT, bell).await;
+            let wakeup = self.client.publish(wakeup_subject(name), revision.to_string().into());
+            let _ = timeout(REQUEST_TIMEOUT, wakeup).await;
         }
         Ok(change)
     }
@@ -329,10 +330,10 @@ fn subjects(campaign: &CampaignId) -> String {
 
 /// Returns a bucket as the stream that it is at the broker. The library's own function first
 /// queries information that servers before 2.10 do not supply.
-fn bucket(name: &str, says: &str, max_age: Duration) -> stream::Config {
+fn bucket(name: &str, description: &str, max_age: Duration) -> stream::Config {
     stream::Config {
         name: format!("KV_{name}"),
-        description: Some(says.to_owned()),
+        description: Some(description.to_owned()),
         subjects: vec![format!("$KV.{name}.>")],
         max_messages_per_subject: 1,
         max_bytes: BUCKET_BYTES_MAX,
@@ -365,9 +366,9 @@ async fn has_jetstream(context: &Context, servers: &str) -> Result<(), NatsError
 async fn entry(bucket: &kv::Store, key: &str) -> Result<Option<StoredValue>, NatsError> {
     let entry = bounded("read a value", bucket.entry(key)).await?;
     let is_there = |entry: &kv::Entry| entry.operation == Operation::Put;
-    let kept =
+    let stored =
         |entry: kv::Entry| StoredValue { revision: entry.revision, bytes: entry.value.into() };
-    Ok(entry.filter(is_there).map(kept))
+    Ok(entry.filter(is_there).map(stored))
 }
 
 async fn keys(bucket: &kv::Store) -> Result<Vec<String>, NatsError> {

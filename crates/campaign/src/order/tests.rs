@@ -113,7 +113,7 @@ prop_compose! {
     }
 }
 
-fn news() -> impl Strategy<Value = OrderEvent> {
+fn order_event() -> impl Strategy<Value = OrderEvent> {
     prop_oneof![
         any::<i64>().prop_map(|at_ns| OrderEvent::Accepted { at_ns }),
         Just(OrderEvent::Ready),
@@ -144,7 +144,7 @@ proptest! {
         order in order(),
         outcome in outcome(),
         state in state(),
-        news in news(),
+        news in order_event(),
         word in word(),
     ) {
         prop_assert!(is_read_as_written(&order));

@@ -79,8 +79,8 @@ fn of(
         }
         Instances::ForEach(other) => {
             let one = |(index, of): (usize, &Instance)| {
-                let beside = Colocation::With(id(other, index));
-                Instance { agent: of.agent, colocation: beside, other: None }
+                let colocation = Colocation::With(id(other, index));
+                Instance { agent: of.agent, colocation, other: None }
             };
             Some(known.get(other)?.iter().enumerate().map(one).collect())
         }
@@ -127,7 +127,7 @@ impl OptionFiller<'_> {
         let read = role.kind.read(&options).map_err(|fault| wrong(fault.option(), &fault))?;
         let read = read.iter().find(|(spec, _)| spec.name == TIME);
         if let Some((_, [ParsedValue::Time(time)])) =
-            read.map(|(spec, given)| (spec, given.as_slice()))
+            read.map(|(spec, parsed)| (spec, parsed.as_slice()))
         {
             self.fits(*time).map_err(|why| wrong(TIME, &why))?;
         }

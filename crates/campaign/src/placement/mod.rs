@@ -172,8 +172,12 @@ fn want(plan: &Plan, role: &Role, fit: Vec<usize>) -> RoleDemand {
     let Instances::Count { count, apart_from, .. } = &role.instances else {
         return RoleDemand { count: 0, fit, apart: Vec::new() };
     };
-    let place = |name: &RoleName| counted(plan).position(|role| role.name == *name);
-    RoleDemand { count: *count as usize, fit, apart: apart_from.iter().filter_map(place).collect() }
+    let index_of = |name: &RoleName| counted(plan).position(|role| role.name == *name);
+    RoleDemand {
+        count: *count as usize,
+        fit,
+        apart: apart_from.iter().filter_map(index_of).collect(),
+    }
 }
 
 /// Returns every kind that runs on a role's agents: its own, and those of colocated roles.
@@ -254,12 +258,12 @@ fn agents_of(count: usize) -> String {
 }
 
 fn there_are(names: &[&str]) -> String {
-    let told = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
+    let listed = names.iter().take(NAMES_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len() {
         0 => "is none".to_owned(),
-        1 => format!("is one: {told}"),
-        many if many > NAMES_MAX => format!("are {many}: {told} and others"),
-        many => format!("are {many}: {told}"),
+        1 => format!("is one: {listed}"),
+        many if many > NAMES_MAX => format!("are {many}: {listed} and others"),
+        many => format!("are {many}: {listed}"),
     }
 }
 

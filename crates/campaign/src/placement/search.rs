@@ -31,10 +31,10 @@ struct PlacementSearch<'a> {
 pub(super) fn search(wants: &[RoleDemand], agents: usize) -> Option<Vec<Vec<usize>>> {
     // In the order of the plan first, as users expect; if that takes too long, the most constrained
     // demand first.
-    let as_given: Vec<usize> = (0..wants.len()).collect();
-    let mut by_choice = as_given.clone();
+    let plan_order: Vec<usize> = (0..wants.len()).collect();
+    let mut by_choice = plan_order.clone();
     by_choice.sort_by_key(|&at| wants[at].fit.len().saturating_sub(wants[at].count));
-    in_order(wants, agents, as_given).or_else(|| in_order(wants, agents, by_choice))
+    in_order(wants, agents, plan_order).or_else(|| in_order(wants, agents, by_choice))
 }
 
 fn in_order(wants: &[RoleDemand], agents: usize, order: Vec<usize>) -> Option<Vec<Vec<usize>>> {

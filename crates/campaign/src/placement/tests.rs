@@ -164,7 +164,7 @@ fn addresses_are_of_a_kind_that_both_have() {
 }
 
 #[test]
-fn what_is_lacking_is_said() {
+fn missing_agents_and_labels_are_named() {
     let labelled =
         SATURATION.replace("count = 2\n", "count = 2\nlabels = { site = \"b\", os = \"x\" }\n");
     let some = [agent(1, &[]), agent(2, &[("site", "b")]), agent(3, &[("site", "a")])];
@@ -196,7 +196,7 @@ fn what_is_lacking_is_said() {
 }
 
 #[test]
-fn what_options_became_is_looked_at() {
+fn resolved_options_are_checked() {
     let text = SATURATION.replace("rate = \"1k\"", "rate = \"{server}\"");
     let fault = assign_roles(&plan(&text), &agents(3)).unwrap_err();
     assert_eq!(fault.line, 16);

@@ -8,8 +8,8 @@ use crate::file_error::FileError;
 use crate::id::RoleName;
 
 pub(super) fn check(plan: &Plan) -> Result<(), FileError> {
-    let mut seen = BTreeSet::new();
-    if let Some(role) = plan.roles.iter().find(|role| !seen.insert(&role.name)) {
+    let mut visited = BTreeSet::new();
+    if let Some(role) = plan.roles.iter().find(|role| !visited.insert(&role.name)) {
         return Err(fault(role, format!("role '{}' occurs twice", role.name)));
     }
     plan.roles.iter().try_for_each(|role| instances(plan, role))?;
@@ -75,9 +75,9 @@ fn instances(plan: &Plan, role: &Role) -> Result<(), FileError> {
 /// Checks that the chain of roles that a role depends on ends at one with a count.
 fn no_loop(plan: &Plan, role: &Role) -> Result<(), FileError> {
     let mut at = role;
-    let mut seen = BTreeSet::from([&role.name]);
+    let mut visited = BTreeSet::from([&role.name]);
     while let Instances::ForEach(other) | Instances::ForEachPair(other) = &at.instances {
-        if !seen.insert(other) {
+        if !visited.insert(other) {
             let reason = format!("the for-each of '{}' and '{other}' is circular", role.name);
             return Err(fault(role, reason));
         }

@@ -130,17 +130,17 @@ fn hash(text: &str, parameters: &PlanParameters) -> String {
 
 fn time(
     source: PlanText<'_>,
-    given: Option<&Spanned<String>>,
+    configured: Option<&Spanned<String>>,
     parameters: &PlanParameters,
     usual: Duration,
 ) -> Result<Duration, FileError> {
-    let Some(given) = given else { return Ok(usual) };
-    let template = ValueTemplate::parse(given.get_ref(), parameters);
-    let template = template.map_err(|why| source.fault(given, why))?;
+    let Some(configured) = configured else { return Ok(usual) };
+    let template = ValueTemplate::parse(configured.get_ref(), parameters);
+    let template = template.map_err(|why| source.fault(configured, why))?;
     let Some(text) = template.as_text() else {
-        return Err(source.fault(given, "only parameters can be referenced here"));
+        return Err(source.fault(configured, "only parameters can be referenced here"));
     };
-    text::long_duration(text).map_err(|why| source.fault(given, why))
+    text::long_duration(text).map_err(|why| source.fault(configured, why))
 }
 
 struct PlanReader<'a> {
@@ -171,7 +171,7 @@ impl PlanReader<'_> {
     }
 
     fn instances(&self, raw: &RawRole) -> Result<Instances, FileError> {
-        let beside = |other: &Spanned<String>| {
+        let colocated_role = |other: &Spanned<String>| {
             let name = &raw.name;
             let reason = match (&raw.count, raw.labels.is_empty(), raw.apart_from.is_empty()) {
                 (Some(_), _, _) => "has both a count and a for-each; omit one of the two",
@@ -185,8 +185,8 @@ impl PlanReader<'_> {
             (Some(_), Some(pair)) => {
                 Err(self.source.fault(pair, "for-each and for-each-pair exclude one another"))
             }
-            (Some(other), None) => beside(other).map(Instances::ForEach),
-            (None, Some(other)) => beside(other).map(Instances::ForEachPair),
+            (Some(other), None) => colocated_role(other).map(Instances::ForEach),
+            (None, Some(other)) => colocated_role(other).map(Instances::ForEachPair),
             (None, None) => self.counted(raw),
         }
     }
@@ -206,12 +206,12 @@ impl PlanReader<'_> {
         Ok(Instances::Count { count, labels, apart_from: apart.collect::<Result<_, _>>()? })
     }
 
-    fn count(&self, given: &Spanned<Value>) -> Result<u32, FileError> {
+    fn count(&self, value: &Spanned<Value>) -> Result<u32, FileError> {
         let form = format!("a count is a number from 1 to {COUNT_MAX}, or a difference as in 3-1");
-        let wrong = || self.source.fault(given, form.clone());
-        let written = word(given.get_ref()).ok_or_else(wrong)?;
+        let wrong = || self.source.fault(value, form.clone());
+        let written = word(value.get_ref()).ok_or_else(wrong)?;
         let template = ValueTemplate::parse(&written, self.parameters);
-        let template = template.map_err(|why| self.source.fault(given, why))?;
+        let template = template.map_err(|why| self.source.fault(value, why))?;
         let text = template.as_text().ok_or_else(wrong)?;
         let count = difference(text).ok_or_else(wrong)?;
         if (1..=i64::from(COUNT_MAX)).contains(&count) {
@@ -219,7 +219,7 @@ impl PlanReader<'_> {
         }
         let reason =
             format!("the count '{written}' evaluates to {count}; it is from 1 to {COUNT_MAX}");
-        Err(self.source.fault(given, reason))
+        Err(self.source.fault(value, reason))
     }
 
     fn options(
@@ -230,12 +230,12 @@ impl PlanReader<'_> {
     ) -> Result<Vec<RoleOption>, FileError> {
         let options = raw.options.iter().map(|(name, value)| self.option(kind, name, value));
         let options: Vec<_> = options.collect::<Result<_, _>>()?;
-        let is_given = |name| options.iter().any(|option: &RoleOption| option.spec.name == name);
+        let is_set = |name| options.iter().any(|option: &RoleOption| option.spec.name == name);
         let mut missing = kind.options().iter().filter(|spec| spec.required);
-        match missing.find(|spec| !is_given(spec.name)) {
+        match missing.find(|spec| !is_set(spec.name)) {
             Some(spec) => {
-                let (option, says) = (spec.name, spec.help);
-                let reason = RoleOptionError::Missing { kind, option, help: says }.to_string();
+                let (option, help) = (spec.name, spec.help);
+                let reason = RoleOptionError::Missing { kind, option, help }.to_string();
                 Err(FileError::new(Some(line), reason))
             }
             None => Ok(options),
@@ -252,16 +252,16 @@ impl PlanReader<'_> {
         let Some(spec) = kind.option(name) else {
             return Err(wrong(RoleOptionError::Unknown { kind, option: name.to_owned() }));
         };
-        let given = words(value.get_ref());
-        let given = given.ok_or_else(|| {
+        let texts = words(value.get_ref());
+        let texts = texts.ok_or_else(|| {
             self.source.fault(value, format!("'{name}' is a text, a number, or a list of such"))
         })?;
-        if given.is_empty() || (given.len() > 1 && !spec.many) {
-            let (option, many, count) = (spec.name, spec.many, given.len());
+        if texts.is_empty() || (texts.len() > 1 && !spec.many) {
+            let (option, many, count) = (spec.name, spec.many, texts.len());
             return Err(wrong(RoleOptionError::Values { kind, option, count, many }));
         }
         let mut values = Vec::new();
-        for text in given {
+        for text in texts {
             let template = ValueTemplate::parse(&text, self.parameters);
             let template = template.map_err(|why| self.source.fault(value, why))?;
             if let Some(Err(reason)) = template.as_text().map(|text| spec.value.read(text)) {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_filled_in_later() {
+    fn references_are_filled_in_later() {
         assert_eq!(fill("{server}:123", &["192.0.2.1"]), ["192.0.2.1:123"]);
         assert_eq!(fill("{server}", &["2001:db8::1"]), ["2001:db8::1"]);
         assert_eq!(fill("{self}:5{instance}", &["2001:db8::1"]), ["[2001:db8::1]:53"]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_nothing_is_said() {
+    fn invalid_references_are_reported() {
         for (text, reason) in [
             ("{rate", "an unmatched brace"),
             ("rate}", "an unmatched brace"),

@@ -38,8 +38,8 @@ kind = "host-timer"
 for-each = "load"
 "#;
 
-fn settings(given: &[(&str, &str)]) -> Vec<(String, String)> {
-    given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+fn settings(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 fn name(text: &str) -> RoleName {
@@ -99,7 +99,7 @@ fn with(more: &str) -> String {
 const TIMER: &str = "[[role]]\nname = \"t\"\nkind = \"host-timer\"\n";
 
 #[test]
-fn faults_have_lines_and_say_what_to_do() {
+fn errors_have_lines_and_hints() {
     let query = "[[role]]\nname = \"q\"\nkind = \"query\"\n[role.options]\n";
     for (text, line, named) in [
         ("schema = \"horolog.plan/1\"\nname = \"p\"\n".to_owned(), Some(1), "this version reads"),

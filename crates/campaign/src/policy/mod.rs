@@ -175,8 +175,8 @@ impl Policy {
         let read = kind.read(&job.options).map_err(|fault| fault.to_string())?;
         bounds.time(deadline, "the plan's duration-max")?;
         for (spec, values) in &read {
-            for given in values {
-                bounds.admit(spec.name, spec.value.bound(), given)?;
+            for value in values {
+                bounds.admit(spec.name, spec.value.bound(), value)?;
             }
         }
         let (option, rate) = rate::of(kind, &read);
@@ -195,9 +195,9 @@ impl RoleBounds {
         &self,
         option: &str,
         bound: Option<PolicyBound>,
-        given: &ParsedValue,
+        value: &ParsedValue,
     ) -> Result<(), String> {
-        match (given, bound) {
+        match (value, bound) {
             (ParsedValue::Address(address, _), Some(PolicyBound::Listens)) => {
                 within(&self.listens, Prefix::host(*address), option, "listen")
             }

@@ -18,7 +18,7 @@ pub(super) fn of(kind: RoleKind, read: &[(&OptionSpec, Vec<ParsedValue>)]) -> (&
         let found = read.iter().find(|(spec, _)| spec.name == name);
         found.map_or(&[][..], |(_, values)| values.as_slice())
     };
-    let rate = values("rate").iter().find_map(|given| match given {
+    let rate = values("rate").iter().find_map(|value| match value {
         ParsedValue::Rate(rate) => Some(*rate),
         _ => None,
     });

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::order::PROTOCOL;
 
-fn job(kind: RoleKind, given: &[(&str, &str)]) -> Job {
+fn job(kind: RoleKind, pairs: &[(&str, &str)]) -> Job {
     let mut options: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, value) in given {
+    for (name, value) in pairs {
         options.entry((*name).to_owned()).or_default().push((*value).to_owned());
     }
     let id = format!("{kind}.1").parse().unwrap();
@@ -105,9 +105,9 @@ fn times_jobs_and_forms_are_judged() {
 #[test]
 fn a_relay_is_judged_by_its_copies() {
     let relay = |rate, children: &[&'static str]| {
-        let mut given = vec![("listen", "10.0.0.1:5000"), ("source", "10.0.0.0/8"), ("rate", rate)];
-        given.extend(children.iter().map(|child| ("child", *child)));
-        job(RoleKind::RelayRun, &given)
+        let mut pairs = vec![("listen", "10.0.0.1:5000"), ("source", "10.0.0.0/8"), ("rate", rate)];
+        pairs.extend(children.iter().map(|child| ("child", *child)));
+        job(RoleKind::RelayRun, &pairs)
     };
     let policy = Policy::default();
     policy.check(&order(vec![relay("50k", &["10.0.0.2:1", "10.0.0.3:1"])])).unwrap();
@@ -120,11 +120,11 @@ fn a_relay_is_judged_by_its_copies() {
 }
 
 #[test]
-fn rates_are_judged_whichever_option_says_them_and_all_together() {
+fn rates_are_limited_whichever_option_sets_them_and_in_total() {
     let policy = Policy::parse("schema = \"horolog.policy/1\"\nmax-rate = \"1k\"\n").unwrap();
     let query = |interval| {
-        let given = [("target", "10.0.0.1"), ("target", "10.0.0.2"), ("interval", interval)];
-        job(RoleKind::Query, &given)
+        let pairs = [("target", "10.0.0.1"), ("target", "10.0.0.2"), ("interval", interval)];
+        job(RoleKind::Query, &pairs)
     };
     policy.check(&order(vec![query("2ms")])).unwrap();
     let why = refusal(&policy, query("1ms"));
@@ -145,8 +145,8 @@ fn rates_are_judged_whichever_option_says_them_and_all_together() {
 fn networks_of_ipv4_in_the_clothes_of_ipv6_keep_their_length() {
     let policy = Policy::default();
     let relay = |source| {
-        let given = [("listen", "10.0.0.1:5000"), ("source", source), ("rate", "1")];
-        job(RoleKind::RelayRun, &given)
+        let pairs = [("listen", "10.0.0.1:5000"), ("source", source), ("rate", "1")];
+        job(RoleKind::RelayRun, &pairs)
     };
     for source in ["::ffff:10.0.0.0/104", "::ffff:10.1.2.3/128", "10.0.0.0/8"] {
         policy.check(&order(vec![relay(source)])).unwrap();
@@ -196,7 +196,7 @@ fn faults_have_lines() {
 }
 
 #[test]
-fn what_is_in_force_can_be_kept_as_a_file() {
+fn the_effective_policy_round_trips_as_a_file() {
     let own = Policy::parse(
         "schema = \"horolog.policy/1\"\nmax-time = \"1.5s\"\n[kind.query]\nmax-time = \"2h\"\n",
     );

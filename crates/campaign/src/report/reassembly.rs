@@ -61,8 +61,8 @@ impl IncompleteReports {
         }
         let Some(taken) = self.parts(id) else { return Ok(None) };
         let mut more = 0;
-        if let Some(place @ None) = taken.get_mut(number - 1) {
-            *place = Some(part.content.to_vec());
+        if let Some(slot @ None) = taken.get_mut(number - 1) {
+            *slot = Some(part.content.to_vec());
             more = part.content.len();
         }
         let whole = taken
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_completes_takes_nobody_elses_room() {
+    fn incomplete_reports_take_no_room_of_other_agents() {
         let mut assembly = Reassembly::default();
         first_of_two("whole", "n2", &mut assembly);
         for number in 0..=OPEN_MAX {

@@ -110,12 +110,12 @@ pub(super) fn read(
         return Err(RoleOptionError::Unknown { kind, option: sanitised(option, SHOWN_MAX) });
     }
     let is_missing = |option: &&OptionSpec| option.required && !options.contains_key(option.name);
-    if let Some(OptionSpec { name, help: says, .. }) = kind.options().iter().find(is_missing) {
-        return Err(RoleOptionError::Missing { kind, option: name, help: says });
+    if let Some(OptionSpec { name, help, .. }) = kind.options().iter().find(is_missing) {
+        return Err(RoleOptionError::Missing { kind, option: name, help });
     }
-    let given = |spec: &'static OptionSpec| Some((spec, options.get(spec.name)?));
-    let given = kind.options().iter().filter_map(given);
-    let read = given.map(|(spec, values)| Ok((spec, read_one(kind, spec, values)?)));
+    let values_of = |spec: &'static OptionSpec| Some((spec, options.get(spec.name)?));
+    let present = kind.options().iter().filter_map(values_of);
+    let read = present.map(|(spec, values)| Ok((spec, read_one(kind, spec, values)?)));
     let read = read.collect::<Result<Vec<_>, RoleOptionError>>()?;
     nodes_are_there(kind, &read)?;
     Ok(read)
@@ -130,8 +130,8 @@ fn nodes_are_there(
     let Some((_, nodes)) = values("nodes") else { return Ok(()) };
     let Some((spec, named)) = values("slow-node") else { return Ok(()) };
     let [ParsedValue::Number(nodes)] = nodes.as_slice() else { return Ok(()) };
-    for given in named {
-        let ParsedValue::Words(text) = given else { continue };
+    for value in named {
+        let ParsedValue::Words(text) = value else { continue };
         let node = text.split('=').next().and_then(|node| node.parse::<u64>().ok());
         if let Some(node) = node.filter(|node| node > nodes) {
             let reason = format!("node {node} does not exist; nodes are 1 to {nodes}");
@@ -189,28 +189,28 @@ pub(super) fn line(
     files: &CommandFiles<'_>,
 ) -> Result<RoleCommandLine, RoleOptionError> {
     let read = read(kind, options)?;
-    let (command, tells) = command(kind);
+    let (command, has_json_flag) = command(kind);
     let mut words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let mut arguments = Vec::new();
     let tasks = tasks(&read, options);
     let replaced = tasks.as_ref().map_or(&[][..], |(_, replaced)| replaced);
-    for (spec, given) in read.iter().filter(|(spec, _)| !replaced.contains(&spec.name)) {
+    for (spec, parsed) in read.iter().filter(|(spec, _)| !replaced.contains(&spec.name)) {
         // Present, since it was parsed.
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         match spec.maps_to {
             // No cores.
-            ArgMapping::Flag(_) if *given == [ParsedValue::Switch(false)] => {}
+            ArgMapping::Flag(_) if *parsed == [ParsedValue::Switch(false)] => {}
             ArgMapping::Flag(flag) => {
                 words.extend(values.iter().map(|value| OsString::from(format!("{flag}={value}"))));
             }
-            ArgMapping::Switch(flag) if given.contains(&ParsedValue::Switch(true)) => {
+            ArgMapping::Switch(flag) if parsed.contains(&ParsedValue::Switch(true)) => {
                 words.push(flag.into());
             }
             ArgMapping::Argument => arguments.extend(values.iter().map(OsString::from)),
             ArgMapping::Switch(_) | ArgMapping::Key(_) | ArgMapping::Table(_) => {}
         }
     }
-    words.extend(tells.then(|| file_flag("--json", files.result)));
+    words.extend(has_json_flag.then(|| file_flag("--json", files.result)));
     // Not the default path: several of a kind may run on one host.
     words.extend((kind == RoleKind::Serve).then(|| file_flag("--status-socket", files.socket)));
     let table = (kind == RoleKind::RelayRun).then(|| {
@@ -232,7 +232,7 @@ fn tasks(
     read: &[(&'static OptionSpec, Vec<ParsedValue>)],
     options: &BTreeMap<String, Vec<String>>,
 ) -> Option<(String, &'static [&'static str])> {
-    read.iter().find_map(|(spec, given)| match (spec.maps_to, given.as_slice()) {
+    read.iter().find_map(|(spec, parsed)| match (spec.maps_to, parsed.as_slice()) {
         (ArgMapping::Table(replaced), [ParsedValue::Words(_)]) => {
             Some((options.get(spec.name)?.concat(), replaced))
         }
@@ -254,11 +254,11 @@ fn table(
 ) -> String {
     let mut text = format!("[[group]]\nname = \"{GROUP}\"\n");
     let mut destinations = String::new();
-    for (spec, given) in read {
+    for (spec, parsed) in read {
         let ArgMapping::Key(key) = spec.maps_to else { continue };
         let values = options.get(spec.name).map_or(&[][..], Vec::as_slice);
         let quoted: Vec<_> = values.iter().map(|value| format!("\"{value}\"")).collect();
-        let value = match given.as_slice() {
+        let value = match parsed.as_slice() {
             [ParsedValue::Rate(rate)] => format!("{}", rate.ceil() as u64),
             _ if spec.many => format!("[{}]", quoted.join(", ")),
             _ => quoted.concat(),
@@ -266,7 +266,7 @@ fn table(
         // Writing to memory cannot fail.
         let _ = writeln!(text, "{key} = {value}");
         if key == "children" {
-            destinations = destinations_of(given);
+            destinations = destinations_of(parsed);
         }
     }
     destinations + &text

@@ -17,9 +17,9 @@ const fn option(
     name: &'static str,
     value: OptionType,
     becomes: ArgMapping,
-    says: &'static str,
+    help: &'static str,
 ) -> OptionSpec {
-    OptionSpec { name, value, required: false, many: false, maps_to: becomes, help: says }
+    OptionSpec { name, value, required: false, many: false, maps_to: becomes, help }
 }
 
 impl OptionSpec {

@@ -14,18 +14,18 @@ fn files() -> CommandFiles<'static> {
     }
 }
 
-fn options(given: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
+fn options(pairs: &[(&str, &[&str])]) -> BTreeMap<String, Vec<String>> {
     let values = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
-    given.iter().map(|(name, all)| ((*name).to_owned(), values(all))).collect()
+    pairs.iter().map(|(name, all)| ((*name).to_owned(), values(all))).collect()
 }
 
-fn words(kind: RoleKind, given: &[(&str, &[&str])]) -> Vec<String> {
-    let line = kind.command_line(&options(given), &files()).unwrap();
+fn words(kind: RoleKind, pairs: &[(&str, &[&str])]) -> Vec<String> {
+    let line = kind.command_line(&options(pairs), &files()).unwrap();
     line.argv.iter().map(|word| word.to_str().unwrap().to_owned()).collect()
 }
 
-fn refused(kind: RoleKind, given: &[(&str, &[&str])]) -> String {
-    kind.command_line(&options(given), &files()).unwrap_err().to_string()
+fn refused(kind: RoleKind, pairs: &[(&str, &[&str])]) -> String {
+    kind.command_line(&options(pairs), &files()).unwrap_err().to_string()
 }
 
 /// A value of each type.
@@ -79,14 +79,14 @@ fn options_become_flags_and_arguments() {
 }
 
 #[test]
-fn a_relay_is_given_a_table() {
-    let given = options(&[
+fn a_relay_receives_a_table() {
+    let input = options(&[
         ("listen", &["192.0.2.1:5000"]),
         ("source", &["192.0.2.0/24"]),
         ("rate", &["1.5k"]),
         ("child", &["192.0.2.5:5000", "192.0.2.9:5000"]),
     ]);
-    let line = RoleKind::RelayRun.command_line(&given, &files()).unwrap();
+    let line = RoleKind::RelayRun.command_line(&input, &files()).unwrap();
     assert_eq!(
         line.table.unwrap(),
         "destinations = [\"192.0.2.5\", \"192.0.2.9\"]\n[[group]]\nname = \"campaign\"\n\
@@ -96,8 +96,8 @@ fn a_relay_is_given_a_table() {
 }
 
 #[test]
-fn a_task_file_stands_in_place_of_one_task() {
-    let given = |tasks| {
+fn a_task_file_replaces_one_task() {
+    let with_tasks = |tasks| {
         options(&[
             ("listen", &["192.0.2.1:4460"]),
             ("nodes", &["2"]),
@@ -109,7 +109,7 @@ fn a_task_file_stands_in_place_of_one_task() {
         ])
     };
     let line = |tasks| {
-        let line = RoleKind::CycleLead.command_line(&given(tasks), &files()).unwrap();
+        let line = RoleKind::CycleLead.command_line(&with_tasks(tasks), &files()).unwrap();
         let words = line.argv.iter().map(|word| word.to_str().unwrap().to_owned());
         (words.collect::<Vec<_>>().join(" "), line.table)
     };
@@ -154,9 +154,9 @@ fn every_option_takes_its_example_and_no_flag() {
         for option in kind.options() {
             for (value, fits) in [(example(option.value), true), ("--help", false), ("\"\n", false)]
             {
-                let mut given = required.clone();
-                given.insert(option.name.to_owned(), vec![value.to_owned()]);
-                assert_eq!(kind.read(&given).is_ok(), fits, "{kind} {} {value}", option.name);
+                let mut input = required.clone();
+                input.insert(option.name.to_owned(), vec![value.to_owned()]);
+                assert_eq!(kind.read(&input).is_ok(), fits, "{kind} {} {value}", option.name);
             }
         }
     }
@@ -190,8 +190,8 @@ fn what_no_command_takes_is_refused_before() {
     assert!(path("64..:2").contains("write sizes such as"));
     let lead = |nodes: &str, slow: &[&str]| {
         let at = [("listen", &["192.0.2.1:1"][..]), ("nodes", &[nodes]), ("period", &["10ms"])];
-        let given = [&at[..], &[("compute", &["1ms"][..]), ("slow-node", slow)]].concat();
-        RoleKind::CycleLead.read(&options(&given)).map(drop).map_err(|why| why.to_string())
+        let pairs = [&at[..], &[("compute", &["1ms"][..]), ("slow-node", slow)]].concat();
+        RoleKind::CycleLead.read(&options(&pairs)).map(drop).map_err(|why| why.to_string())
     };
     assert_eq!(lead("3", &["1=2", "3=5"]), Ok(()));
     let why = "invalid 'slow-node' of cycle-lead, '7=5': node 7 does not exist; nodes are 1 to 3";

@@ -137,27 +137,27 @@ impl OptionType {
     /// # Errors
     ///
     /// The expected form.
-    pub fn read(self, given: &str) -> Result<ParsedValue, String> {
+    pub fn read(self, input: &str) -> Result<ParsedValue, String> {
         match self {
-            Self::Target => target(given),
-            Self::TargetPort | Self::Listen => socket_address(given),
-            Self::Network => network(given),
-            Self::Rate => text::rate(given).map(ParsedValue::Rate),
-            Self::Rates => text::rates(given).map(|(_, high)| ParsedValue::Rate(high)),
-            Self::Time => text::positive_duration(given).map(ParsedValue::Time),
-            Self::Count(max) => count(given, max),
-            Self::Size => text::size(given).map(ParsedValue::Number),
-            Self::Sizes(min, max) => sizes(given, min, max),
-            Self::Factor => factor(given),
-            Self::Cores => cores(given),
-            Self::Tasks if given == "none" => Ok(ParsedValue::Switch(false)),
-            Self::Tasks => tasks::check(given).map(|()| ParsedValue::Words(given.to_owned())),
-            Self::Name => name(given),
-            Self::Choice(words) if words.contains(&given) => {
-                Ok(ParsedValue::Words(given.to_owned()))
+            Self::Target => target(input),
+            Self::TargetPort | Self::Listen => socket_address(input),
+            Self::Network => network(input),
+            Self::Rate => text::rate(input).map(ParsedValue::Rate),
+            Self::Rates => text::rates(input).map(|(_, high)| ParsedValue::Rate(high)),
+            Self::Time => text::positive_duration(input).map(ParsedValue::Time),
+            Self::Count(max) => count(input, max),
+            Self::Size => text::size(input).map(ParsedValue::Number),
+            Self::Sizes(min, max) => sizes(input, min, max),
+            Self::Factor => factor(input),
+            Self::Cores => cores(input),
+            Self::Tasks if input == "none" => Ok(ParsedValue::Switch(false)),
+            Self::Tasks => tasks::check(input).map(|()| ParsedValue::Words(input.to_owned())),
+            Self::Name => name(input),
+            Self::Choice(words) if words.contains(&input) => {
+                Ok(ParsedValue::Words(input.to_owned()))
             }
             Self::Choice(words) => Err(format!("write one of {}", words.join(", "))),
-            Self::Switch => given.parse().map(ParsedValue::Switch).map_err(|_| {
+            Self::Switch => input.parse().map(ParsedValue::Switch).map_err(|_| {
                 let form = "write true or false";
                 form.to_owned()
             }),
@@ -167,10 +167,10 @@ impl OptionType {
 
 /// Parses a target in the forms of the commands: `192.0.2.1`, `192.0.2.1:123`, `2001:db8::1`,
 /// `[2001:db8::1]:123`.
-fn target(given: &str) -> Result<ParsedValue, String> {
-    refuse_zone(given)?;
-    let bare = given.parse::<IpAddr>().map(|address| ParsedValue::Address(address, None));
-    bare.or_else(|_| socket_address(given)).map_err(|_| {
+fn target(input: &str) -> Result<ParsedValue, String> {
+    refuse_zone(input)?;
+    let bare = input.parse::<IpAddr>().map(|address| ParsedValue::Address(address, None));
+    bare.or_else(|_| socket_address(input)).map_err(|_| {
         "write an address, with a port or without, such as 192.0.2.1 or [2001:db8::1]:123; names \
          are not supported, since an agent checks destinations by address"
             .to_owned()
@@ -178,55 +178,55 @@ fn target(given: &str) -> Result<ParsedValue, String> {
 }
 
 /// Refuses a zone, which is an interface of the plan author's host, not of the agent.
-fn refuse_zone(given: &str) -> Result<(), String> {
-    if given.contains('%') {
+fn refuse_zone(input: &str) -> Result<(), String> {
+    if input.contains('%') {
         return Err(format!(
-            "'{given}' has a zone, which identifies an interface of one host only; write an \
+            "'{input}' has a zone, which identifies an interface of one host only; write an \
              address that is not link-local"
         ));
     }
     Ok(())
 }
 
-fn socket_address(given: &str) -> Result<ParsedValue, String> {
-    refuse_zone(given)?;
-    let parsed = given.parse::<SocketAddr>().ok();
+fn socket_address(input: &str) -> Result<ParsedValue, String> {
+    refuse_zone(input)?;
+    let parsed = input.parse::<SocketAddr>().ok();
     let address = parsed.map(|at| ParsedValue::Address(at.ip(), Some(at.port())));
     let form = "write an address and a port, such as 192.0.2.1:123 or [2001:db8::1]:123";
     address.ok_or_else(|| form.to_owned())
 }
 
-fn network(given: &str) -> Result<ParsedValue, String> {
-    let address = given.parse::<IpAddr>().map(Prefix::host);
-    let network = address.or_else(|_| given.parse::<Prefix>());
+fn network(input: &str) -> Result<ParsedValue, String> {
+    let address = input.parse::<IpAddr>().map(Prefix::host);
+    let network = address.or_else(|_| input.parse::<Prefix>());
     network.map(ParsedValue::Network).map_err(|error| error.to_string())
 }
 
-fn count(given: &str, max: u32) -> Result<ParsedValue, String> {
-    match text::count(given) {
+fn count(input: &str, max: u32) -> Result<ParsedValue, String> {
+    match text::count(input) {
         Ok(count) if count <= max => Ok(ParsedValue::Number(count.into())),
         _ => Err(format!("write a number from 1 to {max}")),
     }
 }
 
-fn factor(given: &str) -> Result<ParsedValue, String> {
+fn factor(input: &str) -> Result<ParsedValue, String> {
     let form = || "write a node and a factor from 0.01 to 100, such as 2=3".to_owned();
-    let (node, times) = given.split_once('=').ok_or_else(form)?;
+    let (node, times) = input.split_once('=').ok_or_else(form)?;
     let is_plain = times.chars().all(|c| c.is_ascii_digit() || c == '.');
     let times = times.parse().ok().filter(|times| is_plain && (0.01..=100.0).contains(times));
     count(node, u16::MAX.into()).ok().zip(times).ok_or_else(form)?;
-    Ok(ParsedValue::Words(given.to_owned()))
+    Ok(ParsedValue::Words(input.to_owned()))
 }
 
 /// Parses cores; `none` corresponds to an absent flag.
-fn cores(given: &str) -> Result<ParsedValue, String> {
+fn cores(input: &str) -> Result<ParsedValue, String> {
     let is_core =
         |core: &str| core.len() <= 4 && core.parse::<u16>().is_ok_and(|_| is_digits(core));
-    let count = given.split(',').count();
-    match given {
+    let count = input.split(',').count();
+    match input {
         "none" => Ok(ParsedValue::Switch(false)),
-        _ if count <= CORES_MAX && given.split(',').all(is_core) => {
-            Ok(ParsedValue::Words(given.to_owned()))
+        _ if count <= CORES_MAX && input.split(',').all(is_core) => {
+            Ok(ParsedValue::Words(input.to_owned()))
         }
         _ => Err("write cores such as 0,1, or none".to_owned()),
     }
@@ -236,29 +236,29 @@ fn is_digits(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_digit())
 }
 
-fn name(given: &str) -> Result<ParsedValue, String> {
+fn name(input: &str) -> Result<ParsedValue, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let begins = given.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins && given.len() <= NAME_BYTES_MAX && given.chars().all(is_part) {
-        Ok(ParsedValue::Words(given.to_owned()))
+    let begins = input.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && input.len() <= NAME_BYTES_MAX && input.chars().all(is_part) {
+        Ok(ParsedValue::Words(input.to_owned()))
     } else {
         Err(format!("write up to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.'"))
     }
 }
 
-fn sizes(given: &str, min: u64, max: u64) -> Result<ParsedValue, String> {
+fn sizes(input: &str, min: u64, max: u64) -> Result<ParsedValue, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || ",.:*".contains(c);
-    let fits = (1..=SIZES_BYTES_MAX).contains(&given.len());
-    if !fits || !given.starts_with(|c: char| c.is_ascii_digit()) || !given.chars().all(is_part) {
+    let fits = (1..=SIZES_BYTES_MAX).contains(&input.len());
+    if !fits || !input.starts_with(|c: char| c.is_ascii_digit()) || !input.chars().all(is_part) {
         return Err(SIZES_FORM.to_owned());
     }
-    for end in given.split(',').flat_map(ends) {
+    for end in input.split(',').flat_map(ends) {
         let size = text::size(end).map_err(|_| SIZES_FORM.to_owned())?;
         if !(min..=max).contains(&size) {
             return Err(format!("'{end}' is outside {min} to {max} bytes"));
         }
     }
-    Ok(ParsedValue::Words(given.to_owned()))
+    Ok(ParsedValue::Words(input.to_owned()))
 }
 
 /// Returns a size, or the first and the last of a range; the step between them is parsed by the

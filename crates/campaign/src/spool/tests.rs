@@ -22,23 +22,23 @@ fn opened(directory: &Path) -> Spool {
 #[test]
 fn reports_outlast_the_process_in_their_order() {
     let directory = tempfile::tempdir().unwrap();
-    let place = directory.path().join("new/one");
-    let mut spool = opened(&place);
+    let path = directory.path().join("new/one");
+    let mut spool = opened(&path);
     let first = spool.append(&entry(1)).unwrap();
     spool.append(&entry(2)).unwrap();
     spool.save_state(&"state").unwrap();
     drop(spool);
-    let mut spool = opened(&place);
+    let mut spool = opened(&path);
     assert_eq!((spool.len(), spool.bytes), (2, spool.report_sizes.values().sum()));
     assert_eq!(spool.next_after(0).unwrap(), Some((first, entry(1))));
     spool.remove(first).unwrap();
     spool.append(&entry(3)).unwrap();
     drop(spool);
-    let mut spool = opened(&place);
+    let mut spool = opened(&path);
     for number in [2, 3] {
-        let (place, kept) = spool.next_after(0).unwrap().unwrap();
-        assert_eq!(kept, entry(number));
-        spool.remove(place).unwrap();
+        let (position, stored) = spool.next_after(0).unwrap().unwrap();
+        assert_eq!(stored, entry(number));
+        spool.remove(position).unwrap();
     }
     assert!(spool.is_empty() && spool.bytes == 0 && spool.next_after(0).unwrap().is_none());
     assert_eq!(spool.state::<String>().unwrap().as_deref(), Some("state"));
@@ -48,9 +48,9 @@ fn reports_outlast_the_process_in_their_order() {
 fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
     let directory = tempfile::tempdir().unwrap();
     let mut spool = opened(directory.path());
-    let place = spool.append(&entry(1)).unwrap();
+    let position = spool.append(&entry(1)).unwrap();
     let second = spool.append(&entry(2)).unwrap();
-    let path = spool.path(place);
+    let path = spool.path(position);
     drop(spool);
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -71,15 +71,15 @@ fn half_written_files_are_removed_and_spoilt_ones_put_aside() {
 fn one_that_cannot_be_delivered_is_not_in_the_way_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let mut spool = opened(directory.path());
-    let places: Vec<_> = (1..=3).map(|number| spool.append(&entry(number)).unwrap()).collect();
+    let positions: Vec<_> = (1..=3).map(|number| spool.append(&entry(number)).unwrap()).collect();
     let next = |spool: &mut Spool, behind| spool.next_after(behind).unwrap().unwrap().0;
-    assert_eq!(next(&mut spool, 0), places[0]);
-    assert_eq!(next(&mut spool, places[0]), places[1]);
-    assert_eq!(next(&mut spool, places[2]), places[0], "again from the oldest");
-    fs::write(spool.path(places[1]), "spoilt meanwhile").unwrap();
-    let error = spool.next_after(places[0]).unwrap_err();
+    assert_eq!(next(&mut spool, 0), positions[0]);
+    assert_eq!(next(&mut spool, positions[0]), positions[1]);
+    assert_eq!(next(&mut spool, positions[2]), positions[0], "again from the oldest");
+    fs::write(spool.path(positions[1]), "spoilt meanwhile").unwrap();
+    let error = spool.next_after(positions[0]).unwrap_err();
     assert!(matches!(error, SpoolError::Corrupt { .. }), "{error}");
-    assert_eq!(next(&mut spool, places[0]), places[2]);
+    assert_eq!(next(&mut spool, positions[0]), positions[2]);
     assert_eq!(spool.bytes, spool.report_sizes.values().sum::<u64>());
 }
 
@@ -104,8 +104,8 @@ fn room_is_bounded_and_no_order_is_taken_on_where_it_is_scarce() {
     }
     let error = spool.append(&entry(4)).unwrap_err().to_string();
     assert!(error.contains("is full (4 reports"), "{error}");
-    let (place, _) = spool.next_after(0).unwrap().unwrap();
-    spool.remove(place).unwrap();
+    let (position, _) = spool.next_after(0).unwrap().unwrap();
+    spool.remove(position).unwrap();
     spool.append(&entry(5)).unwrap();
     let small = tempfile::tempdir().unwrap();
     let limits = SpoolLimits { reports: 10, bytes: 250 };

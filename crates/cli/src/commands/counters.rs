@@ -71,9 +71,10 @@ pub(crate) struct CountersArgs {
 
 pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     let named = args.status_socket;
-    let ask: QueryServers = Box::new(move |deadline| query_servers(named.as_deref(), deadline));
+    let server_query: QueryServers =
+        Box::new(move |deadline| query_servers(named.as_deref(), deadline));
     check_interfaces(&args.interface)?;
-    let mut gatherer = CounterReader::new(args.interface, args.chronyd, ask);
+    let mut gatherer = CounterReader::new(args.interface, args.chronyd, server_query);
     let (Some(listen), Some(file)) = (args.listen, args.token_file) else {
         if !args.once {
             let reason = "give --listen ADDR:PORT and --token-file FILE to serve the counter \
@@ -156,8 +157,8 @@ fn query_server(path: &Path, deadline: Instant) -> ServerReading {
     if left.is_zero() {
         return Err(format!("{} not read: no time left after the others", path.display()));
     }
-    let patience = SERVER_TIMEOUT.min(left);
-    let text = status::fetch_within(path, patience).map_err(|error| error.to_string())?;
+    let timeout = SERVER_TIMEOUT.min(left);
+    let text = status::fetch_within(path, timeout).map_err(|error| error.to_string())?;
     let status: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     counted(&status).ok_or_else(|| format!("{} reports no counters", path.display()))
 }
@@ -205,17 +206,17 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_asked_in_time_is_named() {
+    fn servers_not_read_in_time_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = |number: usize| directory.path().join(format!("{number}.sock"));
-        let silent: Vec<_> = (0..20).map(|at| UnixListener::bind(path(at)).unwrap()).collect();
+        let listeners: Vec<_> = (0..20).map(|at| UnixListener::bind(path(at)).unwrap()).collect();
         let begun = Instant::now();
         let deadline = begun + SERVER_TIMEOUT / 2;
-        let told: Vec<_> =
-            (0..silent.len()).map(|at| query_server(&path(at), deadline).unwrap_err()).collect();
+        let errors: Vec<_> =
+            (0..listeners.len()).map(|at| query_server(&path(at), deadline).unwrap_err()).collect();
         assert!(begun.elapsed() < SERVER_TIMEOUT * 10, "{:?}", begun.elapsed());
-        assert!(told.iter().enumerate().all(|(at, why)| why.contains(&format!("/{at}.sock"))));
-        assert!(told[19].contains("not read"), "{told:?}");
+        assert!(errors.iter().enumerate().all(|(at, why)| why.contains(&format!("/{at}.sock"))));
+        assert!(errors[19].contains("not read"), "{errors:?}");
     }
 
     #[test]

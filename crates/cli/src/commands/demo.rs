@@ -76,14 +76,14 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
     let mut candidates: Vec<DemoCandidate> = Vec::new();
     // All servers are loaded with the engine of the first one.
     let mut engine = None;
-    for contender in stage.contenders(cores) {
-        match measure_candidate(&stage, &contender, engine, args.time) {
+    for server_config in stage.contenders(cores) {
+        match measure_candidate(&stage, &server_config, engine, args.time) {
             Ok(candidate) => {
                 engine = Some(candidate.load.engine);
                 candidates.push(candidate);
             }
             Err(failure) if candidates.is_empty() => return Err(failure),
-            Err(failure) => findings.push(left_out(&contender, &failure)),
+            Err(failure) => findings.push(left_out(&server_config, &failure)),
         }
         if output::flow().is_break() {
             break;
@@ -110,11 +110,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-fn left_out(contender: &DemoServer, failure: &CommandFailure) -> Finding {
+fn left_out(server_config: &DemoServer, failure: &CommandFailure) -> Finding {
     Finding {
         code: FindingCode::EngineFallback,
         severity: Severity::Warning,
-        message: format!("{} skipped: {failure}", contender.label),
+        message: format!("{} skipped: {failure}", server_config.label),
         advice: "see the message for what it needs".to_owned(),
         trial: None,
     }
@@ -151,7 +151,7 @@ impl DemoEnvironment {
     }
 
     fn contenders(&self, cores: usize) -> Vec<DemoServer> {
-        let contender = |label: String, arguments: &[&str]| DemoServer {
+        let server_config = |label: String, arguments: &[&str]| DemoServer {
             label,
             arguments: arguments.iter().map(ToString::to_string).collect(),
         };
@@ -160,7 +160,7 @@ impl DemoEnvironment {
             _ => format!("{threads} threads"),
         };
         let all = cores.to_string();
-        let mut contenders = vec![contender(
+        let mut contenders = vec![server_config(
             format!("sockets, locks, {}", count(cores)),
             &["--engine", "socket", "--dispatch", "shared-lock", "--threads", &all],
         )];
@@ -170,7 +170,7 @@ impl DemoEnvironment {
         threads.sort_unstable();
         contenders.extend(threads.into_iter().map(|threads| {
             let number = threads.to_string();
-            contender(
+            server_config(
                 format!("sockets, {}", count(threads)),
                 &["--engine", "socket", "--threads", &number],
             )
@@ -178,7 +178,7 @@ impl DemoEnvironment {
         if matches!(self, Self::Lab(_)) {
             // The generator's own program runs at the other end of the link.
             let reply = ["--xdp-reply", "transmit"];
-            contenders.push(contender(
+            contenders.push(server_config(
                 "XDP, in-kernel".to_owned(),
                 &["--engine", "xdp", reply[0], reply[1], "--threads", "1"],
             ));
@@ -198,11 +198,11 @@ impl DemoEnvironment {
 /// Runs one server under the search.
 fn measure_candidate(
     stage: &DemoEnvironment,
-    contender: &DemoServer,
+    server_config: &DemoServer,
     engine: Option<LoadEngineKind>,
     time: Duration,
 ) -> Result<DemoCandidate, CommandFailure> {
-    let server = start(stage, contender)?;
+    let server = start(stage, server_config)?;
     let mut options =
         LoadOptions::new(server_under_test::target(stage.server_address())?, search(time));
     options.engine = engine;
@@ -211,12 +211,13 @@ fn measure_candidate(
         options.namespaces = vec![lab.server().netns.clone()];
     }
     options.counter_source = Some(server.counter_source());
-    let mut observer = SearchProgress::named(format!("{}: ", contender.label));
+    let mut observer = SearchProgress::named(format!("{}: ", server_config.label));
     let load: Result<LoadResult, LoadError> =
         stage.at_client(|| LoadRun::prepare(options)?.run(&mut observer))?;
     observer.finish();
     let server_command = server.command.clone();
-    let candidate = DemoCandidate { label: contender.label.clone(), server_command, load: load? };
+    let candidate =
+        DemoCandidate { label: server_config.label.clone(), server_command, load: load? };
     if candidate.load.search.is_some() {
         let rate = horolog_report::highest(&candidate.load);
         output::print_note(&format!("horolog: {}: {rate} without loss", candidate.label));
@@ -234,12 +235,12 @@ fn search(time: Duration) -> LoadJob {
 
 fn start(
     stage: &DemoEnvironment,
-    contender: &DemoServer,
+    server_config: &DemoServer,
 ) -> Result<ServerUnderTest, CommandFailure> {
     let address = stage.server_address().to_string();
     let mut arguments: Vec<String> =
         ["--local", "--stratum", "1", "--listen", &address].map(str::to_owned).into();
-    arguments.extend(contender.arguments.iter().cloned());
+    arguments.extend(server_config.arguments.iter().cloned());
     let program = ServerUnderTest::program()?;
     let command = match stage {
         DemoEnvironment::Lab(lab) => lab.server().command(&program),

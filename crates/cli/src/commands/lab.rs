@@ -91,8 +91,8 @@ fn up(name: &str, config: &LabConfig) -> Result<(), CommandFailure> {
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
     let lab = horolog_lab::up(name, config)?;
-    let told = lab.hosts().iter().try_for_each(|host| output::line(&describe(host)));
-    if let Err(failure) = told {
+    let printed = lab.hosts().iter().try_for_each(|host| output::line(&describe(host)));
+    if let Err(failure) = printed {
         down(name)?;
         return Err(failure);
     }

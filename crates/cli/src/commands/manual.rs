@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_a_date_says_so_in_its_place() {
+    fn page_without_a_date_has_an_empty_date_field() {
         let directory = tempfile::TempDir::new().unwrap();
         man(&ManArgs { directory: directory.path().into(), date: None }).unwrap();
         let page = fs::read_to_string(directory.path().join("horolog-load-nts-ke.1")).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_tells_values_that_are_needed_how_the_command_ends_and_what_it_is_in() {
+    fn page_has_required_values_exit_status_and_see_also() {
         let directory = tempfile::TempDir::new().unwrap();
         man(&ManArgs { directory: directory.path().into(), date: None }).unwrap();
         let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_is_named() {
+    fn error_names_an_invalid_directory() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let args = ManArgs { directory: file.path().join("man"), date: None };
         let failure = man(&args).unwrap_err();

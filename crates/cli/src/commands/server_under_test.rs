@@ -20,7 +20,7 @@ use crate::failure::CommandFailure;
 use crate::output::{self, ProgressLine};
 
 /// Timeout of a server's start.
-const PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn target(address: SocketAddr) -> Result<TargetName, CommandFailure> {
     address.to_string().parse().map_err(CommandFailure::usage)
@@ -80,7 +80,7 @@ impl ServerUnderTest {
         let mut process =
             RunningProgram::start(&mut command).map_err(CommandFailure::environment)?;
         process
-            .await_ready(PATIENCE, || status::fetch(&socket).is_ok())
+            .await_ready(START_TIMEOUT, || status::fetch(&socket).is_ok())
             .map_err(|error| CommandFailure::environment(without_name(&error.to_string())))?;
         let own = ["horolog", "serve"].map(str::to_owned);
         let command = own.into_iter().chain(arguments.iter().cloned()).collect();

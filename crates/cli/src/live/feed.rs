@@ -14,8 +14,8 @@ use crate::failure::CommandFailure;
 pub(crate) struct LiveFeed(Arc<Mutex<LiveRun>>);
 
 impl LiveFeed {
-    pub(crate) fn new(looks: LiveRun) -> Self {
-        Self(Arc::new(Mutex::new(looks)))
+    pub(crate) fn new(run: LiveRun) -> Self {
+        Self(Arc::new(Mutex::new(run)))
     }
 
     /// The snapshots so far.
@@ -26,18 +26,18 @@ impl LiveFeed {
 
     /// Creates a feed for the rows of a path to a far end.
     pub(crate) fn of_rows(kind: &'static str, target: String, rows: usize) -> Self {
-        let looks = LiveRun::new(kind, target, "row");
-        Self::new(LiveRun { parts: Some(rows), ..looks })
+        let run = LiveRun::new(kind, target, "row");
+        Self::new(LiveRun { parts: Some(rows), ..run })
     }
 
     /// Shows the snapshots on the terminal.
     pub(crate) fn view(&self) -> Result<TerminalView, CommandFailure> {
-        let seen = self.clone();
-        TerminalView::start(move |columns| layout(&seen.read(), columns))
+        let feed = self.clone();
+        TerminalView::start(move |columns| layout(&feed.read(), columns))
     }
 
-    pub(crate) fn push(&self, look: Snapshot) {
-        self.read().snapshots.push(look);
+    pub(crate) fn push(&self, snapshot: Snapshot) {
+        self.read().snapshots.push(snapshot);
     }
 
     pub(crate) fn ended(&self, part: PartSummary) {
@@ -50,15 +50,15 @@ impl LiveFeed {
 
     /// Ends the feed, with these findings.
     pub(crate) fn over(&self, findings: &[Finding]) {
-        let mut looks = self.read();
-        looks.state = LiveState::Ended;
-        looks.findings = findings.to_vec();
+        let mut run = self.read();
+        run.state = LiveState::Ended;
+        run.findings = findings.to_vec();
     }
 }
 
 impl PathObserver for LiveFeed {
-    fn snapshot(&self, look: Snapshot) {
-        self.read().snapshots.push(look);
+    fn snapshot(&self, snapshot: Snapshot) {
+        self.read().snapshots.push(snapshot);
     }
 
     fn ended(&self, row: PartSummary) {

@@ -20,24 +20,24 @@ const PARTS: usize = 12;
 const BAR: usize = 30;
 
 /// Lays out a run for this number of columns.
-pub(crate) fn layout(looks: &LiveRun, columns: usize) -> Vec<Line<'static>> {
+pub(crate) fn layout(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let mut lines = vec![Line::styled(format!("{}  {}", looks.kind, looks.title), bold)];
-    let Some(look) = looks.snapshots.last() else {
+    let mut lines = vec![Line::styled(format!("{}  {}", run.kind, run.title), bold)];
+    let Some(snapshot) = run.snapshots.last() else {
         lines.push(Line::from("no counts yet"));
         return lines;
     };
-    lines.push(Line::from(progress(looks, look)));
+    lines.push(Line::from(progress(run, snapshot)));
     lines.push(Line::default());
-    lines.extend(figures(look).into_iter().map(Line::from));
+    lines.extend(figures(snapshot).into_iter().map(Line::from));
     lines.push(Line::default());
-    lines.extend(over_time(looks, columns));
-    lines.extend(losses(looks));
-    lines.extend(ended(looks));
-    if !looks.findings.is_empty() {
+    lines.extend(over_time(run, columns));
+    lines.extend(losses(run));
+    lines.extend(ended(run));
+    if !run.findings.is_empty() {
         lines.push(Line::default());
     }
-    for finding in &looks.findings {
+    for finding in &run.findings {
         let severity = severity_name(finding.severity);
         lines.push(Line::from(format!("{severity}: {}", finding.message)));
     }
@@ -45,13 +45,13 @@ pub(crate) fn layout(looks: &LiveRun, columns: usize) -> Vec<Line<'static>> {
 }
 
 /// The progress of the current part.
-fn progress(looks: &LiveRun, look: &Snapshot) -> String {
-    let part = &look.part;
-    let of = looks.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
+fn progress(run: &LiveRun, snapshot: &Snapshot) -> String {
+    let part = &snapshot.part;
+    let of = run.parts.map(|parts| format!(" of {parts}")).unwrap_or_default();
     let name = if part.name.is_empty() { String::new() } else { format!(" ({})", part.name) };
-    let number = format!("{} {}{of}{name}", looks.part_kind, part.index + 1);
-    if looks.state == LiveState::Ended {
-        return format!("{number}: finished after {:.1} s", look.at_s);
+    let number = format!("{} {}{of}{name}", run.part_kind, part.index + 1);
+    if run.state == LiveState::Ended {
+        return format!("{number}: finished after {:.1} s", snapshot.at_s);
     }
     let elapsed = part.elapsed_s;
     match part.duration_s.filter(|duration| *duration > 0.0) {
@@ -63,11 +63,11 @@ fn progress(looks: &LiveRun, look: &Snapshot) -> String {
     }
 }
 
-fn figures(look: &Snapshot) -> Vec<String> {
-    let counts = &look.counts;
+fn figures(snapshot: &Snapshot) -> Vec<String> {
+    let counts = &snapshot.counts;
     let named = |name: &str, text: &str| format!("{name:<NAME$} {text}");
     let carried = format!("bytes {}", full_count(counts.bytes));
-    if let Some(rate) = look.byte_rate {
+    if let Some(rate) = snapshot.byte_rate {
         // A transfer has no replies.
         return vec![named("bytes", &human_rate(rate)), named("total", &carried)];
     }
@@ -77,16 +77,16 @@ fn figures(look: &Snapshot) -> Vec<String> {
             "rate",
             &format!(
                 "offered {}   sent {}   answered {}   unanswered {}",
-                rate(look.offered_rate),
-                human_rate(look.sent_rate),
-                human_rate(look.received_rate),
-                percent(look.unanswered_ratio),
+                rate(snapshot.offered_rate),
+                human_rate(snapshot.sent_rate),
+                human_rate(snapshot.received_rate),
+                percent(snapshot.unanswered_ratio),
             ),
         ),
-        named("latency", &times(look.latency_ns.as_ref())),
+        named("latency", &times(snapshot.latency_ns.as_ref())),
     ];
-    if look.lateness_ns.is_some() {
-        lines.push(named("lateness", &times(look.lateness_ns.as_ref())));
+    if snapshot.lateness_ns.is_some() {
+        lines.push(named("lateness", &times(snapshot.lateness_ns.as_ref())));
     }
     let all = [
         ("sent", counts.sent),
@@ -111,35 +111,37 @@ fn times(of: Option<&Percentiles>) -> String {
 }
 
 /// Values of the last snapshots as sparklines.
-fn over_time(looks: &LiveRun, columns: usize) -> Vec<Line<'static>> {
+fn over_time(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
     let width = columns.saturating_sub(NAME + 2).max(1);
-    let (_, all) = looks.snapshots.since(looks.snapshots.next().saturating_sub(width as u64));
+    let (_, all) = run.snapshots.since(run.snapshots.next().saturating_sub(width as u64));
     let all: Vec<&Snapshot> = all.collect();
     let line = |name: &str, of: fn(&Snapshot) -> Option<f64>| {
-        let figures: Vec<_> = all.iter().map(|look| of(look)).collect();
+        let figures: Vec<_> = all.iter().map(|snapshot| of(snapshot)).collect();
         let is_there = figures.iter().any(Option::is_some);
         is_there.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&figures, width))))
     };
     let lines = [
-        line("offered", |look| look.offered_rate),
-        line("answered", |look| look.byte_rate.is_none().then_some(look.received_rate)),
-        line("bytes", |look| look.byte_rate),
-        line("unanswered", |look| look.byte_rate.is_none().then_some(look.unanswered_ratio)),
-        line("latency 99%", |look| look.latency_ns.map(|times| times.p99 as f64)),
+        line("offered", |snapshot| snapshot.offered_rate),
+        line("answered", |snapshot| snapshot.byte_rate.is_none().then_some(snapshot.received_rate)),
+        line("bytes", |snapshot| snapshot.byte_rate),
+        line("unanswered", |snapshot| {
+            snapshot.byte_rate.is_none().then_some(snapshot.unanswered_ratio)
+        }),
+        line("latency 99%", |snapshot| snapshot.latency_ns.map(|times| times.p99 as f64)),
     ];
     lines.into_iter().flatten().collect()
 }
 
 /// Bars of losses, by location.
-fn losses(looks: &LiveRun) -> Vec<Line<'static>> {
-    if looks.lost == 0 || looks.lost_at.is_empty() {
+fn losses(run: &LiveRun) -> Vec<Line<'static>> {
+    if run.lost == 0 || run.lost_at.is_empty() {
         return Vec::new();
     }
-    let title = format!("lost in finished parts: {}", full_count(looks.lost));
+    let title = format!("lost in finished parts: {}", full_count(run.lost));
     let mut lines = vec![Line::default(), Line::from(title)];
-    for (place, lost) in &looks.lost_at {
-        let name = location_name(*place);
-        let share = *lost as f64 / looks.lost as f64;
+    for (location, lost) in &run.lost_at {
+        let name = location_name(*location);
+        let share = *lost as f64 / run.lost as f64;
         let figures = format!("{} ({})", full_count(*lost), percent(share));
         lines.push(Line::from(format!("{name:<LOCATION$} {:BAR$} {figures}", bar(share, BAR))));
     }
@@ -179,8 +181,8 @@ fn cells(part: &PartSummary) -> [String; 6] {
 }
 
 /// The finished parts, the latest first.
-fn ended(looks: &LiveRun) -> Vec<Line<'static>> {
-    let (_, all) = looks.ended.since(0);
+fn ended(run: &LiveRun) -> Vec<Line<'static>> {
+    let (_, all) = run.ended.since(0);
     let all: Vec<&PartSummary> = all.collect();
     if all.is_empty() {
         return Vec::new();
@@ -188,7 +190,7 @@ fn ended(looks: &LiveRun) -> Vec<Line<'static>> {
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     let also = ALSO.into_iter().filter(|(_, of)| all.iter().any(|part| of(part).is_some()));
     let also: Vec<_> = also.collect();
-    let head = [looks.part_kind, "offered", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
+    let head = [run.part_kind, "offered", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
     let names = also.iter().map(|(name, _)| (*name).to_owned());
     let mut lines = vec![Line::default(), Line::styled(row(head, names), reversed)];
     for part in all.iter().rev().take(PARTS) {
@@ -208,12 +210,12 @@ mod tests {
 
     use super::*;
 
-    fn looks() -> LiveRun {
-        let mut looks = LiveRun::new("load", "192.0.2.1 port 123".to_owned(), "trial");
+    fn example_run() -> LiveRun {
+        let mut run = LiveRun::new("load", "192.0.2.1 port 123".to_owned(), "trial");
         let percentiles =
             Percentiles { p50: 10_000, p90: 20_000, p99: 30_000, p99_9: 40_000, max: 50_000 };
         for number in 1..=10 {
-            looks.snapshots.push(Snapshot {
+            run.snapshots.push(Snapshot {
                 offered_rate: Some(1e5),
                 sent_rate: 1e4 * f64::from(number),
                 received_rate: 1e4 * f64::from(number),
@@ -232,24 +234,24 @@ mod tests {
         }
         let lost_at = [(LossLocation::Server, 3), (LossLocation::Unknown, 1)].into();
         let part = PartSummary { sent: 100, lost: 4, lost_at, ..PartSummary::default() };
-        (0..15).for_each(|index| looks.end_part(PartSummary { index, ..part.clone() }));
-        looks.findings.push(Finding {
+        (0..15).for_each(|index| run.end_part(PartSummary { index, ..part.clone() }));
+        run.findings.push(Finding {
             code: FindingCode::SharedMachine,
             severity: Severity::Note,
             message: "they share processors".to_owned(),
             advice: String::new(),
             trial: None,
         });
-        looks
+        run
     }
 
-    fn drawn(looks: &LiveRun, columns: usize) -> String {
-        layout(looks, columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    fn drawn(run: &LiveRun, columns: usize) -> String {
+        layout(run, columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn all_that_is_known_is_seen() {
-        let screen = drawn(&looks(), 100);
+    fn all_known_values_are_drawn() {
+        let screen = drawn(&example_run(), 100);
         for text in [
             "load  192.0.2.1 port 123",
             "trial 2 (overload): 1.0 of 2.0 s  ███████████████ ",
@@ -270,22 +272,17 @@ mod tests {
 
     #[test]
     fn a_transfer_has_bytes_and_no_replies() {
-        let mut looks = LiveRun::new("path tcp", "192.0.2.1".to_owned(), "row");
+        let mut run = LiveRun::new("path tcp", "192.0.2.1".to_owned(), "row");
         for number in 1..=4 {
             let counts = LiveCounts { bytes: 5_000_000, ..LiveCounts::default() };
             let byte_rate = Some(2e6 * f64::from(number));
-            looks.snapshots.push(Snapshot { byte_rate, counts, ..Snapshot::default() });
+            run.snapshots.push(Snapshot { byte_rate, counts, ..Snapshot::default() });
         }
-        assert!(!drawn(&looks, 100).contains("retrans"), "nothing is over");
-        looks.end_part(PartSummary { sent: 10, ..PartSummary::default() });
+        assert!(!drawn(&run, 100).contains("retrans"), "nothing is over");
+        run.end_part(PartSummary { sent: 10, ..PartSummary::default() });
         let (byte_rate, retransmitted) = (Some(1.5e6), Some(7));
-        looks.end_part(PartSummary {
-            index: 1,
-            byte_rate,
-            retransmitted,
-            ..PartSummary::default()
-        });
-        let screen = drawn(&looks, 100);
+        run.end_part(PartSummary { index: 1, byte_rate, retransmitted, ..PartSummary::default() });
+        let screen = drawn(&run, 100);
         for text in ["bytes        8.00 M/s", "total        bytes 5,000,000", "▂▄▆█", "retrans"]
         {
             assert!(screen.contains(text), "{text}: {screen}");
@@ -296,11 +293,11 @@ mod tests {
 
     #[test]
     fn any_size_and_any_state_can_be_drawn() {
-        let mut all = [LiveRun::new("load", String::new(), "trial"), looks(), looks()];
+        let mut all = [LiveRun::new("load", String::new(), "trial"), example_run(), example_run()];
         all[2].state = LiveState::Ended;
-        for looks in &all {
+        for run in &all {
             for columns in [0, 1, 10, 80, 500] {
-                drawn(looks, columns);
+                drawn(run, columns);
             }
         }
         assert!(drawn(&all[2], 80).contains("finished after"));

@@ -47,8 +47,8 @@ impl Screen {
         } else {
             format!("q ends; {often}")
         };
-        let seen: Vec<_> = lines.into_iter().take(last).skip(self.first).collect();
-        frame.render_widget(Paragraph::new(seen), top);
+        let visible: Vec<_> = lines.into_iter().take(last).skip(self.first).collect();
+        frame.render_widget(Paragraph::new(visible), top);
         frame.render_widget(Paragraph::new(keys), bottom);
     }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_beyond_the_screen_are_told_of_and_reached() {
+    fn lines_beyond_the_screen_are_counted_and_reachable() {
         let mut screen = Screen::default();
         let text = drawn(&mut screen, 11);
         assert!(text.contains("line 10.") && !text.contains("line 11."), "{text}");

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heights_are_shares_of_the_highest_of_those_that_are_seen() {
+    fn heights_are_relative_to_the_highest_visible_value() {
         let figures = [Some(1000.0), Some(0.0), None, Some(1.0), Some(4.0), Some(8.0)];
         assert_eq!(sparkline(&figures, 5), "▁ ▁▄█");
         assert_eq!(sparkline(&figures, 2), "▄█");
@@ -74,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_bounded() {
-        let mut course = SparklineHistory::default();
-        assert!(course.is_empty());
-        (0..=VALUES_MAX).for_each(|figure| course.push(Some(figure as f64)));
-        assert_eq!(course.0.len(), VALUES_MAX);
-        assert_eq!((course.0[0], &*course.line(1)), (Some(1.0), "█"));
+    fn history_is_bounded() {
+        let mut history = SparklineHistory::default();
+        assert!(history.is_empty());
+        (0..=VALUES_MAX).for_each(|figure| history.push(Some(figure as f64)));
+        assert_eq!(history.0.len(), VALUES_MAX);
+        assert_eq!((history.0[0], &*history.line(1)), (Some(1.0), "█"));
     }
 
     #[test]

@@ -79,9 +79,9 @@ impl<T: Send + 'static> SharedView<T> {
         lay: fn(&T, usize) -> Vec<Line<'static>>,
     ) -> Result<Self, CommandFailure> {
         let state = Arc::new(Mutex::new(state));
-        let seen = Arc::clone(&state);
+        let view_state = Arc::clone(&state);
         let view = TerminalView::start(move |columns| {
-            lay(&seen.lock().unwrap_or_else(PoisonError::into_inner), columns)
+            lay(&view_state.lock().unwrap_or_else(PoisonError::into_inner), columns)
         })?;
         Ok(Self { state, _view: view })
     }

@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(target: &str) -> String {
+    fn response_to(target: &str) -> String {
         let feed = LiveFeed::new(LiveRun::new("load", "a server".to_owned(), "trial"));
         for sent in 0..3 {
             let counts = LiveCounts { sent, ..LiveCounts::default() };
@@ -134,16 +134,16 @@ mod tests {
 
     #[test]
     fn the_page_its_figures_and_the_metrics_are_answered() {
-        let page = asked("/");
+        let page = response_to("/");
         assert!(page.starts_with("HTTP/1.0 200") && page.contains("<!doctype html>"), "{page}");
         assert!(page.contains("frame-ancestors 'none'"));
-        for (since, looks) in [("", 3), ("?since=2", 1), ("?since=9", 0), ("?since=x", 3)] {
-            let told = asked(&format!("/live.json{since}"));
-            let (_, body) = told.split_once("\r\n\r\n").unwrap();
-            let told: serde_json::Value = serde_json::from_str(body).unwrap();
-            assert_eq!(told["snapshots"].as_array().unwrap().len(), looks, "{since}");
+        for (since, snapshots) in [("", 3), ("?since=2", 1), ("?since=9", 0), ("?since=x", 3)] {
+            let response = response_to(&format!("/live.json{since}"));
+            let (_, body) = response.split_once("\r\n\r\n").unwrap();
+            let document: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert_eq!(document["snapshots"].as_array().unwrap().len(), snapshots, "{since}");
         }
-        assert!(asked("/metrics").contains("horolog_load_sent_total 2\n"));
-        assert!(asked("/nothing").starts_with("HTTP/1.0 404"));
+        assert!(response_to("/metrics").contains("horolog_load_sent_total 2\n"));
+        assert!(response_to("/nothing").starts_with("HTTP/1.0 404"));
     }
 }

@@ -48,8 +48,8 @@ impl Listing {
     }
 
     /// Makes other occurrences of a type refer to this path.
-    pub(super) fn refer(&mut self, id: &TypeId, place: &str) {
-        self.first.insert(id.clone(), place.to_owned());
+    pub(super) fn refer(&mut self, id: &TypeId, path: &str) {
+        self.first.insert(id.clone(), path.to_owned());
     }
 
     /// Records the path of a type whose lines begin here, if they are worth a reference.

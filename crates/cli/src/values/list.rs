@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_said() {
+    fn invalid_list_is_refused() {
         for bad in ["", ",", "1,", "a", "2..1:1", "1..2", "1..2:", "1..2:0", "1..2:*1", "1..2:-1"] {
             assert!(numbers(bad).unwrap_err().contains("no number or range"), "{bad}");
         }

@@ -382,14 +382,14 @@ impl TestPlanReader<'_> {
             ),
             ("state", raw.state.is_some(), kind != End, false),
         ];
-        for (key, is_given, may_be, must_be) in keys {
+        for (key, is_present, may_be, must_be) in keys {
             let name = kind.name();
-            if is_given && !may_be {
+            if is_present && !may_be {
                 return Err(
                     self.wrong(spanned, format!("a fault of kind {name} does not support {key}"))
                 );
             }
-            if must_be && !is_given {
+            if must_be && !is_present {
                 return Err(self.wrong(spanned, format!("a fault of kind {name} needs {key}")));
             }
         }

@@ -133,21 +133,21 @@ fn missed(run: &CycleTestRun, ending: &TestEnd, findings: &mut Vec<Finding>) {
 fn of_fault(fault: &CycleTestFault) -> Option<Finding> {
     let of = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
     let named = format!("Fault {}{of} at {} s", fault.kind.name(), fault.at_s);
-    let told = |code, words: &str, advice| {
+    let warning = |code, words: &str, advice| {
         Some(finding(code, Severity::Warning, format!("{named} {words}"), advice))
     };
     if fault.injected == 0 {
         let advice = "Use a larger share, a longer time, or a source that sends then.";
-        return told(FindingCode::FaultNotInjected, "was never injected.", advice);
+        return warning(FindingCode::FaultNotInjected, "was never injected.", advice);
     }
     if fault.detected.is_none() {
         let advice = "It may be too small to matter; otherwise check late-after, response-limit \
                       and node-timeout.";
-        return told(FindingCode::FaultNotDetected, "was injected and not detected.", advice);
+        return warning(FindingCode::FaultNotDetected, "was injected and not detected.", advice);
     }
     if !fault.has_recovered() {
         let advice = "See the detections after it; allow more time before the next fault.";
-        return told(FindingCode::FaultNotRecovered, "was not recovered from.", advice);
+        return warning(FindingCode::FaultNotRecovered, "was not recovered from.", advice);
     }
     None
 }

@@ -104,8 +104,8 @@ impl<'a> ReportGenerator<'a> {
         while !stop.load(Ordering::Relaxed) {
             let now_ns = self.now_ns();
             for _ in 0..BATCH {
-                let Some(cue) = self.script.take(now_ns) else { break };
-                self.send(&cue);
+                let Some(scheduled) = self.script.take(now_ns) else { break };
+                self.send(&scheduled);
             }
             let now_ns = self.now_ns();
             match self.script.next_ns() {
@@ -128,35 +128,35 @@ impl<'a> ReportGenerator<'a> {
         (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
-    fn send(&mut self, cue: &ScheduledReport) {
-        let count = &mut self.counts[usize::from(cue.source)];
+    fn send(&mut self, scheduled: &ScheduledReport) {
+        let count = &mut self.counts[usize::from(scheduled.source)];
         count.due += 1;
-        if let Some(harm) = cue.error {
-            let (times, first_ns) = &mut self.faults[harm.fault];
+        if let Some(injected) = scheduled.error {
+            let (times, first_ns) = &mut self.faults[injected.fault];
             *times += 1;
-            first_ns.get_or_insert(cue.send_ns);
-            if harm.kind == ErrorKind::Lost {
+            first_ns.get_or_insert(scheduled.send_ns);
+            if injected.kind == ErrorKind::Lost {
                 return;
             }
         }
         let sent = MonotonicClock.now();
         let report = TestSourceReport {
             is_end: false,
-            source: cue.source,
-            number: cue.number,
-            due_ns: self.begin.as_ns().saturating_add_unsigned(cue.due_ns),
+            source: scheduled.source,
+            number: scheduled.number,
+            due_ns: self.begin.as_ns().saturating_add_unsigned(scheduled.due_ns),
             sent_ns: sent.as_ns(),
         };
-        let len = cue.len.min(self.bytes.len());
+        let len = scheduled.len.min(self.bytes.len());
         report.write(&mut self.bytes[..len]);
-        if let Some(ErrorKind::BitFlipped(bit)) = cue.error.map(|harm| harm.kind) {
+        if let Some(ErrorKind::BitFlipped(bit)) = scheduled.error.map(|injected| injected.kind) {
             self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
-        let is_sent = self.put(cue.source, cue.node, len);
-        if let Some(ErrorKind::BitFlipped(bit)) = cue.error.map(|harm| harm.kind) {
+        let is_sent = self.put(scheduled.source, scheduled.node, len);
+        if let Some(ErrorKind::BitFlipped(bit)) = scheduled.error.map(|injected| injected.kind) {
             self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
-        let count = &mut self.counts[usize::from(cue.source)];
+        let count = &mut self.counts[usize::from(scheduled.source)];
         if !is_sent {
             count.unsent += 1;
             return;
@@ -165,8 +165,8 @@ impl<'a> ReportGenerator<'a> {
         count.bytes += len as u64;
         let sent_ns = (sent - self.begin).as_ns().max(0).unsigned_abs();
         count.last_ns = sent_ns;
-        if cue.send_ns == cue.due_ns {
-            count.lateness.record(sent_ns.saturating_sub(cue.due_ns));
+        if scheduled.send_ns == scheduled.due_ns {
+            count.lateness.record(sent_ns.saturating_sub(scheduled.due_ns));
         }
     }
 
@@ -189,8 +189,8 @@ impl<'a> ReportGenerator<'a> {
 
     /// Counts the remaining reports as not sent.
     fn give_up(&mut self) {
-        while let Some(cue) = self.script.take(u64::MAX) {
-            let count = &mut self.counts[usize::from(cue.source)];
+        while let Some(scheduled) = self.script.take(u64::MAX) {
+            let count = &mut self.counts[usize::from(scheduled.source)];
             count.due += 1;
             count.unsent += 1;
         }
@@ -209,17 +209,18 @@ impl<'a> ReportGenerator<'a> {
     }
 
     fn into_outcome(self) -> GeneratorOutcome {
-        let told = |(source, count): (&super::plan::ReportSource, &SourceCounts)| CycleTestSource {
-            name: source.name.clone(),
-            due: count.due,
-            sent: count.sent,
-            send_failed: count.unsent,
-            bytes: count.bytes,
-            rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
-            lateness_ns: Distribution::of_recorder(&count.lateness),
-        };
+        let source_record =
+            |(source, count): (&super::plan::ReportSource, &SourceCounts)| CycleTestSource {
+                name: source.name.clone(),
+                due: count.due,
+                sent: count.sent,
+                send_failed: count.unsent,
+                bytes: count.bytes,
+                rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
+                lateness_ns: Distribution::of_recorder(&count.lateness),
+            };
         GeneratorOutcome {
-            sources: self.plan.sources.iter().zip(&self.counts).map(told).collect(),
+            sources: self.plan.sources.iter().zip(&self.counts).map(source_record).collect(),
             faults: self.faults,
         }
     }

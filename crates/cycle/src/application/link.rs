@@ -33,22 +33,23 @@ impl<'a> MeshLink<'a> {
     }
 
     /// Takes new arrivals, and detects nodes from which no message arrives any longer.
-    pub(super) fn listen(&mut self, cycle: u64, told: DetectionSink<'_>) {
+    pub(super) fn listen(&mut self, cycle: u64, sink: DetectionSink<'_>) {
         self.mesh.listen();
         // If no node sends anything, no node times out.
         let meets = self.plan.stages.iter().any(|stage| stage.message.is_some() || stage.barrier);
         for node in (0..self.plan.nodes).filter(|node| *node != self.own) {
             // No node sends anything before the first period.
-            let silent = cycle.saturating_sub(self.mesh.latest_period(node).unwrap_or(0));
-            let is_silent = meets && silent > u64::from(self.plan.node_timeout);
+            let periods_since_message =
+                cycle.saturating_sub(self.mesh.latest_period(node).unwrap_or(0));
+            let is_timed_out = meets && periods_since_message > u64::from(self.plan.node_timeout);
             let Some(account) = self.mesh.account() else { continue };
             let ignored = &mut account.ignored[usize::from(node)];
-            if is_silent && !*ignored {
-                told(Kind::NodeTimeout, Some(node), 1, 0);
+            if is_timed_out && !*ignored {
+                sink(Kind::NodeTimeout, Some(node), 1, 0);
             }
-            *ignored = is_silent;
+            *ignored = is_timed_out;
         }
-        self.report_received(told);
+        self.report_received(sink);
     }
 
     /// Runs the exchange and the barrier of a stage. Returns the injected faults, each once for
@@ -56,22 +57,22 @@ impl<'a> MeshLink<'a> {
     pub(super) fn synchronise(
         &mut self,
         stage: &Stage,
-        place: StepId,
+        step_id: StepId,
         (due_ns, limit): (u64, Timestamp<Monotonic>),
         entry: &mut PeriodEntry,
-        told: DetectionSink<'_>,
+        sink: DetectionSink<'_>,
     ) -> Vec<u16> {
         let mut injected = Vec::new();
         if let Some(bytes) = stage.message {
             injected = self.decide(due_ns, stage);
             let message = StepMessage { bytes, to: stage.to };
-            self.mesh.exchange(place, message, limit).of_messages(entry);
-            self.give_up(place, told);
-            self.report_received(told);
+            self.mesh.exchange(step_id, message, limit).of_messages(entry);
+            self.give_up(step_id, sink);
+            self.report_received(sink);
         }
         if stage.barrier {
-            self.mesh.barrier(place, limit).of_barrier(entry);
-            self.report_received(told);
+            self.mesh.barrier(step_id, limit).of_barrier(entry);
+            self.report_received(sink);
         }
         injected
     }
@@ -88,8 +89,8 @@ impl<'a> MeshLink<'a> {
                 crate::task::Audience::Next => node == next,
             };
             if gets {
-                let (fate, fault) = self.faults.disposition(due_ns);
-                account.dispositions[usize::from(node)] = fate;
+                let (disposition, fault) = self.faults.disposition(due_ns);
+                account.dispositions[usize::from(node)] = disposition;
                 injected.extend(fault);
             }
         }
@@ -97,11 +98,11 @@ impl<'a> MeshLink<'a> {
     }
 
     /// Reports the nodes whose messages were missing in an exchange.
-    fn give_up(&mut self, place: StepId, told: DetectionSink<'_>) {
+    fn give_up(&mut self, step_id: StepId, sink: DetectionSink<'_>) {
         let Some(account) = self.mesh.account() else { return };
         for node in std::mem::take(&mut account.missing) {
-            told(Kind::MessageMissing, Some(node), 1, 0);
-            self.timed_out.push_back((node, place));
+            sink(Kind::MessageMissing, Some(node), 1, 0);
+            self.timed_out.push_back((node, step_id));
             if self.timed_out.len() > TIMED_OUT_MAX {
                 self.timed_out.pop_front();
             }
@@ -109,17 +110,18 @@ impl<'a> MeshLink<'a> {
     }
 
     /// Reports messages with a long transit time, and retracts those that had timed out.
-    fn report_received(&mut self, told: DetectionSink<'_>) {
+    fn report_received(&mut self, sink: DetectionSink<'_>) {
         let Some(account) = self.mesh.account() else { return };
-        for came in std::mem::take(&mut account.received) {
-            let stage = self.plan.stages.get(usize::from(came.step_id.1));
-            if stage.is_some_and(|stage| came.transit_ns > stage.late_after_ns) {
-                told(Kind::MessageLate, Some(came.node), 1, 0);
+        for received in std::mem::take(&mut account.received) {
+            let stage = self.plan.stages.get(usize::from(received.step_id.1));
+            if stage.is_some_and(|stage| received.transit_ns > stage.late_after_ns) {
+                sink(Kind::MessageLate, Some(received.node), 1, 0);
             }
-            let was = self.timed_out.iter().position(|one| *one == (came.node, came.step_id));
+            let was =
+                self.timed_out.iter().position(|one| *one == (received.node, received.step_id));
             if let Some(at) = was {
                 self.timed_out.remove(at);
-                told(Kind::MessageMissing, Some(came.node), 0, 1);
+                sink(Kind::MessageMissing, Some(received.node), 0, 1);
             }
         }
     }

@@ -77,13 +77,13 @@ pub fn serve() -> io::Result<()> {
     let region = SharedRegion::inherited(REGION)?;
     let shared = SharedState::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = Conditions::arrange(order.hold_awake);
-    let (told, ready) = mpsc::channel();
+    let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();
     thread::scope(|scope| {
         let name = order.plan.name.clone();
         let (order, gate) = (&order, &gate);
         let working = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            work(order, shared, &told, gate);
+            work(order, shared, &sender, gate);
             shared.end(0);
         })?;
         let answer: Result<PreparedTest, String> =
@@ -116,16 +116,16 @@ struct PreparedTest {
 fn work(
     order: &TestOrder,
     shared: SharedState<'_>,
-    told: &mpsc::Sender<Result<PreparedTest, String>>,
+    sender: &mpsc::Sender<Result<PreparedTest, String>>,
     gate: &StartGate<TestStart>,
 ) {
     let Sockets { load, messages, account, reports } = match prepare(order) {
         Ok((prepared, sockets)) => {
             // The receiver exists as long as this thread does.
-            let _ = told.send(Ok(prepared));
+            let _ = sender.send(Ok(prepared));
             sockets
         }
-        Err(why) => return drop(told.send(Err(why))),
+        Err(why) => return drop(sender.send(Err(why))),
     };
     let Some(mut go) = gate.wait(shared) else { return };
     let Some(writer) = RingWriter::new(shared.ring(0)) else { return };
@@ -180,9 +180,9 @@ fn prepare(order: &TestOrder) -> Result<(PreparedTest, Sockets), String> {
     let (reports, reports_at) = open()?;
     let account = MeshInstrument::new(&messages, usize::from(plan.nodes))
         .map_err(|error| format!("cannot record message arrivals: {error}"))?;
-    let asked = SchedulingSpec { policy: plan.policy, priority: plan.priority, core };
+    let requested = SchedulingSpec { policy: plan.policy, priority: plan.priority, core };
     let prepared = PreparedTest {
-        scheduling: schedule(asked, true, None),
+        scheduling: schedule(requested, true, None),
         unit_ns,
         messages: (home, at).into(),
         reports: (home, reports_at).into(),

@@ -106,7 +106,7 @@ pub enum TestError {
 /// Observer of a test.
 pub trait TestObserver {
     /// Receives the state, several times a second.
-    fn snapshot(&mut self, glance: &TestSnapshot<'_>);
+    fn snapshot(&mut self, snapshot: &TestSnapshot<'_>);
     /// Returns true if the test is to end now.
     fn is_over(&self) -> bool;
 }
@@ -260,7 +260,7 @@ struct TestCollector<'a> {
     account: TestStats<'a>,
     begin: Timestamp<Monotonic>,
     /// The next one is last.
-    deeds: Vec<ScheduledFault>,
+    pending_actions: Vec<ScheduledFault>,
     ending: TestEnd,
     /// Time of the next call of the observer.
     show_at: Timestamp<Monotonic>,
@@ -273,8 +273,8 @@ impl<'a> TestCollector<'a> {
         account: TestStats<'a>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
-        let (deeds, ending) = (deeds(plan), TestEnd::default());
-        Self { plan, nodes, account, begin, deeds, ending, show_at: begin }
+        let (pending_actions, ending) = (scheduled_actions(plan), TestEnd::default());
+        Self { plan, nodes, account, begin, pending_actions, ending, show_at: begin }
     }
 
     /// Collects until all nodes have finished, or their time is over.
@@ -312,7 +312,10 @@ impl<'a> TestCollector<'a> {
                 self.call_off();
                 until = now + GRACE_PERIOD;
             }
-            let next = self.deeds.last().map_or(now + ROUND, |deed| self.instant(deed.at_ns));
+            let next = self
+                .pending_actions
+                .last()
+                .map_or(now + ROUND, |action| self.instant(action.at_ns));
             let wait_ns = (next.min(now + ROUND) - now).as_ns().max(0).unsigned_abs();
             thread::sleep(Duration::from_nanos(wait_ns));
         }
@@ -345,7 +348,7 @@ impl<'a> TestCollector<'a> {
 
     /// Requests all nodes to end at their next release; stopped ones are resumed for that.
     fn call_off(&mut self) {
-        self.deeds.clear();
+        self.pending_actions.clear();
         for node in &self.nodes {
             node.child.shared().stop();
             // A node that has ended need not be resumed.
@@ -367,13 +370,13 @@ impl<'a> TestCollector<'a> {
 
     /// Executes the actions that are due.
     fn act(&mut self) {
-        while let Some(deed) = self.deeds.last().copied() {
-            if self.now_ns() < deed.at_ns {
+        while let Some(action) = self.pending_actions.last().copied() {
+            if self.now_ns() < action.at_ns {
                 return;
             }
-            self.deeds.pop();
-            let node = &mut self.nodes[usize::from(deed.node)];
-            let done = match deed.kind {
+            self.pending_actions.pop();
+            let node = &mut self.nodes[usize::from(action.node)];
+            let done = match action.kind {
                 FaultAction::Stop => node.child.handle().and_then(|handle| handle.stop()),
                 FaultAction::Resume => node.child.handle().and_then(|handle| handle.resume()),
                 FaultAction::End => node.child.end(),
@@ -382,15 +385,15 @@ impl<'a> TestCollector<'a> {
             if done.is_err() {
                 continue;
             }
-            if deed.kind == FaultAction::Resume {
-                self.account.ended(deed.fault, now_ns);
+            if action.kind == FaultAction::Resume {
+                self.account.ended(action.fault, now_ns);
                 continue;
             }
-            self.account.injected(deed.fault, 1, now_ns);
-            if deed.kind == FaultAction::End {
-                self.account.ended(deed.fault, now_ns);
-                self.account.exited_ns[usize::from(deed.node)] = Some(now_ns);
-                self.ending.killed.push(self.nodes[usize::from(deed.node)].name.clone());
+            self.account.injected(action.fault, 1, now_ns);
+            if action.kind == FaultAction::End {
+                self.account.ended(action.fault, now_ns);
+                self.account.exited_ns[usize::from(action.node)] = Some(now_ns);
+                self.ending.killed.push(self.nodes[usize::from(action.node)].name.clone());
             }
         }
     }
@@ -438,7 +441,7 @@ impl<'a> TestCollector<'a> {
     }
 
     fn node(&self, at: usize, node: &NodeProcess) -> CycleTestNode {
-        let book = &self.account.nodes[at];
+        let stats = &self.account.nodes[at];
         let state = node.child.state(0);
         CycleTestNode {
             name: node.name.clone(),
@@ -446,34 +449,34 @@ impl<'a> TestCollector<'a> {
             unit_ns: node.ready.unit_ns,
             latency_ns: state.latency_ns,
             planned: self.plan.cycles(),
-            periods: book.periods,
-            missed: book.missed,
-            overrun: book.overrun,
+            periods: stats.periods,
+            missed: stats.missed,
+            overrun: stats.overrun,
             uncounted: state.lost,
-            response_ns: Distribution::of_recorder(&book.response),
-            computation_ns: Distribution::of_recorder(&book.computation),
-            communication_ns: Distribution::of_recorder(&book.communication),
-            idle_ns: Distribution::of_recorder(&book.idle),
+            response_ns: Distribution::of_recorder(&stats.response),
+            computation_ns: Distribution::of_recorder(&stats.computation),
+            communication_ns: Distribution::of_recorder(&stats.communication),
+            idle_ns: Distribution::of_recorder(&stats.idle),
             ended: node.exit_reason.clone(),
         }
     }
 }
 
 /// Returns the actions on nodes, the last one first.
-fn deeds(plan: &TestPlan) -> Vec<ScheduledFault> {
-    let mut deeds = Vec::new();
+fn scheduled_actions(plan: &TestPlan) -> Vec<ScheduledFault> {
+    let mut actions = Vec::new();
     for (fault, one) in plan.faults.iter().enumerate() {
         let Some(node) = one.node else { continue };
-        let mut deed = |at_ns, kind| deeds.push(ScheduledFault { at_ns, node, fault, kind });
+        let mut schedule = |at_ns, kind| actions.push(ScheduledFault { at_ns, node, fault, kind });
         match one.kind {
             FaultKind::Stop => {
-                deed(one.at_ns, FaultAction::Stop);
-                deed(one.until_ns(), FaultAction::Resume);
+                schedule(one.at_ns, FaultAction::Stop);
+                schedule(one.until_ns(), FaultAction::Resume);
             }
-            FaultKind::End => deed(one.at_ns, FaultAction::End),
+            FaultKind::End => schedule(one.at_ns, FaultAction::End),
             _ => {}
         }
     }
-    deeds.sort_by_key(|deed| std::cmp::Reverse(deed.at_ns));
-    deeds
+    actions.sort_by_key(|action| std::cmp::Reverse(action.at_ns));
+    actions
 }

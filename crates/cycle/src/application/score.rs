@@ -179,10 +179,10 @@ mod tests {
             response_limit_ns: 1,
             node_timeout: 3,
         };
-        let card = scorecard(None, &application, &[]);
-        assert_eq!(card.iter().map(|row| row.scale).collect::<Vec<_>>(), Scale::ALL);
+        let rows = scorecard(None, &application, &[]);
+        assert_eq!(rows.iter().map(|row| row.scale).collect::<Vec<_>>(), Scale::ALL);
         assert!(
-            card.iter().all(|row| row.grade.is_none() && row.basis.starts_with("not measured"))
+            rows.iter().all(|row| row.grade.is_none() && row.basis.starts_with("not measured"))
         );
     }
 }

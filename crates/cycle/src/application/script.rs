@@ -120,10 +120,10 @@ impl<'a> Script<'a> {
 
     /// Returns the next send time; `None` if no report is left.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        let kept = self.delayed.peek().map(|Reverse(cue)| cue.send_ns);
+        let delayed = self.delayed.peek().map(|Reverse(report)| report.send_ns);
         let due = self.first().map(|at| self.sources[at].due_ns as u64);
-        let ready = self.ready.first().map(|cue| cue.send_ns);
-        [kept, due, ready].into_iter().flatten().min()
+        let ready = self.ready.first().map(|report| report.send_ns);
+        [delayed, due, ready].into_iter().flatten().min()
     }
 
     /// Returns the source whose report is due first.
@@ -136,19 +136,19 @@ impl<'a> Script<'a> {
     /// Takes the next report to be sent, if its time has come.
     pub(super) fn take(&mut self, now_ns: u64) -> Option<ScheduledReport> {
         loop {
-            if let Some(cue) = self.ready.pop() {
-                if let Some(cue) = self.inject_error(cue) {
-                    return Some(cue);
+            if let Some(report) = self.ready.pop() {
+                if let Some(report) = self.inject_error(report) {
+                    return Some(report);
                 }
                 continue;
             }
-            let kept_ns = self.delayed.peek().map(|Reverse(cue)| cue.send_ns);
+            let delayed_ns = self.delayed.peek().map(|Reverse(report)| report.send_ns);
             let due = self.first().map(|at| (at, self.sources[at].due_ns as u64));
-            if let Some(kept_ns) = kept_ns
-                && kept_ns <= now_ns
-                && due.is_none_or(|(_, due_ns)| kept_ns <= due_ns)
+            if let Some(delayed_ns) = delayed_ns
+                && delayed_ns <= now_ns
+                && due.is_none_or(|(_, due_ns)| delayed_ns <= due_ns)
             {
-                return self.delayed.pop().map(|Reverse(cue)| cue);
+                return self.delayed.pop().map(|Reverse(report)| report);
             }
             let (at, _) = due.filter(|(_, due_ns)| *due_ns <= now_ns)?;
             self.sources[at].report(at as u16, self.until_ns, &mut self.ready);
@@ -158,34 +158,34 @@ impl<'a> Script<'a> {
     }
 
     /// Injects the errors into a report; `None` if it is delayed or lost.
-    fn inject_error(&mut self, cue: ScheduledReport) -> Option<ScheduledReport> {
+    fn inject_error(&mut self, report: ScheduledReport) -> Option<ScheduledReport> {
         let faults = self.plan.faults.iter().enumerate();
         let mut meant = faults.filter(|(_, fault)| {
             fault.is_of_reports()
-                && fault.is_at(cue.due_ns)
-                && fault.source.is_none_or(|source| source == cue.source)
+                && fault.is_at(report.due_ns)
+                && fault.source.is_none_or(|source| source == report.source)
         });
         let chance = &mut self.rng;
         let Some((at, fault)) = meant.find(|(_, fault)| chance.unit() < fault.share) else {
-            return Some(cue);
+            return Some(report);
         };
-        let harm = |kind| Some(InjectedError { fault: at, kind });
+        let injected = |kind| Some(InjectedError { fault: at, kind });
         match fault.kind {
             FaultKind::DataError => {
-                let bit = self.rng.below(cue.len * 8) as u64;
-                Some(ScheduledReport { error: harm(ErrorKind::BitFlipped(bit)), ..cue })
+                let bit = self.rng.below(report.len * 8) as u64;
+                Some(ScheduledReport { error: injected(ErrorKind::BitFlipped(bit)), ..report })
             }
             FaultKind::Late if self.delayed.len() < DELAYED_MAX => {
-                let send_ns = cue.due_ns.saturating_add(fault.delay_ns);
+                let send_ns = report.due_ns.saturating_add(fault.delay_ns);
                 self.delayed.push(Reverse(ScheduledReport {
                     send_ns,
-                    error: harm(ErrorKind::Late),
-                    ..cue
+                    error: injected(ErrorKind::Late),
+                    ..report
                 }));
                 None
             }
-            FaultKind::Late => Some(cue),
-            _ => Some(ScheduledReport { error: harm(ErrorKind::Lost), ..cue }),
+            FaultKind::Late => Some(report),
+            _ => Some(ScheduledReport { error: injected(ErrorKind::Lost), ..report }),
         }
     }
 
@@ -272,14 +272,14 @@ mod tests {
 
     fn all(plan: &TestPlan, load: f64) -> Vec<ScheduledReport> {
         let mut script = Script::new(plan, load, 10 * SECOND);
-        let mut cues = Vec::new();
+        let mut reports = Vec::new();
         while let Some(next_ns) = script.next_ns() {
-            while let Some(cue) = script.take(next_ns) {
-                assert!(cue.send_ns <= next_ns && cue.send_ns >= cue.due_ns);
-                cues.push(cue);
+            while let Some(report) = script.take(next_ns) {
+                assert!(report.send_ns <= next_ns && report.send_ns >= report.due_ns);
+                reports.push(report);
             }
         }
-        cues
+        reports
     }
 
     #[test]
@@ -302,17 +302,23 @@ mod tests {
     #[test]
     fn bursts_come_at_once_and_nodes_take_turns() {
         let burst = "rate = 100\nsize = [64, 128]\nprofile = \"burst\"\nburst = 4";
-        let cues = all(&plan(burst, ""), 1.0);
+        let reports = all(&plan(burst, ""), 1.0);
         assert!(
-            cues.chunks_exact(4).all(|burst| burst.iter().all(|c| c.due_ns == burst[0].due_ns))
+            reports.chunks_exact(4).all(|burst| burst.iter().all(|c| c.due_ns == burst[0].due_ns))
         );
         for node in [0, 1] {
-            let numbers: Vec<_> =
-                cues.iter().filter(|cue| cue.node == node).map(|cue| cue.number).collect();
+            let numbers: Vec<_> = reports
+                .iter()
+                .filter(|report| report.node == node)
+                .map(|report| report.number)
+                .collect();
             assert!(numbers.iter().copied().eq(0..numbers.len() as u64));
-            assert!(numbers.len() >= cues.len() / 2 - 1);
+            assert!(numbers.len() >= reports.len() / 2 - 1);
         }
-        assert!(cues.iter().any(|cue| cue.len == 64) && cues.iter().any(|cue| cue.len == 128));
+        assert!(
+            reports.iter().any(|report| report.len == 64)
+                && reports.iter().any(|cue| cue.len == 128)
+        );
     }
 
     #[test]
@@ -322,15 +328,15 @@ mod tests {
         };
         let source = "rate = 1000\nsize = \"50..90\"";
         for (kind, more) in [("data-error", ""), ("lost", ""), ("late", "delay = \"70ms\"")] {
-            let cues = all(&plan(source, &fault(kind, more)), 1.0);
-            assert!((9_999..10_002).contains(&cues.len()), "{kind}: {}", cues.len());
-            let harmed: Vec<_> = cues.iter().filter(|cue| cue.error.is_some()).collect();
-            assert!((2_300..2_700).contains(&harmed.len()), "{kind}: {}", harmed.len());
-            for cue in harmed {
-                assert!((2 * SECOND..7 * SECOND).contains(&cue.due_ns));
-                let late_ns = cue.send_ns - cue.due_ns;
-                match cue.error.map(|harm| harm.kind) {
-                    Some(ErrorKind::BitFlipped(bit)) => assert!(bit < cue.len as u64 * 8),
+            let reports = all(&plan(source, &fault(kind, more)), 1.0);
+            assert!((9_999..10_002).contains(&reports.len()), "{kind}: {}", reports.len());
+            let faulty: Vec<_> = reports.iter().filter(|report| report.error.is_some()).collect();
+            assert!((2_300..2_700).contains(&faulty.len()), "{kind}: {}", faulty.len());
+            for report in faulty {
+                assert!((2 * SECOND..7 * SECOND).contains(&report.due_ns));
+                let late_ns = report.send_ns - report.due_ns;
+                match report.error.map(|injected| injected.kind) {
+                    Some(ErrorKind::BitFlipped(bit)) => assert!(bit < report.len as u64 * 8),
                     Some(ErrorKind::Late) => assert_eq!(late_ns, 70_000_000),
                     _ => assert_eq!((kind, late_ns), ("lost", 0)),
                 }
@@ -339,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plan_says_the_same_and_its_ends_are_one_past_the_last() {
+    fn the_same_plan_yields_the_same_reports_and_each_end_is_one_past_the_last() {
         let plan = TestPlan::parse(SAMPLE).unwrap();
         let first = all(&plan, 1.5);
         assert_eq!(first, all(&plan, 1.5));
@@ -348,8 +354,8 @@ mod tests {
             script.take(next_ns);
         }
         for (source, node, end) in script.ends() {
-            let of = first.iter().filter(|cue| (cue.source, cue.node) == (source, node));
-            assert_eq!(of.map(|cue| cue.number + 1).max().unwrap_or(0), end);
+            let of = first.iter().filter(|report| (report.source, report.node) == (source, node));
+            assert_eq!(of.map(|report| report.number + 1).max().unwrap_or(0), end);
         }
     }
 }

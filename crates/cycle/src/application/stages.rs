@@ -99,11 +99,11 @@ impl<'a> Stages<'a> {
         let limit = stage.wait_ns.map_or(next, |ns| next.min(computed + Span::from_ns(ns as i64)));
         let Some(link) = &mut self.link else { return };
         let noticed = &mut self.noticed;
-        let mut told = |kind, of, count, undone| {
+        let mut sink = |kind, of, count, undone| {
             note(noticed, NodeEventKind::Detected(kind, of), count, undone);
         };
-        let place = (period.cycle, at as u16);
-        let injected = link.synchronise(stage, place, (due_ns, limit), entry, &mut told);
+        let step_id = (period.cycle, at as u16);
+        let injected = link.synchronise(stage, step_id, (due_ns, limit), entry, &mut sink);
         for fault in injected {
             note(noticed, NodeEventKind::Injected(fault), 1, 0);
         }
@@ -221,10 +221,10 @@ impl PeriodWork for Stages<'_> {
         self.taken = IntakeTotals::default();
         let noticed = &mut self.noticed;
         if let Some(link) = &mut self.link {
-            let mut told = |kind, of, count, undone| {
+            let mut sink = |kind, of, count, undone| {
                 note(noticed, NodeEventKind::Detected(kind, of), count, undone);
             };
-            link.listen(period.cycle, &mut told);
+            link.listen(period.cycle, &mut sink);
         }
         let (_, slow) = self.faults.compute_factor(due_ns);
         for fault in slow {

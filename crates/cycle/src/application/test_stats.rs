@@ -107,9 +107,9 @@ impl<'a> TestStats<'a> {
             self.period(node, entry);
         }
         if let EntryKind::Step(stage) = entry.part
-            && let Some(book) = self.stages.get_mut(usize::from(stage))
+            && let Some(stats) = self.stages.get_mut(usize::from(stage))
         {
-            book.add(entry);
+            stats.add(entry);
         }
     }
 
@@ -123,21 +123,21 @@ impl<'a> TestStats<'a> {
         let due_ns = entry.cycle.saturating_mul(self.plan.period_ns);
         let response_ns = entry.response_ns();
         let is_missed = response_ns > self.plan.deadline_ns;
-        let book = &mut self.nodes[usize::from(node)];
-        book.periods += 1;
-        book.missed += u64::from(is_missed);
-        book.overrun += u64::from(entry.is_overrun);
-        book.last_response_ns = response_ns;
-        book.response.record(response_ns);
-        book.computation.record(entry.compute_ns);
-        book.communication.record(entry.communicate_ns);
-        book.idle.record(entry.idle_ns);
+        let node_stats = &mut self.nodes[usize::from(node)];
+        node_stats.periods += 1;
+        node_stats.missed += u64::from(is_missed);
+        node_stats.overrun += u64::from(entry.is_overrun);
+        node_stats.last_response_ns = response_ns;
+        node_stats.response.record(response_ns);
+        node_stats.computation.record(entry.compute_ns);
+        node_stats.communication.record(entry.communicate_ns);
+        node_stats.idle.record(entry.idle_ns);
         let state = self.plan.state_at(due_ns);
-        if let Some((_, book)) = self.states.iter_mut().find(|(name, _)| *name == state) {
-            book.periods += 1;
-            book.missed += u64::from(is_missed);
-            book.response.record(response_ns);
-            book.execution.record(entry.execution_ns);
+        if let Some((_, state_stats)) = self.states.iter_mut().find(|(name, _)| *name == state) {
+            state_stats.periods += 1;
+            state_stats.missed += u64::from(is_missed);
+            state_stats.response.record(response_ns);
+            state_stats.execution.record(entry.execution_ns);
         }
         let at_ns = due_ns.saturating_add(response_ns);
         if is_missed {
@@ -168,16 +168,16 @@ impl<'a> TestStats<'a> {
 
     /// Adds injections of a fault, the first of them at this instant of the run.
     pub(super) fn injected(&mut self, fault: usize, count: u64, first_ns: u64) {
-        if let Some(book) = self.faults.get_mut(fault).filter(|_| count > 0) {
-            book.injected += count;
-            book.first_ns = Some(book.first_ns.map_or(first_ns, |known| known.min(first_ns)));
+        if let Some(stats) = self.faults.get_mut(fault).filter(|_| count > 0) {
+            stats.injected += count;
+            stats.first_ns = Some(stats.first_ns.map_or(first_ns, |known| known.min(first_ns)));
         }
     }
 
     /// Records the end of a fault, as an instant of the run.
     pub(super) fn ended(&mut self, fault: usize, at_ns: u64) {
-        if let Some(book) = self.faults.get_mut(fault) {
-            book.ended_ns = Some(at_ns);
+        if let Some(stats) = self.faults.get_mut(fault) {
+            stats.ended_ns = Some(at_ns);
         }
     }
 
@@ -201,10 +201,10 @@ impl<'a> TestStats<'a> {
             if !explains(fault, kind, of) || !self.is_near(fault, at_ns) {
                 continue;
             }
-            let book = &mut self.faults[at];
-            *book.detections.entry(kind).or_default() += change;
-            if count > 0 && book.firsts.len() < FIRST_MAX {
-                book.firsts.push((at_ns, by, kind));
+            let stats = &mut self.faults[at];
+            *stats.detections.entry(kind).or_default() += change;
+            if count > 0 && stats.firsts.len() < FIRST_MAX {
+                stats.firsts.push((at_ns, by, kind));
             }
         }
     }
@@ -247,41 +247,41 @@ impl<'a> TestStats<'a> {
     /// Returns the nodes in their present state.
     pub(super) fn snapshot(&self) -> Vec<NodeSnapshot> {
         let deadline_ns = self.plan.deadline_ns as f64;
-        let told = |(node, book): (u16, &NodeStats)| NodeSnapshot {
+        let snapshot = |(node, stats): (u16, &NodeStats)| NodeSnapshot {
             name: node_name(node),
-            periods: book.periods,
-            missed: book.missed,
-            ratio: (book.periods > 0).then(|| book.last_response_ns as f64 / deadline_ns),
+            periods: stats.periods,
+            missed: stats.missed,
+            ratio: (stats.periods > 0).then(|| stats.last_response_ns as f64 / deadline_ns),
             has_exited: self.exited_ns[usize::from(node)].is_some(),
         };
-        (0..).zip(&self.nodes).map(told).collect()
+        (0..).zip(&self.nodes).map(snapshot).collect()
     }
 
     /// Returns the states, except those without periods.
     pub(super) fn states(&self) -> Vec<CycleTestState> {
-        let told = |(name, book): &(&str, StateStats)| CycleTestState {
+        let record = |(name, stats): &(&str, StateStats)| CycleTestState {
             name: (*name).to_owned(),
-            periods: book.periods,
-            missed: book.missed,
-            response_ns: Distribution::of_recorder(&book.response),
-            execution_ns: Distribution::of_recorder(&book.execution),
+            periods: stats.periods,
+            missed: stats.missed,
+            response_ns: Distribution::of_recorder(&stats.response),
+            execution_ns: Distribution::of_recorder(&stats.execution),
         };
-        self.states.iter().filter(|(_, book)| book.periods > 0).map(told).collect()
+        self.states.iter().filter(|(_, stats)| stats.periods > 0).map(record).collect()
     }
 
     /// Returns the stages.
     pub(super) fn stages(&self) -> Vec<CycleTestStage> {
-        let told = |(stage, book): (&super::plan::Stage, &StageStats)| {
-            let mean = |sum: u128| sum as f64 / book.entries.max(1) as f64;
+        let record = |(stage, stats): (&super::plan::Stage, &StageStats)| {
+            let mean = |sum: u128| sum as f64 / stats.entries.max(1) as f64;
             CycleTestStage {
                 name: stage.name.clone(),
-                computation_ns: mean(book.computation_ns),
-                communication_ns: mean(book.communication_ns),
-                idle_ns: mean(book.idle_ns),
-                barrier_ns: mean(book.barrier_ns),
+                computation_ns: mean(stats.computation_ns),
+                communication_ns: mean(stats.communication_ns),
+                idle_ns: mean(stats.idle_ns),
+                barrier_ns: mean(stats.barrier_ns),
             }
         };
-        self.plan.stages.iter().zip(&self.stages).map(told).collect()
+        self.plan.stages.iter().zip(&self.stages).map(record).collect()
     }
 
     /// Returns the excess of the busiest node's computation over the mean of all.
@@ -295,12 +295,12 @@ impl<'a> TestStats<'a> {
 
     /// Returns all detections, except those that were retracted.
     pub(super) fn all_noticed(&self) -> Vec<CycleTestDetection> {
-        let told = |((kind, by, of), count): (&(Kind, u16, Option<u16>), &i64)| {
+        let record = |((kind, by, of), count): (&(Kind, u16, Option<u16>), &i64)| {
             let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
             let of = of.and_then(|of| self.name_of(*kind, of));
             Some(CycleTestDetection { kind: *kind, by: node_name(*by), of, count })
         };
-        self.detections.iter().filter_map(told).collect()
+        self.detections.iter().filter_map(record).collect()
     }
 
     fn name_of(&self, kind: Kind, of: u16) -> Option<String> {
@@ -318,19 +318,19 @@ impl<'a> TestStats<'a> {
             .faults
             .iter()
             .zip(&self.faults)
-            .map(|(fault, book)| self.fault(fault, book))
+            .map(|(fault, stats)| self.fault(fault, stats))
             .collect()
     }
 
-    fn fault(&self, fault: &FaultSpec, book: &FaultStats) -> CycleTestFault {
+    fn fault(&self, fault: &FaultSpec, stats: &FaultStats) -> CycleTestFault {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let source = fault.source.and_then(|at| self.plan.sources.get(usize::from(at)));
         let counted = |(kind, count): (&Kind, &i64)| {
             let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
             Some(CycleTestCount { kind: *kind, count })
         };
-        let first = book.first_ns.and_then(|first_ns| {
-            let after = book.firsts.iter().filter(|(at_ns, ..)| *at_ns >= first_ns);
+        let first = stats.first_ns.and_then(|first_ns| {
+            let after = stats.firsts.iter().filter(|(at_ns, ..)| *at_ns >= first_ns);
             let (at_ns, by, kind) = after.min_by_key(|(at_ns, ..)| *at_ns)?;
             Some(CycleTestFirstDetection {
                 after_ns: at_ns - first_ns,
@@ -338,18 +338,18 @@ impl<'a> TestStats<'a> {
                 kind: *kind,
             })
         });
-        let end_ns = book.ended_ns.unwrap_or(fault.until_ns().saturating_add(fault.delay_ns));
+        let end_ns = stats.ended_ns.unwrap_or(fault.until_ns().saturating_add(fault.delay_ns));
         CycleTestFault {
             kind: fault.kind,
             of: source.map(|source| source.name.clone()).or_else(|| fault.node.map(node_name)),
             at_s: seconds(fault.at_ns),
             duration_s: (fault.for_ns > 0).then(|| seconds(fault.for_ns)),
             state: fault.state.clone(),
-            injected: book.injected,
-            first_s: book.first_ns.map(seconds),
-            detections: book.detections.iter().filter_map(counted).collect(),
+            injected: stats.injected,
+            first_s: stats.first_ns.map(seconds),
+            detections: stats.detections.iter().filter_map(counted).collect(),
             detected: first,
-            recovered_after_ns: (book.injected > 0)
+            recovered_after_ns: (stats.injected > 0)
                 .then(|| self.recovered_after_ns(end_ns))
                 .flatten(),
         }

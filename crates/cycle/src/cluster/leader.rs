@@ -75,23 +75,23 @@ impl Leader {
     pub(crate) fn accept_members(
         &self,
         count: usize,
-        look: &mut dyn FnMut(usize) -> bool,
+        is_over: &mut dyn FnMut(usize) -> bool,
     ) -> Option<Vec<RemoteNode>> {
-        let (mut members, mut newcomers) = (Vec::<RemoteNode>::new(), VecDeque::new());
+        let (mut members, mut pending) = (Vec::<RemoteNode>::new(), VecDeque::new());
         while members.len() < count {
-            if look(members.len()) {
+            if is_over(members.len()) {
                 let why = "not all other nodes have joined, and the wait ended";
                 for member in &mut members {
                     member.cancel(why);
                 }
                 return None;
             }
-            self.accept(&mut newcomers);
-            for _ in 0..newcomers.len() {
-                let Some(newcomer) = newcomers.pop_front() else { break };
-                match newcomer.greet(&members) {
+            self.accept(&mut pending);
+            for _ in 0..pending.len() {
+                let Some(pending_member) = pending.pop_front() else { break };
+                match pending_member.greet(&members) {
                     JoinOutcome::Member(remote) if members.len() < count => members.push(*remote),
-                    JoinOutcome::Pending(newcomer) => newcomers.push_back(newcomer),
+                    JoinOutcome::Pending(unfinished) => pending.push_back(unfinished),
                     // An invalid member, or one too many.
                     JoinOutcome::Member(_) | JoinOutcome::LetGo => {}
                 }
@@ -104,15 +104,15 @@ impl Leader {
 
     /// Accepts the waiting connections without waiting for any hello, so that an idle connection
     /// does not delay the others.
-    fn accept(&self, newcomers: &mut VecDeque<PendingMember>) {
+    fn accept(&self, pending: &mut VecDeque<PendingMember>) {
         for _ in 0..PENDING_MAX {
             let Ok((stream, address)) = self.listener.accept() else { return };
             // A connection that cannot be set up is closed.
             let Some(remote) = RemoteNode::new(stream, address) else { continue };
-            if newcomers.len() == PENDING_MAX {
-                newcomers.pop_front();
+            if pending.len() == PENDING_MAX {
+                pending.pop_front();
             }
-            newcomers.push_back(PendingMember {
+            pending.push_back(PendingMember {
                 remote: Box::new(remote),
                 until: Instant::now() + HELLO,
             });
@@ -174,7 +174,7 @@ impl RemoteNode {
         stream.set_nodelay(true).ok()?;
         stream.set_write_timeout(Some(MEMBER_TIMEOUT)).ok()?;
         let reading = stream.try_clone().ok()?;
-        let (to, said) = mpsc::sync_channel(WAITING_MAX);
+        let (to, messages) = mpsc::sync_channel(WAITING_MAX);
         let work = move || {
             let mut lines = BufReader::new(reading);
             loop {
@@ -196,7 +196,7 @@ impl RemoteNode {
             host: Host::default(),
             address,
             stream,
-            messages: said,
+            messages,
             last_received: Instant::now(),
             entries: Vec::new(),
             states: Vec::new(),
@@ -224,10 +224,10 @@ impl RemoteNode {
     /// Waits until it is ready and has reported its clock.
     pub(crate) fn await_ready(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> Result<NodeReady, String> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let mut ready = None;
         loop {
             if let Some(ready) = ready.take_if(|_| self.knows_clock()) {
@@ -378,10 +378,10 @@ mod tests {
 
     /// More than are kept say nothing, and one says half of what it should.
     #[test]
-    fn whoever_says_nothing_keeps_nobody_away() {
+    fn idle_connections_do_not_keep_other_members_out() {
         let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connect = || TcpStream::connect(leader.address).unwrap();
-        let silent: Vec<_> = (0..PENDING_MAX + 3).map(|_| connect()).collect();
+        let idle: Vec<_> = (0..PENDING_MAX + 3).map(|_| connect()).collect();
         let (mut half, mut wrong, mut first, mut second) =
             (connect(), connect(), connect(), connect());
         half.write_all(&hello("half").as_bytes()[..20]).unwrap();
@@ -393,7 +393,7 @@ mod tests {
         let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["first", "second"]);
         // The others are let go, and the threads that read from them end.
-        for mut stream in silent.into_iter().chain([half, wrong]) {
+        for mut stream in idle.into_iter().chain([half, wrong]) {
             stream.set_read_timeout(Some(MEMBER_TIMEOUT)).unwrap();
             let read = stream.read(&mut [0; 8]);
             let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_of_another_version_or_without_a_name_is_refused() {
+    fn a_member_of_another_version_or_without_a_name_is_refused() {
         assert_eq!(refusal(PROTOCOL, "one", &[]), None);
         let refused = |protocol, name| refusal(protocol, name, &[]).unwrap();
         assert!(refused(PROTOCOL + 1, "one").contains("version"));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_given_once() {
+    fn a_second_member_of_the_same_name_is_refused() {
         let leader = Leader::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let connect = || {
             let mut stream = TcpStream::connect(leader.address).unwrap();
@@ -440,13 +440,13 @@ mod tests {
         let begun = Instant::now();
         let members = leader.accept_members(2, &mut |_| begun.elapsed() > 10 * POLL_INTERVAL);
         assert!(members.is_none());
-        let mut said = [String::new(), String::new()];
-        both.iter_mut().zip(&mut said).for_each(|(one, said)| drop(one.read_line(said)));
-        assert!(said.iter().any(|said| said.contains("another node is named one")), "{said:?}");
+        let mut lines = [String::new(), String::new()];
+        both.iter_mut().zip(&mut lines).for_each(|(one, line)| drop(one.read_line(line)));
+        assert!(lines.iter().any(|line| line.contains("another node is named one")), "{lines:?}");
     }
 
     #[test]
-    fn a_member_that_tells_of_its_clock_all_the_time_does_not_fill_the_memory() {
+    fn a_member_that_reports_its_clock_all_the_time_does_not_fill_the_memory() {
         let mut clocks = Vec::new();
         for ahead_ns in 0..5_000 {
             keep(&mut clocks, NodeClockOffset { ahead_ns, error_ns: 1 });

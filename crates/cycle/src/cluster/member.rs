@@ -95,7 +95,7 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
     let stream = connect(member)?;
     stream.set_nodelay(true)?;
     let reading = stream.try_clone()?;
-    let (to, told) = mpsc::sync_channel(COMMANDS_MAX);
+    let (to, commands) = mpsc::sync_channel(COMMANDS_MAX);
     let work = move || {
         let mut lines = BufReader::new(reading);
         loop {
@@ -109,7 +109,7 @@ pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
         }
     };
     thread::Builder::new().name("leader".into()).spawn(work)?;
-    let mut joined = MemberSession { member, stream, commands: told };
+    let mut joined = MemberSession { member, stream, commands };
     let hello =
         MemberMessage::Hello { protocol: PROTOCOL, name: member.name.clone(), host: Host::read() };
     joined.send_message(&hello)?;

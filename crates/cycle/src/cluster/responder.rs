@@ -67,8 +67,8 @@ fn answer(socket: &Socket, envelope: &mut Envelope, bytes: &mut [u8], precision:
     if !received.is_unicast() {
         return;
     }
-    let came = received.control.received_at.unwrap_or_else(|| Realtime.now());
-    let answer = reply(&bytes[..received.len], came, Realtime.now(), precision);
+    let received_at = received.control.received_at.unwrap_or_else(|| Realtime.now());
+    let answer = reply(&bytes[..received.len], received_at, Realtime.now(), precision);
     if let Some((reply, remote)) = answer.zip(received.remote) {
         // A client repeats its request if a reply is lost.
         let _ = send_to(socket.as_fd(), &reply, remote);
@@ -78,7 +78,7 @@ fn answer(socket: &Socket, envelope: &mut Envelope, bytes: &mut [u8], precision:
 /// Returns the reply to a plain client request.
 fn reply(
     request: &[u8],
-    came: Timestamp<Utc>,
+    received_at: Timestamp<Utc>,
     now: Timestamp<Utc>,
     precision: i8,
 ) -> Option<[u8; HEADER_LEN]> {
@@ -101,7 +101,7 @@ fn reply(
         reference_id: *b"LOCL",
         reference: NtpTimestamp::from_utc(now),
         origin: request.transmit,
-        receive: NtpTimestamp::from_utc(came),
+        receive: NtpTimestamp::from_utc(received_at),
         transmit: NtpTimestamp::from_utc(now),
     };
     let mut bytes = [0; HEADER_LEN];
@@ -116,16 +116,19 @@ mod tests {
     #[test]
     fn a_request_is_answered_with_both_instants_and_nothing_else_is() {
         let mut request = [0; HEADER_LEN];
-        let asked = NtpTimestamp::from_bits(0x1234_5678_9abc_def0);
-        Header::request(4, asked).emit(&mut request);
-        let (came, now) = (Timestamp::from_ns(1_000_000_000), Timestamp::from_ns(1_000_100_000));
-        let reply_bytes = reply(&request, came, now, -24).unwrap();
-        let (said, rest) = Header::parse(&reply_bytes).unwrap();
-        assert!(rest.is_empty() && said.mode == AssociationMode::Server && said.stratum == STRATUM);
-        assert_eq!((said.origin, said.receive), (asked, NtpTimestamp::from_utc(came)));
-        assert_eq!(said.transmit, NtpTimestamp::from_utc(now));
-        assert_eq!(reply(&reply_bytes, came, now, -24), None, "a reply is no request");
-        assert_eq!(reply(&request[1..], came, now, -24), None);
-        assert_eq!(reply(&[&request[..], b"more"].concat(), came, now, -24), None);
+        let origin = NtpTimestamp::from_bits(0x1234_5678_9abc_def0);
+        Header::request(4, origin).emit(&mut request);
+        let (received_at, now) =
+            (Timestamp::from_ns(1_000_000_000), Timestamp::from_ns(1_000_100_000));
+        let reply_bytes = reply(&request, received_at, now, -24).unwrap();
+        let (header, rest) = Header::parse(&reply_bytes).unwrap();
+        assert!(
+            rest.is_empty() && header.mode == AssociationMode::Server && header.stratum == STRATUM
+        );
+        assert_eq!((header.origin, header.receive), (origin, NtpTimestamp::from_utc(received_at)));
+        assert_eq!(header.transmit, NtpTimestamp::from_utc(now));
+        assert_eq!(reply(&reply_bytes, received_at, now, -24), None, "a reply is no request");
+        assert_eq!(reply(&request[1..], received_at, now, -24), None);
+        assert_eq!(reply(&[&request[..], b"more"].concat(), received_at, now, -24), None);
     }
 }

@@ -202,15 +202,15 @@ mod tests {
         joint.add(0, &period(1, 5, 1_000, 2_010));
         joint.add(1, &period(0, 10, 3_000, 10));
         joint.add(1, &period(1, 10, 3_000, 10));
-        let told = joint.result().unwrap();
-        assert_eq!((told.periods, told.imbalance), (2, 0.5));
-        assert_eq!((told.straggler_periods.as_slice(), told.waited_ns), (&[0, 2][..], 2_000.0));
-        let sums = (told.steps[0].computation_max_ns, told.predicted_ns, told.span_ns);
+        let result = joint.result().unwrap();
+        assert_eq!((result.periods, result.imbalance), (2, 0.5));
+        assert_eq!((result.straggler_periods.as_slice(), result.waited_ns), (&[0, 2][..], 2_000.0));
+        let sums = (result.steps[0].computation_max_ns, result.predicted_ns, result.span_ns);
         assert_eq!(sums, (3_000.0, 3_000.0, 3_115.0));
     }
 
     #[test]
-    fn where_nobody_waits_nobody_is_waited_for() {
+    fn without_waiting_there_is_no_straggler() {
         let mut joint = CrossNodeStats::new("a", 2, 1);
         joint.add(0, &period(0, 0, 1_000, 0));
         joint.add(1, &period(0, 0, 3_000, 0));
@@ -229,13 +229,13 @@ mod tests {
             }
             joint.add(node, &period(3, 0, computes.iter().sum(), 0));
         }
-        let told = joint.result().unwrap();
-        let largest: Vec<_> = told.steps.iter().map(|step| step.computation_max_ns).collect();
-        assert_eq!((largest, told.predicted_ns), (vec![500.0, 900.0], 1_400.0));
+        let result = joint.result().unwrap();
+        let largest: Vec<_> = result.steps.iter().map(|step| step.computation_max_ns).collect();
+        assert_eq!((largest, result.predicted_ns), (vec![500.0, 900.0], 1_400.0));
     }
 
     #[test]
-    fn a_node_that_says_nothing_does_not_fill_the_memory() {
+    fn a_node_that_sends_nothing_does_not_fill_the_memory() {
         let mut joint = CrossNodeStats::new("a", 2, 1);
         for cycle in 0..WAITING_MAX as u64 + 10 {
             joint.add(0, &period(cycle, 0, 1, 0));

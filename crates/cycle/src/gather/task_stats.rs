@@ -193,27 +193,27 @@ impl TaskStats {
 
     /// Returns the periods of each marked state.
     pub(crate) fn states(&self) -> Vec<CycleState> {
-        let told = |state: &ProgramStateStats| CycleState {
+        let record = |state: &ProgramStateStats| CycleState {
             name: state.name.clone(),
             periods: state.periods,
             missed: state.missed,
             execution_ns: Distribution::of_recorder(&state.execution),
             response_ns: Distribution::of_recorder(&state.response),
         };
-        self.states.iter().filter(|state| state.periods > 0).map(told).collect()
+        self.states.iter().filter(|state| state.periods > 0).map(record).collect()
     }
 
     /// Returns the time series of the run.
     pub(crate) fn series(&self) -> Vec<CycleBucket> {
         let period_ns = self.period_ns as f64;
-        let told = |(at, stretch): (u64, &TimeBucket)| CycleBucket {
+        let bucket = |(at, stretch): (u64, &TimeBucket)| CycleBucket {
             at_s: (self.offset_ns as f64 + (at * self.stretch) as f64 * period_ns) / 1e9,
             ratio_mean: stretch.spent_ns as f64 / stretch.periods as f64 / period_ns,
             ratio_max: stretch.spent_max_ns as f64 / period_ns,
             start_latency_max_ns: stretch.lateness_max_ns,
             missed: stretch.missed,
         };
-        (0..).zip(&self.stretches).filter(|(_, stretch)| stretch.periods > 0).map(told).collect()
+        (0..).zip(&self.stretches).filter(|(_, stretch)| stretch.periods > 0).map(bucket).collect()
     }
 }
 
@@ -264,14 +264,14 @@ mod tests {
 
     #[test]
     fn lateness_and_execution_together_miss_a_deadline() {
-        let mut book = TaskStats::new(&task("units = 1"), 800, None);
-        book.add(&period(0, 100_000, 400_000));
-        assert_eq!((book.periods, book.missed), (1, 0));
-        book.add(&period(1, 100_001, 400_000));
-        book.add(&period(2, 0, 500_001));
-        assert_eq!((book.periods, book.missed), (3, 2));
-        assert_eq!(book.last(), Some((0.500_001, true)));
-        let series = book.series();
+        let mut stats = TaskStats::new(&task("units = 1"), 800, None);
+        stats.add(&period(0, 100_000, 400_000));
+        assert_eq!((stats.periods, stats.missed), (1, 0));
+        stats.add(&period(1, 100_001, 400_000));
+        stats.add(&period(2, 0, 500_001));
+        assert_eq!((stats.periods, stats.missed), (3, 2));
+        assert_eq!(stats.last(), Some((0.500_001, true)));
+        let series = stats.series();
         assert_eq!(series.len(), 2);
         assert_eq!((series[0].at_s, series[0].ratio_mean), (0.000_01, 0.4));
         assert_eq!((series[0].missed, series[0].start_latency_max_ns), (1, 100_001));
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_extra_cost_is_split_into_its_terms() {
-        let mut book = TaskStats::new(&task("message = 1000\nbarrier = true"), 10, Some(900.0));
+        let mut stats = TaskStats::new(&task("message = 1000\nbarrier = true"), 10, Some(900.0));
         let entry = PeriodEntry {
             compute_ns: 1_000,
             communicate_ns: 300,
@@ -288,21 +288,21 @@ mod tests {
             barrier_ns: 20,
             ..period(0, 7, 2_000)
         };
-        book.add(&entry);
-        book.add(&PeriodEntry { cycle: 1, ..entry });
+        stats.add(&entry);
+        stats.add(&PeriodEntry { cycle: 1, ..entry });
         let overhead = CycleOverhead {
             communication_latency_ns: 120.0 + 20.0,
             communication_volume_ns: 180.0,
             idle_ns: 50.0,
             system_ns: 107.0,
         };
-        assert_eq!(book.overhead(Some(120)), overhead);
+        assert_eq!(stats.overhead(Some(120)), overhead);
         let all = CycleOverhead {
             communication_latency_ns: 320.0,
             communication_volume_ns: 0.0,
             ..overhead
         };
-        assert_eq!(book.overhead(Some(900)), all, "no more than there was");
+        assert_eq!(stats.overhead(Some(900)), all, "no more than there was");
         assert_eq!(
             TaskStats::new(&task("units = 1"), 1, None).overhead(None),
             CycleOverhead::default()
@@ -311,19 +311,19 @@ mod tests {
 
     #[test]
     fn events_are_counted_apart_from_periods() {
-        let mut book =
+        let mut stats =
             TaskStats::new(&task("[task.polling]\nrate = 1\nunits = 1\nbudget = 1"), 10, None);
-        book.add(&PeriodEntry {
+        stats.add(&PeriodEntry {
             start_latency_ns: 30,
             execution_ns: 5,
             ..PeriodEntry::new(EntryKind::Event, 0)
         });
-        book.add(&PeriodEntry { backlog: 3, ..period(0, 0, 5) });
-        book.add(&PeriodEntry { backlog: 1, ..period(1, 0, 0) });
-        let served = book.served().unwrap();
+        stats.add(&PeriodEntry { backlog: 3, ..period(0, 0, 5) });
+        stats.add(&PeriodEntry { backlog: 1, ..period(1, 0, 0) });
+        let served = stats.served().unwrap();
         assert_eq!((served.events, served.backlog, served.backlog_max), (1, 1, 3));
         assert_eq!(served.response_ns.unwrap().max, 35);
-        assert_eq!(book.periods, 2);
+        assert_eq!(stats.periods, 2);
         assert_eq!(TaskStats::new(&task("units = 1"), 1, None).served(), None);
     }
 }

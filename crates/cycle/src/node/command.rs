@@ -36,17 +36,17 @@ pub(crate) struct PeriodicCommand<'a> {
 /// before the run, not in its first period.
 pub(crate) fn check(words: &[String]) -> Result<(), String> {
     let name = words.first().map_or("", String::as_str);
-    let places: Vec<PathBuf> = if name.contains('/') {
+    let files: Vec<PathBuf> = if name.contains('/') {
         vec![PathBuf::from(name)]
     } else {
         // The system's default if the variable is not set.
         let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         env::split_paths(&path).map(|directory| directory.join(name)).collect()
     };
-    if places.iter().any(|place| is_program(place)) {
+    if files.iter().any(|file| is_program(file)) {
         return Ok(());
     }
-    let why = if places.iter().any(|place| place.exists()) {
+    let why = if files.iter().any(|file| file.exists()) {
         "not an executable; make it executable (chmod +x)"
     } else if name.contains('/') {
         "no such file; choose an existing one"
@@ -138,11 +138,11 @@ mod tests {
     use crate::entry::EntryKind;
 
     fn entry(words: &[&str], timeout: Duration, stop: u64) -> (WorkOutcome, PeriodEntry) {
-        let (worked, entry, _) = told(words, timeout, stop);
+        let (worked, entry, _) = run_command(words, timeout, stop);
         (worked, entry)
     }
 
-    fn told(
+    fn run_command(
         words: &[&str],
         timeout: Duration,
         stop: u64,
@@ -196,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn why_a_command_failed_is_told() {
-        let fault = |script: &str, timeout| told(&["sh", "-c", script], timeout, 0).2;
+    fn the_reason_of_a_failed_command_is_reported() {
+        let fault = |script: &str, timeout| run_command(&["sh", "-c", script], timeout, 0).2;
         assert_eq!(fault("exit 0", MINUTE), None);
         assert_eq!(fault("exit 3", MINUTE), Some(TaskFailure::Status(3)));
         assert_eq!(fault("kill -9 $$", MINUTE), Some(TaskFailure::Signal(9)));
         let soon = Duration::from_millis(30);
         assert_eq!(fault("sleep 600", soon), Some(TaskFailure::TooLong(30)));
-        let absent = told(&["/nowhere/at/all"], MINUTE, 0).2;
+        let absent = run_command(&["/nowhere/at/all"], MINUTE, 0).2;
         assert_eq!(absent, Some(TaskFailure::NotStarted(2)));
-        assert_eq!(told(&["sleep", "600"], MINUTE, 1).2, None);
+        assert_eq!(run_command(&["sleep", "600"], MINUTE, 1).2, None);
     }
 
     #[test]

@@ -107,15 +107,15 @@ impl Display for TaskFailure {
             Self::Program(fault) => fault.fmt(f),
             Self::State(name) => write!(
                 f,
-                "it marked the state '{name}', which is not among the task's states; add it to the \
+                "marked state '{name}' is not among the task's states; add it to the \
                  task file, as in states = [\"{name}\"]"
             ),
-            Self::Status(status) => write!(f, "it exited with status {status}"),
-            Self::Signal(signal) => write!(f, "it was terminated by signal {signal}"),
+            Self::Status(status) => write!(f, "exit status {status}"),
+            Self::Signal(signal) => write!(f, "terminated by signal {signal}"),
             Self::TooLong(ms) if ms % 1_000 == 0 => {
-                write!(f, "it took longer than --timeout ({} s)", ms / 1_000)
+                write!(f, "no answer within --timeout ({} s)", ms / 1_000)
             }
-            Self::TooLong(ms) => write!(f, "it took longer than --timeout ({ms} ms)"),
+            Self::TooLong(ms) => write!(f, "no answer within --timeout ({ms} ms)"),
             Self::NotStarted(number) => {
                 let error = io::Error::from_raw_os_error((*number).into());
                 write!(f, "it could not be started: {error}")
@@ -129,22 +129,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_pass_as_words_and_say_why() {
+    fn failures_are_encoded_as_words_and_give_their_reason() {
         let wet = "wet and dry and cold and warm...".to_owned();
         assert_eq!(wet.len(), STATE_MAX);
-        for (fault, told) in [
-            (TaskFailure::Program(ProgramFailure::Gone), "it ended unexpectedly"),
+        for (fault, expected) in [
+            (TaskFailure::Program(ProgramFailure::Gone), "unexpected end of the program"),
             (TaskFailure::State("dry".into()), "states = [\"dry\"]"),
             (TaskFailure::State(wet), "the state 'wet and dry and cold and warm...'"),
-            (TaskFailure::Status(3), "it exited with status 3"),
-            (TaskFailure::Signal(9), "it was terminated by signal 9"),
+            (TaskFailure::Status(3), "exit status 3"),
+            (TaskFailure::Signal(9), "terminated by signal 9"),
             (TaskFailure::TooLong(10_000), "longer than --timeout (10 s)"),
             (TaskFailure::TooLong(250), "longer than --timeout (250 ms)"),
             (TaskFailure::NotStarted(2), "it could not be started: No such file"),
         ] {
             let words = fault.to_words();
             assert_ne!(words[0], 0, "{fault:?}");
-            assert!(fault.to_string().contains(told), "{fault}");
+            assert!(fault.to_string().contains(expected), "{fault}");
             assert_eq!(TaskFailure::of_words(words), Some(fault));
         }
         assert_eq!(TaskFailure::of_words([0; FAILURE_WORDS]), None);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_machine_says_stays_in_its_line() {
+    fn text_of_another_host_stays_on_its_line() {
         let words = TaskFailure::State("a\nb\u{1b}c".into()).to_words();
         assert_eq!(TaskFailure::of_words(words), Some(TaskFailure::State("abc".into())));
     }

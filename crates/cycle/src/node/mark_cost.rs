@@ -42,7 +42,7 @@ fn mark_trials() -> io::Result<Vec<MarkTrial>> {
     /// Pause in which its reader falls asleep again.
     const PAUSE: Duration = Duration::from_micros(50);
     let (mut socket, there) = ChildSocket::to(&mut Command::new(""), NUMBER)?;
-    let (to, heard) = mpsc::channel();
+    let (to, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let read = move || -> io::Result<()> {
             let mut buffer = [0; MARK_MAX];
@@ -62,7 +62,7 @@ fn mark_trials() -> io::Result<Vec<MarkTrial>> {
             let begun = MonotonicClock.now();
             there.send(b"begin")?;
             let ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-            let Ok(woke) = heard.recv() else { break };
+            let Ok(woke) = receiver.recv() else { break };
             trials.push(MarkTrial { ns, woke });
         }
         // The thread does not panic; if it did, the panic would continue here.

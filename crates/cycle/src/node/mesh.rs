@@ -130,7 +130,7 @@ impl Mesh {
     /// Sends a message, and waits for those of the peers.
     pub(crate) fn exchange(
         &mut self,
-        place: StepId,
+        step_id: StepId,
         message: StepMessage,
         limit: Timestamp<Monotonic>,
     ) -> StepExchange {
@@ -144,24 +144,24 @@ impl Mesh {
         };
         from.retain(|node| self.is_awaited(*node));
         let begun = MonotonicClock.now();
-        self.send_message(place, message.bytes as usize, &to, limit);
+        self.send_message(step_id, message.bytes as usize, &to, limit);
         self.wait(begun, limit, &from, |peer| {
-            let whole = |one: &&PartialMessage| one.step_id == place && one.missing == 0;
+            let whole = |one: &&PartialMessage| one.step_id == step_id && one.missing == 0;
             peer.messages.iter().find(whole).map(|one| one.sent_ns)
         })
     }
 
     /// Announces to the peers that this node has arrived, and waits for them.
-    pub(crate) fn barrier(&mut self, place: StepId, limit: Timestamp<Monotonic>) -> StepExchange {
+    pub(crate) fn barrier(&mut self, step_id: StepId, limit: Timestamp<Monotonic>) -> StepExchange {
         let mut others: Vec<u16> = self.others().collect();
         let begun = MonotonicClock.now();
-        let header = self.header(DatagramKind::Arrival, place);
+        let header = self.header(DatagramKind::Arrival, step_id);
         for node in &others {
             self.send(&header.to_bytes(), *node, limit);
         }
         others.retain(|node| self.is_awaited(*node));
         self.wait(begun, limit, &others, |peer| {
-            peer.arrived.filter(|(arrived, _)| *arrived >= place).map(|(_, sent_ns)| sent_ns)
+            peer.arrived.filter(|(arrived, _)| *arrived >= step_id).map(|(_, sent_ns)| sent_ns)
         })
     }
 
@@ -169,18 +169,25 @@ impl Mesh {
         DatagramHeader { kind, node: self.own, cycle, step, sent_ns: Realtime.now().as_ns() }
     }
 
-    fn send_message(&mut self, place: StepId, len: usize, to: &[u16], limit: Timestamp<Monotonic>) {
+    fn send_message(
+        &mut self,
+        step_id: StepId,
+        len: usize,
+        to: &[u16],
+        limit: Timestamp<Monotonic>,
+    ) {
         let of = len.div_ceil(PART_LEN) as u16;
         let mut bytes = std::mem::take(&mut self.bytes);
         for part in 0..of {
-            let header = self.header(DatagramKind::Part { part, of }, place);
+            let header = self.header(DatagramKind::Part { part, of }, step_id);
             bytes[..HEADER_LEN].copy_from_slice(&header.to_bytes());
             let rest = len - usize::from(part) * PART_LEN;
             let part = &bytes[..HEADER_LEN + rest.min(PART_LEN)];
             for node in to {
                 let address = self.addresses[usize::from(*node)];
-                let is_kept = |account: &MeshInstrument| account.intercepts(*node, part, address);
-                if !self.account.as_deref().is_some_and(is_kept) {
+                let is_intercepted =
+                    |account: &MeshInstrument| account.intercepts(*node, part, address);
+                if !self.account.as_deref().is_some_and(is_intercepted) {
                     self.send(part, *node, limit);
                 }
             }
@@ -289,21 +296,21 @@ impl Mesh {
     }
 
     fn process_header(&mut self, header: &DatagramHeader) -> bool {
-        let place = (header.cycle, header.step);
+        let step_id = (header.cycle, header.step);
         let Some(peer) = self.peers.get_mut(usize::from(header.node)) else { return false };
         if matches!(header.kind, DatagramKind::Arrival | DatagramKind::Part { .. }) {
             peer.latest_period = peer.latest_period.max(Some(header.cycle));
         }
         match header.kind {
             DatagramKind::Arrival => {
-                if peer.arrived.is_none_or(|(arrived, _)| arrived < place) {
-                    peer.arrived = Some((place, header.sent_ns));
+                if peer.arrived.is_none_or(|(arrived, _)| arrived < step_id) {
+                    peer.arrived = Some((step_id, header.sent_ns));
                 }
             }
             DatagramKind::Part { part, of } => {
-                let is_whole = peer.part(place, (part, of), header.sent_ns);
+                let is_whole = peer.part(step_id, (part, of), header.sent_ns);
                 if let Some(account) = self.account.as_mut().filter(|_| is_whole) {
-                    account.received(header.node, place, header.sent_ns);
+                    account.received(header.node, step_id, header.sent_ns);
                 }
             }
             DatagramKind::Ping => {
@@ -319,11 +326,11 @@ impl Mesh {
 
 impl Peer {
     /// Records a part of a message; returns true if it was the last missing one.
-    fn part(&mut self, place: StepId, (part, of): (u16, u16), sent_ns: i64) -> bool {
+    fn part(&mut self, step_id: StepId, (part, of): (u16, u16), sent_ns: i64) -> bool {
         if usize::from(of) > PARTS_MAX {
             return false;
         }
-        if let Some(known) = self.messages.iter_mut().find(|one| one.step_id == place) {
+        if let Some(known) = self.messages.iter_mut().find(|one| one.step_id == step_id) {
             known.sent_ns = known.sent_ns.max(sent_ns);
             return known.take(part);
         }
@@ -333,7 +340,7 @@ impl Peer {
             self.messages.swap_remove(oldest.unwrap_or(0));
         }
         let mut message =
-            PartialMessage { step_id: place, missing: of, received: [0; PARTS_MAX / 64], sent_ns };
+            PartialMessage { step_id, missing: of, received: [0; PARTS_MAX / 64], sent_ns };
         let is_whole = message.take(part);
         self.messages.push(message);
         is_whole
@@ -360,9 +367,9 @@ impl Mesh {
             let ping =
                 DatagramHeader { sent_ns: sent.as_ns(), ..self.header(DatagramKind::Ping, (0, 0)) };
             self.send(&ping.to_bytes(), next, until);
-            let patience = (sent + PING_TIMEOUT).min(until);
-            while MonotonicClock.now() < patience {
-                let left_ns = (patience - MonotonicClock.now()).as_ns().max(0).unsigned_abs();
+            let deadline = (sent + PING_TIMEOUT).min(until);
+            while MonotonicClock.now() < deadline {
+                let left_ns = (deadline - MonotonicClock.now()).as_ns().max(0).unsigned_abs();
                 let _ = self.socket.wait_readable(Duration::from_nanos(left_ns));
                 if self.comes_back(sent) {
                     taken_ns.push((MonotonicClock.now() - sent).as_ns().unsigned_abs() / 2);
@@ -458,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_not_heard() {
+    fn datagrams_of_unknown_nodes_are_ignored() {
         let [mut one, two] = meshes();
         let stranger =
             DatagramHeader { kind: DatagramKind::Arrival, node: 9, cycle: 0, step: 0, sent_ns: 0 };

@@ -112,10 +112,10 @@ impl MeshInstrument {
     }
 
     /// Records that the last part of a message was just received.
-    pub(super) fn received(&mut self, node: u16, place: StepId, sent_ns: i64) {
+    pub(super) fn received(&mut self, node: u16, step_id: StepId, sent_ns: i64) {
         let way_ns = self.arrived_ns.saturating_sub(sent_ns).max(0).unsigned_abs();
         if self.received.len() < RECEIVED_MAX {
-            self.received.push(ReceivedMessage { node, step_id: place, transit_ns: way_ns });
+            self.received.push(ReceivedMessage { node, step_id, transit_ns: way_ns });
         }
     }
 }
@@ -126,11 +126,11 @@ fn deliver(socket: &Socket, later: &Receiver<DelayedDatagram>) {
     loop {
         let next = waiting.iter().map(|one| one.due).min();
         let left = next.map(|due| (due - MonotonicClock.now()).as_ns().max(0).unsigned_abs());
-        let came = match left {
+        let received = match left {
             None => later.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(left_ns) => later.recv_timeout(Duration::from_nanos(left_ns)),
         };
-        match came {
+        match received {
             Ok(one) => waiting.push(one),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

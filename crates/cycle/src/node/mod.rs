@@ -67,17 +67,17 @@ pub fn serve() -> io::Result<()> {
     let shared = SharedState::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = Conditions::arrange(order.hold_awake);
     let calibrating = Mutex::new(());
-    let (told, ready) = mpsc::channel();
+    let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();
     thread::scope(|scope| {
         let begun = order.set.tasks().iter().enumerate().try_for_each(|(at, task)| {
             let context =
                 Context { order: &order, at, task, shared, calibrating: &calibrating, gate: &gate };
-            let told = told.clone();
-            let work = move || context.run(&told);
+            let sender = sender.clone();
+            let work = move || context.run(&sender);
             thread::Builder::new().name(task.name.clone()).spawn_scoped(scope, work).map(drop)
         });
-        let told = begun.and_then(|()| {
+        let start = begun.and_then(|()| {
             let (conditions, clock_injected_ns) = (conditions.record(), order.clock_injected_ns);
             let answer = match collect(&ready, tasks) {
                 Ok(tasks) => NodeReply::Ready(NodeReady { conditions, clock_injected_ns, tasks }),
@@ -89,7 +89,7 @@ pub fn serve() -> io::Result<()> {
                 NodeReply::Failed(_) => Ok(None),
             }
         });
-        gate.release_or_cancel(told)
+        gate.release_or_cancel(start)
     })
 }
 
@@ -157,14 +157,14 @@ enum PreparedWork<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn run(&self, told: &mpsc::Sender<(usize, Result<TaskReady, String>)>) {
+    fn run(&self, sender: &mpsc::Sender<(usize, Result<TaskReady, String>)>) {
         let prepared = self.prepare();
         let (work, answer) = match prepared {
             Ok((work, ready)) => (Some(work), Ok(ready)),
             Err(why) => (None, Err(format!("task '{}': {why}", self.task.name))),
         };
         // The receiver exists as long as this thread does.
-        let _ = told.send((self.at, answer));
+        let _ = sender.send((self.at, answer));
         if let Some(work) = work
             && let Some(go) = self.gate.wait(self.shared)
         {

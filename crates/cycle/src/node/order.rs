@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_has_the_time_that_it_was_given_to_be_ready_and_nobody_else_has() {
+    fn only_a_program_has_its_own_timeout_to_become_ready() {
         let order = |work: &str| NodeOrder {
             set: TaskSet::parse(&format!("[[task]]\nname = \"a\"\nperiod = \"1ms\"\n{work}"))
                 .unwrap(),

@@ -60,15 +60,16 @@ impl<'a> PacketReleases<'a> {
     fn receive(&mut self) -> Option<(Option<u64>, Timestamp<Monotonic>)> {
         let mut bytes = [0; HEADER_LEN];
         let received = self.envelope.receive(self.socket.as_fd(), &mut bytes, Wait::Asleep).ok()?;
-        let came = received.control.received_at.map(|came| self.clock.monotonic(came));
-        let came = came.unwrap_or_else(|| MonotonicClock.now());
+        let received_at =
+            received.control.received_at.map(|received_at| self.clock.monotonic(received_at));
+        let received_at = received_at.unwrap_or_else(|| MonotonicClock.now());
         let header = DatagramHeader::from_bytes(bytes.get(..received.len)?)?;
         if header.sent_ns.cast_unsigned() != self.token {
             return None;
         }
         match header.kind {
-            DatagramKind::Release => Some((Some(header.cycle), came)),
-            DatagramKind::Last => Some((None, came)),
+            DatagramKind::Release => Some((Some(header.cycle), received_at)),
+            DatagramKind::Last => Some((None, received_at)),
             _ => None,
         }
     }
@@ -76,12 +77,12 @@ impl<'a> PacketReleases<'a> {
 
 impl ReleaseSource for PacketReleases<'_> {
     fn release(&mut self, cycle: u64) -> NextRelease {
-        let asked = MonotonicClock.now();
+        let requested_at = MonotonicClock.now();
         while self.stop.load(Ordering::Relaxed) == 0 {
             match self.receive() {
                 Some((Some(released), due)) if released >= cycle => {
                     let begun = MonotonicClock.now().max(due);
-                    let is_overrun = due < asked;
+                    let is_overrun = due < requested_at;
                     return NextRelease::Release(Release {
                         cycle: released,
                         due,

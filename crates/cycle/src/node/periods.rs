@@ -406,9 +406,9 @@ mod tests {
     }
 
     /// Releases of some periods only.
-    struct Given(Vec<u64>, Timestamp<Monotonic>);
+    struct ListedReleases(Vec<u64>, Timestamp<Monotonic>);
 
-    impl ReleaseSource for Given {
+    impl ReleaseSource for ListedReleases {
         fn release(&mut self, cycle: u64) -> NextRelease {
             if self.0.is_empty() {
                 return NextRelease::Ended;
@@ -438,22 +438,22 @@ mod tests {
     }
 
     #[test]
-    fn periods_that_are_not_released_are_told_and_not_worked_in() {
-        let told = |released: &[u64]| {
-            let mut told = Vec::new();
+    fn periods_without_a_release_are_reported_and_not_executed() {
+        let rows_of = |released: &[u64]| {
+            let mut rows = Vec::new();
             let mut put = |entry: &PeriodEntry| {
                 let row = if entry.part == EntryKind::NotReleased { entry.backlog } else { 0 };
-                told.push((entry.cycle, row));
+                rows.push((entry.cycle, row));
             };
             let begin = Timestamp::from_ns(0);
-            run((5, begin), &mut Given(released.to_vec(), begin), &mut Nothing, &mut put);
-            told
+            run((5, begin), &mut ListedReleases(released.to_vec(), begin), &mut Nothing, &mut put);
+            rows
         };
-        assert_eq!(told(&[0, 1, 2, 3, 4]), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
-        assert_eq!(told(&[1, 3]), [(0, 1), (1, 0), (2, 1), (3, 0), (4, 1)]);
-        assert_eq!(told(&[]), [(0, 5)]);
+        assert_eq!(rows_of(&[0, 1, 2, 3, 4]), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
+        assert_eq!(rows_of(&[1, 3]), [(0, 1), (1, 0), (2, 1), (3, 0), (4, 1)]);
+        assert_eq!(rows_of(&[]), [(0, 5)]);
         // Whoever sends it, a release of a period that there is not ends the task.
-        assert_eq!(told(&[0, 9]), [(0, 0), (1, 4)]);
+        assert_eq!(rows_of(&[0, 9]), [(0, 0), (1, 4)]);
     }
 
     #[test]
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sets_the_system_clock_moves_the_releases_by_it_and_is_noticed() {
+    fn a_step_of_the_system_clock_moves_the_releases_and_is_detected() {
         let never = AtomicU64::new(0);
         let now = horolog_sys::clock::Realtime.now();
         let mut releases = ClockReleases::new(StartInstant::Utc(now.as_ns()), 0, 1_000, 0, &never);

@@ -32,22 +32,22 @@ const END_GRACE_PERIOD: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ProgramFailure {
     /// It has ended.
-    #[error("it ended unexpectedly")]
+    #[error("unexpected end of the program")]
     Gone,
     /// It took too long.
-    #[error("it took longer than --timeout")]
+    #[error("no answer within --timeout")]
     TooLong,
     /// It sent something that is not a mark.
     #[error(
-        "it sent an unknown mark; marks are ready, begin, phase \
+        "unknown mark; marks are ready, begin, phase \
          computation|communication|idle|barrier, state NAME, end and end failed"
     )]
     Unreadable,
     /// It sent one mark where another was expected.
-    #[error("it sent a mark out of order; the order is ready, then begin to end for each release")]
+    #[error("mark out of order; the order is ready, then begin to end for each release")]
     Misplaced,
     /// It is in a state that the task does not name.
-    #[error("it marked a state that is not among the task's states")]
+    #[error("marked state is not among the task's states")]
     State,
 }
 
@@ -148,7 +148,7 @@ impl<'a> MarkedProgram<'a> {
         &mut self,
         until: Instant,
     ) -> Result<(Mark<'_>, Timestamp<Monotonic>), Option<ProgramFailure>> {
-        let (len, said) = loop {
+        let (len, received_at) = loop {
             if self.stop.load(Ordering::Relaxed) != 0 {
                 return Err(None);
             }
@@ -157,18 +157,18 @@ impl<'a> MarkedProgram<'a> {
                 return Err(Some(ProgramFailure::TooLong));
             }
             match self.socket.recv(&mut self.buffer, POLL_INTERVAL) {
-                Ok(heard) => break heard,
+                Ok(received) => break received,
                 // Its last marks are read before it counts as gone.
                 Err(_) if self.has_ended() => match self.socket.try_recv(&mut self.buffer) {
-                    Ok(heard) => break heard,
+                    Ok(received) => break received,
                     Err(_) => return Err(Some(ProgramFailure::Gone)),
                 },
                 Err(_) => {}
             }
         };
-        let said = self.clock.monotonic(said);
+        let received_at = self.clock.monotonic(received_at);
         let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFailure::Unreadable)?;
-        Ok((mark, said))
+        Ok((mark, received_at))
     }
 
     fn has_ended(&self) -> bool {
@@ -183,17 +183,17 @@ impl<'a> MarkedProgram<'a> {
     ) -> Result<(), Option<ProgramFailure>> {
         // The uncertainty of the clocks' offset must not put a mark earlier than the release.
         let released = MonotonicClock.now() - self.clock.uncertainty();
-        let told = ProgramCommand::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
-        self.socket.send(told.to_string().as_bytes()).map_err(|error| match error.kind() {
+        let command = ProgramCommand::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
+        self.socket.send(command.to_string().as_bytes()).map_err(|error| match error.kind() {
             // It has not read the earlier commands.
             ErrorKind::WouldBlock => ProgramFailure::Misplaced,
             _ => ProgramFailure::Gone,
         })?;
         let until = Instant::now() + self.timeout;
-        let mut course = PeriodMarks::default();
+        let mut period_marks = PeriodMarks::default();
         loop {
-            let (mark, said) = self.receive_mark(until)?;
-            if said < released {
+            let (mark, received_at) = self.receive_mark(until)?;
+            if received_at < released {
                 return Err(Some(ProgramFailure::Misplaced));
             }
             if let Mark::State(name) = mark {
@@ -205,8 +205,8 @@ impl<'a> MarkedProgram<'a> {
                 };
                 self.state = Some(at as u8);
                 entry.state = self.state;
-            } else if course.take(mark, said).ok_or(ProgramFailure::Misplaced)? {
-                course.fill_entry(period.due, entry);
+            } else if period_marks.take(mark, received_at).ok_or(ProgramFailure::Misplaced)? {
+                period_marks.fill_entry(period.due, entry);
                 entry.state = self.state;
                 return Ok(());
             }
@@ -256,21 +256,21 @@ struct PeriodMarks {
 
 impl PeriodMarks {
     /// Takes a mark; returns whether it ends the period, or `None` if it is out of order.
-    fn take(&mut self, mark: Mark<'_>, said: Timestamp<Monotonic>) -> Option<bool> {
+    fn take(&mut self, mark: Mark<'_>, received_at: Timestamp<Monotonic>) -> Option<bool> {
         match (mark, self.begun) {
             (Mark::Begin, None) => {
-                self.begun = Some(said);
-                self.since = Some((Phase::Computation, said));
+                self.begun = Some(received_at);
+                self.since = Some((Phase::Computation, received_at));
                 Some(false)
             }
             (Mark::Phase(phase), Some(_)) => {
-                self.close(said);
-                self.since = Some((phase, said));
+                self.close(received_at);
+                self.since = Some((phase, received_at));
                 Some(false)
             }
             (Mark::End | Mark::Failed, Some(_)) => {
-                self.close(said);
-                self.ended = Some(said);
+                self.close(received_at);
+                self.ended = Some(received_at);
                 self.has_failed = mark == Mark::Failed;
                 Some(true)
             }
@@ -278,10 +278,10 @@ impl PeriodMarks {
         }
     }
 
-    fn close(&mut self, said: Timestamp<Monotonic>) {
+    fn close(&mut self, received_at: Timestamp<Monotonic>) {
         if let Some((phase, since)) = self.since.take() {
             // If the system clock was stepped just then, the order of the two is uncertain.
-            self.spent_ns[phase as usize] += (said - since).as_ns().max(0).unsigned_abs();
+            self.spent_ns[phase as usize] += (received_at - since).as_ns().max(0).unsigned_abs();
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn the_time_between_marks_belongs_to_the_phase_that_the_first_one_names() {
-        let mut course = PeriodMarks::default();
+        let mut period_marks = PeriodMarks::default();
         let marks = [
             (Mark::Begin, 10),
             (Mark::Phase(Phase::Communication), 110),
@@ -321,11 +321,11 @@ mod tests {
             (Mark::Phase(Phase::Barrier), 270),
         ];
         for (mark, us) in marks {
-            assert_eq!(course.take(mark, at(us)), Some(false), "{mark}");
+            assert_eq!(period_marks.take(mark, at(us)), Some(false), "{mark}");
         }
-        assert_eq!(course.take(Mark::End, at(275)), Some(true));
+        assert_eq!(period_marks.take(Mark::End, at(275)), Some(true));
         let mut entry = PeriodEntry::new(EntryKind::Period, 0);
-        course.fill_entry(at(0), &mut entry);
+        period_marks.fill_entry(at(0), &mut entry);
         let us = [
             entry.start_latency_ns,
             entry.execution_ns,
@@ -343,10 +343,10 @@ mod tests {
         for mark in [Mark::End, Mark::Failed, Mark::Phase(Phase::Idle), Mark::Ready] {
             assert_eq!(PeriodMarks::default().take(mark, at(0)), None, "{mark}");
         }
-        let mut course = PeriodMarks::default();
-        course.take(Mark::Begin, at(0)).unwrap();
-        assert_eq!(course.take(Mark::Begin, at(1)), None);
-        assert_eq!(course.take(Mark::Ready, at(1)), None);
+        let mut period_marks = PeriodMarks::default();
+        period_marks.take(Mark::Begin, at(0)).unwrap();
+        assert_eq!(period_marks.take(Mark::Begin, at(1)), None);
+        assert_eq!(period_marks.take(Mark::Ready, at(1)), None);
     }
 
     fn program(script: &str, states: &[&str]) -> TaskProgram {
@@ -372,7 +372,7 @@ mod tests {
                         [ $1 = release ] || exit 0; echo begin >&3; ";
 
     #[test]
-    fn a_program_is_released_and_its_periods_are_told_by_its_marks() {
+    fn a_program_is_released_and_its_marks_report_its_periods() {
         let script = format!("{LOOP} echo state wet >&3; sleep 0.02; echo end >&3; done");
         let mut marked =
             MarkedProgram::start(&program(&script, &["dry", "wet"]), POLL_INTERVAL * 500, &NEVER)
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_went_wrong_is_told_from_a_program_that_did() {
+    fn a_failed_period_is_distinguished_from_a_failed_program() {
         let script = format!("{LOOP} echo end failed >&3; done");
         let mut marked =
             MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
@@ -433,9 +433,9 @@ mod tests {
             assert_eq!(one(&mut marked).0, WorkOutcome::Abandoned, "{script}");
             assert_eq!(marked.fault, Some(fault), "{script}");
             assert_eq!(ProgramFailure::of(fault.number()), Some(fault));
-            let told = marked.fault();
-            let is_told = told.is_some_and(|told| told.to_string().contains("'dry'"));
-            assert_eq!(is_told, fault == ProgramFailure::State);
+            let reported = marked.fault();
+            let is_named = reported.is_some_and(|failure| failure.to_string().contains("'dry'"));
+            assert_eq!(is_named, fault == ProgramFailure::State);
         }
         assert_eq!((ProgramFailure::of(0), ProgramFailure::of(6)), (None, None));
     }

@@ -11,11 +11,11 @@ use crate::task::{Policy, SchedulingSpec};
 /// [`Policy::Deadline`] uses the reservation. The core is only reported: the thread was pinned
 /// before.
 pub(crate) fn schedule(
-    asked: SchedulingSpec,
+    requested: SchedulingSpec,
     resets: bool,
     reservation: Option<Reservation>,
 ) -> TaskScheduling {
-    let SchedulingSpec { policy, priority, core } = asked;
+    let SchedulingSpec { policy, priority, core } = requested;
     let result = match policy {
         Policy::Other => Ok(()),
         Policy::Fifo => affinity::SchedulingParameters::fifo(priority.into(), resets).apply(),

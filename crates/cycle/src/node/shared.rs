@@ -74,8 +74,8 @@ impl<'a> SharedState<'a> {
     }
 
     pub(super) fn set_failure(self, at: usize, fault: &TaskFailure) {
-        for (word, told) in self.task(at)[FAULT..].iter().zip(fault.to_words()) {
-            word.store(told, Ordering::Relaxed);
+        for (word, value) in self.task(at)[FAULT..].iter().zip(fault.to_words()) {
+            word.store(value, Ordering::Relaxed);
         }
     }
 

@@ -28,9 +28,9 @@ impl<T: Clone> StartGate<T> {
     /// # Errors
     ///
     /// The error in `start`, after cancelling.
-    pub(crate) fn release_or_cancel(&self, told: io::Result<Option<T>>) -> io::Result<()> {
-        self.is_cancelled.store(!matches!(told, Ok(Some(_))), Ordering::Relaxed);
-        *self.go.lock().unwrap_or_else(PoisonError::into_inner) = told?;
+    pub(crate) fn release_or_cancel(&self, start: io::Result<Option<T>>) -> io::Result<()> {
+        self.is_cancelled.store(!matches!(start, Ok(Some(_))), Ordering::Relaxed);
+        *self.go.lock().unwrap_or_else(PoisonError::into_inner) = start?;
         Ok(())
     }
 
@@ -56,15 +56,16 @@ mod tests {
     use crate::node::region_words;
 
     #[test]
-    fn whoever_waits_is_let_through_or_called_off() {
+    fn waiting_threads_are_released_or_cancelled() {
         let words: Vec<AtomicU64> = (0..region_words(1)).map(|_| AtomicU64::new(0)).collect();
         let shared = SharedState::new(&words, 1).unwrap();
-        let waited = |told: Option<io::Result<Option<u8>>>| {
+        let waited = |optional_start: Option<io::Result<Option<u8>>>| {
             let gate = StartGate::new();
             thread::scope(|scope| {
                 let waiting = scope.spawn(|| gate.wait(shared));
                 thread::sleep(2 * POLL_INTERVAL);
-                let is_well = told.is_none_or(|told| gate.release_or_cancel(told).is_ok());
+                let is_well =
+                    optional_start.is_none_or(|start| gate.release_or_cancel(start).is_ok());
                 (waiting.join().unwrap(), is_well)
             })
         };

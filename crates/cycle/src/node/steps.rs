@@ -75,12 +75,12 @@ impl Steps {
         let Some(mesh) = &mut self.mesh else { return };
         // A peer that is missing when the next period begins is not waited for any longer.
         let limit = period.due + self.period;
-        let place = (period.cycle, at as u16);
+        let step_id = (period.cycle, at as u16);
         if let Some(message) = message {
-            mesh.exchange(place, message, limit).of_messages(entry);
+            mesh.exchange(step_id, message, limit).of_messages(entry);
         }
         if barrier {
-            mesh.barrier(place, limit).of_barrier(entry);
+            mesh.barrier(step_id, limit).of_barrier(entry);
         }
     }
 }
@@ -139,11 +139,11 @@ impl PeriodWork for PollingServer {
             let begun = MonotonicClock.now();
             // Events that arrive during service wait for the next release, as those of a polling
             // server do.
-            let Some(came) = self.arrivals.take_until(period.begun) else { break };
+            let Some(arrival) = self.arrivals.take_until(period.begun) else { break };
             self.load.run(self.units);
             let ended = MonotonicClock.now();
             let mut event = period.entry(EntryKind::Event);
-            event.start_latency_ns = (begun - came).as_ns().max(0).unsigned_abs();
+            event.start_latency_ns = (begun - arrival).as_ns().max(0).unsigned_abs();
             event.execution_ns = (ended - begun).as_ns().unsigned_abs();
             event.compute_ns = event.execution_ns;
             entry.add(&event);
@@ -186,9 +186,9 @@ impl RandomArrivals {
 
     /// Takes the next event, if it has arrived by `now`.
     fn take_until(&mut self, now: Timestamp<Monotonic>) -> Option<Timestamp<Monotonic>> {
-        let came = self.next.filter(|next| *next <= now)?;
+        let arrival = self.next.filter(|next| *next <= now)?;
         self.advance();
-        Some(came)
+        Some(arrival)
     }
 
     /// Returns the number of events that have arrived by `now` and were not taken.
@@ -211,9 +211,9 @@ mod tests {
         let waiting = arrivals.waiting(end);
         let mut last = begin;
         let mut taken = 0;
-        while let Some(came) = arrivals.take_until(end) {
-            assert!(came >= last);
-            last = came;
+        while let Some(arrival) = arrivals.take_until(end) {
+            assert!(arrival >= last);
+            last = arrival;
             taken += 1;
         }
         assert_eq!((taken, arrivals.waiting(end)), (waiting, 0));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_several_steps_is_told_and_all_of_them_make_the_period() {
+    fn each_of_several_steps_is_reported_and_together_they_are_the_period() {
         let step = |units| Superstep {
             compute: crate::task::Compute::Units(units),
             message: None,
@@ -248,16 +248,18 @@ mod tests {
             Steps::new(SyntheticLoad::default(), &[step(100), step(300)], 1.0, 1_000_000);
         assert_eq!((steps.units(), steps.without_work().units()), (400, 0));
         let now = MonotonicClock.now();
-        let mut told = Vec::new();
+        let mut entries = Vec::new();
         let mut entry = PeriodEntry::new(EntryKind::Period, 5);
         let period = Period { cycle: 5, due: now, begun: now, released_ns: 0 };
-        let worked = steps.run(&period, &mut entry, &mut |entry| told.push(*entry));
+        let worked = steps.run(&period, &mut entry, &mut |entry| entries.push(*entry));
         assert_eq!(worked, WorkOutcome::Done);
         assert_eq!(
-            told.iter().map(|one| one.part).collect::<Vec<_>>(),
+            entries.iter().map(|one| one.part).collect::<Vec<_>>(),
             [EntryKind::Step(0), EntryKind::Step(1)]
         );
-        assert_eq!(entry.compute_ns, told[0].compute_ns + told[1].compute_ns);
-        assert!(told[1].start_latency_ns >= told[0].start_latency_ns + told[0].execution_ns);
+        assert_eq!(entry.compute_ns, entries[0].compute_ns + entries[1].compute_ns);
+        assert!(
+            entries[1].start_latency_ns >= entries[0].start_latency_ns + entries[0].execution_ns
+        );
     }
 }

@@ -107,7 +107,7 @@ mod tests {
 
     /// What was shown before the step, behind which it is read, and what was shown after it.
     #[test]
-    fn instants_on_both_sides_of_a_step_are_told_right_and_the_step_is_counted() {
+    fn instants_on_both_sides_of_a_step_are_converted_and_the_step_is_counted() {
         for step in [3_600 * SECOND, -3_600 * SECOND, 5_000_000, -5_000_000] {
             let mut known = OffsetState::new(offset(7 * SECOND), at(100_000));
             known.learn(offset(7 * SECOND + 20), at(200_000));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_nobody_sets_is_not_found_to_be_set() {
+    fn a_clock_that_is_not_stepped_counts_no_steps() {
         let mut clock = SystemClockConverter::new();
         for _ in 0..1_000 {
             let now = horolog_sys::clock::Realtime.now();

@@ -309,9 +309,9 @@ impl<'a> AnalysisSet<'a> {
         };
         row.demand.unknown.clone().or_else(|| {
             others().map(|(other, lacks)| {
-                let mut told = format!("of task '{}', which runs before it: ", other.task.name);
-                let _ = write!(told, "{lacks}");
-                told
+                let mut reason = format!("of task '{}', which runs before it: ", other.task.name);
+                let _ = write!(reason, "{lacks}");
+                reason
             })
         })
     }

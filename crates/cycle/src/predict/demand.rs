@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_beforehand_takes_the_place_of_all() {
+    fn a_configured_worst_case_replaces_all_terms() {
         let costs = Costs::default();
         let known = demand("worst = \"3ms\"\nmessage = 10\nbarrier = true", &costs, 2).unwrap();
         let whole =
@@ -211,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn an_unknown_term_is_named() {
         let costs = Costs::default();
         for (lines, why) in [
             ("command = [\"x\"]", "task 'a': the execution time of its program"),
             ("program = [\"x\"]", "task 'a': the execution time of its program"),
             ("units = 5", "task 'a': the execution time of its units"),
         ] {
-            let told = demand(lines, &costs, 2).unwrap_err();
-            assert!(told.starts_with(why), "{told}");
+            let error = demand(lines, &costs, 2).unwrap_err();
+            assert!(error.starts_with(why), "{error}");
         }
         let lacking = demand("message = 10\nbarrier = true", &costs, 2).unwrap();
         assert!(lacking.unknown.is_some_and(|why| why.contains("10 bytes")), "the first of two");

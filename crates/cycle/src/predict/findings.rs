@@ -66,21 +66,21 @@ fn late(task: &CyclePredictTask) -> Option<Finding> {
 /// cores together.
 fn overloaded(plan: &AnalysisSet<'_>, costs: &Costs) -> Vec<Finding> {
     // Time that other threads take from sched-other tasks can be regained.
-    let beside = |row: &TaskDemand<'_>| {
+    let interference_share = |row: &TaskDemand<'_>| {
         let there = costs.of(row.task.schedule.core, false);
         there.between().map(|one| one.share()).sum::<f64>()
     };
     let mut found = Vec::new();
-    let mut judge = |place: String, rows: &[&TaskDemand<'_>], cores: usize| {
+    let mut judge = |label: String, rows: &[&TaskDemand<'_>], cores: usize| {
         let wanted: f64 = rows.iter().map(|row| row.share()).sum();
-        let taken = rows.iter().map(|row| beside(row)).fold(0.0, f64::max);
+        let taken = rows.iter().map(|row| interference_share(row)).fold(0.0, f64::max);
         let there = cores as f64 * (1.0 - taken).max(0.0);
         if wanted > there {
             found.push(finding(
                 FindingCode::CoreOverloaded,
                 Severity::Error,
                 format!(
-                    "tasks demand {:.1}% of {place}, of which interrupts and the scheduler leave \
+                    "tasks demand {:.1}% of {label}, of which interrupts and the scheduler leave \
                      {:.1}%.",
                     wanted * 100.0,
                     there * 100.0
@@ -119,7 +119,7 @@ fn absent(plan: &AnalysisSet<'_>, costs: &Costs) -> Vec<Finding> {
         _ => costs.has(kind),
     };
     let missing = kinds.into_iter().filter(|(kind, ..)| !is_known(*kind) && !plan.rows.is_empty());
-    let told = |(kind, what, from): (Kind, &str, &str)| {
+    let missing_finding = |(kind, what, from): (Kind, &str, &str)| {
         let is_in_gaps = kind == Kind::Scheduler && costs.has(Kind::Interrupt);
         let (severity, counted) = if is_in_gaps {
             (Severity::Note, "it is included in interrupts")
@@ -130,7 +130,7 @@ fn absent(plan: &AnalysisSet<'_>, costs: &Costs) -> Vec<Finding> {
         let advice = format!("Add a result of {from} with --costs, or use --measure.");
         finding(FindingCode::CostMissing, severity, message, &advice)
     };
-    missing.map(told).collect()
+    missing.map(missing_finding).collect()
 }
 
 /// Returns the finding about cores with pinned tasks but without a measurement.
@@ -166,8 +166,8 @@ fn throttled(plan: &AnalysisSet<'_>) -> Option<Finding> {
         });
         there.map(TaskDemand::share).sum::<f64>()
     };
-    let places = cores(plan).into_iter().map(Some).chain([None]);
-    let most = places.map(wanted_by).fold(0.0, f64::max);
+    let pinnings = cores(plan).into_iter().map(Some).chain([None]);
+    let most = pinnings.map(wanted_by).fold(0.0, f64::max);
     (most > share).then(|| {
         finding(
             FindingCode::RealTimeThrottled,

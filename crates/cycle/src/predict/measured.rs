@@ -82,7 +82,7 @@ impl MeasuredRuns {
 
     /// Returns findings about tasks of the same name that differ otherwise.
     fn others(&self, set: &TaskSet) -> Vec<Finding> {
-        let mut told: Vec<String> = Vec::new();
+        let mut messages: Vec<String> = Vec::new();
         for task in set.tasks() {
             for ran in self.tasks.iter().filter(|ran| ran.name == task.name && !ran.is(task)) {
                 let (name, source, differs) = (&ran.name, &ran.figures.source, ran.differs(task));
@@ -90,13 +90,13 @@ impl MeasuredRuns {
                     "task '{name}' of {source} differs from that of the file, {differs}: its \
                      measurements are ignored."
                 );
-                if !told.contains(&message) {
-                    told.push(message);
+                if !messages.contains(&message) {
+                    messages.push(message);
                 }
             }
         }
         let advice = "Run the predicted file: 'cycle run' with it, and --json.";
-        told.into_iter().map(|message| differ(Severity::Warning, message, advice)).collect()
+        messages.into_iter().map(|message| differ(Severity::Warning, message, advice)).collect()
     }
 
     /// Returns findings about tasks on one side only.
@@ -126,10 +126,10 @@ impl MeasuredRuns {
         }
         let mut foreign: Vec<String> = Vec::new();
         for ran in &self.tasks {
-            let told = format!("'{}' of {}", ran.name, ran.figures.source);
+            let label = format!("'{}' of {}", ran.name, ran.figures.source);
             let is_known = set.tasks().iter().any(|task| task.name == ran.name);
-            if !is_known && !foreign.contains(&told) {
-                foreign.push(told);
+            if !is_known && !foreign.contains(&label) {
+                foreign.push(label);
             }
         }
         if !foreign.is_empty() {
@@ -312,7 +312,7 @@ mod tests {
                        [[task]]\nname = \"b\"\nperiod = \"20ms\"\ncompute = \"1ms\"\n";
 
     #[test]
-    fn a_run_says_how_long_programs_take_and_stands_beside_their_bounds() {
+    fn a_run_supplies_execution_times_and_is_compared_with_the_bounds() {
         let set = TaskSet::parse(TWO).unwrap();
         let machine = Machine { nodes: 1, cores: 1, real_time_share: None };
         assert!(predict(&set, &Costs::default(), machine).is_err());
@@ -330,7 +330,7 @@ mod tests {
     }
 
     /// What is told where this is predicted instead.
-    fn told(file: &str) -> Vec<String> {
+    fn mismatches(file: &str) -> Vec<String> {
         let set = TaskSet::parse(file).unwrap();
         let machine = Machine { nodes: 1, cores: 1, real_time_share: None };
         let known =
@@ -338,28 +338,32 @@ mod tests {
         let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
         let findings = runs().compare_with_bounds(&set, &mut tasks);
         let differs = findings.into_iter().filter(|one| one.code == FindingCode::TaskSetMismatch);
-        let told: Vec<_> = differs.map(|one| one.message).collect();
-        let is_beside = tasks[0].measured.is_some();
-        assert_eq!(is_beside, !told.iter().any(|one| one.contains("task 'a'")), "{told:?}");
-        told
+        let messages: Vec<_> = differs.map(|one| one.message).collect();
+        let has_measurement = tasks[0].measured.is_some();
+        assert_eq!(
+            has_measurement,
+            !messages.iter().any(|one| one.contains("task 'a'")),
+            "{messages:?}"
+        );
+        messages
     }
 
     #[test]
-    fn tasks_that_are_others_or_on_one_side_alone_are_told() {
-        assert_eq!(told(TWO), Vec::<String>::new());
+    fn tasks_that_differ_or_are_on_one_side_only_are_reported() {
+        assert_eq!(mismatches(TWO), Vec::<String>::new());
         for (from, to, named) in [
             ("20ms", "10ms", "period 20000 us, not 10000 us, deadline 20000 us, not 10000 us:"),
             ("\"20ms\"", "\"20ms\"\ndeadline = \"9500us\"", "deadline 20000 us, not 9500 us:"),
             ("\"20ms\"", "\"20ms\"\npolicy = \"rr\"", "policy fifo, not rr:"),
         ] {
-            let told = told(&TWO.replacen(from, to, 1));
-            let [one] = &told[..] else { panic!("{told:?}") };
+            let messages = mismatches(&TWO.replacen(from, to, 1));
+            let [one] = &messages[..] else { panic!("{messages:?}") };
             assert!(one.starts_with("task 'a' of run.json differs"), "{one}");
             assert!(one.contains(named), "{one}");
         }
-        let told = told(&TWO.replace("name = \"b\"", "name = \"c\""));
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].starts_with("'c' of the file is not in run.json"), "{told:?}");
-        assert!(told[1].starts_with("'b' of run.json is not in the file"), "{told:?}");
+        let messages = mismatches(&TWO.replace("name = \"b\"", "name = \"c\""));
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].starts_with("'c' of the file is not in run.json"), "{messages:?}");
+        assert!(messages[1].starts_with("'b' of run.json is not in the file"), "{messages:?}");
     }
 }

@@ -205,31 +205,31 @@ impl<'a> SimulationRun<'a> {
         }
         ready.sort_unstable();
         let mut free: Vec<usize> = (0..self.cores).collect();
-        let mut given = Vec::new();
+        let mut assigned = Vec::new();
         for (level, _, at) in ready {
             let (tied, held) = (self.actors[at].task.schedule.core, self.actors[at].jobs[0].core);
             let wanted = if level == 0 { held } else { tied };
             let of = |core: usize| free.iter().position(|one| *one == core);
             // A task is not moved from a core that stays free.
-            let place = match wanted {
+            let index = match wanted {
                 Some(core) => of(core),
                 None if free.is_empty() => None,
                 None => held.and_then(of).or_else(|| Some(self.random.below(free.len()))),
             };
-            if let Some(place) = place {
-                given.push((at, free.swap_remove(place)));
+            if let Some(index) = index {
+                assigned.push((at, free.swap_remove(index)));
             }
         }
-        given
+        assigned
     }
 
     fn step(&mut self, now: u64) {
         self.release(now);
         let is_left = self.disturb(now);
         self.settle(now);
-        let given = self.assign(now);
+        let assigned = self.assign(now);
         for at in 0..self.actors.len() {
-            let core = given.iter().find(|(one, _)| *one == at).map(|(_, core)| *core);
+            let core = assigned.iter().find(|(one, _)| *one == at).map(|(_, core)| *core);
             let draw = self.is_extreme || self.random.below(2) == 0;
             let actor = &mut self.actors[at];
             let Some(job) = actor.jobs.first_mut() else { continue };

@@ -187,7 +187,7 @@ fn windows_of_a_task_that_waits_are_summed_up() {
 }
 
 #[test]
-fn what_a_bound_rests_on_is_said() {
+fn the_basis_of_a_bound_is_reported() {
     let codes = |tasks: &[Task], costs: &[CyclePredictCost], machine| -> Vec<FindingCode> {
         predicted(tasks, costs, machine).findings.iter().map(|finding| finding.code).collect()
     };

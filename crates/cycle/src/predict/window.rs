@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_none_it_is_said_why() {
+    fn a_missing_fixed_point_has_a_reason() {
         assert_eq!(safe(1, &[of(1, 2), of(1, 2)], 1_000), Err(NoFixedPoint::Overloaded(1.0)));
         assert_eq!(safe(60, &[of(1, 2)], 100), Err(NoFixedPoint::Beyond));
         assert_eq!(published(60, &[of(2, 2)], 1_000), Err(NoFixedPoint::Beyond));

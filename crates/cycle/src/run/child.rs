@@ -107,14 +107,16 @@ impl<A: DeserializeOwned + Send + 'static> TaskProcess<A> {
     /// If there is no answer.
     pub(crate) fn receive(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> Result<A, String> {
-        receive(&self.answer, Instant::now() + patience, is_over).map_err(|silence| match silence {
-            NoAnswer::Over => CALLED_OFF.to_owned(),
-            NoAnswer::Long => "it does not answer".to_owned(),
-            NoAnswer::Gone => "it ended".to_owned(),
-        })
+        receive(&self.answer, Instant::now() + timeout, is_over).map_err(
+            |no_answer| match no_answer {
+                NoAnswer::Over => CALLED_OFF.to_owned(),
+                NoAnswer::Long => "it does not answer".to_owned(),
+                NoAnswer::Gone => "it ended".to_owned(),
+            },
+        )
     }
 }
 
@@ -126,10 +128,10 @@ impl TaskProcess {
     /// Its other answer, or the absence of one.
     pub(crate) fn answer(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         is_over: &dyn Fn() -> bool,
     ) -> Result<NodeReady, String> {
-        match self.receive(patience, is_over)? {
+        match self.receive(timeout, is_over)? {
             NodeReply::Ready(ready) if ready.tasks.len() == self.tasks => Ok(ready),
             NodeReply::Ready(_) => Err("its tasks differ from the order".to_owned()),
             NodeReply::Failed(why) => Err(why),

@@ -76,27 +76,27 @@ pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)>
         run.nodes.iter().flat_map(move |node| {
             let of = if counts_differ { format!(" of {}", run.nodes.len()) } else { String::new() };
             let under = |policy: TaskPolicy| format!(" under {}", policy.name());
-            let place = format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
-            node.tasks.iter().map(move |task| (place.clone(), task))
+            let label = format!("{}{of}{}", node.name, run.policy.map_or_else(String::new, under));
+            node.tasks.iter().map(move |task| (label.clone(), task))
         })
     })
 }
 
 fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (_, task) in tasks(result) {
         let Some(error) = &task.scheduling.error else { continue };
-        let asked = task.scheduling.requested;
-        if told.contains(&asked) {
+        let requested = task.scheduling.requested;
+        if reported.contains(&requested) {
             continue;
         }
-        told.push(asked);
+        reported.push(requested);
         findings.push(finding(
             FindingCode::RealTimeRefused,
             Severity::Warning,
             format!(
                 "Policy {} was refused ({error}): task '{}' ran under SCHED_OTHER.",
-                asked.name(),
+                requested.name(),
                 task.name
             ),
             REAL_TIME_ADVICE,
@@ -156,7 +156,7 @@ fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
     let advice = "Find the node that was late (start latency and execution of each) or lost, and \
                   the packet loss between them ('horolog path udp'); a longer period allows them \
                   more time.";
-    let mut told = |code, what: &str, of: fn(&CycleTask) -> u64| {
+    let mut add_finding = |code, what: &str, of: fn(&CycleTask) -> u64| {
         let all: Vec<_> = tasks(result).filter(|(_, task)| of(task) > 0).collect();
         let Some((node, worst)) = all.iter().max_by_key(|(_, task)| of(task)) else { return };
         let sum: u64 = all.iter().map(|(_, task)| of(task)).sum();
@@ -168,9 +168,9 @@ fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
         findings.push(finding(code, Severity::Warning, message, advice));
     };
     let missing = "messages of other nodes did not arrive before the next release";
-    told(FindingCode::MessagesMissing, missing, |task| task.messages_missing);
+    add_finding(FindingCode::MessagesMissing, missing, |task| task.messages_missing);
     let broken = "barriers timed out, since not all nodes reached them in time";
-    told(FindingCode::BarriersBroken, broken, |task| task.barriers_broken);
+    add_finding(FindingCode::BarriersBroken, broken, |task| task.barriers_broken);
 }
 
 /// Returns the finding about planned periods without an entry.
@@ -290,7 +290,7 @@ fn shares_core(run: &CycleRun, awaited: usize, task: &str) -> Option<(String, &'
 }
 
 fn ended(ending: &RunEnd, findings: &mut Vec<Finding>) {
-    let told = match ending {
+    let end_finding = match ending {
         RunEnd::Done => return,
         RunEnd::Interrupted => finding(
             FindingCode::Interrupted,
@@ -323,7 +323,7 @@ fn ended(ending: &RunEnd, findings: &mut Vec<Finding>) {
             "Use a longer period or less work.",
         ),
     };
-    findings.push(told);
+    findings.push(end_finding);
 }
 
 #[cfg(test)]
@@ -331,27 +331,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_of_several_runs_are_told_apart() {
+    fn tasks_of_several_runs_are_distinguished() {
         let golden = include_str!("../../../record/tests/schema/cycle.json");
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         result.runs.truncate(1);
         result.runs[0].policy = None;
         let nodes = result.runs[0].nodes.len();
-        let places =
-            |result: &CycleResult| tasks(result).map(|(place, _)| place).collect::<Vec<_>>();
+        let labels =
+            |result: &CycleResult| tasks(result).map(|(label, _)| label).collect::<Vec<_>>();
         let name = result.runs[0].nodes[0].name.clone();
-        assert_eq!(places(&result)[0], name);
+        assert_eq!(labels(&result)[0], name);
         let mut other = result.runs[0].clone();
         (other.policy, result.runs[0].policy) = (Some(TaskPolicy::Rr), Some(TaskPolicy::Fifo));
         result.runs.push(other);
-        assert_eq!(places(&result)[0], format!("{name} under fifo"));
+        assert_eq!(labels(&result)[0], format!("{name} under fifo"));
         result.runs[1].nodes.truncate(1);
-        assert_eq!(places(&result)[0], format!("{name} of {nodes} under fifo"));
-        assert_eq!(places(&result).last(), Some(&format!("{name} of 1 under rr")));
+        assert_eq!(labels(&result)[0], format!("{name} of {nodes} under fifo"));
+        assert_eq!(labels(&result).last(), Some(&format!("{name} of 1 under rr")));
     }
 
     #[test]
-    fn why_a_node_is_awaited_is_told_where_that_is_known() {
+    fn the_reason_of_a_straggler_is_reported_if_known() {
         let golden = include_str!("../../../record/tests/schema/cycle.json");
         let result: CycleResult = serde_json::from_str(golden).unwrap();
         let mut run = result.runs[0].clone();
@@ -366,34 +366,37 @@ mod tests {
         shared.task = run.nodes[0].tasks[0].name.clone();
         (shared.periods, shared.straggler_periods) = (100, vec![1, 99]);
         (shared.waited_ns, shared.span_ns) = (4e6, 9e6);
-        let told = |run: &CycleRun, signal| {
+        let finding_text = |run: &CycleRun, signal| {
             let mut findings = Vec::new();
             awaited(run, signal, &mut findings);
             let one = findings.pop().unwrap();
             assert!(one.message.contains("wait for last"), "{}", one.message);
             one.message + &one.advice
         };
-        assert!(told(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        assert!(finding_text(&run, CycleSignal::Monotonic).contains("Reduce its work"));
         run.nodes[0].injected_offset_ns = Some(3_000_000);
-        assert!(told(&run, CycleSignal::Monotonic).contains("clock is 3000 us behind"));
-        assert!(told(&run, CycleSignal::Packet).contains("Reduce its work"));
+        assert!(finding_text(&run, CycleSignal::Monotonic).contains("clock is 3000 us behind"));
+        assert!(finding_text(&run, CycleSignal::Packet).contains("Reduce its work"));
         run.nodes[0].injected_offset_ns = Some(1_000_000);
-        assert!(told(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        assert!(finding_text(&run, CycleSignal::Monotonic).contains("Reduce its work"));
         run.nodes[1].tasks[0].scheduling.core = Some(1);
-        assert!(told(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        assert!(finding_text(&run, CycleSignal::Monotonic).contains("Reduce its work"));
         run.nodes[0].tasks[0].scheduling.core = Some(1);
-        assert!(told(&run, CycleSignal::Monotonic).contains("2 nodes are pinned to core 1"));
+        assert!(
+            finding_text(&run, CycleSignal::Monotonic).contains("2 nodes are pinned to core 1")
+        );
         // One that falls behind by periods is waited for up to the next release alone.
         let period_ns = run.nodes[0].tasks[0].period_ns as f64;
         let shared = &mut run.shared[0];
         (shared.waited_ns, shared.span_ns) = (period_ns * 0.9, period_ns * 100.0);
         assert!(
-            told(&run, CycleSignal::Packet).contains("90% of a period is spent waiting for it")
+            finding_text(&run, CycleSignal::Packet)
+                .contains("90% of a period is spent waiting for it")
         );
     }
 
     #[test]
-    fn messages_and_barriers_that_were_given_up_are_told_with_who_waited_most() {
+    fn missing_messages_and_broken_barriers_are_reported_with_the_worst_task() {
         let golden = include_str!("../../../record/tests/schema/cycle.json");
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         let all = |result: &mut CycleResult, counts: [(u64, u64); 2]| {
@@ -413,14 +416,15 @@ mod tests {
             findings.into_iter().map(|one| (one.code, one.message)).collect::<Vec<_>>()
         };
         assert!(all(&mut result, [(0, 0), (0, 0)]).is_empty());
-        let told = all(&mut result, [(3, 0), (5, 2)]);
-        assert_eq!(told[0].0, FindingCode::MessagesMissing);
-        assert!(told[0].1.starts_with("8 messages of other nodes"), "{told:?}");
-        assert!(told[0].1.ends_with("task 'control' on node5 (5)."), "{told:?}");
-        assert_eq!(told[1].0, FindingCode::BarriersBroken);
+        let findings = all(&mut result, [(3, 0), (5, 2)]);
+        assert_eq!(findings[0].0, FindingCode::MessagesMissing);
+        assert!(findings[0].1.starts_with("8 messages of other nodes"), "{findings:?}");
+        assert!(findings[0].1.ends_with("task 'control' on node5 (5)."), "{findings:?}");
+        assert_eq!(findings[1].0, FindingCode::BarriersBroken);
         assert!(
-            told[1].1.starts_with("2 barriers timed out") && told[1].1.contains(", by task"),
-            "{told:?}"
+            findings[1].1.starts_with("2 barriers timed out")
+                && findings[1].1.contains(", by task"),
+            "{findings:?}"
         );
     }
 }

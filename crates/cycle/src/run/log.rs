@@ -97,18 +97,18 @@ mod tests {
             "node1,a,period,3,3001000,3004000,400000,600001,1000001,1000000,0,0,0,0,1,0,0,0,0,\
              far,0,"
         );
-        let given_up = PeriodEntry {
+        let abandoned = PeriodEntry {
             end: PeriodEnd::Abandoned,
             start_latency_ns: 1,
             execution_ns: 1,
             ..entry
         };
-        let given_up = line(&given_up);
-        assert!(given_up.contains(",1,0,1,0,0,far,"), "missed and failed: {given_up}");
+        let abandoned_line = line(&abandoned);
+        assert!(abandoned_line.contains(",1,0,1,0,0,far,"), "missed and failed: {abandoned_line}");
         let lost = PeriodEntry { backlog: 2, ..PeriodEntry::new(EntryKind::NotReleased, 4) };
         let unreleased = line(&lost);
         assert!(unreleased.starts_with("node1,a,unreleased,4,4001000,,0,"), "{unreleased}");
-        for line in [line(&entry), given_up, unreleased] {
+        for line in [line(&entry), abandoned_line, unreleased] {
             assert_eq!(line.split(',').count(), LOG_HEADER.split(',').count());
         }
     }

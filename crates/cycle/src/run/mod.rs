@@ -187,7 +187,7 @@ pub trait RunObserver {
     /// Receives the number of members that have joined, and of those expected.
     fn joined(&mut self, members: usize, of: usize);
     /// Receives the state, several times a second.
-    fn snapshot(&mut self, glance: &RunSnapshot<'_>);
+    fn snapshot(&mut self, snapshot: &RunSnapshot<'_>);
     /// Takes the outcome of a period.
     fn log(&mut self, line: &LogLine<'_>);
     /// Returns true if the run is to end now.

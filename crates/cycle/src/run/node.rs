@@ -54,18 +54,18 @@ impl<'a> NodeHandle<'a> {
         options: &RunOptions,
         set: &TaskSet,
         cycles: &[u64],
-        place: NodeSlot,
+        slot: NodeSlot,
         remote: Option<&'a mut RemoteNode>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let injected_ns =
-            options.injected_offset_ns.get(usize::from(place.node)).copied().unwrap_or(0);
-        let home = place.address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
+            options.injected_offset_ns.get(usize::from(slot.node)).copied().unwrap_or(0);
+        let home = slot.address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
         let order = NodeOrder {
-            set: of_node(options, set, usize::from(place.node)),
+            set: of_node(options, set, usize::from(slot.node)),
             cycles: cycles.to_vec(),
-            node: place.node,
-            nodes: place.nodes,
+            node: slot.node,
+            nodes: slot.nodes,
             address: home.ip(),
             scope: scope_of(home).unwrap_or(0),
             hold_awake: options.hold_awake,
@@ -74,7 +74,7 @@ impl<'a> NodeHandle<'a> {
             timeout_ns: u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX),
         };
         let name =
-            remote.as_ref().map_or_else(|| super::name_of(place.node), |one| one.name.clone());
+            remote.as_ref().map_or_else(|| super::name_of(slot.node), |one| one.name.clone());
         let start = |error| RunError::Start { node: name.clone(), error };
         let tasks = set.tasks().len();
         let mut link = if let Some(remote) = remote {
@@ -92,16 +92,16 @@ impl<'a> NodeHandle<'a> {
         let not_ready = |reason| RunError::Ready { node: name.clone(), reason };
         let ready = ready.map_err(not_ready)?;
         let tasks_ready = set.tasks().iter().zip(cycles).zip(&ready.tasks);
-        let book = |((task, cycles), ready): ((&Task, &u64), &TaskReady)| {
+        let task_stats = |((task, cycles), ready): ((&Task, &u64), &TaskReady)| {
             TaskStats::new(task, *cycles, undisturbed_ns(task, ready))
         };
-        let books = tasks_ready.map(book).collect();
+        let stats = tasks_ready.map(task_stats).collect();
         let address = match &link {
             NodeConnection::Local(_) => home,
             NodeConnection::Remote(remote) => remote.address,
         };
         let cycles = cycles.to_vec();
-        Ok(Self { name, link, address, ready, injected_ns, stats: books, cycles, died: None })
+        Ok(Self { name, link, address, ready, injected_ns, stats, cycles, died: None })
     }
 
     /// Returns the message address of a task, if it receives any.
@@ -148,11 +148,11 @@ impl<'a> NodeHandle<'a> {
     }
 
     pub(super) fn send_start(&mut self, go: &NodeStart) -> Result<(), RunError> {
-        let told: io::Result<()> = match &mut self.link {
+        let sent: io::Result<()> = match &mut self.link {
             NodeConnection::Local(child) => child.send(go),
             NodeConnection::Remote(remote) => remote.send_start(go),
         };
-        told.map_err(|error| RunError::Start { node: self.name.clone(), error })
+        sent.map_err(|error| RunError::Start { node: self.name.clone(), error })
     }
 
     /// Requests all its tasks to end at their next release.
@@ -175,8 +175,8 @@ impl<'a> NodeHandle<'a> {
 
     /// Returns the planned periods of a task without an entry.
     pub(super) fn missing_periods(&self, task: usize) -> u64 {
-        let book = &self.stats[task];
-        let known = book.periods + book.unreleased + self.state(task).lost_periods;
+        let stats = &self.stats[task];
+        let known = stats.periods + stats.unreleased + self.state(task).lost_periods;
         self.cycles[task].saturating_sub(known)
     }
 
@@ -226,12 +226,12 @@ impl<'a> NodeHandle<'a> {
         task: usize,
         put: &mut dyn FnMut(&str, &mut TaskStats, &PeriodEntry),
     ) {
-        let (name, book) = (&self.name, &mut self.stats[task]);
+        let (name, stats) = (&self.name, &mut self.stats[task]);
         match &mut self.link {
-            NodeConnection::Local(child) => child.take(task, &mut |entry| put(name, book, entry)),
+            NodeConnection::Local(child) => child.take(task, &mut |entry| put(name, stats, entry)),
             NodeConnection::Remote(remote) => {
                 for entry in remote.take(task) {
-                    put(name, book, &entry);
+                    put(name, stats, &entry);
                 }
             }
         }
@@ -261,7 +261,7 @@ impl<'a> NodeHandle<'a> {
     }
 
     fn task(&self, at: usize, task: &Task) -> CycleTask {
-        let (book, ready, state) = (&self.stats[at], &self.ready.tasks[at], self.state(at));
+        let (stats, ready, state) = (&self.stats[at], &self.ready.tasks[at], self.state(at));
         CycleTask {
             name: task.name.clone(),
             period_ns: task.period_ns,
@@ -271,26 +271,26 @@ impl<'a> NodeHandle<'a> {
             unit_ns: ready.unit_ns,
             units: ready.units,
             planned: self.cycles[at],
-            periods: book.periods,
-            missed: book.missed,
-            overrun: book.overrun,
+            periods: stats.periods,
+            missed: stats.missed,
+            overrun: stats.overrun,
             uncounted: state.lost,
-            unreleased: book.unreleased,
-            failed: book.failed,
-            messages_missing: book.messages_missing,
-            barriers_broken: book.barriers_broken,
-            start_latency_ns: Distribution::of_recorder(&book.lateness),
-            execution_ns: Distribution::of_recorder(&book.execution),
-            response_ns: Distribution::of_recorder(&book.response),
-            computation_ns: Distribution::of_recorder(&book.computation),
-            communication_ns: Distribution::of_recorder(&book.communication),
-            idle_ns: Distribution::of_recorder(&book.idle),
-            barrier_ns: Distribution::of_recorder(&book.barrier),
-            overhead: book.overhead(state.latency_ns),
-            served: book.served(),
+            unreleased: stats.unreleased,
+            failed: stats.failed,
+            messages_missing: stats.messages_missing,
+            barriers_broken: stats.barriers_broken,
+            start_latency_ns: Distribution::of_recorder(&stats.lateness),
+            execution_ns: Distribution::of_recorder(&stats.execution),
+            response_ns: Distribution::of_recorder(&stats.response),
+            computation_ns: Distribution::of_recorder(&stats.computation),
+            communication_ns: Distribution::of_recorder(&stats.communication),
+            idle_ns: Distribution::of_recorder(&stats.idle),
+            barrier_ns: Distribution::of_recorder(&stats.barrier),
+            overhead: stats.overhead(state.latency_ns),
+            served: stats.served(),
             failure: TaskFailure::of_words(state.fault).map(|fault| fault.to_string()),
-            states: book.states(),
-            series: book.series(),
+            states: stats.states(),
+            series: stats.series(),
         }
     }
 }

@@ -98,10 +98,10 @@ impl<'a> SingleRun<'a> {
         let mut nodes = Vec::new();
         let mut members = members.iter_mut();
         for node in 0..count {
-            let place = NodeSlot { node, nodes: count, address };
+            let slot = NodeSlot { node, nodes: count, address };
             // The first node is always on this host.
             let remote = if node > 0 { members.next() } else { None };
-            nodes.push(NodeHandle::ready(options, set, &cycles, place, remote, is_over)?);
+            nodes.push(NodeHandle::ready(options, set, &cycles, slot, remote, is_over)?);
         }
         // Packets need no accurate clock.
         if let Some(cluster) = options.cluster.filter(|_| !options.signal_by_packet) {
@@ -118,14 +118,14 @@ impl<'a> SingleRun<'a> {
         }
         let begin = MonotonicClock.now() + later;
         let token = signal::token();
-        let told = if options.signal_by_packet {
+        let start = if options.signal_by_packet {
             StartInstant::Signalled { in_ns: later.as_ns().cast_unsigned(), token }
         } else if options.cluster.is_some() {
             StartInstant::Utc((Realtime.now() + later).as_ns())
         } else {
             StartInstant::Monotonic(begin.as_ns())
         };
-        let go = NodeStart { begin: told, peers };
+        let go = NodeStart { begin: start, peers };
         nodes.iter_mut().try_for_each(|node| node.send_start(&go))?;
         let signal = options
             .signal_by_packet
@@ -147,7 +147,7 @@ impl<'a> SingleRun<'a> {
         });
         let total = Span::from_ns(ends_ns.max().unwrap_or(0).try_into().unwrap_or(i64::MAX));
         let starts = |task: &Task| matches!(task.work, TaskWork::Command(_) | TaskWork::Program(_));
-        let patience = if set.tasks().iter().any(starts) {
+        let end_timeout = if set.tasks().iter().any(starts) {
             let timeout_ns = i64::try_from(options.timeout.as_nanos()).unwrap_or(i64::MAX);
             END_GRACE_PERIOD + Span::from_ns(timeout_ns)
         } else {
@@ -163,7 +163,7 @@ impl<'a> SingleRun<'a> {
             sent: None,
             begin,
             total,
-            end_timeout: patience,
+            end_timeout,
         })
     }
 
@@ -240,14 +240,14 @@ impl<'a> SingleRun<'a> {
     }
 
     fn take(&mut self, watch: &mut dyn RunObserver) {
-        for (place, node) in self.nodes.iter_mut().enumerate() {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
             for (at, task) in self.set.tasks().iter().enumerate() {
                 let (joint, names) = (&mut self.cross_node[at], &self.names);
-                node.take(at, &mut |node, book, entry| {
+                node.take(at, &mut |node, stats, entry| {
                     watch.log(&LogLine { node, names, task, entry });
-                    book.add(entry);
+                    stats.add(entry);
                     if let Some(joint) = joint {
-                        joint.add(place, entry);
+                        joint.add(index, entry);
                     }
                 });
             }
@@ -258,12 +258,12 @@ impl<'a> SingleRun<'a> {
         let since_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
         let of_node = |node: &NodeHandle<'_>| {
             let tasks = self.set.tasks().iter().zip(&node.stats);
-            let of_task = |(task, book): (&Task, &TaskStats)| TaskSnapshot {
+            let of_task = |(task, stats): (&Task, &TaskStats)| TaskSnapshot {
                 node: node.name.clone(),
                 task: task.name.clone(),
-                ratio: book.last().map_or(0.0, |(ratio, _)| ratio),
-                periods: book.periods,
-                missed: book.missed,
+                ratio: stats.last().map_or(0.0, |(ratio, _)| ratio),
+                periods: stats.periods,
+                missed: stats.missed,
             };
             tasks.map(of_task).collect::<Vec<_>>()
         };

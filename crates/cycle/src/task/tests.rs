@@ -37,7 +37,7 @@ command = ["./log", "--fast"]
 "#;
 
 #[test]
-fn a_file_says_all_of_a_task() {
+fn a_file_describes_every_part_of_a_task() {
     let set = TaskSet::parse(WHOLE).unwrap();
     let steps = vec![
         Superstep {
@@ -69,7 +69,7 @@ fn a_file_says_all_of_a_task() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_name_their_line() {
     let task = |lines: &str| format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}");
     for (text, why) in [
         (task(""), "line 1: the task has no work"),
@@ -89,8 +89,8 @@ fn what_is_wrong_is_told_with_its_line() {
         (format!("{0}{0}", task("units = 1\n")), "task 'a': another task"),
         (task("units = 1").replace("\"a\"", "\"a b\""), "line 1: invalid name 'a b'"),
     ] {
-        let told = TaskSet::parse(&text).unwrap_err().to_string();
-        assert!(told.starts_with(why), "{text}\n{told}");
+        let error = TaskSet::parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(why), "{text}\n{error}");
     }
 }
 

@@ -40,9 +40,9 @@ impl PulseLabeller {
         self.expire(sentence.received);
         match self.count {
             Some(count) => self.confirm(count, sentence),
-            None => self.establish(sentence).map_err(|doubt| match (doubt, coarse) {
+            None => self.establish(sentence).map_err(|reject| match (reject, coarse) {
                 (SentenceReject::NoPulse, Err(disagrees)) => disagrees,
-                _ => doubt,
+                _ => reject,
             }),
         }
     }
@@ -81,8 +81,8 @@ impl PulseLabeller {
         if let Some(width) = self.wrong_edge() {
             return Err(SentenceReject::Pulse(PulseReject::Polarity(width)));
         }
-        if let Some(doubt) = self.rate(sentence.received) {
-            return Err(SentenceReject::Pulse(doubt));
+        if let Some(reject) = self.rate(sentence.received) {
+            return Err(SentenceReject::Pulse(reject));
         }
         let regular = self.grid.regular(sentence.received, self.settings.tolerance).next_back();
         let at = regular.ok_or(SentenceReject::NoPulse)?;
@@ -113,7 +113,7 @@ impl PulseLabeller {
         if let Some(times) = rollovers(off) {
             return Err(SentenceReject::Implausible(Implausible::Rollover(times)));
         }
-        let doubt = SentenceReject::Disagrees(off);
+        let reject = SentenceReject::Disagrees(off);
         // The start of the second that it is compared with.
         let begun = CountAnchor { second: named, at: sentence.received - lag };
         let vote = LabelAgreement::take(&mut self.vote, begun, self.settings.tolerance);
@@ -122,7 +122,7 @@ impl PulseLabeller {
         if vote.votes >= needed {
             self.adopt(begun, sentence.received);
         }
-        Err(doubt)
+        Err(reject)
     }
 
     fn adopt(&mut self, count: CountAnchor, now: Timestamp<Monotonic>) {

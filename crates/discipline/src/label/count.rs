@@ -18,8 +18,8 @@ impl CountAnchor {
     pub(super) fn nearest(&self, at: Timestamp<Monotonic>) -> (Self, Span) {
         let elapsed = (at - self.at).as_ns();
         let seconds = (elapsed + NS_PER_S / 2).div_euclid(NS_PER_S);
-        let beside = Span::from_ns(elapsed - seconds * NS_PER_S);
-        (Self { second: self.second + seconds, at }, beside)
+        let distance = Span::from_ns(elapsed - seconds * NS_PER_S);
+        (Self { second: self.second + seconds, at }, distance)
     }
 
     /// Returns the second that has begun at `at`, and the time since its start.
@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn seconds_are_counted_either_way() {
         let count = CountAnchor { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
-        let (next, beside) = count.nearest(Timestamp::from_ns(7_999_000_000));
-        assert_eq!((next.second, beside), (103, Span::from_ms(-1)));
-        let (before, beside) = count.nearest(Timestamp::from_ns(4_001_000_000));
-        assert_eq!((before.second, beside), (99, Span::from_ms(1)));
+        let (next, distance) = count.nearest(Timestamp::from_ns(7_999_000_000));
+        assert_eq!((next.second, distance), (103, Span::from_ms(-1)));
+        let (before, distance) = count.nearest(Timestamp::from_ns(4_001_000_000));
+        assert_eq!((before.second, distance), (99, Span::from_ms(1)));
         assert_eq!(count.begun(Timestamp::from_ns(7_900_000_000)), (102, Span::from_ms(900)));
     }
 }

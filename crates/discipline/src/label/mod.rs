@@ -209,12 +209,12 @@ impl PulseLabeller {
         at: Timestamp<Monotonic>,
     ) -> Result<CountAnchor, PulseReject> {
         let gap = at - count.at;
-        let (next, beside) = count.nearest(at);
+        let (next, distance) = count.nearest(at);
         let is_confirmed = gap <= GAP || self.grid.is_regular(at, self.settings.tolerance);
         // Possible drift of the clock since then.
         let slack = self.settings.tolerance.as_ns() * (1 + gap.as_ns() / NS_PER_S);
-        if next.second == count.second || beside.as_ns().abs() > slack.min(NS_PER_S / 4) {
-            return Err(self.rate(at).unwrap_or(PulseReject::OffGrid(beside)));
+        if next.second == count.second || distance.as_ns().abs() > slack.min(NS_PER_S / 4) {
+            return Err(self.rate(at).unwrap_or(PulseReject::OffGrid(distance)));
         }
         is_confirmed.then_some(next).ok_or(PulseReject::AfterGap)
     }

@@ -122,12 +122,12 @@ fn a_sentence_that_is_late_early_double_or_wrong_moves_nothing() {
         (11 - 86_400 * 1_000, 11_120, second(-86_400 * 1_000)),
     ];
     bench.pulse(11_000).unwrap();
-    for (names, ms, doubt) in wrong {
+    for (names, ms, reject) in wrong {
         let mut bench =
             Bench { labeller: bench.labeller.clone(), ..Bench::new(LabelSettings::default()) };
         bench.sequence = 100;
-        assert_eq!(bench.sentence_at(names, ms), Err(doubt));
-        assert_eq!(bench.pulse(12_000), Ok(12), "{doubt}");
+        assert_eq!(bench.sentence_at(names, ms), Err(reject));
+        assert_eq!(bench.pulse(12_000), Ok(12), "{reject}");
         assert_eq!(
             bench.sentence(12),
             if names == 12 { Err(SentenceReject::Repeated) } else { Ok(()) }
@@ -143,8 +143,8 @@ fn a_sentence_that_is_late_early_double_or_wrong_moves_nothing() {
 fn weeks_that_a_receiver_has_miscounted_are_named_so() {
     let mut bench = Bench::established();
     for times in [-1, 1, 2] {
-        let doubt = bench.sentence_at(11 + times * ROLLOVER_S, 11_120);
-        assert_eq!(doubt, Err(SentenceReject::Implausible(Implausible::Rollover(times))));
+        let reject = bench.sentence_at(11 + times * ROLLOVER_S, 11_120);
+        assert_eq!(reject, Err(SentenceReject::Implausible(Implausible::Rollover(times))));
     }
 }
 
@@ -240,9 +240,9 @@ fn more_than_one_pulse_a_second_is_never_labelled_from_the_start() {
             let expected = if ms > 4_000 { PulseReject::Rate(hertz) } else { label.unwrap_err() };
             assert_eq!(label, Err(expected), "{ms}");
             if ms % 1_000 == 0 {
-                let doubt = bench.sentence_at(ms / 1_000, ms + 20);
+                let reject = bench.sentence_at(ms / 1_000, ms + 20);
                 let expected = Err(SentenceReject::Pulse(PulseReject::Rate(hertz)));
-                assert!(ms <= 4_000 || doubt == expected, "{doubt:?}");
+                assert!(ms <= 4_000 || reject == expected, "{reject:?}");
             }
         }
     }
@@ -339,7 +339,7 @@ fn a_deleted_second_is_passed_over() {
 }
 
 #[test]
-fn a_leap_second_that_nobody_announced_is_learnt_from_the_sentences() {
+fn an_unannounced_leap_second_is_learnt_from_the_sentences() {
     let mut bench = leap_bench(None);
     let _ = bench.pulse(19_000);
     bench.sentence(19).unwrap();
@@ -383,7 +383,7 @@ fn a_second_60_that_ends_no_day_or_changes_nothing_makes_no_leap_easier() {
 }
 
 #[test]
-fn the_wrong_edge_is_told_by_the_width() {
+fn the_wrong_edge_is_detected_by_the_width() {
     let mut bench = Bench::new(LabelSettings::default());
     for second in 0..5 {
         // 100 ms long, and the falling edge is taken: the rising one comes 900 ms later.
@@ -404,13 +404,13 @@ fn the_wrong_edge_is_told_by_the_width() {
 
 /// A sentence that comes before the edge that ends its pulse seems to come very late.
 #[test]
-fn the_wrong_edge_is_told_by_sentences_that_come_before_it() {
+fn the_wrong_edge_is_detected_by_sentences_before_it() {
     let mut bench = Bench::new(LabelSettings::default());
     bench.lag_ms = 80;
     for second in 0..20 {
         assert!(bench.pulse(second * 1_000 + 100).is_err());
-        let doubt = bench.sentence(second).unwrap_err();
-        assert!(second < 4 || doubt == SentenceReject::Lag(Span::from_ms(980)), "{doubt}");
+        let reject = bench.sentence(second).unwrap_err();
+        assert!(second < 4 || reject == SentenceReject::Lag(Span::from_ms(980)), "{reject}");
     }
 }
 

@@ -15,11 +15,11 @@ impl LabelAgreement {
     /// sentence begins anew.
     pub(super) fn take(vote: &mut Option<Self>, named: CountAnchor, tolerance: Span) -> Self {
         let before = vote.filter(|vote| {
-            let (expected, beside) = vote.count.nearest(named.at);
+            let (expected, distance) = vote.count.nearest(named.at);
             // Seconds may be missing in between, during which a clock with a frequency error
             // drifts.
             let seconds = 1 + (named.at - vote.count.at).as_seconds().abs() as i64;
-            expected.second == named.second && beside.as_ns().abs() <= tolerance.as_ns() * seconds
+            expected.second == named.second && distance.as_ns().abs() <= tolerance.as_ns() * seconds
         });
         let votes = before.map_or(1, |before| before.votes.saturating_add(1));
         *vote.insert(Self { count: named, votes })

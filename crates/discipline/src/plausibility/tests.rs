@@ -20,17 +20,17 @@ fn basis(saved: Option<i64>, rtc: Option<i64>) -> Plausibility {
 }
 
 /// The name of the reason, or that there is none.
-fn judged(basis: Plausibility, system: i64, others: &[i64], said: i64) -> &'static str {
+fn judged(basis: Plausibility, system: i64, others: &[i64], reported: i64) -> &'static str {
     let others: Vec<_> = others.iter().copied().map(day).collect();
     let evidence = TimeEvidence { now: NOW, system: Some(day(system)), others: &others };
     let mut judge = TimeJudge::new(basis);
-    judge.judge(&evidence, day(said)).map_or_else(Implausible::name, |()| "plausible")
+    judge.judge(&evidence, day(reported)).map_or_else(Implausible::name, |()| "plausible")
 }
 
 #[test]
 fn a_time_is_judged_by_the_build_the_clocks_and_the_other_sources() {
     const OLD: i64 = -20_000;
-    for (saved, rtc, system, others, said, expected) in [
+    for (saved, rtc, system, others, reported, expected) in [
         // Nothing on this host can be right: the receiver's time is taken within the bounds.
         (None, None, OLD, &[][..], 400, "plausible"),
         (None, None, OLD, &[], -1, "before_build"),
@@ -74,8 +74,8 @@ fn a_time_is_judged_by_the_build_the_clocks_and_the_other_sources() {
         (None, Some(5 + WEEKS), 5, &[], 5, "plausible"),
         (None, None, 5 - WEEKS, &[], 5, "plausible"),
     ] {
-        let found = judged(basis(saved, rtc), system, others, said);
-        assert_eq!(found, expected, "{saved:?} {rtc:?} {system} {others:?} {said}");
+        let found = judged(basis(saved, rtc), system, others, reported);
+        assert_eq!(found, expected, "{saved:?} {rtc:?} {system} {others:?} {reported}");
     }
 }
 
@@ -95,8 +95,11 @@ fn the_build_s_date_and_the_years_beyond_it_are_values() {
 #[test]
 fn a_plausible_time_goes_on_when_the_system_clock_is_set_wrong() {
     let mut judge = TimeJudge::new(basis(None, None));
-    let mut at = |system, said| {
-        judge.judge(&TimeEvidence { now: NOW, system: Some(day(system)), others: &[] }, day(said))
+    let mut at = |system, reported| {
+        judge.judge(
+            &TimeEvidence { now: NOW, system: Some(day(system)), others: &[] },
+            day(reported),
+        )
     };
     assert_eq!(at(5, 5), Ok(()));
     assert_eq!(at(900, 5), Ok(()), "the clock was set, the source was not");
@@ -106,8 +109,8 @@ fn a_plausible_time_goes_on_when_the_system_clock_is_set_wrong() {
         assert_eq!(at(900, 5), Ok(()), "{step}");
     }
     let mut near = |hours: i64| {
-        let said = day(5) + Span::from_ns(hours * 3_600 * NS_PER_S);
-        judge.judge(&TimeEvidence { now: NOW, system: None, others: &[] }, said)
+        let ahead = day(5) + Span::from_ns(hours * 3_600 * NS_PER_S);
+        judge.judge(&TimeEvidence { now: NOW, system: None, others: &[] }, ahead)
     };
     assert_eq!([near(12), near(24)], [Ok(()); 2]);
     let reason = near(25).unwrap_err();
@@ -119,8 +122,8 @@ fn a_plausible_time_goes_on_when_the_system_clock_is_set_wrong() {
 fn a_time_that_nothing_confirmed_goes_on_and_contradicts_no_other() {
     for system in [Some(day(-20_000)), None] {
         let mut judge = TimeJudge::new(basis(None, None));
-        let mut at = |system, others: &[Span], said| {
-            let judged = judge.judge(&TimeEvidence { now: NOW, system, others }, day(said));
+        let mut at = |system, others: &[Span], reported| {
+            let judged = judge.judge(&TimeEvidence { now: NOW, system, others }, day(reported));
             judged.map(|()| judge.support().unwrap())
         };
         assert_eq!(at(system, &[], 3_000), Ok(Support::Unopposed), "the wrong date");
@@ -134,7 +137,7 @@ fn a_time_that_nothing_confirmed_goes_on_and_contradicts_no_other() {
 }
 
 #[test]
-fn the_operator_accepts_what_is_doubtful_and_nothing_else() {
+fn the_operator_accepts_the_implausible_time_and_nothing_else() {
     let evidence = TimeEvidence { now: NOW, system: Some(day(5)), others: &[] };
     let mut judge = TimeJudge::new(basis(None, None));
     judge.accept();
@@ -155,34 +158,34 @@ fn the_operator_accepts_what_is_doubtful_and_nothing_else() {
 
 #[test]
 fn reasons_name_both_dates() {
-    let said = |said| {
+    let reported = |said| {
         basis(None, None).judge(
             &TimeEvidence { now: NOW, system: Some(day(5)), others: &[] },
             day(said),
             None,
         )
     };
-    let text = |days| said(days).unwrap_err().to_string();
+    let text = |days| reported(days).unwrap_err().to_string();
     assert_eq!(
         text(8),
-        "it reports 2026-12-04, the system clock reports 2026-12-01, and neither is confirmed"
+        "reported time is 2026-12-04, the system clock reports 2026-12-01, and neither is confirmed"
     );
     assert_eq!(
         text(-17_126).split(", the build").next().unwrap(),
-        "it reports 1980-01-06, before 2026-11-26"
+        "reported time 1980-01-06 is before 2026-11-26"
     );
     assert!(text(-17_126).contains("--plausible-from"));
-    assert!(text(19_400).starts_with("it reports 2080-01-07, after 2046-11-25"));
-    assert!(text(5 - WEEKS).starts_with("it is 1024 weeks behind, the error of a GPS"));
+    assert!(text(19_400).starts_with("reported time 2080-01-07 is after 2046-11-25"));
+    assert!(text(5 - WEEKS).starts_with("reported time is 1024 weeks behind, the error of a GPS"));
     assert!(text(5 + 2 * WEEKS).starts_with("it is 2 times 1024 weeks ahead"));
 }
 
 #[test]
 fn extremes_do_not_overflow() {
     let ends = [i64::MIN, i64::MAX].map(Span::from_ns);
-    for (system, said) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+    for (system, reported) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
         let now = Timestamp::from_ns(i64::MAX);
         let evidence = TimeEvidence { now, system: Some(ends[system]), others: &ends };
-        assert!(TimeJudge::default().judge(&evidence, ends[said]).is_err());
+        assert!(TimeJudge::default().judge(&evidence, ends[reported]).is_err());
     }
 }

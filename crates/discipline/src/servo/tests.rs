@@ -93,7 +93,7 @@ impl Plant {
         }
     }
 
-    fn silence(&mut self, seconds: u32) -> Option<Decision> {
+    fn run_without_pulses(&mut self, seconds: u32) -> Option<Decision> {
         let mut last = None;
         for _ in 0..seconds {
             self.pass();
@@ -184,14 +184,14 @@ fn a_jump_of_the_pulses_is_believed_only_when_it_lasts() {
 fn holdover_ends_and_pulses_that_come_back_are_followed_at_once() {
     let mut plant = Plant::steering(0.0, 20_000.0);
     plant.run(600);
-    assert_eq!(plant.silence(4), None, "a pulse may still come");
-    let early = plant.silence(10).unwrap();
+    assert_eq!(plant.run_without_pulses(4), None, "a pulse may still come");
+    let early = plant.run_without_pulses(10).unwrap();
     assert_eq!(early.entry.state, SynchronisationState::Holdover);
-    let late = plant.silence(3_600).unwrap();
+    let late = plant.run_without_pulses(3_600).unwrap();
     assert!(late.entry.uncertainty_ns > early.entry.uncertainty_ns);
     assert!(plant.offset.abs() < late.entry.uncertainty_ns.unwrap());
     assert_eq!(
-        plant.silence(2 * 86_400).unwrap().entry.state,
+        plant.run_without_pulses(2 * 86_400).unwrap().entry.state,
         SynchronisationState::Unsynchronised
     );
     plant.run(60);
@@ -233,7 +233,7 @@ fn holdover_ends_by_its_time_and_by_its_uncertainty() {
         };
         let mut plant = Plant::new(settings, 0.0, 20_000.0);
         plant.run(200);
-        plant.silence(seconds).unwrap().entry.state
+        plant.run_without_pulses(seconds).unwrap().entry.state
     };
     assert_eq!(after(600, i64::MAX, 590), SynchronisationState::Holdover);
     assert_eq!(after(600, i64::MAX, 610), SynchronisationState::Unsynchronised);
@@ -272,7 +272,7 @@ fn the_noise_of_pulses_is_measured() {
 }
 
 #[test]
-fn a_clock_that_somebody_sets_is_known_at_the_next_pulse() {
+fn an_external_clock_step_is_measured_at_the_next_pulse() {
     for step in [3_600e9, -0.2e9, 50_000.0] {
         for is_steering in [true, false] {
             let settings = ServoSettings { is_steering, ..ServoSettings::default() };
@@ -288,7 +288,7 @@ fn a_clock_that_somebody_sets_is_known_at_the_next_pulse() {
 }
 
 #[test]
-fn a_bad_pulse_is_not_believed_because_somebody_sets_the_clock() {
+fn a_bad_pulse_is_rejected_even_after_an_external_clock_step() {
     let mut plant = Plant::steering(0.0, 5_000.0);
     plant.run(200);
     plant.set(50_000.0);
@@ -337,7 +337,7 @@ fn a_clock_is_not_locked_before_its_pulses_are_known() {
 }
 
 #[test]
-fn stability_is_told_of_the_clock_and_of_its_oscillator() {
+fn stability_is_reported_for_the_clock_and_its_oscillator() {
     let mut plant = Plant::steering(0.0, 20_000.0);
     plant.run(2_000);
     let (clock, oscillator) =

@@ -118,7 +118,7 @@ impl<'a> Simulation<'a> {
                 count(&mut self.outcome.verdicts, decision.entry.verdict.name());
                 self.obey(decision.command);
             }
-            Err(doubt) => count(&mut self.outcome.pulse_rejects, doubt.kind()),
+            Err(reject) => count(&mut self.outcome.pulse_rejects, reject.kind()),
         }
     }
 
@@ -130,8 +130,8 @@ impl<'a> Simulation<'a> {
             is_valid: true,
             is_leap_second: false,
         };
-        if let Err(doubt) = self.labeller.sentence(&sentence) {
-            count(&mut self.outcome.sentence_rejects, doubt.kind());
+        if let Err(reject) = self.labeller.sentence(&sentence) {
+            count(&mut self.outcome.sentence_rejects, reject.kind());
         }
     }
 

@@ -67,9 +67,9 @@ impl Frequency {
         // S. Jarvis, NBS Technical Note 604, 1971.)
         let variance = oscillator.flicker_fm_ppb.powi(2);
         let stage = |power| {
-            let kept = (-FLICKER_RATIO.powi(power as i32).recip()).exp();
-            let renewed = (variance * (1.0 - kept * kept)).sqrt();
-            Relaxation { value: variance.sqrt() * normal.next(), decay_factor: kept, renewed }
+            let decay_factor = (-FLICKER_RATIO.powi(power as i32).recip()).exp();
+            let renewed = (variance * (1.0 - decay_factor * decay_factor)).sqrt();
+            Relaxation { value: variance.sqrt() * normal.next(), decay_factor, renewed }
         };
         let flicker = (0..FLICKER_STAGES).map(stage).collect();
         Self { oscillator, normal, flicker, walk: 0.0, temperature, second: 0.0 }
@@ -126,7 +126,7 @@ mod tests {
 
     /// Each noise by itself has the slope and the level that define it (NIST SP 1065, table 3).
     #[test]
-    fn allan_deviations_are_those_that_were_asked_for() {
+    fn allan_deviations_match_the_oscillator() {
         let check = |oscillator, law: fn(f64) -> f64| {
             let phases = phases(oscillator, 200_000);
             for samples in [1, 4, 16, 64, 256, 1_024] {

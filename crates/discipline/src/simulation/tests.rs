@@ -70,7 +70,7 @@ fn the_goals_are_met_on_other_oscillators_and_through_a_week() {
 
 /// A servo that was told of an oven follows a plain crystal, since it notices that it lags.
 #[test]
-fn an_oscillator_that_is_worse_than_it_was_said_to_be_is_followed() {
+fn an_oscillator_that_is_worse_than_configured_is_followed() {
     let mut settings = SimulationSettings { duration_s: DAY_S, ..Default::default() };
     settings.servo.oscillator = Oscillator::OCXO;
     let outcome = simulate(&settings);
@@ -99,7 +99,7 @@ fn a_clock_that_is_set_at_every_pulse_follows_its_oscillator() {
 
 /// What the servo says of its own error is what a user is told.
 #[test]
-fn errors_are_as_large_as_the_servo_says() {
+fn errors_match_the_uncertainty_of_the_servo() {
     let settings = SimulationSettings { duration_s: 2 * DAY_S, ..faulty(31) };
     let outcome = simulate(&settings);
     let locked = outcome.locked_after_s().unwrap();
@@ -149,7 +149,7 @@ fn a_spoofed_second_does_not_move_the_clock_within_a_minute() {
 
 /// Nobody can tell this one from a count that was wrong before: it is followed in the end.
 #[test]
-fn a_second_that_stays_another_is_followed_after_the_servos_patience() {
+fn a_second_that_stays_different_is_followed_after_the_servo_timeout() {
     let spoof = Some((FaultPeriod { begin_s: 3_000, length_s: 9_000 }, 1));
     let outcome = simulate(&SimulationSettings { spoof, duration_s: 4_000, ..Default::default() });
     let is_moved = |sample: &SimulationSample| sample.ours_ns.abs() > 500_000_000;

@@ -42,12 +42,12 @@ impl<A: Copy + Default> TransitQueue<A> {
     pub(super) fn pass(
         &mut self,
         packet: &BatchPacket<'_, A>,
-        fate: &mut FaultDecider,
+        decider: &mut FaultDecider,
         now: Timestamp<Monotonic>,
     ) {
-        fate.counts.packets += 1;
-        if fate.strikes(|plan| plan.loss) {
-            fate.counts.lost += 1;
+        decider.counts.packets += 1;
+        if decider.strikes(|plan| plan.loss) {
+            decider.counts.lost += 1;
             return;
         }
         let mut parcel = DelayedPacket {
@@ -59,31 +59,31 @@ impl<A: Copy + Default> TransitQueue<A> {
             hardware: packet.hardware,
             wants_timestamp: packet.wants_timestamp,
         };
-        fate.damage(&mut parcel.bytes);
-        if fate.strikes(|plan| plan.duplication) {
-            fate.counts.duplicated += 1;
+        decider.damage(&mut parcel.bytes);
+        if decider.strikes(|plan| plan.duplication) {
+            decider.counts.duplicated += 1;
             self.ready.push_back(parcel.clone());
         }
-        self.enqueue(parcel, fate, now);
+        self.enqueue(parcel, decider, now);
     }
 
     fn enqueue(
         &mut self,
         mut parcel: DelayedPacket<A>,
-        fate: &mut FaultDecider,
+        decider: &mut FaultDecider,
         now: Timestamp<Monotonic>,
     ) {
-        if fate.strikes(|plan| plan.delay) {
-            fate.counts.delayed += 1;
-            let delay = fate.plan.delay_by;
+        if decider.strikes(|plan| plan.delay) {
+            decider.counts.delayed += 1;
+            let delay = decider.plan.delay_by;
             parcel.received_at = parcel.received_at.map(|instant| instant + delay);
             parcel.received_monotonic = parcel.received_monotonic.map(|instant| instant + delay);
             if let Some(time) = &mut parcel.hardware {
                 time.ns = time.ns.saturating_add(delay.as_ns());
             }
             self.late.push_back((now + delay, parcel));
-        } else if self.held.is_none() && fate.strikes(|plan| plan.reordering) {
-            fate.counts.reordered += 1;
+        } else if self.held.is_none() && decider.strikes(|plan| plan.reordering) {
+            decider.counts.reordered += 1;
             self.held = Some(parcel);
         } else {
             self.ready.push_back(parcel);

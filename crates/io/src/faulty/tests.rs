@@ -126,7 +126,7 @@ struct Mirror {
     sent: Vec<(Vec<u8>, bool)>,
 }
 
-const SEEN_AT: i64 = 5;
+const RECEIVED_AT_NS: i64 = 5;
 
 impl BatchDevice for Mirror {
     type Address = ();
@@ -134,7 +134,7 @@ impl BatchDevice for Mirror {
     fn receive(&mut self, batch: &mut Batch<()>, _: Duration) -> io::Result<usize> {
         batch.clear();
         for (bytes, _) in self.sent.drain(..) {
-            assert!(batch.push_received((), &bytes, Timestamp::from_ns(SEEN_AT)));
+            assert!(batch.push_received((), &bytes, Timestamp::from_ns(RECEIVED_AT_NS)));
         }
         Ok(batch.len())
     }
@@ -155,7 +155,7 @@ impl BatchDevice for Mirror {
 }
 
 #[test]
-fn what_stands_beside_a_packet_passes_with_it() {
+fn metadata_of_a_packet_passes_with_it() {
     let clock = Arc::new(SimulatedClock::new(0));
     let plan = FaultPlan { delay: 1.0, delay_by: Span::ZERO, ..FaultPlan::default() };
     let mut faulty = Faulty::new(Mirror { sent: Vec::new() }, plan, clock, 8, 8);
@@ -168,8 +168,8 @@ fn what_stands_beside_a_packet_passes_with_it() {
     assert_eq!(faulty.sent(&mut batch).unwrap(), 1);
     assert_eq!(batch.packet(0).bytes, b"timed");
     assert_eq!(faulty.receive(&mut batch, Duration::ZERO).unwrap(), 2);
-    let seen = batch.iter().map(|packet| packet.received_monotonic);
-    assert!(seen.eq([Some(Timestamp::from_ns(SEEN_AT)); 2]));
+    let received = batch.iter().map(|packet| packet.received_monotonic);
+    assert!(received.eq([Some(Timestamp::from_ns(RECEIVED_AT_NS)); 2]));
 }
 
 proptest! {

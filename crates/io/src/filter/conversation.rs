@@ -71,8 +71,8 @@ enum PayloadKind {
 impl Conversation {
     /// Returns the conversation of this host with one UDP port.
     #[must_use]
-    pub fn with(partner: SocketAddr) -> Self {
-        let ends = vec![RemoteEnd::Udp(partner)];
+    pub fn with(remote: SocketAddr) -> Self {
+        let ends = vec![RemoteEnd::Udp(remote)];
         Self { from: ends.clone(), to: ends }
     }
 
@@ -80,12 +80,12 @@ impl Conversation {
     #[must_use]
     pub fn is_answer(&self, frame: &[u8]) -> bool {
         self.from.iter().any(|end| match end {
-            RemoteEnd::Udp(partner) => UdpFrame::parse(frame).is_ok_and(|frame| {
-                (frame.source.ip(), frame.source.port()) == (partner.ip(), partner.port())
+            RemoteEnd::Udp(remote) => UdpFrame::parse(frame).is_ok_and(|frame| {
+                (frame.source.ip(), frame.source.port()) == (remote.ip(), remote.port())
             }),
-            RemoteEnd::Ethernet(ether_type, partner) => {
+            RemoteEnd::Ethernet(ether_type, remote) => {
                 Header::parse(frame).is_ok_and(|(header, _)| {
-                    (header.ether_type, header.source) == (*ether_type, *partner)
+                    (header.ether_type, header.source) == (*ether_type, *remote)
                 })
             }
         })
@@ -93,7 +93,7 @@ impl Conversation {
 
     /// Returns the program that keeps a sample of it. With `marks_outgoing`, the interface marks
     /// packets sent by this host, and packets of others to the same group are not taken for them.
-    pub(crate) fn program(&self, sample: &PacketSample, tells_outgoing: bool) -> Vec<Instruction> {
+    pub(crate) fn program(&self, sample: &PacketSample, marks_outgoing: bool) -> Vec<Instruction> {
         let answers = (sample.received_offset, sample.mask);
         let chosen = match sample.extra {
             Some(ExtraSample { answer_kind, offset, mask }) if sample.mask != 0 => {
@@ -113,7 +113,7 @@ impl Conversation {
         });
         let sent = self.to.iter().map(|end| {
             let mut tests = Tests(Vec::new());
-            if tells_outgoing {
+            if marks_outgoing {
                 tests.require(Instruction::load_packet_type(), PACKET_OUTGOING);
             }
             tests.require_end(
@@ -148,12 +148,12 @@ impl Tests {
         (offset, mask): (u32, u32),
     ) {
         let payload = match end {
-            RemoteEnd::Udp(partner) => {
+            RemoteEnd::Udp(remote) => {
                 let port = match way {
                     PacketDirection::From => SOURCE_PORT,
                     PacketDirection::To => DESTINATION_PORT,
                 };
-                self.require_datagram((way, partner.ip()), &[(port, Some(partner.port()))])
+                self.require_datagram((way, remote.ip()), &[(port, Some(remote.port()))])
             }
             RemoteEnd::Ethernet(ether_type, MacAddress(octets)) => {
                 let address = match way {

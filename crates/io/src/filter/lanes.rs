@@ -48,9 +48,9 @@ fn only_what_names_another_lane_is_dropped() {
     for ipv4 in [false, true] {
         let program = filter(ipv4).program_of_lane(&MARK);
         let keeps = |payload: &[u8]| run(&program, &frame(ipv4, payload)) == KEEP;
-        for (number, kept) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
-            assert_eq!(keeps(&payload(9, number, 60)), kept, "IPv4: {ipv4}, {number}");
-            assert_eq!(keeps(&payload(9, number, 54)), kept, "IPv4: {ipv4}, {number}");
+        for (number, expected) in [(0, true), (1, false), (2, true), (3, false), (4, true)] {
+            assert_eq!(keeps(&payload(9, number, 60)), expected, "IPv4: {ipv4}, {number}");
+            assert_eq!(keeps(&payload(9, number, 54)), expected, "IPv4: {ipv4}, {number}");
             for len in [0, 1, 53] {
                 assert!(keeps(&payload(9, number, len)), "{len} bytes name no lane");
             }
@@ -75,7 +75,7 @@ fn what_the_filter_refuses_stays_refused() {
 
 #[test]
 fn what_goes_to_another_network_is_dropped() {
-    let kept = [
+    let cases = [
         (true, "10.0.0.1", 32, true),
         (true, "10.0.0.0", 31, true),
         (true, "10.0.0.2", 31, false),
@@ -86,7 +86,7 @@ fn what_goes_to_another_network_is_dropped() {
         (false, "fdfd:fdff::", 31, false),
         (false, "fdfd:fdfd::", 32, true),
     ];
-    for (ipv4, network, prefix_len, expected) in kept {
+    for (ipv4, network, prefix_len, expected) in cases {
         let destination_network = Some((network.parse().unwrap(), prefix_len));
         let filter = UdpFilter { destination_network, ..filter(ipv4) };
         for program in [filter.program(), filter.program_of_lane(&MARK)] {

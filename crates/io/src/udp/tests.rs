@@ -26,37 +26,40 @@ fn batch_of(address: Endpoints, packets: &[&[u8]]) -> Batch<Endpoints> {
 }
 
 /// Sends one packet from `client` to the listener at `asked`, and back what arrived.
-fn ask_and_answer(client: &mut UdpDevice, listener: &mut UdpDevice, asked: IpAddr) -> Endpoints {
-    let to = SocketAddr::new(asked, listener.local_address().port());
+fn exchange(client: &mut UdpDevice, listener: &mut UdpDevice, address: IpAddr) -> Endpoints {
+    let to = SocketAddr::new(address, listener.local_address().port());
     let mut batch = batch_of(Endpoints::to(to), &[b"question"]);
     assert_eq!(client.send(&mut batch).unwrap(), 1);
     assert_eq!(listener.receive(&mut batch, SECOND).unwrap(), 1);
-    let seen = batch.packet(0).address;
+    let endpoints = batch.packet(0).address;
     assert_eq!(listener.send(&mut batch).unwrap(), 1);
     assert_eq!(client.receive(&mut batch, SECOND).unwrap(), 1);
     assert_eq!(batch.packet(0).address.remote, to, "the answer comes from the address asked");
-    seen
+    endpoints
 }
 
 #[test]
-fn a_wildcard_listener_answers_from_the_address_asked() {
+fn a_wildcard_listener_replies_from_the_requested_address() {
     let mut client = bind("127.0.0.1:0", &defaults());
     let mut listener = bind("0.0.0.0:0", &defaults());
-    for asked in ["127.0.0.2", "127.9.9.9"] {
-        let asked: IpAddr = asked.parse().unwrap();
-        let seen = ask_and_answer(&mut client, &mut listener, asked);
-        assert_eq!((seen.remote, seen.local), (client.local_address(), asked));
-        assert_ne!(seen.interface, 0);
+    for address in ["127.0.0.2", "127.9.9.9"] {
+        let address: IpAddr = address.parse().unwrap();
+        let endpoints = exchange(&mut client, &mut listener, address);
+        assert_eq!((endpoints.remote, endpoints.local), (client.local_address(), address));
+        assert_ne!(endpoints.interface, 0);
     }
 }
 
 #[test]
 fn a_listener_for_both_families_shows_each_as_its_own() {
     let mut listener = bind("[::]:0", &UdpOptions { v6_only: false, ..defaults() });
-    for (own, asked) in [("127.0.0.1:0", "127.0.0.3"), ("[::1]:0", "::1")] {
+    for (own, address) in [("127.0.0.1:0", "127.0.0.3"), ("[::1]:0", "::1")] {
         let mut client = bind(own, &defaults());
-        let seen = ask_and_answer(&mut client, &mut listener, asked.parse().unwrap());
-        assert_eq!((seen.remote, seen.local), (client.local_address(), asked.parse().unwrap()));
+        let endpoints = exchange(&mut client, &mut listener, address.parse().unwrap());
+        assert_eq!(
+            (endpoints.remote, endpoints.local),
+            (client.local_address(), address.parse().unwrap())
+        );
     }
 }
 
@@ -97,13 +100,13 @@ fn a_server_has_an_address_of_its_own() {
 /// socket on the machine asked.
 fn await_timestamps(client: &mut UdpDevice, listener: &mut UdpDevice) {
     let mut received = Batch::new(1, 9);
-    let stamped = (0..1_000).any(|_| {
+    let has_timestamp = (0..1_000).any(|_| {
         client.send(&mut batch_of(Endpoints::default(), &[b"probe"])).unwrap();
         assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 1);
         std::thread::sleep(Duration::from_millis(1));
         received.packet(0).received_at.is_some()
     });
-    assert!(stamped, "asked for timestamps");
+    assert!(has_timestamp, "asked for timestamps");
 }
 
 #[test]
@@ -116,9 +119,9 @@ fn packets_arrive_in_order_with_length_truncation_and_time() {
     assert_eq!(client.send(&mut batch).unwrap(), 4);
     let mut received = Batch::new(8, 9);
     assert_eq!(listener.receive(&mut received, SECOND).unwrap(), 4);
-    let seen: Vec<_> = received.iter().map(|packet| (packet.bytes, packet.truncated)).collect();
+    let packets: Vec<_> = received.iter().map(|packet| (packet.bytes, packet.truncated)).collect();
     assert_eq!(
-        seen,
+        packets,
         [(&b"short"[..], false), (b"just long", false), (b"too long ", true), (b"", false)]
     );
     for packet in received.iter() {
@@ -184,7 +187,7 @@ fn a_packet_that_cannot_be_sent_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_connected_device_is_told_of_a_closed_port() {
+fn a_connected_device_receives_the_error_of_a_closed_port() {
     let closed = bind("127.0.0.1:0", &defaults()).local_address();
     let mut client = UdpDevice::connect(closed, &defaults()).unwrap();
     let mut batch = batch_of(Endpoints::default(), &[b"anybody?"]);
@@ -228,7 +231,7 @@ fn a_second_device_on_the_socket_receives_what_the_first_does_not() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_name_the_cause() {
     let taken = bind("127.0.0.1:0", &defaults());
     let error = UdpDevice::bind(taken.local_address(), &defaults()).unwrap_err();
     assert!(matches!(error, UdpError::InUse(address) if address == taken.local_address()));
@@ -242,11 +245,11 @@ fn errors_say_what_is_wrong() {
 
 #[test]
 fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
-    let stamped =
+    let options =
         UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), slots: 4, ..defaults() };
     for (own, wildcard) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
         let listener = bind(own, &defaults());
-        let mut sender = bind(wildcard, &stamped);
+        let mut sender = bind(wildcard, &options);
         let to = Endpoints { local: listener.local.ip(), ..Endpoints::to(listener.local) };
         let mut batch = batch_of(to, &[b"plain", b"marked one", b"plain", b"marked two"]);
         for (index, packet) in batch.iter_mut().enumerate() {
@@ -267,9 +270,9 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
 
 #[test]
 fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
-    let stamped = UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), ..defaults() };
+    let options = UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), ..defaults() };
     let listener = bind("127.0.0.1:0", &defaults());
-    let mut sender = bind("127.0.0.1:0", &stamped);
+    let mut sender = bind("127.0.0.1:0", &options);
     let mut batch = batch_of(Endpoints::to(listener.local), &[b"marked"]);
     *batch.packet_mut(0).wants_timestamp = true;
     assert_eq!(sender.send(&mut batch).unwrap(), 1);
@@ -278,7 +281,7 @@ fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
 }
 
 /// Sends one datagram of each length and returns the place of the socket that each went to.
-fn places(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize> {
+fn receiving_sockets(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize> {
     let to = sockets[0].local_address();
     let mut client = bind("127.0.0.1:0", &defaults());
     let mut batch = Batch::new(4, 256);
@@ -288,10 +291,10 @@ fn places(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize> {
             batch.clear();
             assert!(batch.push_with(Endpoints::to(to), |_| length));
             assert_eq!(client.send(&mut batch).unwrap(), 1);
-            let place = sockets
+            let index = sockets
                 .iter_mut()
                 .position(|socket| socket.receive(&mut batch, Duration::ZERO).unwrap() == 1);
-            place.expect("some socket has it")
+            index.expect("some socket has it")
         })
         .collect()
 }
@@ -306,11 +309,11 @@ fn long_datagrams_go_to_the_second_half() {
     for by_cpu in [false, true] {
         sockets[0].steer_by_length(4, 48, by_cpu).unwrap();
         let lengths: Vec<usize> = (0..64).map(|n| if n % 2 == 0 { 48 } else { 49 }).collect();
-        let seen = places(&mut sockets, &lengths);
-        for (length, place) in lengths.iter().zip(&seen) {
-            assert_eq!(*length > 48, *place >= 2, "{length} bytes to socket {place}");
+        let indices = receiving_sockets(&mut sockets, &lengths);
+        for (length, index) in lengths.iter().zip(&indices) {
+            assert_eq!(*length > 48, *index >= 2, "{length} bytes to socket {index}");
         }
-        let used = |place| seen.contains(&place);
-        assert!(by_cpu || (0..4).all(used), "chance leaves a socket without any: {seen:?}");
+        let used = |index| indices.contains(&index);
+        assert!(by_cpu || (0..4).all(used), "chance leaves a socket without any: {indices:?}");
     }
 }

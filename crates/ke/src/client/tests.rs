@@ -38,13 +38,13 @@ fn serve<T: Send + 'static>(
 }
 
 /// Starts a server that answers one request with these bytes; its thread returns true if the client
-/// sent close_notify.
+/// sent `close_notify`.
 fn answer(config: ServerConfig, response: Vec<u8>) -> (SocketAddr, JoinHandle<bool>) {
     serve(move |mut stream| {
         let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
         let mut tls = Stream::new(&mut tls, &mut stream);
-        let asked = tls.read(&mut [0; 1024]).is_ok_and(|length| length > 0);
-        if !asked || tls.write_all(&response).is_err() {
+        let has_request = tls.read(&mut [0; 1024]).is_ok_and(|length| length > 0);
+        if !has_request || tls.write_all(&response).is_err() {
             return false;
         }
         tls.conn.send_close_notify();
@@ -55,7 +55,7 @@ fn answer(config: ServerConfig, response: Vec<u8>) -> (SocketAddr, JoinHandle<bo
 }
 
 /// Result of a client whose server answers with these bytes.
-fn told(response: &[u8]) -> Result<SessionMaterial, KeError> {
+fn exchange_with_response(response: &[u8]) -> Result<SessionMaterial, KeError> {
     let identity = Identity::new();
     let (at, server) = answer(tls(&identity, ALPN), response.to_vec());
     let client = KeClient::new(&identity.trust(), &[AES_128_GCM_SIV, AES_SIV_CMAC_256]).unwrap();
@@ -69,7 +69,7 @@ fn grant(algorithm: u16) -> Grant {
 }
 
 #[test]
-fn it_says_that_it_has_done() {
+fn a_client_ends_tls_with_close_notify() {
     let identity = Identity::new();
     let response = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
     let (at, server) = answer(tls(&identity, ALPN), response);
@@ -87,16 +87,19 @@ fn a_response_of_65536_bytes_is_read_and_a_longer_one_is_not() {
     };
     let response = cookies(10);
     assert_eq!(response.len(), RESPONSE_LEN_MAX);
-    assert_eq!(told(&response).unwrap().cookies.len(), 10);
-    assert!(matches!(told(&cookies(11)), Err(KeError::TooLong)));
+    assert_eq!(exchange_with_response(&response).unwrap().cookies.len(), 10);
+    assert!(matches!(exchange_with_response(&cookies(11)), Err(KeError::TooLong)));
 }
 
 #[test]
 fn keys_of_which_the_context_is_a_guess_are_uncertain_and_the_second_attempt_is_not() {
-    let uncertain = told(&KeResponse::Granted(grant(AES_128_GCM_SIV)).to_bytes()).unwrap();
+    let uncertain =
+        exchange_with_response(&KeResponse::Granted(grant(AES_128_GCM_SIV)).to_bytes()).unwrap();
     assert!(uncertain.keys_uncertain);
     let exact = Grant { exact_exporter: true, ..grant(AES_128_GCM_SIV) };
-    assert!(!told(&KeResponse::Granted(exact).to_bytes()).unwrap().keys_uncertain);
+    assert!(
+        !exchange_with_response(&KeResponse::Granted(exact).to_bytes()).unwrap().keys_uncertain
+    );
     let identity = Identity::new();
     let client = |algorithms: &[u16]| KeClient::new(&identity.trust(), algorithms).unwrap();
     let second = client(&[AES_128_GCM_SIV, AES_SIV_CMAC_256]).certain();
@@ -110,25 +113,29 @@ fn keys_of_which_the_context_is_a_guess_are_uncertain_and_the_second_attempt_is_
 }
 
 #[test]
-fn each_failure_has_its_own_words_and_says_what_to_do() {
+fn each_failure_has_its_own_message_and_hint() {
     let good = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
     let refused = |code| KeResponse::Error(code).to_bytes();
     let failures = [
-        told(&refused(0)),
-        told(&refused(1)),
-        told(&refused(2)),
-        told(&refused(9)),
-        told(&KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes()),
-        told(&KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes()),
-        told(&KeResponse::Granted(grant(17)).to_bytes()),
-        told(&KeResponse::Granted(Grant { cookies: Vec::new(), ..grant(15) }).to_bytes()),
-        told(&KeResponse::Granted(Grant { port: Some(0), ..grant(15) }).to_bytes()),
-        told(&[&[0xc0, 1, 0, 0][..], &good].concat()),
-        told(&[&[0x80, 3, 0, 2, 0, 9][..], &good].concat()),
-        told(&[&[0, 0, 0, 1, 0][..], &good].concat()),
-        told(&good[..good.len() - 4]),
-        told(&[]),
-        told(&vec![0x10; RESPONSE_LEN_MAX + 1]),
+        exchange_with_response(&refused(0)),
+        exchange_with_response(&refused(1)),
+        exchange_with_response(&refused(2)),
+        exchange_with_response(&refused(9)),
+        exchange_with_response(&KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes()),
+        exchange_with_response(&KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes()),
+        exchange_with_response(&KeResponse::Granted(grant(17)).to_bytes()),
+        exchange_with_response(
+            &KeResponse::Granted(Grant { cookies: Vec::new(), ..grant(15) }).to_bytes(),
+        ),
+        exchange_with_response(
+            &KeResponse::Granted(Grant { port: Some(0), ..grant(15) }).to_bytes(),
+        ),
+        exchange_with_response(&[&[0xc0, 1, 0, 0][..], &good].concat()),
+        exchange_with_response(&[&[0x80, 3, 0, 2, 0, 9][..], &good].concat()),
+        exchange_with_response(&[&[0, 0, 0, 1, 0][..], &good].concat()),
+        exchange_with_response(&good[..good.len() - 4]),
+        exchange_with_response(&[]),
+        exchange_with_response(&vec![0x10; RESPONSE_LEN_MAX + 1]),
         with_certificate("127.0.0.2", 2000..4000),
         with_certificate("localhost", 2000..2001),
         with_certificate("localhost", 3000..4000),
@@ -142,18 +149,18 @@ fn each_failure_has_its_own_words_and_says_what_to_do() {
         plain(&[21, 3, 3, 0, 2, 2, 112], true),
         plain(b"", true),
         plain(b"", false),
-        nobody(),
+        with_closed_port(),
     ];
-    let mut said = BTreeSet::new();
+    let mut messages = BTreeSet::new();
     for (number, failure) in failures.into_iter().enumerate() {
         let error = failure.unwrap_err();
         let (words, hint) = (error.to_string(), error.hint());
         assert!(!words.contains('\n') && !hint.is_empty() && hint != "see the message", "{words}");
         let about_certificate = words.contains("certificate");
         assert!(about_certificate || !hint.contains("certificate") || words.contains("host name"));
-        assert!(said.insert(words.clone()), "{number}: {words} is said twice");
+        assert!(messages.insert(words.clone()), "{number}: {words} is said twice");
     }
-    let one_has = |part: &str| said.iter().any(|words| words.contains(part));
+    let one_has = |part: &str| messages.iter().any(|words| words.contains(part));
     for part in [
         "expired at 2001-01-01",
         "not valid before 3000-01-01",
@@ -164,11 +171,15 @@ fn each_failure_has_its_own_words_and_says_what_to_do() {
         "does not use TLS",
         "connection refused",
     ] {
-        assert!(one_has(part), "{part}: {said:#?}");
+        assert!(one_has(part), "{part}: {messages:#?}");
     }
 }
 
-fn ask(identity: &Identity, trust: &TrustAnchors, alpn: &[u8]) -> Result<SessionMaterial, KeError> {
+fn exchange(
+    identity: &Identity,
+    trust: &TrustAnchors,
+    alpn: &[u8],
+) -> Result<SessionMaterial, KeError> {
     let response = KeResponse::Granted(grant(AES_SIV_CMAC_256)).to_bytes();
     let (at, server) = answer(tls(identity, alpn), response);
     let got = exchange_keys("localhost", at, trust, &[AES_SIV_CMAC_256], TEST_TIMEOUT);
@@ -182,7 +193,7 @@ fn with_certificate(name: &str, years: std::ops::Range<i32>) -> Result<SessionMa
     parameters.not_before = rcgen::date_time_ymd(years.start, 1, 1);
     parameters.not_after = rcgen::date_time_ymd(years.end, 1, 1);
     identity.write(&parameters, &KeyPair::generate().unwrap());
-    ask(&identity, &identity.trust(), ALPN)
+    exchange(&identity, &identity.trust(), ALPN)
 }
 
 /// Of an authority that is not trusted, whose name is that of a trusted one or another.
@@ -193,12 +204,12 @@ fn of_stranger(name: &str) -> Result<SessionMaterial, KeError> {
         parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
     }
     identity.write(&parameters, &KeyPair::generate().unwrap());
-    ask(&identity, &trusted.trust(), ALPN)
+    exchange(&identity, &trusted.trust(), ALPN)
 }
 
 fn with_alpn(alpn: &[u8]) -> Result<SessionMaterial, KeError> {
     let identity = Identity::new();
-    ask(&identity, &identity.trust(), alpn)
+    exchange(&identity, &identity.trust(), alpn)
 }
 
 /// Result of a client whose server sends these bytes without TLS, and then closes or does not.
@@ -214,7 +225,7 @@ fn plain(bytes: &'static [u8], closes: bool) -> Result<SessionMaterial, KeError>
     exchange_keys("localhost", at, &trust, &[AES_SIV_CMAC_256], timeout)
 }
 
-fn nobody() -> Result<SessionMaterial, KeError> {
+fn with_closed_port() -> Result<SessionMaterial, KeError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);

@@ -22,10 +22,10 @@ fn response(records: &[&[u8]]) -> Result<KeResponse, BadResponse> {
 
 #[test]
 fn the_smallest_request() {
-    let asked = request(&[NEXT, AEAD, END]).unwrap();
+    let parsed = request(&[NEXT, AEAD, END]).unwrap();
     let expected = KeRequest { ntpv4: true, algorithms: vec![15], exact_exporter: false };
-    assert_eq!(asked, expected);
-    assert_eq!(asked.to_bytes(), [NEXT, AEAD, END].concat());
+    assert_eq!(parsed, expected);
+    assert_eq!(parsed.to_bytes(), [NEXT, AEAD, END].concat());
     assert_eq!(request(&[AEAD, NEXT, END]), Ok(expected), "in any order");
 }
 
@@ -69,9 +69,9 @@ fn a_wish_for_a_server_is_left_aside() {
 #[test]
 fn the_critical_bit_of_known_records_decides_nothing() {
     let bare: [&[u8]; 4] = [&[0, 1, 0, 2, 0, 0], &[0, 4, 0, 2, 0, 15], COOKIE, &[0, 0, 0, 0]];
-    let asked = request(&[bare[0], bare[1], bare[3]]);
-    assert_eq!(asked, request(&[NEXT, AEAD, END]));
-    assert!(asked.is_ok());
+    let parsed = request(&[bare[0], bare[1], bare[3]]);
+    assert_eq!(parsed, request(&[NEXT, AEAD, END]));
+    assert!(parsed.is_ok());
     assert_eq!(response(&bare), response(&[NEXT, AEAD, COOKIE, END]));
     assert!(response(&bare).is_ok());
 }
@@ -96,35 +96,35 @@ fn a_wish_for_a_server_and_a_port_is_allowed() {
 
 #[test]
 fn another_protocol_needs_no_algorithm() {
-    let asked = request(&[&[0x80, 1, 0, 2, 0, 1], END]).unwrap();
-    assert_eq!(asked.agree(&[15]), Err(NegotiationFailure::Protocol));
-    let said = KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes();
-    assert_eq!(said, [&[0x80, 1, 0, 0][..], END].concat());
+    let parsed = request(&[&[0x80, 1, 0, 2, 0, 1], END]).unwrap();
+    assert_eq!(parsed.agree(&[15]), Err(NegotiationFailure::Protocol));
+    let bytes = KeResponse::Disagreed(NegotiationFailure::Protocol).to_bytes();
+    assert_eq!(bytes, [&[0x80, 1, 0, 0][..], END].concat());
 }
 
 #[test]
 fn the_servers_favourite_is_agreed_on() {
-    let asked = |algorithms: &[u16], exact_exporter| KeRequest {
+    let offer = |algorithms: &[u16], exact_exporter| KeRequest {
         ntpv4: true,
         algorithms: algorithms.to_vec(),
         exact_exporter,
     };
     let agreed = |algorithm| Ok(NegotiatedAlgorithm { algorithm, context: algorithm });
-    assert_eq!(asked(&[15, 30], true).agree(&[30, 15]), agreed(30));
-    assert_eq!(asked(&[30, 15], true).agree(&[15, 30]), agreed(15));
-    assert_eq!(asked(&[15, 30], false).agree(&[30, 15]), agreed(15), "its exporter is in doubt");
-    assert_eq!(asked(&[30], false).agree(&[30, 15]), agreed(30), "as the standard has it");
-    assert_eq!(asked(&[17], true).agree(&[30, 15]), Err(NegotiationFailure::Algorithm));
-    let said = KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes();
-    assert_eq!(said, [NEXT, &[0x80, 4, 0, 0], END].concat());
+    assert_eq!(offer(&[15, 30], true).agree(&[30, 15]), agreed(30));
+    assert_eq!(offer(&[30, 15], true).agree(&[15, 30]), agreed(15));
+    assert_eq!(offer(&[15, 30], false).agree(&[30, 15]), agreed(15), "its exporter is in doubt");
+    assert_eq!(offer(&[30], false).agree(&[30, 15]), agreed(30), "as the standard has it");
+    assert_eq!(offer(&[17], true).agree(&[30, 15]), Err(NegotiationFailure::Algorithm));
+    let bytes = KeResponse::Disagreed(NegotiationFailure::Algorithm).to_bytes();
+    assert_eq!(bytes, [NEXT, &[0x80, 4, 0, 0], END].concat());
 }
 
 #[test]
 fn the_smallest_response() {
     let grant = Grant { algorithm: 15, cookies: vec![vec![7, 7]], ..Grant::default() };
-    let said = KeResponse::Granted(grant);
-    assert_eq!(response(&[NEXT, AEAD, COOKIE, END]), Ok(said.clone()));
-    assert_eq!(said.to_bytes(), [NEXT, AEAD, COOKIE, END].concat());
+    let granted = KeResponse::Granted(grant);
+    assert_eq!(response(&[NEXT, AEAD, COOKIE, END]), Ok(granted.clone()));
+    assert_eq!(granted.to_bytes(), [NEXT, AEAD, COOKIE, END].concat());
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn what_a_response_may_not_be() {
         ("port 0", &[NEXT, AEAD, &[0x80, 7, 0, 2, 0, 0], COOKIE, END]),
     ];
     for (why, records) in bad {
-        let said = response(records).unwrap_err().to_string();
-        assert!(said.contains(why), "{why}: {said}");
+        let message = response(records).unwrap_err().to_string();
+        assert!(message.contains(why), "{why}: {message}");
     }
     let warned = response(&[NEXT, AEAD, COOKIE, &[0x80, 3, 0, 2, 0, 9], END]);
     assert_eq!(warned, Err(BadResponse::Warning(9)));
@@ -184,10 +184,10 @@ fn the_server_for_ntp_is_an_address_or_a_name() {
         b"\x1b[2J",
     ];
     for text in bad {
-        let said = named(text).unwrap_err();
+        let message = named(text).unwrap_err();
         assert!(
-            said.contains("neither") && said.bytes().all(|byte| !byte.is_ascii_control()),
-            "{said}"
+            message.contains("neither") && message.bytes().all(|byte| !byte.is_ascii_control()),
+            "{message}"
         );
     }
 }
@@ -214,8 +214,8 @@ fn a_response_of_many_or_long_records_is_read() {
 #[test]
 fn an_error_stands_alone() {
     assert_eq!(response(&[&[0x80, 2, 0, 2, 0, 1], END]), Ok(KeResponse::Error(1)));
-    let said = KeResponse::Error(RequestError::UnrecognizedCritical as u16).to_bytes();
-    assert_eq!(said, [&[0x80, 2, 0, 2, 0, 0][..], END].concat());
+    let bytes = KeResponse::Error(RequestError::UnrecognizedCritical as u16).to_bytes();
+    assert_eq!(bytes, [&[0x80, 2, 0, 2, 0, 0][..], END].concat());
 }
 
 fn grants() -> impl Strategy<Value = Grant> {

@@ -11,7 +11,7 @@ use crate::{KeClient, SessionMaterial, exchange_keys};
 
 const BOTH: [u16; 2] = [crate::AES_SIV_CMAC_256, crate::AES_128_GCM_SIV];
 
-fn ask(server: &KeServer, identity: &Identity) -> Result<SessionMaterial, KeError> {
+fn exchange(server: &KeServer, identity: &Identity) -> Result<SessionMaterial, KeError> {
     exchange_keys("localhost", server.listen()[0], &identity.trust(), &BOTH, TEST_TIMEOUT)
 }
 
@@ -75,17 +75,18 @@ fn the_server_must_be_who_it_should_be() {
     let identity = Identity::new();
     let server = identity.serve();
     let at = server.listen()[0];
-    let ask = |target: &str, trust| exchange_keys(target, at, &trust, &BOTH, TEST_TIMEOUT);
-    assert!(matches!(ask("other.example", identity.trust()), Err(KeError::Tls(_))));
-    assert!(matches!(ask("127.0.0.2", identity.trust()), Err(KeError::Tls(_))));
-    assert!(matches!(ask("localhost", Identity::new().trust()), Err(KeError::Tls(_))));
-    assert!(matches!(ask("not a name", identity.trust()), Err(KeError::BadName(_))));
+    let exchange_with =
+        |target: &str, trust| exchange_keys(target, at, &trust, &BOTH, TEST_TIMEOUT);
+    assert!(matches!(exchange_with("other.example", identity.trust()), Err(KeError::Tls(_))));
+    assert!(matches!(exchange_with("127.0.0.2", identity.trust()), Err(KeError::Tls(_))));
+    assert!(matches!(exchange_with("localhost", Identity::new().trust()), Err(KeError::Tls(_))));
+    assert!(matches!(exchange_with("not a name", identity.trust()), Err(KeError::BadName(_))));
     let counters = await_counters(&server, |counters| counters.open == 0);
     assert_eq!(counters, KeCounts { accepted: 3, handshake_failed: 3, ..KeCounts::default() });
 }
 
 #[test]
-fn nothing_in_common_is_told() {
+fn no_common_algorithm_is_reported() {
     let identity = Identity::new();
     let server = identity.serve();
     let got =
@@ -109,7 +110,7 @@ fn a_keeper_without_cookies_is_an_internal_error() {
     }
     let identity = Identity::new();
     let server = KeServer::start(identity.config(), Arc::new(Bare)).unwrap();
-    let got = ask(&server, &identity);
+    let got = exchange(&server, &identity);
     assert!(matches!(got, Err(KeError::Refused { code: 2 })), "{got:?}");
     await_counters(&server, |counters| counters.internal_error == 1);
 }

@@ -123,7 +123,7 @@ impl KeWorker {
         self.unlisten();
         let before = mem::replace(&mut self.settings, self.shared.settings.load_full());
         for old in &before.listeners {
-            if !self.settings.listeners.iter().any(|kept| Arc::ptr_eq(kept, old)) {
+            if !self.settings.listeners.iter().any(|current| Arc::ptr_eq(current, old)) {
                 // The last thread to drop the socket closes it, which resets its waiting
                 // connections.
                 self.accept_from(old, BACKLOG);
@@ -212,14 +212,14 @@ impl KeWorker {
 
     /// Reserves a slot for a connection. When all are in use, an old connection of this thread is
     /// closed.
-    fn find_room(&mut self, connections: usize, patience: Duration, now: Instant) -> bool {
+    fn find_room(&mut self, connections: usize, timeout: Duration, now: Instant) -> bool {
         let take = |open: usize| (open < connections).then_some(open + 1);
         for _ in 0..2 {
             if self.shared.open.fetch_update(AcqRel, Relaxed, take).is_ok() {
                 return true;
             }
             match self.table.oldest() {
-                Some((opened, slot)) if now.saturating_duration_since(opened) >= patience => {
+                Some((opened, slot)) if now.saturating_duration_since(opened) >= timeout => {
                     self.close(slot, |tally| &tally.crowded_out);
                 }
                 _ => return false,

@@ -23,7 +23,7 @@ use crate::{AES_SIV_CMAC_256, ALPN, KeClient};
 #[derive(Debug)]
 struct Counting {
     verifier: Arc<WebPkiServerVerifier>,
-    asked: AtomicUsize,
+    calls: AtomicUsize,
 }
 
 impl ServerCertVerifier for Counting {
@@ -35,7 +35,7 @@ impl ServerCertVerifier for Counting {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.asked.fetch_add(1, Relaxed);
+        self.calls.fetch_add(1, Relaxed);
         self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
@@ -77,23 +77,23 @@ impl Bench {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
-        let counting = Arc::new(Counting { verifier, asked: AtomicUsize::new(0) });
+        let counting = Arc::new(Counting { verifier, calls: AtomicUsize::new(0) });
         Self { remembering: CachingVerifier::of(Arc::clone(&counting) as _), counting }
     }
 
     /// Returns the validity of the certificates, and whether the other verifier was called.
     fn verify(&self, certificates: &[&CertificateDer<'_>], name: &str, now: UnixTime) -> Verdict {
-        let before = self.counting.asked.load(Relaxed);
+        let before = self.counting.calls.load(Relaxed);
         let intermediates: Vec<_> = certificates[1..].iter().map(|&der| der.clone()).collect();
         let name = ServerName::try_from(name).unwrap();
         let verified =
             self.remembering.verify_server_cert(certificates[0], &intermediates, &name, &[], now);
-        let asked = self.counting.asked.load(Relaxed) - before;
-        match (verified, asked) {
+        let calls = self.counting.calls.load(Relaxed) - before;
+        match (verified, calls) {
             (Ok(_), 0) => Remembered,
             (Ok(_), 1) => Verified,
             (Err(_), 1) => Bad,
-            (verified, asked) => panic!("{verified:?} after {asked} questions"),
+            (verified, calls) => panic!("{verified:?} after {calls} questions"),
         }
     }
 }

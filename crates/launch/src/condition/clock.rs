@@ -10,7 +10,7 @@ use super::{CheckResult, seconds};
 
 /// Queries chronyd, ntpd or the kernel, as a server with the source `system` does.
 pub(super) fn synchronised(within: Span) -> CheckResult {
-    let look = ClockReadings {
+    let readings = ClockReadings {
         monotonic: MonotonicClock.now(),
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         kernel: kernel_clock().ok(),
@@ -19,13 +19,13 @@ pub(super) fn synchronised(within: Span) -> CheckResult {
     };
     let spec =
         "system".parse::<SourceSpec>().map_err(|error| SourceError::Unusable(error.to_string()));
-    let report = spec.and_then(|spec| spec.open(&[])).and_then(|mut source| source.poll(&look));
-    judge(report, &look, within)
+    let report = spec.and_then(|spec| spec.open(&[])).and_then(|mut source| source.poll(&readings));
+    judge(report, &readings, within)
 }
 
 fn judge(
     report: Result<Option<SourceEstimate>, SourceError>,
-    look: &ClockReadings,
+    readings: &ClockReadings,
     within: Span,
 ) -> CheckResult {
     let report = match report {
@@ -37,10 +37,11 @@ fn judge(
         return CheckResult::no("the time daemon reports that the clock is not synchronised");
     }
     let off_ns = report.offset.as_ns().unsigned_abs();
-    let error_ns = off_ns.saturating_add(report.distance_at(look.monotonic).as_ns().unsigned_abs());
+    let error_ns =
+        off_ns.saturating_add(report.distance_at(readings.monotonic).as_ns().unsigned_abs());
     let holds = error_ns <= within.as_ns().unsigned_abs();
-    let seen = format!("within {}", seconds(std::time::Duration::from_nanos(error_ns)));
-    CheckResult { holds, detail: seen }
+    let detail = format!("within {}", seconds(std::time::Duration::from_nanos(error_ns)));
+    CheckResult { holds, detail }
 }
 
 #[cfg(test)]
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     fn judged(leap: LeapIndicator, offset_us: i64, dispersion_us: i64) -> bool {
-        let look = ClockReadings {
+        let readings = ClockReadings {
             monotonic: Timestamp::from_ns(0),
             realtime_minus_monotonic: Span::ZERO,
             kernel: None,
@@ -59,7 +60,7 @@ mod tests {
             leaps: horolog_source::KnownLeaps::default(),
         };
         let report = SourceEstimate {
-            at: look.monotonic,
+            at: readings.monotonic,
             offset: Span::from_ns(offset_us * 1_000),
             frequency_ppb: 0,
             slew: Slew::default(),
@@ -75,7 +76,7 @@ mod tests {
             is_unconfirmed: false,
             host_clock: None,
         };
-        judge(Ok(Some(report)), &look, Span::from_ms(1)).holds
+        judge(Ok(Some(report)), &readings, Span::from_ms(1)).holds
     }
 
     #[test]
@@ -86,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_answers_is_no_synchronised_clock() {
-        let look = ClockReadings {
+    fn a_clock_is_not_synchronised_if_no_time_daemon_replies() {
+        let readings = ClockReadings {
             monotonic: Timestamp::from_ns(0),
             realtime_minus_monotonic: Span::ZERO,
             kernel: None,
@@ -95,7 +96,7 @@ mod tests {
             leaps: horolog_source::KnownLeaps::default(),
         };
         let fault = || Err(SourceError::NoData("nothing".into()));
-        assert!(!judge(fault(), &look, Span::from_ms(1_000)).holds);
-        assert!(!judge(Ok(None), &look, Span::from_ms(1_000)).holds);
+        assert!(!judge(fault(), &readings, Span::from_ms(1_000)).holds);
+        assert!(!judge(Ok(None), &readings, Span::from_ms(1_000)).holds);
     }
 }

@@ -37,16 +37,16 @@ pub(super) fn mount(path: &Path) -> CheckResult {
 fn mounted<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
     let entry = |line: &'a str| {
         let (before, after) = line.split_once(" - ")?;
-        let place = before.split(' ').nth(4)?;
-        (Path::new(&unescaped(place)) == path).then(|| after.split(' ').next()).flatten()
+        let mount_point = before.split(' ').nth(4)?;
+        (Path::new(&unescaped(mount_point)) == path).then(|| after.split(' ').next()).flatten()
     };
     table.lines().rev().find_map(entry)
 }
 
 /// Decodes spaces and similar characters, which are written as a backslash and three octal digits.
-fn unescaped(place: &str) -> String {
+fn unescaped(mount_point: &str) -> String {
     let mut bytes = Vec::new();
-    let mut rest = place.as_bytes();
+    let mut rest = mount_point.as_bytes();
     while let Some((&first, others)) = rest.split_first() {
         let digits = others.get(..3).and_then(|digits| str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
@@ -87,7 +87,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_mount_is_found_by_its_place() {
+    fn a_mount_is_found_by_its_mount_point() {
         let of = |path: &str| mounted(TABLE, &plain(Path::new(path)));
         assert_eq!(of("/data/disk 13"), Some("nfs"));
         assert_eq!(of("/data/../data/./disk 13/"), Some("nfs"));

@@ -45,12 +45,12 @@ pub struct CheckResult {
 }
 
 impl CheckResult {
-    fn yes(seen: impl Into<String>) -> Self {
-        Self { holds: true, detail: seen.into() }
+    fn yes(detail: impl Into<String>) -> Self {
+        Self { holds: true, detail: detail.into() }
     }
 
-    fn no(seen: impl Into<String>) -> Self {
-        Self { holds: false, detail: seen.into() }
+    fn no(detail: impl Into<String>) -> Self {
+        Self { holds: false, detail: detail.into() }
     }
 }
 
@@ -86,17 +86,17 @@ impl Condition {
 
     /// Checks once, for about `timeout` if the check can be limited.
     #[must_use]
-    pub fn check(&self, since_start: Duration, patience: Duration) -> CheckResult {
+    pub fn check(&self, since_start: Duration, timeout: Duration) -> CheckResult {
         match self {
             Self::Delay(time) if since_start >= *time => CheckResult::yes("passed"),
             Self::Delay(_) => CheckResult::no("not yet passed"),
-            Self::Tcp(endpoint) => network::tcp(endpoint, patience),
-            Self::Udp(udp) => network::udp(udp, patience),
+            Self::Tcp(endpoint) => network::tcp(endpoint, timeout),
+            Self::Udp(udp) => network::udp(udp, timeout),
             Self::File(path) => files::file(path),
             Self::Mount(path) => files::mount(path),
             Self::Dns(name) => network::dns(name),
             Self::Clock(within) => clock::synchronised(*within),
-            Self::Command(line) => program::succeeds(line, patience),
+            Self::Command(line) => program::succeeds(line, timeout),
         }
     }
 }

@@ -133,17 +133,17 @@ impl UdpEndpoint {
 }
 
 /// Checks that a connection is established to one of the addresses.
-pub(super) fn tcp(endpoint: &Endpoint, patience: Duration) -> CheckResult {
-    first(endpoint, patience, |address, patience| {
-        TcpStream::connect_timeout(&address, patience)?;
+pub(super) fn tcp(endpoint: &Endpoint, timeout: Duration) -> CheckResult {
+    first(endpoint, timeout, |address, timeout| {
+        TcpStream::connect_timeout(&address, timeout)?;
         Ok(CheckResult::yes(format!("{address} accepts connections")))
     })
 }
 
 /// Checks that a reply arrives from one of the addresses.
-pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> CheckResult {
+pub(super) fn udp(udp: &UdpEndpoint, timeout: Duration) -> CheckResult {
     let payload = udp.payload();
-    first(&udp.endpoint, patience, |address, patience| {
+    first(&udp.endpoint, timeout, |address, timeout| {
         let own: SocketAddr = if address.is_ipv4() {
             (Ipv4Addr::UNSPECIFIED, 0).into()
         } else {
@@ -153,7 +153,7 @@ pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> CheckResult {
         // Only a connected socket receives refusals.
         socket.connect(address)?;
         socket.send(&payload)?;
-        socket.set_read_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(timeout))?;
         match socket.recv(&mut [0; 1]) {
             Ok(_) => Ok(CheckResult::yes(format!("{address} answers"))),
             Err(error) if is_timeout(&error) && udp.is_timeout_ok => {
@@ -167,14 +167,14 @@ pub(super) fn udp(udp: &UdpEndpoint, patience: Duration) -> CheckResult {
 /// Tries the addresses in turn, each with an equal share of the time.
 fn first(
     endpoint: &Endpoint,
-    patience: Duration,
+    timeout: Duration,
     attempt: impl Fn(SocketAddr, Duration) -> io::Result<CheckResult>,
 ) -> CheckResult {
     let addresses = match endpoint.addresses() {
         Ok(addresses) => addresses,
-        Err(sight) => return sight,
+        Err(result) => return result,
     };
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let mut last = CheckResult::no("no time left for an attempt");
     for (index, address) in addresses.iter().enumerate() {
         let left = end.saturating_duration_since(Instant::now());
@@ -183,7 +183,7 @@ fn first(
             break;
         }
         match attempt(*address, share) {
-            Ok(sight) => return sight,
+            Ok(result) => return result,
             Err(error) => last = CheckResult::no(format!("{address}: {}", plain(&error))),
         }
     }
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     #[test]
     fn endpoints_are_written_and_read() {
@@ -251,10 +251,10 @@ mod tests {
     fn a_port_holds_once_it_is_open() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let endpoint: Endpoint = listener.local_addr().unwrap().to_string().parse().unwrap();
-        assert!(tcp(&endpoint, PATIENCE).holds);
+        assert!(tcp(&endpoint, TIMEOUT).holds);
         drop(listener);
-        let sight = tcp(&endpoint, PATIENCE);
-        assert!(!sight.holds && sight.detail.ends_with(": refused"), "{sight:?}");
+        let result = tcp(&endpoint, TIMEOUT);
+        assert!(!result.holds && result.detail.ends_with(": refused"), "{result:?}");
     }
 
     #[test]
@@ -264,17 +264,17 @@ mod tests {
         let short = Duration::from_millis(20);
         assert!(!udp(&text.parse().unwrap(), short).holds, "it says nothing");
         assert!(udp(&format!("{text},no-reply=ok").parse().unwrap(), short).holds);
-        let mut asked = [0; 8];
-        server.recv_from(&mut asked).unwrap();
-        server.recv_from(&mut asked).unwrap();
+        let mut request = [0; 8];
+        server.recv_from(&mut request).unwrap();
+        server.recv_from(&mut request).unwrap();
         let answering = std::thread::spawn(move || {
-            let mut asked = [0; 8];
-            let (length, from) = server.recv_from(&mut asked).unwrap();
-            server.send_to(&asked[..length], from).unwrap();
+            let mut request = [0; 8];
+            let (length, from) = server.recv_from(&mut request).unwrap();
+            server.send_to(&request[..length], from).unwrap();
         });
-        assert!(udp(&text.parse().unwrap(), PATIENCE).holds);
+        assert!(udp(&text.parse().unwrap(), TIMEOUT).holds);
         answering.join().unwrap();
-        let refused = udp(&format!("{text},no-reply=ok").parse().unwrap(), PATIENCE);
+        let refused = udp(&format!("{text},no-reply=ok").parse().unwrap(), TIMEOUT);
         assert!(!refused.holds && refused.detail.ends_with(": refused"), "{refused:?}");
     }
 

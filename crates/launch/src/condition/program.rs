@@ -16,8 +16,8 @@ use horolog_sys::undo::Undo;
 use super::CheckResult;
 
 /// Checks that the command ends with status 0 in time.
-pub(super) fn succeeds(line: &str, patience: Duration) -> CheckResult {
-    match status(line, patience) {
+pub(super) fn succeeds(line: &str, timeout: Duration) -> CheckResult {
+    match status(line, timeout) {
         Ok(Some(status)) => check_result(status),
         Ok(None) => CheckResult::no("it did not end in time and was terminated"),
         Err(error) => CheckResult::no(format!("/bin/sh: {error}")),
@@ -25,7 +25,7 @@ pub(super) fn succeeds(line: &str, patience: Duration) -> CheckResult {
 }
 
 /// Returns the exit status, or `None` if the command had to be terminated.
-fn status(line: &str, patience: Duration) -> io::Result<Option<ExitStatus>> {
+fn status(line: &str, timeout: Duration) -> io::Result<Option<ExitStatus>> {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(line).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -39,7 +39,7 @@ fn status(line: &str, patience: Duration) -> io::Result<Option<ExitStatus>> {
     // Terminating this process terminates the command as well. Its group may have ended by itself.
     let end = move || drop(process::end_group(ended.load(Ordering::Relaxed)));
     let (mut child, group) = Undo::after(start, end)?;
-    let in_time = ProcessHandle::open(child.id()).and_then(|handle| handle.wait(patience));
+    let in_time = ProcessHandle::open(child.id()).and_then(|handle| handle.wait(timeout));
     // Before the process is reaped: until then its PID is not reused.
     drop(group);
     let status = child.wait()?;
@@ -61,20 +61,20 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TIMEOUT: Duration = Duration::from_secs(10);
 
     #[test]
     fn the_status_decides() {
-        assert!(succeeds("exit 0", PATIENCE).holds);
-        assert_eq!(succeeds("exit 7", PATIENCE).detail, "it exited with status 7");
-        assert_eq!(succeeds("kill -9 $$", PATIENCE).detail, "it was terminated by signal 9");
+        assert!(succeeds("exit 0", TIMEOUT).holds);
+        assert_eq!(succeeds("exit 7", TIMEOUT).detail, "it exited with status 7");
+        assert_eq!(succeeds("kill -9 $$", TIMEOUT).detail, "it was terminated by signal 9");
     }
 
     #[test]
     fn one_that_hangs_is_ended_with_its_own_children() {
         let began = Instant::now();
-        let sight = succeeds("sleep 60 & sleep 60", Duration::from_millis(20));
-        assert!(!sight.holds && sight.detail.contains("in time"), "{sight:?}");
+        let result = succeeds("sleep 60 & sleep 60", Duration::from_millis(20));
+        assert!(!result.holds && result.detail.contains("in time"), "{result:?}");
         assert!(began.elapsed() < Duration::from_secs(30));
     }
 }

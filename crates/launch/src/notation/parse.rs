@@ -111,13 +111,13 @@ impl NotationParser {
         let word = self.next().ok_or_else(|| NotationError::Amount(sign.into()))?;
         let digits = word.bytes().take_while(u8::is_ascii_digit).count();
         let (number, mut name) = (&word[..digits], word[digits..].to_owned());
-        let mut told = format!("{sign} {word}");
+        let mut increment = format!("{sign} {word}");
         if name.is_empty() {
-            name = self.next().ok_or_else(|| NotationError::Amount(told.clone()))?;
-            told = format!("{told} {name}");
+            name = self.next().ok_or_else(|| NotationError::Amount(increment.clone()))?;
+            increment = format!("{increment} {name}");
         }
-        let amount = number.parse().map_err(|_| NotationError::Amount(told.clone()))?;
-        let unit = unit(&name).ok_or(NotationError::Amount(told))?;
+        let amount = number.parse().map_err(|_| NotationError::Amount(increment.clone()))?;
+        let unit = unit(&name).ok_or(NotationError::Amount(increment))?;
         self.shifts.push(Shift { back, amount, unit });
         Ok(())
     }
@@ -173,12 +173,12 @@ impl NotationParser {
 }
 
 fn set<T>(
-    place: &mut Option<T>,
+    field: &mut Option<T>,
     value: T,
     what: &'static str,
     word: &str,
 ) -> Result<(), NotationError> {
-    if place.replace(value).is_some() {
+    if field.replace(value).is_some() {
         return Err(NotationError::Twice { what, word: word.to_owned() });
     }
     Ok(())

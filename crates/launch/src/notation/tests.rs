@@ -114,9 +114,9 @@ fn a_time_that_clocks_skip_is_refused() {
         assert!(matches!(error, Err(ResolveError::Gap { .. })), "{text}: {error:?}");
     }
     for text in ["2:00 2026-03-29", "2:30 2026-03-29", "2:59:59.9 2026-03-29"] {
-        let told = when(text, "2026-03-28T12:00:00Z");
+        let message = when(text, "2026-03-28T12:00:00Z");
         let change = "clocks go from 2026-03-29 02:00 straight to 2026-03-29 03:00 (UTC+01 becomes";
-        assert!(told.contains(change), "{text}: {told}");
+        assert!(message.contains(change), "{text}: {message}");
     }
     assert_eq!(when("2:30 2026-03-29 UTC", "2026-03-28T12:00:00Z"), "2026-03-29T02:30:00Z");
     // After that hour of that day it is tomorrow's.
@@ -286,14 +286,14 @@ proptest! {
 }
 
 #[test]
-fn an_amount_that_is_none_is_told_as_it_was_written() {
-    for (text, told) in [
+fn an_invalid_increment_is_quoted_as_written() {
+    for (text, message) in [
         ("now + 0.5s", "'+ 0.5s' is not a valid increment"),
         ("now+1.5 hours", "'+ 1.5' is not a valid increment"),
         ("now + 5 moons", "'+ 5 moons'"),
         ("now -", "'-'"),
     ] {
         let error = text.parse::<Notation>().unwrap_err().to_string();
-        assert!(error.starts_with(told) && error.contains("now + 500ms"), "{error}");
+        assert!(error.starts_with(message) && error.contains("now + 500ms"), "{error}");
     }
 }

@@ -210,10 +210,10 @@ impl Queue {
     pub fn write(&self, job: &QueuedJob) -> Result<(), QueueError> {
         let path = self.file(job.id);
         let write = || {
-            let mut beside =
+            let mut temporary =
                 tempfile::Builder::new().prefix(".job-").tempfile_in(&self.directory)?;
-            beside.write_all(job.to_text().as_bytes())?;
-            beside.persist(&path).map(drop).map_err(|error| error.error)
+            temporary.write_all(job.to_text().as_bytes())?;
+            temporary.persist(&path).map(drop).map_err(|error| error.error)
         };
         write().map_err(|error| QueueError::Io { path: path.clone(), error })
     }
@@ -229,8 +229,8 @@ impl Queue {
     /// empty; nothing is stored of a job that succeeded without output.
     pub fn finish(&self, id: u32, status: Option<i32>) {
         let log = self.log(id);
-        let said_nothing = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
-        if said_nothing {
+        let is_log_empty = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
+        if is_log_empty {
             // The file may have been removed already.
             let _ = fs::remove_file(&log);
         }
@@ -239,7 +239,7 @@ impl Queue {
             let ended = Some(QueuedJobEnd { at: rfc3339_now(), status });
             self.write(&QueuedJob { ended, ..job }).ok()
         };
-        if said_nothing && status == Some(0) || ended().is_none() {
+        if is_log_empty && status == Some(0) || ended().is_none() {
             let _ = fs::remove_file(self.file(id));
         }
     }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_look_like_fields() {
+    fn a_name_may_resemble_fields() {
         let stat = |state: &str| {
             format!("7 (a) b 1 (c) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n")
         };

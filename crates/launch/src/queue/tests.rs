@@ -30,7 +30,7 @@ fn job(id: u32, pid: u32) -> QueuedJob {
 }
 
 #[test]
-fn jobs_have_numbers_of_their_own_and_files_for_nobody_else() {
+fn jobs_have_their_own_numbers_and_files_for_their_owner_only() {
     let (_directory, queue) = queue();
     assert_eq!(queue.list().unwrap(), []);
     let (first, _log) = queue.claim().unwrap();
@@ -57,20 +57,20 @@ fn jobs_have_numbers_of_their_own_and_files_for_nobody_else() {
 }
 
 #[test]
-fn of_a_job_that_failed_or_said_something_its_end_is_kept() {
+fn the_end_of_a_job_that_failed_or_wrote_output_is_stored() {
     let (_directory, queue) = queue();
-    for (id, said, status) in [(1, "", Some(7)), (2, "said", Some(0)), (3, "", None)] {
+    for (id, output, status) in [(1, "", Some(7)), (2, "said", Some(0)), (3, "", None)] {
         let (claim, mut log) = queue.claim().unwrap();
         queue.write(&job(id, std::process::id())).unwrap();
-        log.write_all(said.as_bytes()).unwrap();
+        log.write_all(output.as_bytes()).unwrap();
         queue.finish(claim.id, status);
         let entry = queue.list().unwrap().pop().unwrap();
         assert_eq!((entry.id, &entry.standing), (id, &JobState::Ended));
-        assert_eq!(entry.log.is_some(), !said.is_empty());
-        let kept = entry.job.unwrap();
-        let ended = kept.ended.clone().unwrap();
+        assert_eq!(entry.log.is_some(), !output.is_empty());
+        let stored = entry.job.unwrap();
+        let ended = stored.ended.clone().unwrap();
         assert_eq!((ended.status, ended.at.is_empty()), (status, false));
-        assert_eq!(QueuedJob { ended: None, ..kept }, job(id, std::process::id()));
+        assert_eq!(QueuedJob { ended: None, ..stored }, job(id, std::process::id()));
     }
     // Which this test survives: nobody is signalled.
     assert_eq!(queue.cancel(1).unwrap().standing, JobState::Ended);
@@ -114,7 +114,7 @@ fn a_waiting_process_is_ended() {
 }
 
 #[test]
-fn what_is_no_job_is_told_and_can_be_removed() {
+fn a_file_that_is_no_job_is_reported_and_can_be_removed() {
     let (_directory, queue) = queue();
     let (first, _log) = queue.claim().unwrap();
     fs::write(&first.file, "{\"schema\":\"horolog.at-job/2\"").unwrap();

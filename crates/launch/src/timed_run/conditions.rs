@@ -32,22 +32,22 @@ impl TimedRunConditions {
     /// locks memory, as far as permitted.
     pub(super) fn arrange(options: &TimedRunOptions) -> io::Result<Self> {
         let usual = DefaultScheduling::current()?;
-        let rush = start_priority(usual, options.head_start);
-        let (scheduling, rush, refused) = if usual.policy().is_real_time() {
+        let priority = start_priority(usual, options.head_start);
+        let (scheduling, priority, refused) = if usual.policy().is_real_time() {
             (AtScheduling::RealTime, None, None)
         } else {
             match SchedulingParameters::fifo(PRIORITY, false).apply() {
-                Ok(()) => (AtScheduling::RealTime, Some(rush), None),
+                Ok(()) => (AtScheduling::RealTime, Some(priority), None),
                 Err(error) => (AtScheduling::Ordinary, None, Some(error)),
             }
         };
-        let keeps = rush.is_some_and(|rush| rush.keep) && !options.programs.is_empty();
+        let keeps = priority.is_some_and(|priority| priority.keep) && !options.programs.is_empty();
         let memory = LockedMemory::lock_present();
         let unlocked = memory.as_ref().err().map(unlocked);
         Ok(Self {
             scheduling,
             usual,
-            start_priority: rush,
+            start_priority: priority,
             head_start: keeps.then_some(options.head_start),
             memory_locked: memory.is_ok(),
             memory: memory.ok(),

@@ -84,8 +84,8 @@ impl RunStats {
     }
 
     /// Records the last event of a program.
-    pub(super) fn ended(&mut self, index: usize, news: &ProgramEvent) {
-        match news {
+    pub(super) fn ended(&mut self, index: usize, event: &ProgramEvent) {
+        match event {
             ProgramEvent::Ended(status) => self.ran(index, *status),
             ProgramEvent::NotStarted(failure) => self.not_started(index, failure),
             ProgramEvent::Cancelled | ProgramEvent::Woken(_) | ProgramEvent::Started(..) => {}

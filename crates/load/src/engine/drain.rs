@@ -27,12 +27,12 @@ impl Drain {
     /// Returns true if no more replies are expected at `now`: none can arrive before its timeout
     /// any more, or the time without a reply exceeds the longest round trip so far.
     pub(super) fn is_over(&self, now: Timestamp<Monotonic>, longest_rtt: Option<Span>) -> bool {
-        let silence = match longest_rtt {
+        let quiet_max = match longest_rtt {
             // While the round-trip time is unknown, it may be long.
             None => self.timeout,
             Some(rtt) => QUIET_MIN.max(Span::from_ns(rtt.as_ns().saturating_mul(4))),
         };
-        now - self.last_sent > self.timeout || now - self.last_reply > silence
+        now - self.last_sent > self.timeout || now - self.last_reply > quiet_max
     }
 }
 

@@ -110,7 +110,7 @@ impl EthernetEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, macs) = link(plan, Kind::Packet)?;
-        let card = EnabledNicClock::open(plan, Kind::Packet)?;
+        let nic_clock = EnabledNicClock::open(plan, Kind::Packet)?;
         let ptp = plan.ptp;
         let multicast = ptp.is_some_and(|ptp| ptp.multicast);
         let options = PacketOptions {
@@ -118,7 +118,7 @@ impl EthernetEngine {
             selection: FrameSelection::EtherType(ETHER_TYPE),
             groups: multicast.then_some(MULTICAST_MAC).into_iter().collect(),
             receive_buffer: Some(RECEIVE_BUFFER),
-            hardware_timestamps: card.is_some(),
+            hardware_timestamps: nic_clock.is_some(),
             bypass_queueing: !plan.tapped,
             ..PacketOptions::default()
         };
@@ -135,7 +135,7 @@ impl EthernetEngine {
             Ok(Lane::new(port, None))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
-        Ok(Self { plan: plan.clone(), lanes, nic_clock: card })
+        Ok(Self { plan: plan.clone(), lanes, nic_clock })
     }
 }
 

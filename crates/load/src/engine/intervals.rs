@@ -77,11 +77,11 @@ impl IntervalMerger {
         (number, counts): ClosedInterval,
         intervals: &mut dyn IntervalSink,
     ) {
-        let place = number.saturating_sub(self.first) as usize;
-        while self.parts.len() <= place {
+        let index = number.saturating_sub(self.first) as usize;
+        while self.parts.len() <= index {
             self.parts.push_back((0, TrialCounts::default()));
         }
-        let (closed, sum) = &mut self.parts[place];
+        let (closed, sum) = &mut self.parts[index];
         *closed += 1;
         sum.merge(&counts);
         while self.parts.front().is_some_and(|(closed, _)| *closed == self.lanes) {
@@ -94,14 +94,14 @@ impl IntervalMerger {
     /// progress to the observer.
     pub(super) fn gather(
         mut self,
-        books: &Receiver<ClosedInterval>,
+        receiver: &Receiver<ClosedInterval>,
         (start, stop): (Timestamp<Monotonic>, &AtomicBool),
-        (look, mut looking): (Duration, Option<ProgressForwarder<'_>>),
+        (tick_interval, mut forwarder): (Duration, Option<ProgressForwarder<'_>>),
         intervals: &mut dyn IntervalSink,
     ) {
         loop {
-            match books.recv_timeout(look) {
-                Ok(book) => self.add(book, intervals),
+            match receiver.recv_timeout(tick_interval) {
+                Ok(closed_interval) => self.add(closed_interval, intervals),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -109,8 +109,8 @@ impl IntervalMerger {
             if intervals.tick(elapsed).is_break() {
                 stop.store(true, Ordering::Relaxed);
             }
-            if let Some(looking) = &mut looking {
-                looking.forward(start, elapsed, intervals);
+            if let Some(forwarder) = &mut forwarder {
+                forwarder.forward(start, elapsed, intervals);
             }
         }
         self.finish(intervals);
@@ -149,8 +149,8 @@ pub(super) struct MixIntervalPart<'s, 'a> {
 
 impl<'a> MixIntervals<'a> {
     pub(super) fn new(parts: usize, intervals: &'a mut dyn IntervalSink) -> Self {
-        let (gathering, told) = (IntervalMerger::new(parts), vec![0; parts]);
-        Self { gathering, reported: told, next_snapshot: SNAPSHOT_INTERVAL, intervals }
+        let (gathering, reported) = (IntervalMerger::new(parts), vec![0; parts]);
+        Self { gathering, reported, next_snapshot: SNAPSHOT_INTERVAL, intervals }
     }
 
     pub(super) fn part(&mut self, index: usize) -> MixIntervalPart<'_, 'a> {
@@ -184,12 +184,12 @@ impl<'a> MixIntervals<'a> {
 
 impl IntervalSink for MixIntervalPart<'_, '_> {
     fn closed(&mut self, counts: TrialCounts) {
-        let (index, MixIntervals { gathering, reported: told, intervals, .. }) =
+        let (index, MixIntervals { gathering, reported, intervals, .. }) =
             (self.index, &mut *self.shares);
-        let count = told.len();
+        let count = reported.len();
         let counts = if count > 1 { counts.as_part(index, count) } else { counts };
-        gathering.add((told[index], Box::new(counts)), *intervals);
-        told[index] += 1;
+        gathering.add((reported[index], Box::new(counts)), *intervals);
+        reported[index] += 1;
     }
 }
 
@@ -207,15 +207,16 @@ mod tests {
 
     #[test]
     fn an_interval_is_handed_over_once_all_lanes_have_closed_it() {
-        let book = |number, sent| (number, Box::new(TrialCounts { sent, ..Default::default() }));
+        let closed_interval =
+            |number, sent| (number, Box::new(TrialCounts { sent, ..Default::default() }));
         let (mut gathering, mut taken) = (IntervalMerger::new(2), Sent(Vec::new()));
         for (number, sent) in [(0, 1), (1, 10), (2, 100)] {
-            gathering.add(book(number, sent), &mut taken);
+            gathering.add(closed_interval(number, sent), &mut taken);
         }
         assert!(taken.0.is_empty());
-        gathering.add(book(0, 5), &mut taken);
+        gathering.add(closed_interval(0, 5), &mut taken);
         assert_eq!(taken.0, [6]);
-        gathering.add(book(1, 50), &mut taken);
+        gathering.add(closed_interval(1, 50), &mut taken);
         gathering.finish(&mut taken);
         assert_eq!(taken.0, [6, 60, 100]);
     }

@@ -84,7 +84,7 @@ pub(crate) trait LanePort: Send {
     fn has_room(&self, client: u32) -> bool;
 
     /// Returns true after queueing one more request; false if the queued ones must be sent first.
-    fn push(&mut self, client: u32, stamps: RequestTimestamps) -> bool;
+    fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool;
 
     /// Returns true after queueing one more request with a payload other than the template's; false
     /// as [`Port::push`] does.
@@ -143,17 +143,17 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
         mut self,
         closed: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<LaneCarryOver> {
-        let mut looked = self.port_counts()?;
-        self.send_all(&mut looked, closed)?;
+        let mut last_counts = self.port_counts()?;
+        self.send_all(&mut last_counts, closed)?;
         self.drain()?;
-        self.count_dropped(&mut looked)?;
+        self.count_dropped(&mut last_counts)?;
         let taken = self.schedule.taken();
         let stopped = self.stop.load(Ordering::Relaxed);
         let planned = if stopped { taken } else { self.schedule.exhaust() };
         let left_out = planned - taken;
-        let told = if self.interval.is_some() { left_out } else { planned };
-        let (books, carried) = self.account.close(told);
-        books.into_iter().for_each(closed);
+        let planned_count = if self.interval.is_some() { left_out } else { planned };
+        let (intervals, carried) = self.account.close(planned_count);
+        intervals.into_iter().for_each(closed);
         Ok(carried)
     }
 
@@ -161,11 +161,11 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(LanePortCounts { dropped: self.port.dropped()?, closed: self.port.port_closed() })
     }
 
-    fn count_dropped(&mut self, looked: &mut LanePortCounts) -> io::Result<()> {
+    fn count_dropped(&mut self, last_counts: &mut LanePortCounts) -> io::Result<()> {
         let now = self.port_counts()?;
-        let dropped = now.dropped.saturating_sub(looked.dropped);
-        self.account.dropped(dropped, now.closed - looked.closed);
-        *looked = now;
+        let dropped = now.dropped.saturating_sub(last_counts.dropped);
+        self.account.dropped(dropped, now.closed - last_counts.closed);
+        *last_counts = now;
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
     fn turn(
         &mut self,
         now: Timestamp<Monotonic>,
-        looked: &mut LanePortCounts,
+        last_counts: &mut LanePortCounts,
         closed: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<()> {
         let Some((end, interval)) = &mut self.interval else { return Ok(()) };
@@ -183,9 +183,9 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
         *end = *end + *interval;
         // The clock of the packet timestamps may have been stepped.
         self.realtime_ahead = self.clock.realtime_ahead();
-        self.count_dropped(looked)?;
-        while let Some(book) = self.account.close_interval(now) {
-            closed(book);
+        self.count_dropped(last_counts)?;
+        while let Some(closed_interval) = self.account.close_interval(now) {
+            closed(closed_interval);
         }
         Ok(())
     }
@@ -193,16 +193,16 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
     /// Publishes the counts so far, if they are observed and an update is due.
     #[inline]
     fn publish_progress(&mut self, now: Timestamp<Monotonic>) {
-        if let Some(telling) = &mut self.publisher
-            && let Some(mut told) = telling.slot_if_due(now)
+        if let Some(publisher) = &mut self.publisher
+            && let Some(mut progress) = publisher.slot_if_due(now)
         {
-            self.account.publish_progress(&mut told);
+            self.account.publish_progress(&mut progress);
         }
     }
 
     fn send_all(
         &mut self,
-        looked: &mut LanePortCounts,
+        last_counts: &mut LanePortCounts,
         closed: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<()> {
         while let Some(intended) = self.schedule.peek() {
@@ -210,7 +210,7 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
             if now >= self.end + GRACE || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            self.turn(now, looked, closed)?;
+            self.turn(now, last_counts, closed)?;
             self.publish_progress(now);
             let left_out = self.schedule.skip_phase(now - PHASE_GRACE);
             if left_out > 0 {
@@ -280,9 +280,9 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
                 let received = arrival.received_at.map_or(now, |utc| {
                     Timestamp::from_ns(utc.as_ns() - self.realtime_ahead.as_ns()).min(now)
                 });
-                let stamps =
+                let timestamps =
                     ReceiveTimestamps { kernel: arrival.received_at, phc_ns: arrival.phc_ns };
-                self.account.receive(arrival.payload, arrival.client, received, now, stamps);
+                self.account.receive(arrival.payload, arrival.client, received, now, timestamps);
             }
         }
         Ok(count)

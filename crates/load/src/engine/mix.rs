@@ -46,10 +46,10 @@ struct PartReporter<'a> {
 
 impl IntervalSink for PartReporter<'_> {
     fn closed(&mut self, counts: TrialCounts) {
-        let book = (self.reported, Box::new(counts.as_part(self.index, self.count)));
+        let closed_interval = (self.reported, Box::new(counts.as_part(self.index, self.count)));
         self.reported += 1;
         // The receiver of the counts outlives the parts.
-        let _ = self.sender.send(book);
+        let _ = self.sender.send(closed_interval);
     }
 
     fn tick(&mut self, _: Span) -> ControlFlow<()> {
@@ -66,9 +66,9 @@ impl IntervalSink for PartReporter<'_> {
 
     fn report_progress(&mut self, _: Span, so_far: &Progress) {
         if let Some(slot) = self.slot {
-            let mut told = lock(slot);
-            told.clear();
-            told.merge(so_far);
+            let mut progress = lock(slot);
+            progress.clear();
+            progress.merge(so_far);
         }
     }
 }
@@ -92,16 +92,16 @@ impl LoadEngine for MixEngine {
         let count = self.parts.len();
         let gathering = IntervalMerger::new(count);
         let slots = &progress::slots_if_wanted(count, intervals);
-        let (sender, books) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();
             let threads: Vec<_> = parts
                 .map(|(index, (engine, part))| {
                     let plan = plan.of_part(part);
                     let slot = slots.as_ref().and_then(|slots| slots.of(index));
-                    let books = sender.clone();
+                    let part_sender = sender.clone();
                     let mut teller =
-                        PartReporter { index, count, reported: 0, sender: books, stop, slot };
+                        PartReporter { index, count, reported: 0, sender: part_sender, stop, slot };
                     scope.spawn(move || {
                         let ran = engine.run(&plan, &mut teller);
                         if ran.is_err() {
@@ -113,9 +113,9 @@ impl LoadEngine for MixEngine {
                 })
                 .collect();
             drop(sender);
-            let looks =
+            let observation =
                 (intervals::check_interval(plan), slots.as_ref().map(ProgressForwarder::new));
-            gathering.gather(&books, (start, stop), looks, intervals);
+            gathering.gather(&receiver, (start, stop), observation, intervals);
             threads.into_iter().try_for_each(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
@@ -183,14 +183,14 @@ mod tests {
             clients: 1,
             nts: false,
         };
-        let course = LoadProfile::soak(1000.0, Duration::from_secs(1), None).unwrap();
+        let profile = LoadProfile::soak(1000.0, Duration::from_secs(1), None).unwrap();
         let plan = TrialPlan {
             rate: 1000.0,
             duration: Duration::from_secs(1),
             spacing: Spacing::Constant,
             clients: 2,
             nts: false,
-            profile: Some(Arc::new(course)),
+            profile: Some(Arc::new(profile)),
             parts: vec![part(0.75), part(0.25)],
         };
         let parts = fakes.map(|fake| Box::new(fake) as Box<dyn LoadEngine>).into();
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_stop_when_told_to() {
+    fn all_parts_stop_on_request() {
         let (counts, ended) = run([fake(0), fake(0)], true);
         ended.unwrap();
         assert!(counts.is_empty());
     }
 
     #[test]
-    fn what_one_part_complains_of_is_told() {
+    fn the_error_of_one_part_is_returned() {
         let (counts, ended) = run([fake(1), Fake { intervals: 1, fails: true }], false);
         assert_eq!(counts.len(), 1);
         assert!(ended.unwrap_err().to_string().contains("cannot send"));

@@ -56,16 +56,16 @@ impl EnabledNicClock {
 /// Returns the parameters for the offsets of one trial, if the plan requests them.
 pub(crate) fn offset_plan(
     plan: &RunPlan,
-    card: Option<&mut EnabledNicClock>,
+    nic_clock: Option<&mut EnabledNicClock>,
 ) -> Result<Option<OffsetPlan>, EngineError> {
     let Some(options) = plan.offset else { return Ok(None) };
-    let card_ahead = match card {
+    let phc_ahead = match nic_clock {
         None => Span::ZERO,
-        Some(card) => card
+        Some(clock) => clock
             .ahead()
-            .map_err(EngineError::system(format!("read the PHC {}", card.path.display())))?,
+            .map_err(EngineError::system(format!("read the PHC {}", clock.path.display())))?,
     };
-    Ok(Some(OffsetPlan { options, phc_ahead: card_ahead }))
+    Ok(Some(OffsetPlan { options, phc_ahead }))
 }
 
 /// Returns the PHC's lead over the system clock, to the nearest second: the difference of their

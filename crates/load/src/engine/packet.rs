@@ -91,7 +91,7 @@ impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
         self.ready < self.requests.slots()
     }
 
-    fn push(&mut self, client: u32, stamps: RequestTimestamps) -> bool {
+    fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool {
         if !self.has_room(client) {
             return false;
         }
@@ -99,7 +99,7 @@ impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
         self.requests.set_len(self.ready);
         let source_low = self.plan.network.base().wrapping_add(1).wrapping_add(client);
         let frame = self.requests.packet_mut(self.ready - 1).bytes;
-        self.template.complete(frame, source_low, stamps);
+        self.template.complete(frame, source_low, timestamps);
         true
     }
 
@@ -136,8 +136,8 @@ impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
         self.replies.iter().filter_map(|packet| {
             let arrival = self.arrival(packet.bytes)?;
-            let (received_at, card) = (packet.received_at, packet.hardware);
-            Some(TargetDatagram { received_at, phc_ns: card.map(|time| time.ns), ..arrival })
+            let (received_at, hardware) = (packet.received_at, packet.hardware);
+            Some(TargetDatagram { received_at, phc_ns: hardware.map(|time| time.ns), ..arrival })
         })
     }
 
@@ -166,13 +166,13 @@ impl PacketEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let (link, frames) = frame_plans(plan, Kind::Packet)?;
-        let card = EnabledNicClock::open(plan, Kind::Packet)?;
+        let nic_clock = EnabledNicClock::open(plan, Kind::Packet)?;
         let lanes = frames.iter().enumerate().map(|(lane, frame)| {
             let options = PacketOptions {
                 slots: BATCH,
                 selection: selection(frame, plan),
                 receive_buffer: Some(RECEIVE_BUFFER),
-                hardware_timestamps: card.is_some(),
+                hardware_timestamps: nic_clock.is_some(),
                 bypass_queueing: !plan.tapped,
                 ..PacketOptions::default()
             };
@@ -184,7 +184,7 @@ impl PacketEngine {
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
         let membership = Membership::of(plan)?;
         let guard = plan.guard.as_ref().map(|guard| keep_from_stack(link, plan, guard)).transpose();
-        Ok(Self { plan: plan.clone(), lanes, nic_clock: card, guard, _membership: membership })
+        Ok(Self { plan: plan.clone(), lanes, nic_clock, guard, _membership: membership })
     }
 }
 

@@ -34,7 +34,7 @@ impl<'a> ProgressForwarder<'a> {
         if elapsed >= self.next {
             self.next = elapsed + SNAPSHOT_INTERVAL;
             self.slots.sum(&mut self.sum);
-            let counted = self.sum.published.map_or(elapsed, |told| told - start);
+            let counted = self.sum.published.map_or(elapsed, |published| published - start);
             intervals.report_progress(counted, &self.sum);
         }
     }
@@ -49,9 +49,9 @@ mod tests {
 
     /// Times and request counts of the progress that was reported.
     #[derive(Default)]
-    struct Seen(Vec<(Span, u64)>);
+    struct RecordedProgress(Vec<(Span, u64)>);
 
-    impl IntervalSink for Seen {
+    impl IntervalSink for RecordedProgress {
         fn closed(&mut self, _: TrialCounts) {}
 
         fn wants_snapshots(&self) -> bool {
@@ -64,17 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_as_old_as_what_was_told() {
-        let (start, mut seen) = (Timestamp::from_ns(1_000_000_000), Seen::default());
-        let slots = slots_if_wanted(2, &seen).unwrap();
-        for (lane, told_ms) in [(0, 380), (1, 420)] {
-            let mut telling = ProgressPublisher::new(slots.of(lane).unwrap(), start);
-            let mut told = telling.slot_if_due(start + Span::from_ms(told_ms)).unwrap();
-            told.counts.sent = told_ms as u64;
+    fn a_snapshot_is_as_old_as_the_published_progress() {
+        let (start, mut recorded) =
+            (Timestamp::from_ns(1_000_000_000), RecordedProgress::default());
+        let slots = slots_if_wanted(2, &recorded).unwrap();
+        for (lane, published_ms) in [(0, 380), (1, 420)] {
+            let mut publisher = ProgressPublisher::new(slots.of(lane).unwrap(), start);
+            let mut progress = publisher.slot_if_due(start + Span::from_ms(published_ms)).unwrap();
+            progress.counts.sent = published_ms as u64;
         }
-        let mut looking = ProgressForwarder::new(&slots);
-        looking.forward(start, Span::from_ms(499), &mut seen);
-        looking.forward(start, Span::from_ms(500), &mut seen);
-        assert_eq!(seen.0, [(Span::from_ms(400), 800)]);
+        let mut forwarder = ProgressForwarder::new(&slots);
+        forwarder.forward(start, Span::from_ms(499), &mut recorded);
+        forwarder.forward(start, Span::from_ms(500), &mut recorded);
+        assert_eq!(recorded.0, [(Span::from_ms(400), 800)]);
     }
 }

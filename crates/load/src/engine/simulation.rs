@@ -43,7 +43,7 @@ const CAPACITY: usize = 256;
 const SLOTS: usize = 32;
 const CLIENTS: u32 = 7;
 /// The interfaces' own clocks keep TAI.
-const CARD_AHEAD: Option<Span> = Some(Span::from_ms(37_000));
+const PHC_AHEAD: Option<Span> = Some(Span::from_ms(37_000));
 
 /// A clock that moves on by a little whenever it is read, as real ones seem to.
 struct TickingClock(Arc<SimulatedClock>);
@@ -142,7 +142,7 @@ impl<A: Wrapping> World<A> {
             clock: Arc::clone(clock),
             delay: LINK_DELAY,
             queue_packets: 100_000,
-            phc_ahead: CARD_AHEAD,
+            phc_ahead: PHC_AHEAD,
         };
         let [near, far] = Simulated::pair(&link, [A::default(); 2]);
         let time: Arc<SimulatedClock> = Arc::clone(clock);
@@ -177,14 +177,14 @@ impl<A: Wrapping> World<A> {
                         self.departures.as_mut(),
                     ),
                 };
-                let asker = if self.crossed && self.requests > 0 {
+                let request = if self.crossed && self.requests > 0 {
                     self.previous.as_slice()
                 } else {
                     packet.bytes
                 };
                 let now: Timestamp<Monotonic> = self.clock.now();
                 for (after, reply) in replies {
-                    self.pending.push((now + after, A::wrap(asker, &reply)));
+                    self.pending.push((now + after, A::wrap(request, &reply)));
                 }
                 self.previous = packet.bytes.to_vec();
                 self.requests += 1;
@@ -327,7 +327,8 @@ impl<P: LanePort> Scene<P> {
             publisher: None,
         };
         let mut counts = TrialCounts::default();
-        self.carried = lane.run(&mut |(_, book)| counts.merge(&book)).unwrap();
+        self.carried =
+            lane.run(&mut |(_, interval_counts)| counts.merge(&interval_counts)).unwrap();
         counts
     }
 }
@@ -418,9 +419,9 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
     }
     // A trial does not wait for replies that can only be late; the next one meets the last of them.
     scene.world().behaviour = |_, _| Vec::new();
-    let silent = scene.trial();
-    assert_eq!(trials[0].late + trials[1].late + silent.late, 400);
-    assert_eq!((silent.received, silent.lost()), (0, 2000));
+    let unanswered = scene.trial();
+    assert_eq!(trials[0].late + trials[1].late + unanswered.late, 400);
+    assert_eq!((unanswered.received, unanswered.lost()), (0, 2000));
 }
 
 #[test]
@@ -440,7 +441,7 @@ fn the_time_in_a_token_wraps_without_a_loss() {
 }
 
 #[test]
-fn a_sender_that_cannot_keep_up_says_so() {
+fn the_lateness_of_a_sender_that_cannot_keep_up_is_counted() {
     let mut scene = Scene::frames(FaultPlan::default(), answer);
     scene.rate = 1_000_000.0;
     scene.world().send_cost = Span::from_ns(4_000);

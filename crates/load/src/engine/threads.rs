@@ -102,8 +102,9 @@ pub(crate) fn run<P: LanePort>(
         };
         tasks.push((task, plan.core(index), &mut lane.carried));
     }
-    let looks = (intervals::check_interval(trial), slots.as_ref().map(ProgressForwarder::new));
-    on_threads(tasks, (start, stop), looks, intervals)
+    let observation =
+        (intervals::check_interval(trial), slots.as_ref().map(ProgressForwarder::new));
+    on_threads(tasks, (start, stop), observation, intervals)
         .map_err(EngineError::system("send and receive"))
 }
 
@@ -117,7 +118,7 @@ fn schedule(
     let seed = plan.token.key() ^ start.as_ns() as u64;
     match &trial.profile {
         None => LaneSchedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed),
-        Some(course) => LaneSchedule::with_profile(start, course, trial.spacing, lane, seed),
+        Some(profile) => LaneSchedule::with_profile(start, profile, trial.spacing, lane, seed),
     }
     .ok_or(EngineError::Rate { rate: trial.rate, duration_s: trial.duration.as_secs_f64() })
 }
@@ -127,11 +128,11 @@ type LaneTask<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut
 fn on_threads<P: LanePort>(
     tasks: Vec<LaneTask<'_, P>>,
     begun: (Timestamp<Monotonic>, &AtomicBool),
-    looks: (Duration, Option<ProgressForwarder<'_>>),
+    observation: (Duration, Option<ProgressForwarder<'_>>),
     intervals: &mut dyn IntervalSink,
 ) -> io::Result<()> {
     let gathering = IntervalMerger::new(tasks.len());
-    let (sender, books) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
             .into_iter()
@@ -143,7 +144,7 @@ fn on_threads<P: LanePort>(
                     let _ = affinity::set_timer_slack_ns(1);
                     let _ = core.map(affinity::pin_to_core);
                     // The receiver of the counts outlives the lanes.
-                    let ran = task.run(&mut |book| drop(sender.send(book)));
+                    let ran = task.run(&mut |closed_interval| drop(sender.send(closed_interval)));
                     if ran.is_err() {
                         // Without this lane the others are not the requested load.
                         begun.1.store(true, Ordering::Relaxed);
@@ -154,7 +155,7 @@ fn on_threads<P: LanePort>(
             })
             .collect();
         drop(sender);
-        gathering.gather(&books, begun, looks, intervals);
+        gathering.gather(&receiver, begun, observation, intervals);
         threads.into_iter().try_for_each(|thread| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

@@ -96,7 +96,7 @@ impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort
         self.ready < self.requests.slots() && (self.ready == 0 || socket == self.sender)
     }
 
-    fn push(&mut self, client: u32, stamps: RequestTimestamps) -> bool {
+    fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool {
         let socket = (client - self.first) as usize;
         if !self.has_room(client) {
             return false;
@@ -104,7 +104,7 @@ impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort
         self.sender = socket;
         self.ready += 1;
         self.requests.set_len(self.ready);
-        request::set_timestamps(self.requests.packet_mut(self.ready - 1).bytes, stamps);
+        request::set_timestamps(self.requests.packet_mut(self.ready - 1).bytes, timestamps);
         true
     }
 
@@ -171,7 +171,7 @@ impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort
 pub(super) fn socket_options(
     plan: &RunPlan,
     need: bool,
-    card: Option<&EnabledNicClock>,
+    nic_clock: Option<&EnabledNicClock>,
 ) -> UdpOptions {
     let interface = match &plan.route {
         Route::Link(link) if link.is_explicit || need => Some(link.interface.clone()),
@@ -181,7 +181,7 @@ pub(super) fn socket_options(
         slots: BATCH,
         receive_buffer: Some(RECEIVE_BUFFER),
         interface,
-        hardware_timestamps: card.is_some(),
+        hardware_timestamps: nic_clock.is_some(),
         ..UdpOptions::default()
     }
 }
@@ -197,15 +197,15 @@ pub struct UdpEngine {
 impl UdpEngine {
     /// Prepares the engine; sockets are opened as trials need them.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let card = EnabledNicClock::open(plan, Kind::Udp)?;
-        let options = socket_options(plan, false, card.as_ref());
+        let nic_clock = EnabledNicClock::open(plan, Kind::Udp)?;
+        let options = socket_options(plan, false, nic_clock.as_ref());
         let lane = |lane| {
             let tail = threads::tail(plan, lane)?;
             let payload_max = tail.as_ref().map_or(0, RequestTrailer::request_len_max);
             Ok(Lane::new(SocketPort::new(plan.version, payload_max), tail))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
-        let mut engine = Self { plan: plan.clone(), lanes, nic_clock: card, options };
+        let mut engine = Self { plan: plan.clone(), lanes, nic_clock, options };
         engine.prepare(plan.lanes as u32)?;
         Ok(engine)
     }

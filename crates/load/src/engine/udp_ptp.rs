@@ -131,8 +131,8 @@ impl PtpUdpEngine {
         };
         let master = plan.target.ip();
         let group = ptp.group(master);
-        let card = EnabledNicClock::open(plan, Kind::Udp)?;
-        let options = socket_options(plan, group.is_some(), card.as_ref());
+        let nic_clock = EnabledNicClock::open(plan, Kind::Udp)?;
+        let options = socket_options(plan, group.is_some(), nic_clock.as_ref());
         let any = |port| match master {
             IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
             IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
@@ -163,7 +163,7 @@ impl PtpUdpEngine {
             port_closed: 0,
         };
         let lanes = [Lane::new(port, None)];
-        Ok(Self { plan: plan.clone(), lanes, nic_clock: card, _membership: Membership::of(plan)? })
+        Ok(Self { plan: plan.clone(), lanes, nic_clock, _membership: Membership::of(plan)? })
     }
 }
 

@@ -101,8 +101,8 @@ impl XdpPart {
         let cores = plan.cores.iter().rev().copied().collect();
         let plan = RunPlan { cores, ..plan.clone() };
         let membership = Membership::of(&plan)?;
-        let (sequences, asked) = (vec![0; plan.lanes], vec![0; plan.lanes]);
-        Ok(Self { generator, plan, sequences, used_sequences: asked, _membership: membership })
+        let (sequences, used_sequences) = (vec![0; plan.lanes], vec![0; plan.lanes]);
+        Ok(Self { generator, plan, sequences, used_sequences, _membership: membership })
     }
 
     /// Refuses a rate at which more requests could be in flight than can be distinguished.
@@ -132,8 +132,8 @@ impl XdpPart {
             .ok_or_else(rate_error)?;
         let random = self.plan.network.filter(|_| self.plan.random_sources);
         let give_up = start + Span::from_ns(trial.duration.as_nanos() as i64) + GRACE;
-        for (number, &asked) in (0..).zip(&self.used_sequences) {
-            self.generator.set_sequences_before(number, asked);
+        for (number, &used) in (0..).zip(&self.used_sequences) {
+            self.generator.set_sequences_before(number, used);
         }
         self.generator.set_trial(&TrialSettings {
             start_ns: start.as_ns() as u64,
@@ -144,7 +144,7 @@ impl XdpPart {
             random_addresses: random.map_or(0, |network| network.room()),
             exponential: trial.spacing == Spacing::Exponential,
             interval_ns: trial.interval().map_or(0, |interval| interval.as_ns() as u64),
-            intervals: trial.profile.as_ref().map_or(0, |course| course.intervals()),
+            intervals: trial.profile.as_ref().map_or(0, |profile| profile.intervals()),
         });
         // Cleared after the new start is set, so that no reply to the last trial is counted in this
         // one.
@@ -159,8 +159,8 @@ impl XdpPart {
                 number: number as u32,
                 ..self.turn(self.plan.lane_clients(trial.clients, (number, lanes), 1), number)
             };
-            if let Some(course) = &trial.profile {
-                self.set_profile(&mut lane, course, lanes).ok_or_else(rate_error)?;
+            if let Some(profile) = &trial.profile {
+                self.set_profile(&mut lane, profile, lanes).ok_or_else(rate_error)?;
             }
             self.generator.set_lane(core as u32, &lane);
         }
@@ -172,10 +172,10 @@ impl XdpPart {
     fn set_profile(
         &self,
         lane: &mut LanePosition,
-        course: &LoadProfile,
+        profile: &LoadProfile,
         lanes: usize,
     ) -> Option<()> {
-        let legs = rate_segments::rate_segments(course, (lane.number as usize, lanes))?;
+        let legs = rate_segments::rate_segments(profile, (lane.number as usize, lanes))?;
         let first = legs.first()?;
         lane.next = first.first;
         lane.interval = first.interval;
@@ -266,7 +266,7 @@ impl XdpPart {
         let left = |lane: &LanePosition| match trial.profile {
             _ if lane.next >= lane.end => 0,
             None => (lane.end - lane.next).div_ceil(lane.interval.max(1)),
-            Some(course) => ProfileInstants::new(course, cores.len()).left(lane.next),
+            Some(profile) => ProfileInstants::new(profile, cores.len()).left(lane.next),
         };
         cores.iter().map(|&core| left(&self.generator.lane(core as u32))).sum()
     }
@@ -309,11 +309,11 @@ impl XdpPart {
     ) {
         let sent = self.sent(cores);
         self.drain(sent, &trial);
-        let mut told = self.trial_counts(cores, &trial);
+        let mut counts = self.trial_counts(cores, &trial);
         let last_sent = self.last_sent(cores, trial.start);
-        told.outages = Some(trial.listener.close(last_sent, sent));
+        counts.outages = Some(trial.listener.close(last_sent, sent));
         let reached = if is_ended { last_sent - trial.start } else { trial.duration };
-        trial.interval_reader.finish(reached, &told, intervals);
+        trial.interval_reader.finish(reached, &counts, intervals);
     }
 
     /// Stores the positions at which the lanes continue in the next trial.
@@ -456,15 +456,15 @@ struct RunningTrialPart<'a> {
 
 impl<'a> RunningTrialPart<'a> {
     fn new(part: &'a XdpPart, plan: &'a TrialPlan, start: Timestamp<Monotonic>) -> Self {
-        let course = plan.profile.as_deref();
+        let profile = plan.profile.as_deref();
         Self {
             start,
             duration: Span::from_ns(plan.duration.as_nanos() as i64),
             listener: OutageDetector::new(start),
             answered: 0,
             incomplete: 0,
-            profile: course,
-            interval_reader: IntervalReader::new(&part.generator, &part.plan, course),
+            profile,
+            interval_reader: IntervalReader::new(&part.generator, &part.plan, profile),
         }
     }
 }

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_lacking_is_told() {
+    fn only_an_incomplete_capture_is_reported() {
         let whole = CaptureSummary { written: 9, one_in: 1, ..CaptureSummary::default() };
         assert_eq!(incomplete(&whole), None);
         let sampled = incomplete(&CaptureSummary { one_in: 8, ..whole.clone() }).unwrap();

@@ -36,23 +36,23 @@ pub(super) fn uneven(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
 
 /// Reports compliant clients that received no reply.
 pub(super) fn compliant_loss(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let hurt = |observed: &ObservedTrial<'_>| {
+    let loss_ratio = |observed: &ObservedTrial<'_>| {
         let ratio =
             observed.trial.compliant_clients.as_ref().map_or(0.0, CompliantClients::loss_ratio);
         if ratio >= COMPLIANT_LOSS_MIN { ratio } else { 0.0 }
     };
     about_worst(
         trials,
-        hurt,
+        loss_ratio,
         (FindingCode::CompliantClientLoss, Severity::Warning),
         |observed| {
-            let (lost, sent, clients, asking) =
+            let (lost, sent, clients, active) =
                 observed.trial.compliant_clients.as_ref().map_or((0, 0, 0, 0), |one| {
                     (one.lost, one.sent, one.clients_affected, one.clients_active)
                 });
             let others = observed.trial.loss_ratio() * 100.0;
             format!(
-                "compliant clients lost {lost} of {sent} requests, {clients} of {asking} clients \
+                "compliant clients lost {lost} of {sent} requests, {clients} of {active} clients \
                  at least one, while the load lost {others:.1}%"
             )
         },

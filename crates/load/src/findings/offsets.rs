@@ -11,14 +11,14 @@ pub(super) fn unstamped(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
     let counted = |trial: &Trial| {
         let parts = trial.parts.iter().map(|part| &part.trial);
         let all = if trial.parts.is_empty() { vec![trial] } else { parts.collect() };
-        let stamped = all.iter().filter_map(|one| Some((one.received, one.timestamped?)));
-        stamped.fold((0, 0), |(received, stamped): (u64, u64), one| {
-            (received.saturating_add(one.0), stamped.saturating_add(one.1))
+        let reply_counts = all.iter().filter_map(|one| Some((one.received, one.timestamped?)));
+        reply_counts.fold((0, 0), |(received, timestamped): (u64, u64), one| {
+            (received.saturating_add(one.0), timestamped.saturating_add(one.1))
         })
     };
     let missing = |trial: &Trial| {
-        let (received, stamped) = counted(trial);
-        received.saturating_sub(stamped)
+        let (received, timestamped) = counted(trial);
+        received.saturating_sub(timestamped)
     };
     about_worst(
         trials,

@@ -71,12 +71,12 @@ fn only(findings: &[Finding], code: FindingCode) -> &Finding {
 }
 
 #[test]
-fn a_clean_trial_leaves_no_doubt() {
+fn a_clean_trial_has_no_findings() {
     assert_eq!(found(&counts(), &[]), []);
 }
 
 #[test]
-fn a_generator_that_is_behind_by_a_thousandth_says_so() {
+fn a_generator_that_is_behind_by_a_thousandth_is_reported() {
     let almost = TrialCounts { sent: 19_981, received: 19_981, ..counts() };
     assert_eq!(found(&almost, &[]), []);
     let behind = TrialCounts { sent: 19_970, received: 19_970, refused: 30, ..counts() };
@@ -99,7 +99,7 @@ fn random_spacing_is_held_against_what_it_planned() {
 }
 
 #[test]
-fn a_page_that_could_not_be_read_is_a_doubt() {
+fn an_unreadable_counter_snapshot_is_reported() {
     let mut page = RemoteCounterErrors { readings: 8, ..RemoteCounterErrors::default() };
     let of = |page: &RemoteCounterErrors| all(&[], &RunContext { page: Some(page), ..about() });
     assert_eq!(of(&page), []);
@@ -124,7 +124,7 @@ fn no_replies_of_a_master_name_the_domain() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let trial = trial(&counts, &[]);
     for (kind, contract) in [(PtpKind::Delay, true), (PtpKind::Nsm, false)] {
-        let circumstances = RunContext { ptp: Some(asked(kind)), ..about() };
+        let circumstances = RunContext { ptp: Some(ptp_plan(kind)), ..about() };
         let findings = all(&[ObservedTrial::new(&trial, &counts)], &circumstances);
         let advice = &only(&findings, FindingCode::NoReplies).advice;
         assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
@@ -132,7 +132,7 @@ fn no_replies_of_a_master_name_the_domain() {
     }
 }
 
-fn asked(kind: PtpKind) -> PtpPlan {
+fn ptp_plan(kind: PtpKind) -> PtpPlan {
     let transport = PtpLoadTransport::Udp;
     PtpPlan { kind, domain: 24, minor_version: 1, multicast: false, transport }
 }
@@ -143,8 +143,8 @@ fn a_master_without_netsync_monitor_is_not_called_dead() {
         TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     counts.invalid[InvalidReason::Monitor as usize] = 20_000;
     let trial = trial(&counts, &[]);
-    let silences = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
-    let about = RunContext { ptp: Some(asked(PtpKind::Nsm)), outages: &silences, ..about() };
+    let outages = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
+    let about = RunContext { ptp: Some(ptp_plan(PtpKind::Nsm)), outages: &outages, ..about() };
     let findings = all(&[ObservedTrial::new(&trial, &counts)], &about);
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::NoReplies, FindingCode::InvalidReplies]);
@@ -211,16 +211,16 @@ fn each_kiss_of_death_has_its_own_advice() {
 #[test]
 fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
     let denial = Responses { denial: 20_000, ..Responses::default() };
-    let told = |responses| {
+    let findings_for = |responses| {
         let trial = Trial { responses, ..trial(&counts(), &[]) };
         let counts = counts();
         all(&[ObservedTrial::new(&trial, &counts)], &about())
     };
-    let found = told(denial);
+    let found = findings_for(denial);
     let denied = only(&found, FindingCode::UnicastDenied);
     assert!(denied.message.contains("denied all 20000"), "{denied:?}");
     assert!(denied.advice.contains("--ptp-unicast-allow"), "{denied:?}");
-    assert_eq!(told(Responses { grant: 1, ..denial }), []);
+    assert_eq!(findings_for(Responses { grant: 1, ..denial }), []);
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
     let counts = TrialCounts { server_unsynchronised: 20_000, ..counts() };
     let trial = trial(&counts, &[]);
     let observed = [ObservedTrial::new(&trial, &counts)];
-    let found = all(&observed, &RunContext { ptp: Some(asked(PtpKind::Nsm)), ..about() });
-    let told = only(&found, FindingCode::ServerUnsynchronised);
-    assert_eq!(told.severity, Severity::Note);
-    assert!(told.message.contains("not traceable to a primary reference"), "{told:?}");
+    let found = all(&observed, &RunContext { ptp: Some(ptp_plan(PtpKind::Nsm)), ..about() });
+    let finding = only(&found, FindingCode::ServerUnsynchronised);
+    assert_eq!(finding.severity, Severity::Note);
+    assert!(finding.message.contains("not traceable to a primary reference"), "{finding:?}");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn circumstances_have_their_findings() {
 }
 
 #[test]
-fn a_search_says_how_it_ended_and_how_it_wavered() {
+fn a_search_reports_its_end_and_inconsistent_trials() {
     let search = SearchResult {
         kind: horolog_record::SearchKind::Ndr,
         goal_loss_ratio: 0.0,
@@ -292,7 +292,7 @@ fn a_search_says_how_it_ended_and_how_it_wavered() {
 }
 
 #[test]
-fn basic_replies_are_doubted_where_interleaved_ones_were_asked_for() {
+fn basic_replies_are_reported_where_interleaved_ones_were_requested() {
     let interleaved = |share: u64| TrialCounts { interleaved: 200 * share, ..counts() };
     let about = RunContext { interleaved: true, ..about() };
     let codes = |shares: [u64; 2], about: &RunContext<'_>| -> Vec<_> {
@@ -325,7 +325,7 @@ fn replies_without_a_timestamp_are_counted() {
 }
 
 #[test]
-fn offsets_are_against_a_clock_that_somebody_has_to_keep() {
+fn offsets_require_a_synchronised_clock() {
     let counts = counts();
     let trial = trial(&counts, &[]);
     let found = |offsets| {
@@ -338,12 +338,12 @@ fn offsets_are_against_a_clock_that_somebody_has_to_keep() {
     assert_eq!(found(true), (Severity::Warning, true));
 }
 
-fn silence(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Outage {
+fn single_outage(trial: usize, ended: bool, recovery_ms: Option<f64>) -> Outage {
     Outage { trial, from_s: 0.25, to_s: 1.0, ended, recovery_ms }
 }
 
 /// Message about the outages of a run of two trials, the second of which was answered or not.
-fn told(silences: &[Outage], answered: bool) -> String {
+fn outage_message(outages: &[Outage], answered: bool) -> String {
     let (first, mut second) = (counts(), counts());
     if !answered {
         (second.received, second.rtt) = (0, horolog_stats::Recorder::default());
@@ -351,28 +351,37 @@ fn told(silences: &[Outage], answered: bool) -> String {
     let trials = [trial(&first, &[]), trial(&second, &[])];
     let observed =
         [ObservedTrial::new(&trials[0], &first), ObservedTrial::new(&trials[1], &second)];
-    let findings = all(&observed, &RunContext { outages: silences, ..about() });
-    let silent = findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
-    silent.map(|finding| finding.message.clone()).unwrap_or_default()
+    let findings = all(&observed, &RunContext { outages, ..about() });
+    let outage_finding = findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
+    outage_finding.map(|finding| finding.message.clone()).unwrap_or_default()
 }
 
 #[test]
-fn a_server_that_was_silent_is_told_of_with_what_came_after() {
-    let first = told(&[silence(0, true, Some(200.0))], true);
+fn an_outage_is_reported_with_what_followed() {
+    let first = outage_message(&[single_outage(0, true, Some(200.0))], true);
     assert!(first.starts_with("the server sent no reply for 0.750 s, from 0.250 s"), "{first}");
     assert!(first.ends_with("recovery took 200 ms"), "{first}");
-    assert!(told(&[silence(0, true, None)], true).ends_with("replies resumed then"));
-    assert!(told(&[silence(0, false, None)], true).ends_with("resumed in a later trial"));
-    assert!(told(&[silence(0, false, None)], false).ends_with("replies did not resume"));
-    assert!(told(&[silence(1, false, None)], true).ends_with("replies did not resume"));
-    let longer = Outage { to_s: 1.5, ..silence(1, true, None) };
-    let two = told(&[silence(0, true, None), longer], true);
+    assert!(
+        outage_message(&[single_outage(0, true, None)], true).ends_with("replies resumed then")
+    );
+    assert!(
+        outage_message(&[single_outage(0, false, None)], true)
+            .ends_with("resumed in a later trial")
+    );
+    assert!(
+        outage_message(&[single_outage(0, false, None)], false).ends_with("replies did not resume")
+    );
+    assert!(
+        outage_message(&[single_outage(1, false, None)], true).ends_with("replies did not resume")
+    );
+    let longer = Outage { to_s: 1.5, ..single_outage(1, true, None) };
+    let two = outage_message(&[single_outage(0, true, None), longer], true);
     assert!(two.contains("1.250 s") && two.ends_with("the longest of 2 outages"), "{two}");
-    assert_eq!(told(&[], true), "");
+    assert_eq!(outage_message(&[], true), "");
 }
 
 #[test]
-fn a_server_that_is_not_itself_again_after_an_overload_is_told_of() {
+fn a_server_that_does_not_recover_from_an_overload_is_reported() {
     let overload = Overload {
         base_rate: 5e3,
         overload_rate: 30e3,
@@ -401,7 +410,7 @@ fn a_server_that_is_not_itself_again_after_an_overload_is_told_of() {
 }
 
 #[test]
-fn clients_that_fare_badly_are_told_of() {
+fn badly_served_clients_are_reported() {
     let counts = counts();
     let mut trial = trial(&counts, &[]);
     trial.fairness = Some(horolog_record::Fairness {
@@ -428,6 +437,6 @@ fn clients_that_fare_badly_are_told_of() {
         rtt_ns: None,
     });
     let findings = all(&[ObservedTrial::new(&trial, &counts)], &about());
-    let hurt = &only(&findings, FindingCode::CompliantClientLoss).message;
-    assert!(hurt.contains("lost 10 of 50 requests, 10 of 50 clients"), "{hurt}");
+    let message = &only(&findings, FindingCode::CompliantClientLoss).message;
+    assert!(message.contains("lost 10 of 50 requests, 10 of 50 clients"), "{message}");
 }

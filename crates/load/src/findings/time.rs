@@ -6,9 +6,9 @@ use horolog_record::{Finding, FindingCode, Outage, Overload, Severity};
 use super::{ObservedTrial, finding};
 
 /// Reports the longest outage and the number of outages.
-pub(super) fn outage(trials: &[ObservedTrial<'_>], silences: &[Outage]) -> Option<Finding> {
-    let lasted = |silence: &Outage| silence.to_s - silence.from_s;
-    let longest = silences.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)))?;
+pub(super) fn outage(trials: &[ObservedTrial<'_>], outages: &[Outage]) -> Option<Finding> {
+    let lasted = |outage: &Outage| outage.to_s - outage.from_s;
+    let longest = outages.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)))?;
     let Outage { trial, from_s, to_s, .. } = *longest;
     let after = match (longest.ended, longest.recovery_ms) {
         (true, Some(ms)) => format!("recovery took {ms:.0} ms"),
@@ -23,13 +23,13 @@ pub(super) fn outage(trials: &[ObservedTrial<'_>], silences: &[Outage]) -> Optio
          {after}",
         lasted(longest)
     );
-    if silences.len() > 1 {
-        message = format!("{message}; the longest of {} outages", silences.len());
+    if outages.len() > 1 {
+        message = format!("{message}; the longest of {} outages", outages.len());
     }
     let advice = "the server was down, restarting, unreachable or rate-limiting: see its log; \
                   losses and latencies of this period do not show its speed";
-    let silent = finding(FindingCode::ServerOutage, Severity::Warning, message, advice);
-    Some(Finding { trial: Some(trial), ..silent })
+    let outage_finding = finding(FindingCode::ServerOutage, Severity::Warning, message, advice);
+    Some(Finding { trial: Some(trial), ..outage_finding })
 }
 
 fn answered_later(trials: &[ObservedTrial<'_>], trial: usize) -> bool {

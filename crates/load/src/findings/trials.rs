@@ -24,13 +24,13 @@ const SAMPLES_FOR_P99_99: u64 = 10_000;
 
 pub(super) fn no_replies(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
     let sent: u64 = trials.iter().map(|observed| observed.trial.sent).sum();
-    let silent = trials.iter().all(|observed| {
+    let unanswered = trials.iter().all(|observed| {
         let Trial { received, late, responses, .. } = observed.trial;
         // A NetSync Monitor request with only part of its answers does not count as received.
         let parts = responses.delay + responses.sync_follow_up + responses.granted_messages;
         received + late + observed.trial.invalid_total() + parts == 0
     });
-    if sent == 0 || !silent {
+    if sent == 0 || !unanswered {
         return None;
     }
     let message = format!("none of {sent} requests received a reply");
@@ -205,23 +205,23 @@ pub(super) fn kisses(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
         all.filter_map(|(reason, count)| Some((reason.kiss()?.to_owned(), *count)))
             .collect::<Vec<_>>()
     };
-    let said = |reason| {
+    let has_invalid = |reason| {
         trials.iter().any(|observed| observed.trial.invalid.get(&reason).is_some_and(|n| *n > 0))
     };
     let mut advice = vec!["they count as lost"];
-    if said(InvalidReason::KissRate) {
+    if has_invalid(InvalidReason::KissRate) {
         advice.push("RATE: the server limits client rates; use more clients or a lower rate");
     }
-    if said(InvalidReason::KissDeny) || said(InvalidReason::KissRstr) {
+    if has_invalid(InvalidReason::KissDeny) || has_invalid(InvalidReason::KissRstr) {
         advice.push(
             "DENY and RSTR: the server's configuration refuses these clients; allow their \
                      network",
         );
     }
-    if said(InvalidReason::KissNtsn) {
+    if has_invalid(InvalidReason::KissNtsn) {
         advice.push("NTSN: the server cannot decrypt the cookies; run NTS-KE again");
     }
-    if said(InvalidReason::KissOther) {
+    if has_invalid(InvalidReason::KissOther) {
         advice.push(
             "other codes: service refused for a reason RFC 5905 does not define; see the \
                      server's log",
@@ -270,9 +270,10 @@ pub(super) fn server_unsynchronised(
             |observed| observed.server_unsynchronised as f64,
             (FindingCode::ServerUnsynchronised, Severity::Note),
             |observed| {
-                let (said, all) = (observed.server_unsynchronised, observed.trial.received);
+                let (unsynchronised, all) =
+                    (observed.server_unsynchronised, observed.trial.received);
                 format!(
-                    "the master reports in {said} of {all} replies that its time is not traceable \
+                    "the master reports in {unsynchronised} of {all} replies that its time is not traceable \
                      to a primary reference"
                 )
             },
@@ -284,8 +285,10 @@ pub(super) fn server_unsynchronised(
         |observed| observed.server_unsynchronised as f64,
         (FindingCode::ServerUnsynchronised, Severity::Warning),
         |observed| {
-            let (said, all) = (observed.server_unsynchronised, observed.trial.received);
-            format!("the server reports in {said} of {all} replies that it is not synchronised")
+            let (unsynchronised, all) = (observed.server_unsynchronised, observed.trial.received);
+            format!(
+                "the server reports in {unsynchronised} of {all} replies that it is not synchronised"
+            )
         },
         "clients would not use its time; its speed may differ when synchronised",
     )

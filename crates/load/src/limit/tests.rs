@@ -70,9 +70,9 @@ fn figures_have_the_unit_of_their_metric() {
 }
 
 #[test]
-fn what_is_no_limit_is_told_what_would_be() {
+fn an_invalid_limit_is_refused_with_what_is_valid() {
     let refusal = |text: &str| text.parse::<LoadLimit>().unwrap_err().to_string();
-    for (text, told) in [
+    for (text, expected) in [
         ("", "METRIC>VALUE"),
         ("loss", "METRIC>VALUE"),
         ("loss=1", "METRIC>VALUE"),
@@ -88,7 +88,7 @@ fn what_is_no_limit_is_told_what_would_be() {
         ("rate<1G", "'1G' is not a rate"),
         ("rate<<1", "'<1' is not a rate"),
     ] {
-        assert!(refusal(text).contains(told), "{text}: {}", refusal(text));
+        assert!(refusal(text).contains(expected), "{text}: {}", refusal(text));
     }
 }
 
@@ -146,7 +146,7 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
 }
 
 #[test]
-fn a_search_for_key_establishments_is_judged_by_what_it_found() {
+fn an_nts_ke_search_is_judged_by_its_result() {
     let at = |rate, lost| NtsKeTrial {
         offered_rate: Some(rate),
         achieved_rate: rate,

@@ -20,9 +20,9 @@ fn lost(lost: u64) -> MissingReplies {
 }
 
 #[test]
-fn each_counter_has_its_place() {
+fn each_counter_has_its_location() {
     let missing = MissingReplies { ring_dropped: 5, late: 4, ..lost(20) };
-    let places = attribute(missing, &after(0, 0, 0), &after(1, 2, 4));
+    let losses = attribute(missing, &after(0, 0, 0), &after(1, 2, 4));
     let expected = [
         (LossLocation::OwnRing, 5),
         (LossLocation::Interface, 1),
@@ -31,7 +31,7 @@ fn each_counter_has_its_place() {
         (LossLocation::Late, 4),
         (LossLocation::Unknown, 8),
     ];
-    assert_eq!(places, BTreeMap::from(expected));
+    assert_eq!(losses, BTreeMap::from(expected));
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
     };
     let missing = MissingReplies { sent: 100, invalid: 98, arrived: 98, ..lost(100) };
     // XDP took the replies before the interface counted them.
-    for came in [0, 100] {
-        let places = attribute(missing, &counters(0, 0), &counters(came, 100));
+    for arrived in [0, 100] {
+        let losses = attribute(missing, &counters(0, 0), &counters(arrived, 100));
         assert_eq!(
-            places,
+            losses,
             BTreeMap::from([(LossLocation::Invalid, 98), (LossLocation::Unknown, 2)])
         );
     }
@@ -61,8 +61,8 @@ fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
 
 #[test]
 fn a_counter_that_was_not_read_claims_nothing() {
-    let places = attribute(lost(9), &Counters::default(), &after(9, 9, 9));
-    assert_eq!(places, BTreeMap::from([(LossLocation::Unknown, 9)]));
+    let losses = attribute(lost(9), &Counters::default(), &after(9, 9, 9));
+    assert_eq!(losses, BTreeMap::from([(LossLocation::Unknown, 9)]));
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
         local: Some(InterfaceCounters { tx_dropped, ..InterfaceCounters::default() }),
         ..Counters::default()
     };
-    let places = attribute(lost(3), &counters(0), &counters(3));
-    assert_eq!(places, BTreeMap::from([(LossLocation::Generator, 3)]));
+    let losses = attribute(lost(3), &counters(0), &counters(3));
+    assert_eq!(losses, BTreeMap::from([(LossLocation::Generator, 3)]));
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn own_sockets_on_a_shared_host_are_not_the_server_s() {
         shared_host: true,
         ..Counters::default()
     };
-    let places = attribute(MissingReplies { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
+    let losses = attribute(MissingReplies { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
     assert_eq!(
-        places,
+        losses,
         BTreeMap::from([
             (LossLocation::Socket, 2),
             (LossLocation::OwnRing, 6),
@@ -108,32 +108,32 @@ fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> Counters {
 }
 
 #[test]
-fn what_left_one_interface_and_came_to_no_other_is_lost_on_the_link() {
+fn packets_sent_by_one_interface_and_received_by_no_other_are_lost_on_the_link() {
     let missing = MissingReplies { sent: 100, received: 70, ..lost(30) };
     // 12 requests and 8 replies did not arrive; the server left 10 unanswered.
-    let places = attribute(missing, &far(0, (0, 0), (0, 0)), &far(70, (88, 78), (88, 78)));
-    assert_eq!(places, BTreeMap::from([(LossLocation::Link, 20), (LossLocation::Server, 10)]));
+    let losses = attribute(missing, &far(0, (0, 0), (0, 0)), &far(70, (88, 78), (88, 78)));
+    assert_eq!(losses, BTreeMap::from([(LossLocation::Link, 20), (LossLocation::Server, 10)]));
 }
 
 #[test]
-fn an_interface_that_does_not_count_what_came_proves_nothing() {
+fn an_interface_that_does_not_count_arrivals_proves_nothing() {
     let missing = MissingReplies { sent: 100, received: 70, ..lost(30) };
-    let places = attribute(missing, &far(0, (0, 0), (0, 0)), &far(0, (0, 70), (100, 70)));
-    assert_eq!(places, BTreeMap::from([(LossLocation::Server, 30)]));
+    let losses = attribute(missing, &far(0, (0, 0), (0, 0)), &far(0, (0, 70), (100, 70)));
+    assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 30)]));
 }
 
 #[test]
-fn of_a_server_that_tells_nothing_udp_tells() {
+fn udp_counters_replace_missing_server_counters() {
     let udp = |in_datagrams, out_datagrams, shared_host| Counters {
         udp: Some(UdpCounters { in_datagrams, out_datagrams, ..UdpCounters::default() }),
         shared_host,
         ..Counters::default()
     };
-    let places = attribute(lost(9), &udp(10, 10, false), &udp(110, 105, false));
-    assert_eq!(places, BTreeMap::from([(LossLocation::Server, 5), (LossLocation::Unknown, 4)]));
-    let places = attribute(lost(9), &udp(10, 10, true), &udp(110, 105, true));
+    let losses = attribute(lost(9), &udp(10, 10, false), &udp(110, 105, false));
+    assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 5), (LossLocation::Unknown, 4)]));
+    let losses = attribute(lost(9), &udp(10, 10, true), &udp(110, 105, true));
     assert_eq!(
-        places,
+        losses,
         BTreeMap::from([(LossLocation::Unknown, 9)]),
         "the generator's own are among them"
     );
@@ -158,8 +158,8 @@ fn what_a_master_sends_to_all_is_no_reply() {
         };
         let none = InterfaceCounters::default();
         let (before, after) = (with(none, none, UdpCounters::default()), with(own, peer, udp));
-        let places = attribute(missing, &before, &after);
-        assert_eq!(places, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
+        let losses = attribute(missing, &before, &after);
+        assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
         // Where it answers all but one request, its unsolicited messages hide no loss.
         let missing =
             MissingReplies { sent: 1_000, received: 999, arrived: 999, lost: 1, ..missing };
@@ -168,8 +168,8 @@ fn what_a_master_sends_to_all_is_no_reply() {
             InterfaceCounters { tx_packets: 1_002, ..peer },
             UdpCounters { out_datagrams: 1_002, ..udp },
         );
-        let places = attribute(missing, &before, &after);
-        assert_eq!(places, BTreeMap::from([(LossLocation::Server, 1)]), "{transport:?}");
+        let losses = attribute(missing, &before, &after);
+        assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 1)]), "{transport:?}");
     }
 }
 

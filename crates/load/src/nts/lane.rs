@@ -111,7 +111,7 @@ impl LaneSessions {
     pub(crate) fn seal(
         &mut self,
         client: u32,
-        stamps: RequestTimestamps,
+        timestamps: RequestTimestamps,
         reused: &mut Option<u64>,
     ) -> &[u8] {
         if self.renewal.generation() != self.generation {
@@ -120,14 +120,14 @@ impl LaneSessions {
         self.counts.sealed();
         let mut nonce = [0; 16];
         self.nonces.fill(&mut nonce);
-        let header = request::payload(self.version, stamps);
+        let header = request::payload(self.version, timestamps);
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
         let (placeholders, again) = session.next();
         if let Some(count) = reused {
             *count += u64::from(again);
         }
-        let id = unique_id(stamps.transmit);
+        let id = unique_id(timestamps.transmit);
         let len = session.template.seal(&header, &id, &nonce, placeholders, &mut self.request);
         &self.request[..len]
     }
@@ -143,8 +143,8 @@ impl LaneSessions {
     }
 
     /// Returns the payload of a plain request.
-    pub(crate) fn plain(&mut self, stamps: RequestTimestamps) -> &[u8] {
-        let payload = request::payload(self.version, stamps);
+    pub(crate) fn plain(&mut self, timestamps: RequestTimestamps) -> &[u8] {
+        let payload = request::payload(self.version, timestamps);
         self.request[..payload.len()].copy_from_slice(&payload);
         &self.request[..payload.len()]
     }

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use horolog_ke::SessionMaterial as Given;
+use horolog_ke::SessionMaterial as KeyMaterial;
 use horolog_nts::{Nonces, ReplyError, SessionKeys, UNIQUE_ID_LEN, open_reply, seal_request};
 use horolog_record::{Finding, FindingCode, Severity};
 use horolog_sys::zone;
@@ -43,14 +43,14 @@ fn exchange(
     socket.connect(target).ok()?;
     socket.set_read_timeout(Some(REPLY_TIMEOUT)).ok()?;
     socket.send(&packet[..len]).ok()?;
-    let came = socket.recv(&mut packet).ok()?;
-    Some(open_reply(keys, &packet[..came], &unique_id, &mut text).map(drop))
+    let received_len = socket.recv(&mut packet).ok()?;
+    Some(open_reply(keys, &packet[..received_len], &unique_id, &mut text).map(drop))
 }
 
 /// Returns a finding if the keys are for another server than the one under load.
-pub(super) fn other_server(given: &Given, target: SocketAddr) -> Option<Finding> {
-    let port = given.port.unwrap_or(target.port());
-    let (is_target, named) = match &given.server {
+pub(super) fn other_server(material: &KeyMaterial, target: SocketAddr) -> Option<Finding> {
+    let port = material.port.unwrap_or(target.port());
+    let (is_target, named) = match &material.server {
         None => (port == target.port(), format!("its port {port}")),
         Some(host) => (leads_to(host, port, target), format!("{host}, port {port},")),
     };
@@ -97,8 +97,8 @@ pub(super) fn abandoned() -> Finding {
 mod tests {
     use super::*;
 
-    fn given(server: Option<&str>, port: Option<u16>) -> Given {
-        Given {
+    fn material(server: Option<&str>, port: Option<u16>) -> KeyMaterial {
+        KeyMaterial {
             algorithm: 15,
             c2s: vec![0; 32].into(),
             s2c: vec![0; 32].into(),
@@ -115,14 +115,14 @@ mod tests {
         let link_local = zone::with_scope("[fe80::1]:123".parse().unwrap(), 7);
         for (target, address) in [(link_local, "fe80::1"), (global, "2001:db8::1")] {
             for server in [None, Some(address)] {
-                assert_eq!(other_server(&given(server, None), target), None, "{target}");
-                assert_eq!(other_server(&given(server, Some(123)), target), None, "{target}");
-                assert!(other_server(&given(server, Some(124)), target).is_some(), "{target}");
+                assert_eq!(other_server(&material(server, None), target), None, "{target}");
+                assert_eq!(other_server(&material(server, Some(123)), target), None, "{target}");
+                assert!(other_server(&material(server, Some(124)), target).is_some(), "{target}");
             }
-            let other = other_server(&given(Some("fe80::2"), None), target);
+            let other = other_server(&material(Some("fe80::2"), None), target);
             assert!(other.is_some_and(|other| other.message.contains("fe80::2, port 123,")));
         }
-        let port = other_server(&given(None, Some(124)), global).map(|finding| finding.message);
+        let port = other_server(&material(None, Some(124)), global).map(|finding| finding.message);
         let expected = "the NTS-KE server names its port 124 as NTP server, not [2001:db8::1]:123";
         assert_eq!(port.as_deref(), Some(expected));
     }

@@ -139,11 +139,11 @@ impl Renewer {
         renewal: Arc<SessionRenewal>,
         establish: impl Fn() -> Result<Vec<SessionSecrets>, NtsError> + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (ask, asked) = sync_channel(1);
-        let run = move || run(&renewal, &asked, &establish);
+        let (refusal_sender, refusals) = sync_channel(1);
+        let run = move || run(&renewal, &refusals, &establish);
         // The thread is not joined: it may be in the middle of an NTS-KE exchange.
         thread::Builder::new().name("nts-renewal".to_owned()).spawn(run)?;
-        Ok(Self { refusal_sender: ask })
+        Ok(Self { refusal_sender })
     }
 
     /// Reports a refused cookie. Never blocks.
@@ -155,25 +155,26 @@ impl Renewer {
 /// Checks the lanes' counts until the renewer is dropped.
 fn run(
     renewal: &SessionRenewal,
-    asked: &Receiver<()>,
+    refusals: &Receiver<()>,
     establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>,
 ) {
-    let (mut silence, mut pause) = (UnansweredTicks::default(), Pause::default());
+    let (mut unanswered, mut pause) = (UnansweredTicks::default(), Pause::default());
     loop {
-        let is_asked = match asked.recv_timeout(TICK) {
+        let is_refused = match refusals.recv_timeout(TICK) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let authentic = renewal.sum(|lane| &lane.authentic);
-        let is_silent = !is_asked && silence.tick(renewal.sum(|lane| &lane.sealed), authentic);
-        if (is_asked || is_silent) && pause.is_over(Instant::now(), is_asked) {
-            pause.begin(Instant::now(), authentic, is_asked);
+        let is_unanswered =
+            !is_refused && unanswered.tick(renewal.sum(|lane| &lane.sealed), authentic);
+        if (is_refused || is_unanswered) && pause.is_over(Instant::now(), is_refused) {
+            pause.begin(Instant::now(), authentic, is_refused);
             renewal.attempt(establish);
             // Requests in flight meanwhile are refused as well.
             thread::sleep(TICK);
-            while asked.try_recv().is_ok() {}
-            silence = UnansweredTicks::default();
+            while refusals.try_recv().is_ok() {}
+            unanswered = UnansweredTicks::default();
         }
     }
 }
@@ -229,12 +230,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_silent_when_requests_go_out_and_nothing_authentic_comes() {
-        let mut silence = UnansweredTicks::default();
+    fn a_server_is_unresponsive_when_requests_go_out_and_no_authentic_reply_arrives() {
+        let mut unanswered = UnansweredTicks::default();
         let counts = [(10, 10), (20, 20), (30, 20), (30, 20), (40, 20), (50, 20)];
-        let seen: Vec<_> = counts.map(|(sealed, authentic)| silence.tick(sealed, authentic)).into();
-        assert_eq!(seen, [false, false, false, false, false, true]);
-        assert!(!silence.tick(60, 21), "it is there again");
+        let results: Vec<_> =
+            counts.map(|(sealed, authentic)| unanswered.tick(sealed, authentic)).into();
+        assert_eq!(results, [false, false, false, false, false, true]);
+        assert!(!unanswered.tick(60, 21), "it is there again");
     }
 
     #[test]
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_bring_new_keys_and_are_told() {
+    fn refusals_lead_to_new_keys_and_are_reported() {
         let renewal = Arc::new(SessionRenewal::default());
         assert!(renewal.finding(true).is_none());
         let renewer = Renewer::start(Arc::clone(&renewal), || Ok(Vec::new())).unwrap();
@@ -263,8 +265,8 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(20));
             thread::sleep(Duration::from_millis(1));
         }
-        let said = renewal.finding(true).unwrap();
-        assert_eq!(said.code, FindingCode::KeysRenewed);
-        assert!(said.message.contains("refused NTS cookies 1 times"), "{}", said.message);
+        let finding = renewal.finding(true).unwrap();
+        assert_eq!(finding.code, FindingCode::KeysRenewed);
+        assert!(finding.message.contains("refused NTS cookies 1 times"), "{}", finding.message);
     }
 }

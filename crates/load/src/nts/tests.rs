@@ -197,15 +197,15 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
             cookie
         })
         .collect();
-    let mut seen: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
+    let mut sent_cookies: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
     let mut lane = Sessions::of(vec![(keys, cookies)], 100, true).lane(4, (0, 1)).unwrap();
     let mut random = SplitMix64::new(5);
     let mut reused = Some(0);
-    let mut ask = |lane: &mut LaneSessions, transmit: u64, answered: bool| {
+    let mut exchange = |lane: &mut LaneSessions, transmit: u64, answered: bool| {
         let before = reused;
         let request = lane.seal(3, RequestTimestamps::basic(transmit), &mut reused).to_vec();
         let again = reused != before;
-        let fresh = seen.insert(request[88..188].to_vec());
+        let fresh = sent_cookies.insert(request[88..188].to_vec());
         let opened = open_request(&server, &request).unwrap();
         let wanted = opened.cookies_wanted;
         if answered {
@@ -224,20 +224,20 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
         (wanted, fresh)
     };
     for transmit in 0..20 {
-        assert_eq!(ask(&mut lane, transmit, true), (1, true));
+        assert_eq!(exchange(&mut lane, transmit, true), (1, true));
     }
     // Each lost reply leaves one more cookie missing.
     for transmit in 0..COOKIES_MAX {
-        assert_eq!(ask(&mut lane, 100 + transmit as u64, false), (transmit + 1, true));
+        assert_eq!(exchange(&mut lane, 100 + transmit as u64, false), (transmit + 1, true));
     }
-    assert_eq!(ask(&mut lane, 200, true), (COOKIES_MAX, false), "none is left");
-    assert_eq!(ask(&mut lane, 201, true), (1, true), "and now all are back");
+    assert_eq!(exchange(&mut lane, 200, true), (COOKIES_MAX, false), "none is left");
+    assert_eq!(exchange(&mut lane, 201, true), (1, true), "and now all are back");
     assert_eq!((lane.counts_reused(), reused), (true, Some(1)));
 }
 
 /// The duplicate of a reply adds no cookies.
 #[test]
-fn cookies_of_a_doubled_reply_are_given_back() {
+fn a_duplicate_reply_adds_no_cookies() {
     let server = cookie_keys();
     let keys = SessionKeys::new(Algorithm::AesSivCmac256, &[1; 32], &[2; 32]).unwrap();
     let mut cookie = vec![0; 200];
@@ -279,7 +279,7 @@ fn lanes_share_the_sessions_of_each_client_among_them() {
 
 /// Only the server-to-client key distinguishes forged replies from authentic ones.
 #[test]
-fn a_given_session_opens_what_it_has_the_key_for() {
+fn an_imported_session_opens_what_it_has_the_key_for() {
     let server = cookie_keys();
     let keys = SessionKeys::generate(Algorithm::AesSivCmac256).unwrap();
     let mut cookie = vec![0; 200];
@@ -289,15 +289,15 @@ fn a_given_session_opens_what_it_has_the_key_for() {
     let blind = format!("{},{}", hex(keys.c2s()), hex(&cookie[..len]));
     let seeing = format!("{blind},{}", hex(keys.s2c()));
     for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyError::Forged)))] {
-        let given = ImportedSession::parse(&text).unwrap();
-        let sessions = Sessions::from_imported(&given);
-        assert_eq!(sessions.can_open(), given.opens());
+        let imported = ImportedSession::parse(&text).unwrap();
+        let sessions = Sessions::from_imported(&imported);
+        assert_eq!(sessions.can_open(), imported.opens());
         let mut lane = sessions.lane(4, (0, 1)).unwrap();
-        let stamps = RequestTimestamps::basic(0x0123_4567_89ab_cdef);
-        let mut reply = answer(&server, lane.seal(5, stamps, &mut None));
-        assert_eq!(lane.open(5, stamps.transmit, &reply), Ok(()));
-        assert!(lane.open(5, stamps.transmit ^ 2, &reply).is_err());
+        let timestamps = RequestTimestamps::basic(0x0123_4567_89ab_cdef);
+        let mut reply = answer(&server, lane.seal(5, timestamps, &mut None));
+        assert_eq!(lane.open(5, timestamps.transmit, &reply), Ok(()));
+        assert!(lane.open(5, timestamps.transmit ^ 2, &reply).is_err());
         *reply.last_mut().unwrap() ^= 1;
-        assert_eq!(lane.open(5, stamps.transmit, &reply), forged);
+        assert_eq!(lane.open(5, timestamps.transmit, &reply), forged);
     }
 }

@@ -20,7 +20,7 @@ pub trait NtsKeObserver {
     }
 
     /// Takes a snapshot of a running trial, twice a second, and one at its end.
-    fn snapshot(&mut self, _look: Snapshot) {}
+    fn snapshot(&mut self, _snapshot: Snapshot) {}
 
     /// Takes a finished trial.
     fn ended(&mut self, _index: usize, _trial: &NtsKeTrial) {}
@@ -69,20 +69,20 @@ impl<'a> NtsKeSampler<'a> {
     pub(super) fn watch(
         &mut self,
         over: &Receiver<Infallible>,
-        place: &NtsKeProgress,
+        progress: &NtsKeProgress,
         (rate, duration): (Option<f64>, Duration),
     ) {
-        let Some(so_far) = &place.0 else { return };
-        let (begun, mut seen) = (Instant::now(), Progress::default());
+        let Some(so_far) = &progress.0 else { return };
+        let (begun, mut current) = (Instant::now(), Progress::default());
         let every = Duration::from_nanos(SNAPSHOT_INTERVAL.as_ns().unsigned_abs());
         self.sampler.begin(self.index);
         while over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            seen.clear();
-            seen.merge(&lock(so_far));
+            current.clear();
+            current.merge(&lock(so_far));
             let elapsed = Span::from_ns(begun.elapsed().as_nanos() as i64);
-            let look =
-                self.sampler.sample(&self.under(rate, duration.as_secs_f64()), elapsed, &seen);
-            self.follower.snapshot(look);
+            let snapshot =
+                self.sampler.sample(&self.under(rate, duration.as_secs_f64()), elapsed, &current);
+            self.follower.snapshot(snapshot);
         }
     }
 
@@ -95,9 +95,9 @@ impl<'a> NtsKeSampler<'a> {
                 ..TrialCounts::default()
             };
             let under = self.under(trial.offered_rate, trial.duration_s);
-            if let Some(look) = self.sampler.end(&under, std::iter::once(&counts)) {
+            if let Some(snapshot) = self.sampler.end(&under, std::iter::once(&counts)) {
                 let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::of);
-                self.follower.snapshot(Snapshot { latency_ns, ..look });
+                self.follower.snapshot(Snapshot { latency_ns, ..snapshot });
             }
         }
         self.follower.ended(self.index, trial);
@@ -118,19 +118,19 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Seen {
+    struct SnapshotRecorder {
         wants: bool,
-        looks: Vec<Snapshot>,
+        snapshots: Vec<Snapshot>,
         ended: Vec<usize>,
     }
 
-    impl NtsKeObserver for Seen {
+    impl NtsKeObserver for SnapshotRecorder {
         fn wants_snapshots(&self) -> bool {
             self.wants
         }
 
-        fn snapshot(&mut self, look: Snapshot) {
-            self.looks.push(look);
+        fn snapshot(&mut self, snapshot: Snapshot) {
+            self.snapshots.push(snapshot);
         }
 
         fn ended(&mut self, index: usize, _: &NtsKeTrial) {
@@ -153,38 +153,38 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_tell_is_seen_meanwhile_and_at_the_end() {
-        let mut seen = Seen { wants: true, ..Seen::default() };
-        let mut looking = NtsKeSampler::new(&mut seen);
-        let (place, (alive, over)) = (looking.progress_for_trial(), mpsc::channel());
+    fn client_progress_is_sampled_meanwhile_and_at_the_end() {
+        let mut recorder = SnapshotRecorder { wants: true, ..SnapshotRecorder::default() };
+        let mut sampler = NtsKeSampler::new(&mut recorder);
+        let (progress, (alive, over)) = (sampler.progress_for_trial(), mpsc::channel());
         thread::scope(|scope| {
             scope.spawn(|| {
-                (0..3).for_each(|_| place.begins());
-                (0..2).for_each(|_| place.completed(Duration::from_millis(5)));
+                (0..3).for_each(|_| progress.begins());
+                (0..2).for_each(|_| progress.completed(Duration::from_millis(5)));
                 thread::sleep(Duration::from_millis(1_200));
                 drop(alive);
             });
-            looking.watch(&over, &place, (None, Duration::from_secs(2)));
+            sampler.watch(&over, &progress, (None, Duration::from_secs(2)));
         });
-        looking.end(&trial());
-        let first = &seen.looks[0];
+        sampler.end(&trial());
+        let first = &recorder.snapshots[0];
         assert_eq!((first.counts.sent, first.counts.received), (3, 2));
         assert!(first.latency_ns.is_some_and(|times| times.p50 / 1_000 == 5_000), "{first:?}");
-        let last = seen.looks.last().unwrap();
+        let last = recorder.snapshots.last().unwrap();
         assert_eq!((last.counts.sent, last.sent_rate, last.offered_rate), (4, 2.0, None));
-        assert_eq!(seen.ended, [0]);
+        assert_eq!(recorder.ended, [0]);
     }
 
     #[test]
-    fn nobody_tells_where_nobody_looks() {
-        let mut seen = Seen::default();
-        let mut looking = NtsKeSampler::new(&mut seen);
-        let (place, (alive, over)) = (looking.progress_for_trial(), mpsc::channel());
+    fn progress_is_not_published_without_an_observer() {
+        let mut recorder = SnapshotRecorder::default();
+        let mut sampler = NtsKeSampler::new(&mut recorder);
+        let (progress, (alive, over)) = (sampler.progress_for_trial(), mpsc::channel());
         drop(alive);
-        place.begins();
-        assert!(place.0.is_none());
-        looking.watch(&over, &place, (None, Duration::ZERO));
-        looking.end(&trial());
-        assert_eq!((seen.looks.len(), seen.ended), (0, vec![0]));
+        progress.begins();
+        assert!(progress.0.is_none());
+        sampler.watch(&over, &progress, (None, Duration::ZERO));
+        sampler.end(&trial());
+        assert_eq!((recorder.snapshots.len(), recorder.ended), (0, vec![0]));
     }
 }

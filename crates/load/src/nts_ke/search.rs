@@ -31,8 +31,8 @@ pub(super) struct NtsKeSearchOutcome {
 /// Searches until the rate is found or `stop` is set.
 pub(super) fn search(
     (kind, config): (SearchKind, SearchConfig),
-    asking: &SearchContext<'_>,
-    looking: &mut NtsKeSampler<'_>,
+    context: &SearchContext<'_>,
+    sampler: &mut NtsKeSampler<'_>,
 ) -> Result<NtsKeSearchOutcome, LoadError> {
     let mut search = Search::new(config)?;
     let mut found = NtsKeSearchOutcome { trials: Vec::new(), search: None, first_failure: None };
@@ -44,7 +44,7 @@ pub(super) fn search(
                 return Ok(found);
             }
         };
-        let (trial, failure) = asking.trial(rate, duration, looking)?;
+        let (trial, failure) = context.trial(rate, duration, sampler)?;
         let outcome = TrialOutcome {
             offered_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -52,10 +52,10 @@ pub(super) fn search(
             lost: trial.lost,
             duration,
         };
-        looking.end(&trial);
+        sampler.end(&trial);
         found.trials.push(trial);
         found.first_failure = found.first_failure.or(failure);
-        if (asking.stop)() {
+        if (context.stop)() {
             return Ok(found);
         }
         search.record(&outcome);
@@ -113,7 +113,7 @@ impl SearchContext<'_> {
         &self,
         rate: f64,
         duration: Duration,
-        looking: &mut NtsKeSampler<'_>,
+        sampler: &mut NtsKeSampler<'_>,
     ) -> Result<(NtsKeTrial, Option<FailureDescription>), LoadError> {
         let timeout = self.options.timeout;
         // The most that can be in flight before the first of them is lost, and the one that waits.
@@ -125,10 +125,10 @@ impl SearchContext<'_> {
             planned: (rate * duration.as_secs_f64()).round().max(1.0) as u64,
             next: AtomicU64::new(0),
         };
-        let place = looking.progress_for_trial();
-        let work = || self.work(&schedule, &place);
+        let progress = sampler.progress_for_trial();
+        let work = || self.work(&schedule, &progress);
         let shares = each_client(clients, work, |over| {
-            looking.watch(over, &place, (Some(rate), duration));
+            sampler.watch(over, &progress, (Some(rate), duration));
         })?;
         let mut sum = ThreadCounts::default();
         for share in shares {
@@ -154,7 +154,7 @@ impl SearchContext<'_> {
         Ok((trial, failure))
     }
 
-    fn work(&self, schedule: &ExchangeSchedule, place: &NtsKeProgress) -> ThreadCounts {
+    fn work(&self, schedule: &ExchangeSchedule, progress: &NtsKeProgress) -> ThreadCounts {
         let (mut share, timeout) = (ThreadCounts::default(), self.options.timeout);
         while let Some(due) = schedule.take().filter(|_| !(self.stop)()) {
             thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -166,13 +166,13 @@ impl SearchContext<'_> {
                 continue;
             }
             share.begins(now);
-            place.begins();
+            progress.begins();
             match self.client.exchange_keys(self.options.host(), self.address, left) {
                 Ok(_) => {
                     let time = due.elapsed();
                     share.counts.took(time, timeout, self.address);
                     if time <= timeout {
-                        place.completed(time);
+                        progress.completed(time);
                     }
                 }
                 Err(error) => share.counts.failed(&error),
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_establishment_is_due_once_and_in_time() {
+    fn each_exchange_is_due_once_and_in_time() {
         let begin = Instant::now();
         let schedule = ExchangeSchedule { begin, rate: 4.0, planned: 3, next: AtomicU64::new(0) };
         let due: Vec<_> = std::iter::from_fn(|| schedule.take()).collect();

@@ -27,8 +27,8 @@ pub(super) fn options(options: &LoadOptions) -> Result<(), LoadError> {
     if options.fairness && options.random_sources {
         return Err(LoadError::Fairness);
     }
-    if let Some(manners) = &options.well_behaved {
-        compliant_clients::check(manners, options)?;
+    if let Some(compliant) = &options.well_behaved {
+        compliant_clients::check(compliant, options)?;
     }
     if let Some(ptp) = &options.ptp {
         check_ptp(options, ptp)?;
@@ -83,7 +83,7 @@ pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), Engin
         LoadJob::Search { config, .. } => {
             ([config.min_rate, config.max_rate], config.final_duration)
         }
-        LoadJob::Profile(course) => ([course.lowest(), course.highest()], course.duration()),
+        LoadJob::Profile(profile) => ([profile.lowest(), profile.highest()], profile.duration()),
         LoadJob::Overload(rate) => {
             let surge = options.surge.unwrap_or_default();
             ([rate * surge.base, rate * surge.factor], surge.time)

@@ -17,14 +17,14 @@ use crate::token::TokenCodec;
 
 /// Refuses invalid options of compliant clients.
 pub(super) fn check(
-    manners: &CompliantClientOptions,
+    compliant: &CompliantClientOptions,
     options: &LoadOptions,
 ) -> Result<(), LoadError> {
-    let reason = if manners.clients == 0 || manners.clients > CLIENTS_MAX {
+    let reason = if compliant.clients == 0 || compliant.clients > CLIENTS_MAX {
         "their number must be from 1 to 1000000"
-    } else if manners.burst == 0 || manners.interval.is_zero() {
+    } else if compliant.burst == 0 || compliant.interval.is_zero() {
         "each client must send at least once in its interval"
-    } else if options.random_sources && manners.network.is_none() {
+    } else if options.random_sources && compliant.network.is_none() {
         "random sources use the whole network; name another network for compliant clients"
     } else if options.echo {
         "a reflector has no rate limiting"
@@ -32,7 +32,7 @@ pub(super) fn check(
         || matches!(options.job, LoadJob::Profile(_) | LoadJob::Overload(_))
     {
         "they require trials of constant rate; omit the load profile"
-    } else if let Some(reason) = options.ptp.and_then(|ptp| beyond_ptp(&ptp, manners)) {
+    } else if let Some(reason) = options.ptp.and_then(|ptp| beyond_ptp(&ptp, compliant)) {
         reason
     } else {
         return Ok(());
@@ -41,14 +41,14 @@ pub(super) fn check(
 }
 
 /// Returns the option that compliant clients of a PTP master do not support.
-fn beyond_ptp(ptp: &PtpPlan, manners: &CompliantClientOptions) -> Option<&'static str> {
+fn beyond_ptp(ptp: &PtpPlan, compliant: &CompliantClientOptions) -> Option<&'static str> {
     if ptp.transport == PtpLoadTransport::Ethernet {
         return Some(
             "over Ethernet all clients share one address; omit compliant clients, or use \
                      UDP",
         );
     }
-    let is_burst = ptp.kind == PtpKind::Nsm && manners.burst > 1;
+    let is_burst = ptp.kind == PtpKind::Nsm && compliant.burst > 1;
     is_burst.then_some(
         "NetSync Monitor allows one outstanding request for each client; omit the \
                         burst",
@@ -62,23 +62,21 @@ pub(super) fn network(
     (crowd, clients): (Option<SourceNetwork>, u32),
     route: &Route,
 ) -> Result<Option<SourceNetwork>, LoadError> {
-    let (Some(manners), Some(crowd)) = (&opener.options.well_behaved, crowd) else {
+    let (Some(compliant), Some(crowd)) = (&opener.options.well_behaved, crowd) else {
         return Ok(None);
     };
-    let network = match manners.network {
+    let network = match compliant.network {
         Some(network) => {
             SourceNetwork::new(network, opener.facts.target.ip(), &opener.taken(route))?
         }
-        None => crowd.last_part(manners.clients, clients)?,
+        None => crowd.last_part(compliant.clients, clients)?,
     };
-    let (asked, room) = (manners.clients, network.room());
-    if asked > room {
-        return Err(
-            ClientsError::NoRoom { network: network.prefix(), room, requested: asked }.into()
-        );
+    let (requested, room) = (compliant.clients, network.room());
+    if requested > room {
+        return Err(ClientsError::NoRoom { network: network.prefix(), room, requested }.into());
     }
     let all = if opener.options.random_sources { crowd.room() } else { clients };
-    let (own, others) = (network.addresses(asked), crowd.addresses(all));
+    let (own, others) = (network.addresses(requested), crowd.addresses(all));
     let have_some = own.start() <= others.end() && others.start() <= own.end();
     // Replies to any address of their network count as theirs.
     if have_some || network.prefix().contains(crowd.address(0)) {
@@ -93,7 +91,7 @@ pub(super) fn open(
     opener: &EngineOpener<'_>,
     mut prepared: PreparedLoad,
 ) -> Result<PreparedLoad, LoadError> {
-    let Some(manners) = &opener.options.well_behaved else { return Ok(prepared) };
+    let Some(compliant) = &opener.options.well_behaved else { return Ok(prepared) };
     let crowd = &prepared.plan;
     let key = random::key_from_kernel()
         .map_err(|source| LoadError::System { action: "read random numbers", source })?;
@@ -103,7 +101,7 @@ pub(super) fn open(
         lanes: 1,
         // Their rate is so low that they need no core for themselves.
         cores: Vec::new(),
-        clients: manners.clients,
+        clients: compliant.clients,
         random_sources: false,
         token: TokenCodec::new(key, MonotonicClock.now()),
         interleaved: false,
@@ -113,9 +111,9 @@ pub(super) fn open(
         fairness: true,
         first_lane: crowd.lanes,
         guard: None,
-        in_a_row: manners.burst,
+        in_a_row: compliant.burst,
         ..crowd.clone()
     };
-    prepared.compliant_clients = Some(CompliantClientGroup::open(manners.clone(), plan)?);
+    prepared.compliant_clients = Some(CompliantClientGroup::open(compliant.clone(), plan)?);
     Ok(prepared)
 }

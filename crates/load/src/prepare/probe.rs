@@ -61,13 +61,14 @@ pub(super) fn open_best(
 ) -> Result<PreparedLoad, LoadError> {
     let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet);
     let simulated = options.source_network.is_some() || options.random_sources || over_ethernet;
-    let (mut fallbacks, mut silent) = (Vec::new(), Vec::new());
+    let (mut fallbacks, mut unanswered) = (Vec::new(), Vec::new());
     for kind in PREFERENCE {
         if kind == Kind::Udp && (simulated || options.well_behaved.is_some()) {
             break;
         }
         // The last one has no other to be compared with.
-        let is_last = kind == Kind::Udp || (simulated && kind == Kind::Packet && silent.is_empty());
+        let is_last =
+            kind == Kind::Udp || (simulated && kind == Kind::Packet && unanswered.is_empty());
         // Simulated clients need a return route, which the user has arranged: an engine that
         // reports that its frames leave needs no reply as proof.
         let is_known = |ready: &PreparedLoad| is_last || simulated && has_redirect_support(ready);
@@ -75,23 +76,23 @@ pub(super) fn open_best(
             .and_then(|ready| if is_known(&ready) { Ok((true, ready)) } else { probe(ready) });
         match opened {
             Ok((true, ready)) => {
-                if kind == Kind::Packet && silent.contains(&Kind::Xdp) {
+                if kind == Kind::Packet && unanswered.contains(&Kind::Xdp) {
                     fallbacks = vec![(Kind::Xdp, not_arriving(&ready).to_string())];
                 }
                 return Ok(PreparedLoad { fallbacks, ..ready });
             }
             Ok((false, ready)) => {
                 fallbacks.push((kind, no_way_back(&ready).to_string()));
-                silent.push(kind);
+                unanswered.push(kind);
             }
             Err(error) if may_fall_back(&error, kind, over_ethernet) => {
                 fallbacks.push((kind, error.to_string()));
             }
-            Err(_) if simulated && !silent.is_empty() => {}
+            Err(_) if simulated && !unanswered.is_empty() => {}
             Err(error) => return Err(error),
         }
     }
-    match silent.first() {
+    match unanswered.first() {
         Some(&first) if simulated => open(first),
         _ => Err(none_works(&fallbacks)),
     }
@@ -116,8 +117,8 @@ fn may_fall_back(error: &LoadError, kind: Kind, over_ethernet: bool) -> bool {
 
 fn none_works(fallbacks: &[(Kind, String)]) -> LoadError {
     let reasons = error::by_reason(fallbacks).into_iter();
-    let told: Vec<_> = reasons.map(|(engines, why)| format!("{engines}: {why}")).collect();
-    LoadError::NoSimulation(told.join("; "))
+    let messages: Vec<_> = reasons.map(|(engines, why)| format!("{engines}: {why}")).collect();
+    LoadError::NoSimulation(messages.join("; "))
 }
 
 /// Sends a few requests; with the engine returns true if any reply arrives, whatever its content.
@@ -233,16 +234,16 @@ mod tests {
     #[test]
     fn an_engine_is_one_that_is_answered() {
         use Kind::{Packet, Udp, Xdp};
-        let (yes, silent) = (Some(true), Some(false));
+        let (yes, no) = (Some(true), Some(false));
         for (simulated, answers, kind, fallbacks) in [
             (true, [yes, yes], Xdp, vec![]),
-            (true, [silent, yes], Packet, vec![Xdp]),
-            (true, [None, silent], Packet, vec![Xdp]),
+            (true, [no, yes], Packet, vec![Xdp]),
+            (true, [None, no], Packet, vec![Xdp]),
             // No engine is answered, so nothing is known against the best one.
-            (true, [silent, silent], Xdp, vec![]),
-            (true, [silent, None], Xdp, vec![]),
-            (false, [silent, yes], Packet, vec![Xdp]),
-            (false, [silent, silent], Udp, vec![Xdp, Packet]),
+            (true, [no, no], Xdp, vec![]),
+            (true, [no, None], Xdp, vec![]),
+            (false, [no, yes], Packet, vec![Xdp]),
+            (false, [no, no], Udp, vec![Xdp, Packet]),
             (false, [None, None], Udp, vec![Xdp, Packet]),
         ] {
             let prepared = chosen(None, simulated, answers).unwrap();
@@ -250,21 +251,21 @@ mod tests {
             let left: Vec<_> = prepared.fallbacks.iter().map(|(kind, _)| *kind).collect();
             assert_eq!(left, fallbacks, "{simulated}, {answers:?}");
         }
-        let why = &chosen(None, true, [silent, yes]).unwrap().fallbacks[0].1;
+        let why = &chosen(None, true, [no, yes]).unwrap().fallbacks[0].1;
         assert!(why.contains("loses XDP frames") && why.contains("--engine packet"), "{why}");
         assert!(matches!(chosen(None, true, [None, None]), Err(LoadError::NoSimulation(_))));
     }
 
     #[test]
     fn a_named_engine_is_refused_where_another_is_answered() {
-        let (yes, silent) = (Some(true), Some(false));
-        for answers in [[yes, yes], [yes, None], [silent, silent], [silent, None]] {
+        let (yes, no) = (Some(true), Some(false));
+        for answers in [[yes, yes], [yes, None], [no, no], [no, None]] {
             let prepared = chosen(Some(Kind::Xdp), true, answers).unwrap();
             assert_eq!(prepared.engine.kind(), Kind::Xdp, "{answers:?}");
         }
-        let error = chosen(Some(Kind::Xdp), true, [silent, yes]).err().unwrap();
+        let error = chosen(Some(Kind::Xdp), true, [no, yes]).err().unwrap();
         assert!(error.to_string().contains("loses XDP frames") && !error.is_usage(), "{error}");
-        let prepared = chosen(Some(Kind::Packet), true, [yes, silent]).unwrap();
+        let prepared = chosen(Some(Kind::Packet), true, [yes, no]).unwrap();
         assert_eq!(prepared.engine.kind(), Kind::Packet);
     }
 }

@@ -153,10 +153,13 @@ fn every_message_is_one_lane_s() {
             }
         }
         // A delay response names the requesting lane itself, at any destination address.
-        for asked in 0..LANES {
-            let message = delay_resp(unicast, asked);
+        for requesting_lane in 0..LANES {
+            let message = delay_resp(unicast, requesting_lane);
             for lane in 0..LANES {
-                assert_eq!(read(unicast, lane, &message, client).is_some(), lane == asked);
+                assert_eq!(
+                    read(unicast, lane, &message, client).is_some(),
+                    lane == requesting_lane
+                );
             }
         }
     }
@@ -180,7 +183,7 @@ fn in_a_group_others_messages_are_not_judged() {
 }
 
 #[test]
-fn netsync_monitor_says_whether_time_can_be_traced() {
+fn netsync_monitor_reports_whether_time_is_traceable() {
     let plan = plan(PtpKind::Nsm, false);
     for (flags, traceable) in [
         (PtpFlags::default(), false),
@@ -201,7 +204,7 @@ fn netsync_monitor_says_whether_time_can_be_traced() {
 }
 
 #[test]
-fn a_sync_tells_its_time_or_leaves_it_to_the_follow_up() {
+fn a_sync_carries_its_time_or_leaves_it_to_the_follow_up() {
     let plan = plan(PtpKind::Nsm, false);
     let one_step = header(plan);
     let two_step = Header { flags: one_step.flags.with(PtpFlags::TWO_STEP), ..one_step };
@@ -221,7 +224,7 @@ fn contract(kinds: &[MessageType]) -> PtpKind {
 }
 
 #[test]
-fn requests_for_messages_ask_for_each_kind_in_turn() {
+fn unicast_requests_name_each_message_type_in_turn() {
     let kinds = [MessageType::Announce, MessageType::DelayResp];
     let plan = plan(contract(&kinds), false);
     let mut template = PtpRequestTemplate::new(&plan, 1, MASTER_V4);

@@ -120,8 +120,8 @@ impl TrialCounts {
 
     /// Returns the sum of the intervals.
     #[must_use]
-    pub fn sum(books: &[ClosedInterval]) -> Self {
-        books.iter().fold(Self::default(), |mut sum, (_, counts)| {
+    pub fn sum(intervals: &[ClosedInterval]) -> Self {
+        intervals.iter().fold(Self::default(), |mut sum, (_, counts)| {
             sum.merge(counts);
             sum
         })

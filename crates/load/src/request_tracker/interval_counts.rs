@@ -69,14 +69,14 @@ impl IntervalCounts {
     fn turn_to(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
         let Some(interval) = self.interval else { return self.latest() };
         let number = ((intended - self.start).as_ns() / interval.as_ns()).max(0) as u64;
-        let place = number.saturating_sub(self.first) as usize;
-        while self.open.len() <= place {
+        let index = number.saturating_sub(self.first) as usize;
+        while self.open.len() <= index {
             self.open.push_back(Box::new(self.blank.clone()));
             let last = self.first as i64 + self.open.len() as i64 - 1;
             let begin = self.start + Span::from_ns(last * interval.as_ns());
             self.current = (begin, begin + interval);
         }
-        &mut self.open[place]
+        &mut self.open[index]
     }
 
     /// Returns the counts of the latest interval.
@@ -92,31 +92,31 @@ impl IntervalCounts {
     pub(super) fn close_first(
         &mut self,
         now: Timestamp<Monotonic>,
-        patience: Span,
+        timeout: Span,
     ) -> Option<ClosedInterval> {
         let interval = self.interval?.as_ns();
         let end = self.start + Span::from_ns((self.first as i64 + 1) * interval);
         // The latest interval stays open: its end may be reported later.
-        (now - end > patience && self.open.len() > 1).then(|| self.close()).flatten()
+        (now - end > timeout && self.open.len() > 1).then(|| self.close()).flatten()
     }
 
     /// Publishes the counts of all intervals, closed or open, and the times of the latest one that
     /// has all its requests, or otherwise of the only one.
-    pub(super) fn publish_progress(&self, told: &mut Progress) {
-        told.clear();
-        told.counts = self.closed;
-        self.open.iter().for_each(|book| told.counts.add(&book.live_counts()));
-        if let Some(book) = self.open.get(self.open.len().saturating_sub(2)) {
-            told.latency.merge(&book.rtt);
-            told.lateness.merge(&book.lateness);
+    pub(super) fn publish_progress(&self, progress: &mut Progress) {
+        progress.clear();
+        progress.counts = self.closed;
+        self.open.iter().for_each(|counts| progress.counts.add(&counts.live_counts()));
+        if let Some(counts) = self.open.get(self.open.len().saturating_sub(2)) {
+            progress.latency.merge(&counts.rtt);
+            progress.lateness.merge(&counts.lateness);
         }
     }
 
     fn close(&mut self) -> Option<ClosedInterval> {
-        let book = self.open.pop_front()?;
-        self.closed.add(&book.live_counts());
+        let counts = self.open.pop_front()?;
+        self.closed.add(&counts.live_counts());
         self.first += 1;
-        Some((self.first - 1, book))
+        Some((self.first - 1, counts))
     }
 
     /// Closes all open intervals, in order.
@@ -136,61 +136,61 @@ mod tests {
     }
 
     #[test]
-    fn one_book_is_for_all_where_there_are_no_intervals() {
-        let mut books = IntervalCounts::new(START, None, TrialCounts::default());
+    fn one_set_of_counts_is_for_all_where_there_are_no_intervals() {
+        let mut intervals = IntervalCounts::new(START, None, TrialCounts::default());
         for ms in [-1, 0, 1_000_000] {
-            books.of(at(ms)).sent += 1;
+            intervals.of(at(ms)).sent += 1;
         }
-        assert!(books.close_first(at(1 << 40), Span::ZERO).is_none());
-        let all = books.close_all();
+        assert!(intervals.close_first(at(1 << 40), Span::ZERO).is_none());
+        let all = intervals.close_all();
         assert_eq!((all.len(), all[0].0, all[0].1.sent), (1, 0, 3));
     }
 
     #[test]
-    fn requests_stand_in_the_book_of_their_interval() {
-        let mut books =
+    fn requests_count_in_their_own_interval() {
+        let mut intervals =
             IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         for ms in [0, 99, 100, 350, 110, -1, 399] {
-            books.of(at(ms)).sent += 1;
+            intervals.of(at(ms)).sent += 1;
         }
-        let closed = books.close_first(at(121), Span::from_ms(20)).unwrap();
+        let closed = intervals.close_first(at(121), Span::from_ms(20)).unwrap();
         assert_eq!((closed.0, closed.1.sent), (0, 3));
-        assert!(books.close_first(at(219), Span::from_ms(20)).is_none());
-        books.of(at(50)).late += 1; // too late for its own interval
+        assert!(intervals.close_first(at(219), Span::from_ms(20)).is_none());
+        intervals.of(at(50)).late += 1; // too late for its own interval
         let rest: Vec<_> =
-            books.close_all().into_iter().map(|(n, c)| (n, c.sent, c.late)).collect();
+            intervals.close_all().into_iter().map(|(n, c)| (n, c.sent, c.late)).collect();
         assert_eq!(rest, [(1, 2, 1), (2, 0, 0), (3, 2, 0)]);
     }
 
     #[test]
-    fn what_is_told_meanwhile_stands_in_all_books() {
-        let mut books =
+    fn published_progress_covers_all_intervals() {
+        let mut intervals =
             IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
-        let mut told = Progress::default();
+        let mut progress = Progress::default();
         for (ms, rtt) in [(0, 10), (110, 20), (210, 30)] {
-            let book = books.of(at(ms));
-            (book.sent, book.received) = (2, 1);
-            book.rtt.record(rtt);
+            let counts = intervals.of(at(ms));
+            (counts.sent, counts.received) = (2, 1);
+            counts.rtt.record(rtt);
         }
         for _ in 0..2 {
-            books.publish_progress(&mut told);
-            assert_eq!((told.counts.sent, told.counts.received), (6, 3));
+            intervals.publish_progress(&mut progress);
+            assert_eq!((progress.counts.sent, progress.counts.received), (6, 3));
             // The last interval is still going on.
-            assert_eq!((told.latency.count(), told.latency.max()), (1, Some(20)));
-            books.close_first(at(250), Span::ZERO).unwrap();
+            assert_eq!((progress.latency.count(), progress.latency.max()), (1, Some(20)));
+            intervals.close_first(at(250), Span::ZERO).unwrap();
         }
         let mut only = IntervalCounts::new(START, None, TrialCounts::default());
         only.of(at(1)).rtt.record(7);
-        only.publish_progress(&mut told);
-        assert_eq!((told.counts.sent, told.latency.max()), (0, Some(7)));
+        only.publish_progress(&mut progress);
+        assert_eq!((progress.counts.sent, progress.latency.max()), (0, Some(7)));
     }
 
     #[test]
-    fn the_latest_book_is_not_closed_before_the_end() {
-        let mut books =
+    fn the_latest_interval_is_not_closed_before_the_end() {
+        let mut intervals =
             IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
-        assert!(books.close_first(at(100_000), Span::ZERO).is_none());
-        books.latest().refused += 1;
-        assert_eq!(books.close_all()[0].1.refused, 1);
+        assert!(intervals.close_first(at(100_000), Span::ZERO).is_none());
+        intervals.latest().refused += 1;
+        assert_eq!(intervals.close_all()[0].1.refused, 1);
     }
 }

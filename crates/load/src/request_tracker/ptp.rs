@@ -112,7 +112,7 @@ impl PtpTracker {
         reach: u64,
         master: Option<PortIdentity>,
     ) -> Box<Self> {
-        let kept = match expected.plan.kind {
+        let slots = match expected.plan.kind {
             PtpKind::Delay | PtpKind::Unicast(_) => 0,
             PtpKind::Nsm => reach.min((PENDING_MAX / expected.lanes as u64).max(1)) as usize,
         };
@@ -121,7 +121,7 @@ impl PtpTracker {
             expected,
             template,
             master,
-            pending: vec![PendingPtpExchange::new(Timestamp::from_ns(0)); kept],
+            pending: vec![PendingPtpExchange::new(Timestamp::from_ns(0)); slots],
         })
     }
 
@@ -131,17 +131,17 @@ impl PtpTracker {
     }
 
     /// Returns the payload of the request at `index`.
-    pub(super) fn request(&mut self, place: u64, next: &NextRequest) -> &[u8] {
-        if let Some(pending) = self.at(place) {
+    pub(super) fn request(&mut self, index: u64, next: &NextRequest) -> &[u8] {
+        if let Some(pending) = self.at(index) {
             *pending = PendingPtpExchange::new(next.intended);
         }
         let token = next.timestamps.transmit;
         self.template.build_request(token, self.expected.token.sequence(token))
     }
 
-    fn at(&mut self, place: u64) -> Option<&mut PendingPtpExchange> {
-        let kept = self.pending.len() as u64;
-        (kept > 0).then(|| &mut self.pending[(place % kept) as usize])
+    fn at(&mut self, index: u64) -> Option<&mut PendingPtpExchange> {
+        let slots = self.pending.len() as u64;
+        (slots > 0).then(|| &mut self.pending[(index % slots) as usize])
     }
 
     /// Checks that a message comes from the master; the first port with a valid one becomes the
@@ -161,25 +161,29 @@ impl RequestTracker {
     /// Counts a message from the master.
     pub(super) fn receive_ptp(
         &mut self,
-        books: &mut PtpTracker,
+        tracker: &mut PtpTracker,
         payload: &[u8],
         client: Option<u32>,
-        (received, now, stamps): (Timestamp<Monotonic>, Timestamp<Monotonic>, ReceiveTimestamps),
+        (received, now, timestamps): (
+            Timestamp<Monotonic>,
+            Timestamp<Monotonic>,
+            ReceiveTimestamps,
+        ),
     ) {
-        let Some(read) = books.expected.read(payload, client, &self.clients) else { return };
-        let arrived = ArrivedMessage { client, received, now, timestamps: stamps };
+        let Some(read) = tracker.expected.read(payload, client, &self.clients) else { return };
+        let arrived = ArrivedMessage { client, received, now, timestamps };
         let result = read.and_then(|(header, answer)| match answer {
             PtpReply::Delay { token, .. }
             | PtpReply::Grant { token, .. }
             | PtpReply::Cancelled { token, .. } => {
-                self.take_by_token(books, &header, answer, (token, arrived))
+                self.take_by_token(tracker, &header, answer, (token, arrived))
             }
             PtpReply::Granted => {
                 self.interval_counts.latest().ptp.get_or_insert_default().granted_messages += 1;
                 Ok(())
             }
             PtpReply::Sync { .. } | PtpReply::FollowUp { .. } => {
-                self.take_sync(books, &header, answer, arrived)
+                self.take_sync(tracker, &header, answer, arrived)
             }
         });
         if let Err(reason) = result {
@@ -190,13 +194,13 @@ impl RequestTracker {
     /// Takes a `Delay_Resp`, a grant or its cancellation, whose token identifies its request.
     fn take_by_token(
         &mut self,
-        books: &mut PtpTracker,
+        tracker: &mut PtpTracker,
         header: &Header,
         answer: PtpReply,
         (token, arrived): (u64, ArrivedMessage),
     ) -> Result<(), InvalidReason> {
-        let plan = books.expected.plan;
-        let question = match books.expected.token.decode(token, arrived.now) {
+        let plan = tracker.expected.plan;
+        let question = match tracker.expected.token.decode(token, arrived.now) {
             Some((question, EchoedTimestamp::Transmit)) => question,
             // In a group it belongs to another client.
             _ if plan.multicast => return Ok(()),
@@ -212,8 +216,8 @@ impl RequestTracker {
             self.interval_counts.latest().count_stale_reply();
             return Ok(());
         }
-        let place = match self.index_of(question) {
-            Some(place) => place,
+        let index = match self.index_of(question) {
+            Some(index) => index,
             None if plan.multicast => return Ok(()),
             None => return Err(InvalidReason::Origin),
         };
@@ -232,9 +236,9 @@ impl RequestTracker {
             }
             _ => {}
         }
-        books.is_from_master(header)?;
+        tracker.is_from_master(header)?;
         if plan.kind == PtpKind::Nsm {
-            return self.take_part(books, place, answer, arrived);
+            return self.take_part(tracker, index, answer, arrived);
         }
         if let PtpReply::Cancelled { .. } = answer {
             // It may arrive long after the grant, which is the reply.
@@ -242,13 +246,13 @@ impl RequestTracker {
             counts.ptp.get_or_insert_default().cancellation += 1;
             return Ok(());
         }
-        self.take_only(place, question, arrived.received - question.intended, answer);
+        self.take_only(index, question, arrived.received - question.intended, answer);
         Ok(())
     }
 
     /// Takes the only reply to a request.
-    fn take_only(&mut self, place: u64, question: RequestId, rtt: Span, answer: PtpReply) {
-        let mark = self.window.mark(place);
+    fn take_only(&mut self, index: u64, question: RequestId, rtt: Span, answer: PtpReply) {
+        let mark = self.window.mark(index);
         let counts = self.interval_counts.of(question.intended);
         match mark {
             MarkOutcome::Duplicate => counts.duplicate += 1,
@@ -275,7 +279,7 @@ impl RequestTracker {
     /// Takes Sync and `Follow_Up`, whose request is identified by the client and their sequence ID.
     fn take_sync(
         &mut self,
-        books: &mut PtpTracker,
+        tracker: &mut PtpTracker,
         header: &Header,
         answer: PtpReply,
         arrived: ArrivedMessage,
@@ -283,13 +287,13 @@ impl RequestTracker {
         let client = arrived.client.filter(|&client| self.clients.has(client));
         let client = client.ok_or(InvalidReason::Client)?;
         let total = self.latest_of(client, header.sequence_id).ok_or(InvalidReason::Sequence)?;
-        books.is_from_master(header)?;
+        tracker.is_from_master(header)?;
         match total.checked_sub(self.before) {
             None => {
                 self.interval_counts.latest().count_stale_reply();
                 Ok(())
             }
-            Some(place) => self.take_part(books, place, answer, arrived),
+            Some(index) => self.take_part(tracker, index, answer, arrived),
         }
     }
 
@@ -307,14 +311,14 @@ impl RequestTracker {
     /// Takes one of several replies to a request.
     fn take_part(
         &mut self,
-        books: &mut PtpTracker,
-        place: u64,
+        tracker: &mut PtpTracker,
+        index: u64,
         answer: PtpReply,
         arrived: ArrivedMessage,
     ) -> Result<(), InvalidReason> {
-        let kept = books.pending.len() as u64;
+        let slots = tracker.pending.len() as u64;
         // A slot belongs to the next request as soon as that is being built.
-        let Some(pending) = books.at(place).filter(|_| place + kept > self.registered) else {
+        let Some(pending) = tracker.at(index).filter(|_| index + slots > self.registered) else {
             self.interval_counts.latest().late += 1;
             return Ok(());
         };
@@ -351,8 +355,8 @@ impl RequestTracker {
         let is_late = rtt > self.timeout;
         counts.late += u64::from(is_late);
         // A partial reply proves that the master is up, whatever becomes of the rest.
-        let heard = if is_late { arrived.received } else { had.intended };
-        self.listener.answered(heard, self.sent);
+        let responsive_at = if is_late { arrived.received } else { had.intended };
+        self.listener.answered(responsive_at, self.sent);
         self.answered += u64::from(has.is_complete());
         if has.rtt > self.timeout {
             return Ok(());
@@ -364,7 +368,7 @@ impl RequestTracker {
         ptp.delay += u64::from(matches!(answer, PtpReply::Delay { .. }));
         ptp.sync_follow_up += u64::from(has.has_sync_follow_up() && !had.has_sync_follow_up());
         if has.is_complete() {
-            let client = self.clients.client(self.clients.sequence(self.before + place));
+            let client = self.clients.client(self.clients.sequence(self.before + index));
             let counts = self.answered_in_time(had.intended, client, has.rtt);
             if let Some(ns) = response {
                 counts.response.record(ns);

@@ -101,7 +101,7 @@ impl LiveSampler {
         so_far.latency.merge(&last.rtt);
         so_far.lateness.merge(&last.lateness);
         let elapsed = Span::from_ns(((under.begun_s + under.duration_s) * 1e9) as i64);
-        let look = self.sample(under, elapsed, &so_far);
+        let snapshot = self.sample(under, elapsed, &so_far);
         self.before.add(&so_far.counts);
         let counts = last.live_counts();
         let per_second = |count: u64| count as f64 / under.duration_s.max(1e-9);
@@ -109,8 +109,8 @@ impl LiveSampler {
             sent_rate: per_second(counts.sent),
             received_rate: per_second(counts.received),
             unanswered_ratio: counts.unanswered() as f64 / counts.sent.max(1) as f64,
-            part: PartProgress { elapsed_s: under.duration_s, counts, ..look.part },
-            ..look
+            part: PartProgress { elapsed_s: under.duration_s, counts, ..snapshot.part },
+            ..snapshot
         })
     }
 }
@@ -140,8 +140,8 @@ impl IntervalSink for SampledTrial<'_> {
     }
 
     fn report_progress(&mut self, elapsed: Span, so_far: &Progress) {
-        let look = self.sampler.sample(&self.under, elapsed, so_far);
-        self.observer.snapshot(look);
+        let snapshot = self.sampler.sample(&self.under, elapsed, so_far);
+        self.observer.snapshot(snapshot);
     }
 }
 
@@ -159,28 +159,28 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_what_came_since_the_last_look_and_counts_of_all_trials() {
-        let mut lookout = LiveSampler::new();
-        lookout.begin(0);
-        let first = lookout.sample(&under(0), Span::from_ms(500), &so_far(50, 40));
+    fn rates_cover_the_time_since_the_last_snapshot_and_counts_all_trials() {
+        let mut sampler = LiveSampler::new();
+        sampler.begin(0);
+        let first = sampler.sample(&under(0), Span::from_ms(500), &so_far(50, 40));
         assert_eq!((first.sent_rate as u64, first.received_rate as u64), (100, 80));
         assert_eq!((first.counts.sent, first.part.counts.sent), (50, 50));
         let trial = TrialCounts { sent: 100, received: 90, ..TrialCounts::default() };
-        let last = lookout.end(&under(0), std::iter::once(&trial)).unwrap();
+        let last = sampler.end(&under(0), std::iter::once(&trial)).unwrap();
         assert_eq!((last.sent_rate as u64, last.received_rate as u64), (100, 90));
         assert!((last.unanswered_ratio - 0.1).abs() < 1e-9, "{last:?}");
-        lookout.begin(1);
-        let next = lookout.sample(&under(1), Span::from_ms(500), &so_far(10, 10));
+        sampler.begin(1);
+        let next = sampler.sample(&under(1), Span::from_ms(500), &so_far(10, 10));
         assert_eq!((next.counts.sent, next.part.counts.sent), (110, 10));
         assert_eq!((next.sent_rate as u64, next.unanswered_ratio), (20, 0.0));
     }
 
     #[test]
-    fn phases_of_a_course_are_told_apart() {
-        let mut lookout = LiveSampler::new();
-        lookout.begin(0);
-        lookout.sample(&under(0), Span::from_ms(900), &so_far(90, 90));
-        let second = lookout.sample(&under(1), Span::from_ms(1_400), &so_far(140, 140));
+    fn phases_of_a_profile_are_distinguished() {
+        let mut sampler = LiveSampler::new();
+        sampler.begin(0);
+        sampler.sample(&under(0), Span::from_ms(900), &so_far(90, 90));
+        let second = sampler.sample(&under(1), Span::from_ms(1_400), &so_far(140, 140));
         assert_eq!((second.counts.sent, second.part.counts.sent), (140, 50));
         assert!((second.part.elapsed_s - 0.4).abs() < 1e-9);
     }

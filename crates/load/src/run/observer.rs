@@ -26,7 +26,7 @@ pub trait Observer {
     }
 
     /// Takes a snapshot of a running trial, twice a second, and one at its end.
-    fn snapshot(&mut self, _look: Snapshot) {}
+    fn snapshot(&mut self, _snapshot: Snapshot) {}
 
     /// Takes the findings so far, after each trial, if snapshots are wanted.
     fn findings(&mut self, _findings: Vec<Finding>) {}

@@ -69,12 +69,12 @@ impl LoadRun {
     /// Runs a profile to its end, or until the observer ends it.
     pub(super) fn run_profile(
         &mut self,
-        course: &LoadProfile,
+        profile: &LoadProfile,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
-        let (rate, duration) = (course.highest(), course.duration());
-        let course = Some(Arc::new(course.clone()));
-        let plan = TrialPlan { profile: course, ..self.trial_plan(rate, duration) };
+        let (rate, duration) = (profile.highest(), profile.duration());
+        let profile = Some(Arc::new(profile.clone()));
+        let plan = TrialPlan { profile, ..self.trial_plan(rate, duration) };
         self.run_profile_plan(&plan, observer)
     }
 
@@ -83,30 +83,30 @@ impl LoadRun {
         plan: &TrialPlan,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
-        let Some(course) = &plan.profile else { return Ok(()) };
+        let Some(profile) = &plan.profile else { return Ok(()) };
         observer.trial_started(plan.rate, plan.duration);
         self.begin_capture(plan.rate)?;
         self.warm_up(plan)?;
         let first = self.trials.len();
         self.sampler.begin(first);
-        let lookout = &mut self.sampler;
+        let sampler = &mut self.sampler;
         let mut follower =
-            ProfileRecorder::new(plan, course, &mut self.watch, (observer, lookout), first);
+            ProfileRecorder::new(plan, profile, &mut self.watch, (observer, sampler), first);
         let ran = self.prepared.engine.run(plan, &mut follower);
         let followed = follower.finish();
         self.interrupted |= followed.interrupted;
         // Outages are recorded in the counts of the last interval, from the start of the profile
         // on.
         let found = followed.trials.iter().find_map(|(_, counts)| counts.outages.clone());
-        for silence in found.unwrap_or_default() {
-            let silence = assign_to_phase(silence, course, &followed.points, first);
-            self.outages.push(silence);
+        for outage in found.unwrap_or_default() {
+            let outage = assign_to_phase(outage, profile, &followed.points, first);
+            self.outages.push(outage);
         }
         self.trials.extend(followed.trials);
         if observer.wants_snapshots() {
             observer.findings(self.findings(None));
         }
-        let interval_s = course.interval().as_secs_f64();
+        let interval_s = profile.interval().as_secs_f64();
         self.series = Some(Series { interval_s, points: followed.points });
         // The counts until then are kept.
         Ok(ran?)
@@ -119,14 +119,14 @@ impl LoadRun {
         rate: f64,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
-        let course = surge.profile(rate)?;
+        let profile = surge.profile(rate)?;
         let first = self.trials.len();
-        self.run_profile(&course, observer)?;
+        self.run_profile(&profile, observer)?;
         let [Some((over, _)), Some(_)] = [first + 1, first + 2].map(|index| self.trials.get(index))
         else {
             return Ok(()); // ended early
         };
-        let (ends, interval) = (course.ends(), course.interval());
+        let (ends, interval) = (profile.ends(), profile.interval());
         let points = self.series.as_ref().map_or(&[][..], |series| &series.points);
         let (before, after) = (ends[0] as usize, ends[1] as usize);
         // The first interval is that of a generator and a server that are not warm.
@@ -145,11 +145,11 @@ impl LoadRun {
 
     /// Records the outages of the server in a trial of one rate.
     pub(super) fn record_outages(&mut self, trial: usize, counts: &TrialCounts) {
-        let of_trial = |silence: &outage::Outage| Outage {
+        let of_trial = |outage: &outage::Outage| Outage {
             trial,
-            from_s: silence.from.as_seconds(),
-            to_s: silence.to.as_seconds(),
-            ended: silence.ended,
+            from_s: outage.from.as_seconds(),
+            to_s: outage.to.as_seconds(),
+            ended: outage.ended,
             recovery_ms: None,
         };
         self.outages.extend(counts.outages.iter().flatten().map(of_trial));
@@ -158,25 +158,25 @@ impl LoadRun {
 
 /// Assigns an outage of a profile to the phase in which it began, with the server's recovery time.
 fn assign_to_phase(
-    silence: outage::Outage,
-    course: &LoadProfile,
+    outage: outage::Outage,
+    profile: &LoadProfile,
     points: &[Point],
     first_trial: usize,
 ) -> Outage {
-    let interval_s = course.interval().as_secs_f64();
-    let (from_s, to_s) = (silence.from.as_seconds(), silence.to.as_seconds());
+    let interval_s = profile.interval().as_secs_f64();
+    let (from_s, to_s) = (outage.from.as_seconds(), outage.to.as_seconds());
     let began = (from_s / interval_s) as usize;
     let after = (to_s / interval_s).ceil() as usize;
     let before = began.saturating_sub(BEFORE).max(usize::from(began > 1))..began;
-    let back = if silence.ended { recovered(points, before, after) } else { None };
-    let ends = course.ends();
+    let back = if outage.ended { recovered(points, before, after) } else { None };
+    let ends = profile.ends();
     let phase = ends.iter().filter(|end| **end <= began as u64).count().min(ends.len() - 1);
     let phase_s = phase.checked_sub(1).map_or(0.0, |before| ends[before] as f64 * interval_s);
     Outage {
         trial: first_trial + phase,
         from_s: from_s - phase_s,
         to_s: to_s - phase_s,
-        ended: silence.ended,
+        ended: outage.ended,
         recovery_ms: back.map(|index| (index as f64 * interval_s - to_s).max(0.0) * 1e3),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ASKED: RequestRef = RequestRef { client: 0, sequence: 0, transmit: 7 };
+const REQUEST: RequestRef = RequestRef { client: 0, sequence: 0, transmit: 7 };
 
 fn keys() -> Arc<KeyTable> {
     let text = b"1 SHA256 HEX:00112233\n2 AES128 HEX:000102030405060708090a0b0c0d0e0f";
@@ -18,7 +18,7 @@ fn tail(fields: &[&str], key: Option<u32>, version: u8) -> RequestTrailer {
 }
 
 #[test]
-fn a_request_has_what_was_asked_for() {
+fn a_request_has_the_configured_trailer() {
     for (fields, key, version, len) in [
         (&["1:00"][..], None, 4, 48 + 28),
         (&["1:00", "2:00"][..], None, 4, 48 + 16 + 28),
@@ -41,26 +41,26 @@ fn a_request_has_what_was_asked_for() {
 fn a_reply_has_a_mac_of_the_same_key() {
     let mut tail = tail(&[], Some(2), 4);
     let mut reply = tail.request(0, RequestTimestamps::basic(1), None).to_vec();
-    assert_eq!(tail.judge(ASKED, &reply), Ok(()));
-    assert_eq!(tail.judge(ASKED, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
+    assert_eq!(tail.judge(REQUEST, &reply), Ok(()));
+    assert_eq!(tail.judge(REQUEST, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
     reply[9] ^= 1;
-    assert_eq!(tail.judge(ASKED, &reply), Err(InvalidReason::Mac));
+    assert_eq!(tail.judge(REQUEST, &reply), Err(InvalidReason::Mac));
     let keys = keys();
     let mut other = vec![0; 48 + 4 + 20];
     keys.get(1).unwrap().append(20, &mut other, 48);
     assert!(keys.verify(&other).is_ok());
-    assert_eq!(tail.judge(ASKED, &other), Err(InvalidReason::Length), "longer than its request");
+    assert_eq!(tail.judge(REQUEST, &other), Err(InvalidReason::Length), "longer than its request");
     let mut tail = self::tail(&["9:00"], Some(2), 4);
-    assert_eq!(tail.judge(ASKED, &other), Err(InvalidReason::Mac), "of another key");
+    assert_eq!(tail.judge(REQUEST, &other), Err(InvalidReason::Mac), "of another key");
 }
 
 #[test]
 fn a_reply_may_have_fields_where_the_request_had_some() {
     let mut tail = tail(&["1:00"], None, 4);
     let request = tail.request(0, RequestTimestamps::basic(1), None).to_vec();
-    assert_eq!(tail.judge(ASKED, &request), Ok(()));
-    assert_eq!(tail.judge(ASKED, &request[..HEADER_LEN]), Ok(()));
-    assert_eq!(tail.judge(ASKED, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));
+    assert_eq!(tail.judge(REQUEST, &request), Ok(()));
+    assert_eq!(tail.judge(REQUEST, &request[..HEADER_LEN]), Ok(()));
+    assert_eq!(tail.judge(REQUEST, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));
     let longer = [&request[..], &[0; 4]].concat();
-    assert_eq!(tail.judge(ASKED, &longer), Err(InvalidReason::Length));
+    assert_eq!(tail.judge(REQUEST, &longer), Err(InvalidReason::Length));
 }

@@ -97,7 +97,7 @@ fn a_template_gives_what_sealing_gives() {
 }
 
 #[test]
-fn what_is_no_reply_is_told_apart() {
+fn invalid_replies_are_distinguished() {
     let fixture = fixture(Algorithm::AesSivCmac256);
     let mut session = ClientSession::new(&fixture.keys, [&fixture.cookie[..]]);
     let mut out = [0; 1400];

@@ -45,7 +45,7 @@ fn lengths_are_constant_and_fit_extension_fields() {
 }
 
 #[test]
-fn a_cookie_opens_from_the_period_before_its_own_to_the_last_that_is_kept() {
+fn a_cookie_opens_from_the_period_before_its_own_to_the_last_retained_one() {
     let cookie = sealed(&keys(1, 100), Algorithm::AesSivCmac256);
     let opening: Vec<i64> = (95..=105).filter(|day| opens(&keys(1, *day), &cookie)).collect();
     assert_eq!(opening, [99, 100, 101, 102]);

@@ -157,7 +157,7 @@ fn a_key_without_prefix_is_what_both_daemons_take_it_for() {
 }
 
 #[test]
-fn broken_files_say_where_and_what_to_do() {
+fn an_invalid_key_file_is_refused_with_line_and_remedy() {
     assert_eq!(fault("\n1 SHA1"), "line 2: 2 words; write an identifier, a type and a key");
     assert!(fault("1 plainpassword").contains("MD5 is not supported"));
     assert!(fault("1 MD5 secret").contains("create a key of type AES128 or SHA256"));
@@ -226,7 +226,7 @@ fn no_message_and_no_debug_text_shows_a_key() {
 }
 
 #[test]
-fn refusals_are_told_apart() {
+fn refusals_are_distinguished() {
     let table = all_kinds();
     let mut packet = [0; HEADER_LEN + MAC_LEN_MAX];
     assert_eq!(table.verify(&packet[..HEADER_LEN]).unwrap_err(), MacRefusal::NoMac);

@@ -79,7 +79,7 @@ fn a_request_opens_and_its_reply_is_as_long() {
 }
 
 #[test]
-fn refusals_say_whether_a_kiss_is_due() {
+fn refusals_show_whether_a_kiss_is_due() {
     let keys = cookie_keys();
     let session = session(Algorithm::AesSivCmac256);
     let packet = request(&keys, &session, 1);
@@ -103,7 +103,7 @@ fn refusals_say_whether_a_kiss_is_due() {
 }
 
 #[test]
-fn a_kiss_is_shorter_than_any_request_and_says_nothing_of_the_clock() {
+fn a_kiss_is_shorter_than_any_request_and_carries_no_clock_data() {
     let mut out = [0; 200];
     let len = nak(&ID, &HEADER, &mut out);
     assert_eq!(len, HEADER_LEN + 36);

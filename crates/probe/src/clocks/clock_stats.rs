@@ -25,11 +25,11 @@ impl OffsetOrigin {
         Self { from_first, base_ns: None }
     }
 
-    pub(super) fn sample(&mut self, place: u64, reading: OffsetReading) -> ClockSample {
+    pub(super) fn sample(&mut self, slot: u64, reading: OffsetReading) -> ClockSample {
         let first_ns = if self.from_first { reading.offset_ns } else { 0 };
         let base_ns = *self.base_ns.get_or_insert(first_ns);
         ClockSample {
-            slot: place,
+            slot,
             at_ns: reading.at_ns,
             offset_ns: reading.offset_ns.saturating_sub(base_ns),
             error_bound_ns: reading.uncertainty_ns,
@@ -60,8 +60,9 @@ impl ClockStats {
         count: u64,
         interval: Duration,
     ) -> ComparedClock {
-        let doubts = self.samples.iter().filter_map(|sample| sample.error_bound_ns);
-        let doubts = doubts.map(|doubt| i64::try_from(doubt).unwrap_or(i64::MAX));
+        let error_bounds_ns = self.samples.iter().filter_map(|sample| sample.error_bound_ns);
+        let error_bounds_ns =
+            error_bounds_ns.map(|error_bound_ns| i64::try_from(error_bound_ns).unwrap_or(i64::MAX));
         let offsets = self.samples.iter().map(|sample| sample.offset_ns);
         let first = self.samples.first();
         let (first_at, first_offset) = first.map_or((0, 0), |one| (one.at_ns, one.offset_ns));
@@ -73,8 +74,8 @@ impl ClockStats {
         let points: Vec<_> = self.samples.iter().map(point).collect();
         let mut phase_s = vec![None; usize::try_from(count).unwrap_or(0)];
         for sample in &self.samples {
-            let place = usize::try_from(sample.slot).ok();
-            if let Some(phase) = place.and_then(|place| phase_s.get_mut(place)) {
+            let slot = usize::try_from(sample.slot).ok();
+            if let Some(phase) = slot.and_then(|slot| phase_s.get_mut(slot)) {
                 *phase = Some(relative(sample) / 1e9);
             }
         }
@@ -85,7 +86,7 @@ impl ClockStats {
             missed: count.saturating_sub(self.samples.len() as u64),
             error: self.error,
             offset_ns: ExactSummary::of(offsets),
-            error_bound_ns: ExactSummary::of(doubts),
+            error_bound_ns: ExactSummary::of(error_bounds_ns),
             drift: stability::drift(&points),
             allan: stability::allan(&phase_s, interval),
             samples: self.samples,
@@ -102,10 +103,10 @@ pub(super) struct StepDetector {
 
 impl StepDetector {
     /// Takes the offset of the system clock from the monotonic one.
-    pub(super) fn take(&mut self, place: u64, now: ClockOffset) {
+    pub(super) fn take(&mut self, slot: u64, now: ClockOffset) {
         let held = *self.held.get_or_insert(now);
         if !held.agrees(now) && self.found.len() < STEPS_MAX {
-            self.found.push(ClockStep { slot: place, step_ns: (now.offset - held.offset).as_ns() });
+            self.found.push(ClockStep { slot, step_ns: (now.offset - held.offset).as_ns() });
         }
         self.held = Some(held.follow(now));
     }
@@ -122,13 +123,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_told_and_jitter_is_not() {
+    fn a_step_is_reported_and_jitter_is_not() {
         let mut steps = StepDetector::default();
         let offset = |ns| ClockOffset { offset: Span::from_ns(ns), uncertainty: Span::from_ns(50) };
-        for (place, ns) in [1_000, 1_040, 980, 501_000, 501_020, 1_000].into_iter().enumerate() {
-            steps.take(place as u64, offset(ns));
+        for (slot, ns) in [1_000, 1_040, 980, 501_000, 501_020, 1_000].into_iter().enumerate() {
+            steps.take(slot as u64, offset(ns));
         }
-        let step = |place, step_ns| ClockStep { slot: place, step_ns };
+        let step = |slot, step_ns| ClockStep { slot, step_ns };
         assert_eq!(steps.found(), [step(3, 500_000), step(5, -500_000)]);
     }
 }

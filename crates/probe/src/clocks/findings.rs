@@ -56,7 +56,7 @@ pub(super) fn all(
 
 fn unread(result: &ClockCompareResult) -> Option<Finding> {
     let missed = result.clocks.iter().filter(|clock| clock.missed > 0);
-    let told: Vec<_> = missed
+    let texts: Vec<_> = missed
         .map(|clock| {
             let why = clock.error.as_deref().unwrap_or("no new reading");
             format!("{}: {} of {} ({why})", clock.name, clock.missed, result.count)
@@ -64,11 +64,11 @@ fn unread(result: &ClockCompareResult) -> Option<Finding> {
         .collect();
     let none_at_all = result.clocks.iter().any(|clock| clock.samples.is_empty());
     let severity = if none_at_all { Severity::Error } else { Severity::Note };
-    (!told.is_empty() && result.count > 0).then(|| {
+    (!texts.is_empty() && result.count > 0).then(|| {
         finding(
             FindingCode::ClockUnreadable,
             severity,
-            format!("Some readings were empty: {}.", told.join("; ")),
+            format!("Some readings were empty: {}.", texts.join("; ")),
             "A disconnected device or missing pulses yield no offset.",
         )
     })

@@ -74,17 +74,17 @@ impl ClockComparison {
     /// readings are taken or the run is to end. Returns the number of slots.
     pub fn watch(
         &mut self,
-        mut tell: impl FnMut(u64, Readings),
+        mut record: impl FnMut(u64, Readings),
         is_over: &dyn Fn() -> bool,
     ) -> u64 {
         let mut origins: Vec<_> =
             self.clocks.iter().map(|clock| OffsetOrigin::new(clock.has_own_epoch())).collect();
-        each_interval(self.options.interval, self.options.count, is_over, |place| {
+        each_interval(self.options.interval, self.options.count, is_over, |slot| {
             let clocks = self.clocks.iter_mut().zip(&mut origins);
             let read = |(clock, origin): (&mut Box<dyn ReadableClock>, &mut OffsetOrigin)| {
-                Ok(clock.read()?.map(|reading| origin.sample(place, reading)))
+                Ok(clock.read()?.map(|reading| origin.sample(slot, reading)))
             };
-            tell(place, clocks.map(read).collect());
+            record(slot, clocks.map(read).collect());
         })
     }
 
@@ -93,14 +93,14 @@ impl ClockComparison {
         let started = rfc3339_now();
         let mut accounts: Vec<_> = self.clocks.iter().map(|_| ClockStats::default()).collect();
         let mut steps = StepDetector::default();
-        let tell = |place, readings: Readings| {
-            steps.take(place, realtime_minus_monotonic());
+        let record = |slot, readings: Readings| {
+            steps.take(slot, realtime_minus_monotonic());
             for (account, reading) in accounts.iter_mut().zip(readings) {
                 account.take(reading);
             }
-            progress(place + 1);
+            progress(slot + 1);
         };
-        let count = self.watch(tell, is_over);
+        let count = self.watch(record, is_over);
         let interval = self.options.interval;
         let clocks = accounts.into_iter().zip(&self.options.clocks).zip(&self.clocks);
         let clocks = clocks.map(|((account, name), clock)| {
@@ -134,12 +134,12 @@ pub fn each_interval(
 ) -> u64 {
     let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
     let begun = MonotonicClock.now();
-    for place in 0..count {
-        let elapsed = interval.saturating_mul(i64::try_from(place).unwrap_or(i64::MAX));
+    for slot in 0..count {
+        let elapsed = interval.saturating_mul(i64::try_from(slot).unwrap_or(i64::MAX));
         if !sleep_unless(begun + Span::from_ns(elapsed), is_over) {
-            return place;
+            return slot;
         }
-        each(place);
+        each(slot);
     }
     count
 }
@@ -194,11 +194,11 @@ mod tests {
     fn a_device_is_described_by_its_readings() {
         let clocks: Vec<Box<dyn ReadableClock>> = vec![Box::new(Simulated(0))];
         let comparison = ClockComparison { options: options(&["/dev/ptp0"], 40), clocks };
-        let told = Cell::new(0);
-        let result = comparison.run(&|done| told.set(done), &|| false);
+        let reported = Cell::new(0);
+        let result = comparison.run(&|done| reported.set(done), &|| false);
         let clock = &result.clocks[0];
         assert_eq!(
-            (clock.kind, clock.missed, told.get(), result.count),
+            (clock.kind, clock.missed, reported.get(), result.count),
             (ComparedKind::Phc, 4, 40, 40)
         );
         let (offset, drift) = (clock.offset_ns.unwrap(), clock.drift.unwrap());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_ended_tells_what_it_has() {
+    fn an_interrupted_run_returns_its_readings() {
         let comparison = ClockComparison::open(options(&["tai"], 1_000)).unwrap();
         let taken = Cell::new(0);
         let result = comparison.run(&|done| taken.set(done), &|| taken.get() == 3);

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_tells_the_nearest_second_and_only_once() {
+    fn a_pulse_marks_the_nearest_second_and_only_once() {
         let late = pulse(edge(1, 5_000_000_250));
         let early = pulse(edge(1, 5_999_999_000));
         assert_eq!((late.offset_ns, early.offset_ns, late.uncertainty_ns), (250, -1_000, None));

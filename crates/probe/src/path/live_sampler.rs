@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Observer of rows while they are measured.
 pub trait PathObserver: Sync {
     /// Takes a snapshot of the current row, twice a second, and one when it is over.
-    fn snapshot(&self, look: Snapshot);
+    fn snapshot(&self, snapshot: Snapshot);
 
     /// Takes the summary of a completed row.
     fn ended(&self, row: PartSummary);
@@ -49,7 +49,7 @@ impl PathLiveSampler {
     /// Passes snapshots to the observer until the row is over.
     pub(super) fn sample_until(
         &self,
-        onlooker: &dyn PathObserver,
+        observer: &dyn PathObserver,
         under: CurrentRow<'_>,
         slots: &ProgressSlots,
         is_done: &AtomicBool,
@@ -66,7 +66,7 @@ impl PathLiveSampler {
             slots.sum(&mut so_far);
             let gained = so_far.counts.since(&counted);
             let elapsed = (begun.elapsed().as_secs_f64(), (now - last).as_secs_f64());
-            onlooker.snapshot(self.build_snapshot(under, elapsed, &gained, &so_far));
+            observer.snapshot(self.build_snapshot(under, elapsed, &gained, &so_far));
             (last, counted) = (now, so_far.counts);
         }
     }
@@ -106,29 +106,30 @@ impl PathLiveSampler {
     /// Reports a completed row, with its counts.
     pub(super) fn end(
         &mut self,
-        onlooker: &dyn PathObserver,
+        observer: &dyn PathObserver,
         under: CurrentRow<'_>,
         counts: LiveCounts,
         row: PartSummary,
     ) {
         let so_far = Progress { counts, ..Progress::default() };
-        let look = self.build_snapshot(under, (row.duration_s, row.duration_s), &counts, &so_far);
-        let byte_rate = row.byte_rate.or(look.byte_rate);
+        let snapshot =
+            self.build_snapshot(under, (row.duration_s, row.duration_s), &counts, &so_far);
+        let byte_rate = row.byte_rate.or(snapshot.byte_rate);
         self.before.add(&counts);
-        onlooker.snapshot(Snapshot { latency_ns: row.latency_ns, byte_rate, ..look });
-        onlooker.ended(PartSummary { index: under.index, name: under.name.to_owned(), ..row });
+        observer.snapshot(Snapshot { latency_ns: row.latency_ns, byte_rate, ..snapshot });
+        observer.ended(PartSummary { index: under.index, name: under.name.to_owned(), ..row });
     }
 }
 
 /// Observer that stores all it receives.
 #[cfg(test)]
 #[derive(Default)]
-pub(super) struct Seen(pub(super) std::sync::Mutex<(Vec<Snapshot>, Vec<PartSummary>)>);
+pub(super) struct RecordingObserver(pub(super) std::sync::Mutex<(Vec<Snapshot>, Vec<PartSummary>)>);
 
 #[cfg(test)]
-impl PathObserver for Seen {
-    fn snapshot(&self, look: Snapshot) {
-        self.0.lock().unwrap().0.push(look);
+impl PathObserver for RecordingObserver {
+    fn snapshot(&self, snapshot: Snapshot) {
+        self.0.lock().unwrap().0.push(snapshot);
     }
 
     fn ended(&self, row: PartSummary) {
@@ -142,18 +143,20 @@ mod tests {
 
     #[test]
     fn rows_add_up_and_only_transfers_have_a_rate_of_bytes() {
-        let (seen, mut lookout) = (Seen::default(), PathLiveSampler::new());
+        let (observer, mut sampler) = (RecordingObserver::default(), PathLiveSampler::new());
         for (index, is_transfer) in [false, true].into_iter().enumerate() {
             let under = CurrentRow { index, name: "a", rate: None, duration_s: None, is_transfer };
             let counts = LiveCounts { sent: 4, received: 3, bytes: 10, ..LiveCounts::default() };
             let row = PartSummary { duration_s: 2.0, lost: 1, ..PartSummary::default() };
-            lookout.end(&seen, under, counts, row);
+            sampler.end(&observer, under, counts, row);
         }
-        let (looks, ended) = seen.0.into_inner().unwrap();
-        assert_eq!((looks[0].counts.sent, looks[1].counts.sent), (4, 8));
-        assert_eq!((looks[1].part.counts.sent, looks[1].part.index), (4, 1));
-        assert_eq!((looks[0].byte_rate, looks[1].byte_rate), (None, Some(5.0)));
-        assert!((looks[0].unanswered_ratio - 0.25).abs() < 1e-9 && looks[0].sent_rate > 1.9);
+        let (snapshots, ended) = observer.0.into_inner().unwrap();
+        assert_eq!((snapshots[0].counts.sent, snapshots[1].counts.sent), (4, 8));
+        assert_eq!((snapshots[1].part.counts.sent, snapshots[1].part.index), (4, 1));
+        assert_eq!((snapshots[0].byte_rate, snapshots[1].byte_rate), (None, Some(5.0)));
+        assert!(
+            (snapshots[0].unanswered_ratio - 0.25).abs() < 1e-9 && snapshots[0].sent_rate > 1.9
+        );
         assert_eq!((ended[1].index, &*ended[1].name, ended[1].lost), (1, "a", 1));
     }
 }

@@ -123,7 +123,7 @@ impl NtpClient {
     /// Classifies a datagram.
     #[must_use]
     pub fn judge(&self, payload: &[u8]) -> DatagramClass {
-        let judged = self.open.map(|(_, asked)| judge(&asked, payload));
+        let judged = self.open.map(|(_, request)| judge(&request, payload));
         match judged {
             Some(JudgedReply::Reply(reply)) if self.is_consistent(&reply) => {
                 DatagramClass::Reply(reply)
@@ -198,11 +198,11 @@ impl NtpClient {
     }
 
     fn close(&mut self, answered: bool) {
-        if let Some((_, asked)) = self.open.take() {
+        if let Some((_, request)) = self.open.take() {
             if self.past.len() == REMEMBERED {
                 self.past.pop_front();
             }
-            self.past.push_back(PastRequest { request: asked, answered });
+            self.past.push_back(PastRequest { request, answered });
         }
     }
 
@@ -238,14 +238,14 @@ mod tests {
     impl Server {
         /// Reply to a request received at `receive`; it leaves 7 µs after its transmit timestamp.
         fn reply(&mut self, request: &Header, receive: NtpTimestamp) -> Header {
-            let says = receive.wrapping_add(Span::from_ns(1_000));
-            let leaves = says.wrapping_add(Span::from_ns(7_000));
+            let transmit = receive.wrapping_add(Span::from_ns(1_000));
+            let leaves = transmit.wrapping_add(Span::from_ns(7_000));
             let reply = Header {
                 mode: AssociationMode::Server,
                 stratum: 1,
                 origin: request.transmit,
                 receive,
-                transmit: says,
+                transmit,
                 ..*request
             };
             let known = self.last.replace((receive, leaves));

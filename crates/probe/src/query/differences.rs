@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_pair_tells_the_difference() {
+    fn the_tightest_pair_determines_the_difference() {
         let a = [sample(0, 1_000, 400), sample(1, 1_010, 100), sample(3, 990, 100)];
         let b = [sample(1, 250, 100), sample(2, 0, 10), sample(3, 260, 300)];
         let found = exact(&[&a, &b]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_less_than_no_time_says_nothing() {
+    fn a_negative_delay_contradicts_nothing() {
         let impossible = sample(1, 5_000_000, -1_000_000);
         let a = [sample(0, 100, 200), impossible];
         let b = [sample(0, 0, 200), sample(1, 0, 200)];

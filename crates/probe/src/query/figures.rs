@@ -61,11 +61,11 @@ pub(crate) fn drift(samples: &[ExchangeSample]) -> Option<Drift> {
 
 /// Returns the Allan deviation of the offsets, at octaves of the interval.
 pub(crate) fn allan(samples: &[ExchangeSample], interval: Duration) -> Vec<AllanDeviation> {
-    let places = samples.last().map_or(0, |last| last.sequence.saturating_add(1));
-    if places > SLOTS_MAX {
+    let slots = samples.last().map_or(0, |last| last.sequence.saturating_add(1));
+    if slots > SLOTS_MAX {
         return Vec::new();
     }
-    let mut phase_s = vec![None; places as usize];
+    let mut phase_s = vec![None; slots as usize];
     // A common part of all offsets cancels in second differences, and would cost digits.
     let base_ns = samples.first().map_or(0, |first| first.offset_ns);
     for sample in samples {

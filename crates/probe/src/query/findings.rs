@@ -78,8 +78,8 @@ fn join_servers(
     let each = servers
         .iter()
         .filter_map(|server| Some(format!("{}: {}", requested(server), what(server)?)));
-    let told: Vec<_> = each.collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    let texts: Vec<_> = each.collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// Returns the server polled for the time: the target, unless NTS-KE named another one.
@@ -113,18 +113,18 @@ fn outage(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Findi
         })
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
-    let is_silent = |server: &ServerResult| {
+    let is_unanswered = |server: &ServerResult| {
         why(server).is_some() && other_replies(&server.counts) + server.counts.late == 0
     };
     Some(finding(
         FindingCode::NoReplies,
         if all { Severity::Error } else { Severity::Warning },
         format!("No valid reply: {}.", join_servers(servers, why)?.trim_end_matches('.')),
-        if servers.iter().filter(|server| is_silent(server)).all(is_closed)
-            && servers.iter().any(is_silent)
+        if servers.iter().filter(|server| is_unanswered(server)).all(is_closed)
+            && servers.iter().any(is_unanswered)
         {
             "Check that a server runs there, and at which port."
-        } else if servers.iter().any(is_silent) {
+        } else if servers.iter().any(is_unanswered) {
             "Check the address, the port and firewalls on the path, and that a server runs."
         } else if servers.iter().any(|server| server.counts.late > 0) {
             "Use a longer --timeout; see the other findings for other datagrams received."
@@ -166,9 +166,10 @@ fn kiss_advice(servers: &[ServerResult]) -> String {
         ),
         (&["NTSN"], "NTSN refuses the cookies: the server's keys changed after NTS-KE."),
     ];
-    let came = |code: &str| servers.iter().any(|server| server.counts.kisses.contains_key(code));
+    let has_kiss =
+        |code: &str| servers.iter().any(|server| server.counts.kisses.contains_key(code));
     let known = |code: &String| ADVICE.iter().any(|(codes, _)| codes.contains(&code.as_str()));
-    let of_each = ADVICE.iter().filter(|(codes, _)| codes.iter().any(|code| came(code)));
+    let of_each = ADVICE.iter().filter(|(codes, _)| codes.iter().any(|code| has_kiss(code)));
     let mut advice: Vec<_> = of_each.map(|(_, advice)| *advice).collect();
     if servers.iter().flat_map(|server| server.counts.kisses.keys()).any(|code| !known(code)) {
         advice.push(
@@ -185,7 +186,7 @@ fn no_keys(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Find
     };
     let all = servers.iter().all(|server| server.counts.received == 0);
     let concerned = servers.iter().zip(about.servers).filter(|(server, _)| has_no_keys(server));
-    let mut hints: Vec<_> = concerned.filter_map(|(_, beside)| beside.hint).collect();
+    let mut hints: Vec<_> = concerned.filter_map(|(_, context)| context.hint).collect();
     hints.dedup();
     Some(finding(
         FindingCode::NtsKeFailed,
@@ -313,7 +314,7 @@ fn negative(servers: &[ServerResult]) -> Option<Finding> {
 }
 
 fn unsynchronised(servers: &[ServerResult]) -> Option<Finding> {
-    let says = |server: &ServerResult| {
+    let describe = |server: &ServerResult| {
         let QueryCounts { received, unsynchronised, .. } = server.counts;
         let state = server.server_state.as_ref().filter(|_| unsynchronised > 0)?;
         let not = match state.reference_id.as_str() {
@@ -329,7 +330,7 @@ fn unsynchronised(servers: &[ServerResult]) -> Option<Finding> {
         Severity::Warning,
         format!(
             "These servers report that they are not synchronised: {}.",
-            join_servers(servers, says)?
+            join_servers(servers, describe)?
         ),
         "The server runs and replies; clients do not use its time until it has a source.",
     ))
@@ -344,38 +345,38 @@ fn basic(result: &QueryResult) -> Option<Finding> {
         let basic = received.saturating_sub(interleaved);
         (basic > 2 + received / 10).then(|| format!("{basic} of {received}"))
     };
-    let told = join_servers(&result.servers, what).filter(|_| result.interleaved)?;
+    let text = join_servers(&result.servers, what).filter(|_| result.interleaved)?;
     Some(finding(
         FindingCode::InterleavedNotUsed,
         Severity::Warning,
-        format!("Replies in basic mode although interleaved mode was requested: {told}."),
+        format!("Replies in basic mode although interleaved mode was requested: {text}."),
         "The server does not support it, or dropped this client's state; T3 is then when the reply \
          was made, not when it left.",
     ))
 }
 
 fn missing_timestamps(servers: &[ServerResult], about: &QueryRunContext<'_>) -> Option<Finding> {
-    let mut told_each = Vec::new();
-    for (server, beside) in servers.iter().zip(about.servers) {
+    let mut texts = Vec::new();
+    for (server, context) in servers.iter().zip(about.servers) {
         let hardware = server.hardware_clock.is_some();
-        told_each.extend(
-            beside.no_nic_clock.as_ref().map(|why| format!("{}: {why}", requested(server))),
+        texts.extend(
+            context.no_nic_clock.as_ref().map(|why| format!("{}: {why}", requested(server))),
         );
         for (which, counts) in
             [("T1", server.transmit_timestamps), ("T4", server.receive_timestamps)]
         {
             let by_others = others(counts, hardware);
-            told_each
+            texts
                 .extend(by_others.map(|others| format!("{} {which}: {others}", requested(server))));
         }
     }
-    (!told_each.is_empty()).then(|| {
+    (!texts.is_empty()).then(|| {
         finding(
             FindingCode::TimestampsMissing,
             Severity::Warning,
             format!(
                 "Timestamps were taken farther from the wire than possible: {}.",
-                told_each.join("; ")
+                texts.join("; ")
             ),
             "The time from there to the wire counts as delay and widens the bound; `ethtool -T` \
              shows the interface's capabilities.",
@@ -385,30 +386,30 @@ fn missing_timestamps(servers: &[ServerResult], about: &QueryRunContext<'_>) -> 
 
 /// Describes the timestamps from a source worse than the best available one.
 fn others(counts: TimestampCounts, hardware: bool) -> Option<String> {
-    let TimestampCounts { hardware: by_card, kernel, user } = counts;
-    let all = by_card + kernel + user;
-    let mut told = Vec::new();
+    let TimestampCounts { hardware: by_nic, kernel, user } = counts;
+    let all = by_nic + kernel + user;
+    let mut texts = Vec::new();
     if hardware && kernel > 0 {
-        told.push(format!("{kernel} of {all} by the kernel"));
+        texts.push(format!("{kernel} of {all} by the kernel"));
     }
     if user > 0 {
-        told.push(format!("{user} of {all} by this program"));
+        texts.push(format!("{user} of {all} by this program"));
     }
-    (!told.is_empty()).then(|| told.join(", "))
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn contradictions(result: &QueryResult) -> Option<Finding> {
     let name = |index: usize| result.servers.get(index).map_or_else(|| "?".to_owned(), requested);
     let each = result.differences.iter().filter(|difference| difference.contradiction);
-    let told: Vec<_> =
+    let texts: Vec<_> =
         each.map(|one| format!("{} and {}", name(one.first), name(one.second))).collect();
-    (!told.is_empty()).then(|| {
+    (!texts.is_empty()).then(|| {
         finding(
             FindingCode::ServersDisagree,
             Severity::Warning,
             format!(
                 "These servers contradict each other, whatever the network delay: {}.",
-                told.join(", ")
+                texts.join(", ")
             ),
             "At least one of them serves wrong time.",
         )

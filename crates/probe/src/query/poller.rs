@@ -127,18 +127,18 @@ enum DatagramEffect {
 impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     pub(crate) fn new(
         device: D,
-        manner: PollOptions,
+        options: PollOptions,
         session: Option<NtsAssociation>,
-        card: Option<Box<dyn NicClock>>,
+        nic_clock: Option<Box<dyn NicClock>>,
         random: Nonces,
         pace: &'a dyn QueryClock,
     ) -> Self {
         Self {
             device,
-            client: NtpClient::new(manner.version, manner.interleaved, session.is_some()),
-            options: manner,
+            client: NtpClient::new(options.version, options.interleaved, session.is_some()),
+            options,
             session,
-            nic_clock: card,
+            nic_clock,
             random,
             pace,
             account: ServerStats::default(),
@@ -180,7 +180,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         PollOutcome {
             account: self.account,
             nts,
-            nic_clock: self.nic_clock.as_ref().map(|card| card.describe()),
+            nic_clock: self.nic_clock.as_ref().map(|nic_clock| nic_clock.describe()),
         }
     }
 
@@ -208,13 +208,13 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     }
 
     fn exchange(&mut self, slot: u64, next: Timestamp<Monotonic>) {
-        if let Some(card) = &mut self.nic_clock {
-            card.compare();
+        if let Some(nic_clock) = &mut self.nic_clock {
+            nic_clock.compare();
         }
         let Some(transmit) = self.prepare(slot) else { return };
         let timeout = Span::from_ns(self.options.timeout.as_nanos() as i64);
         let deadline = self.pace.monotonic() + timeout;
-        let asked = PacketTimestamp::user(self.pace.utc());
+        let user_t1 = PacketTimestamp::user(self.pace.utc());
         match self.device.send(&mut self.request) {
             Ok(1..) => self.account.counts.sent += 1,
             Ok(0) => {
@@ -223,7 +223,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
             }
             Err(error) => return self.fail(&error),
         }
-        if let Some((reply, t1, t4)) = self.await_reply(asked, transmit, (deadline, next)) {
+        if let Some((reply, t1, t4)) = self.await_reply(user_t1, transmit, (deadline, next)) {
             let t1 = self.await_timestamp(t1, transmit);
             self.account.received(&reply.header, reply.interleaved);
             if let Some(exchange) = self.client.accept(&reply, t1, t4) {
@@ -263,11 +263,11 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     /// wait lasts until the next exchange at the latest.
     fn await_reply(
         &mut self,
-        asked: PacketTimestamp,
+        user_t1: PacketTimestamp,
         transmit: NtpTimestamp,
         (mut deadline, next): (Timestamp<Monotonic>, Timestamp<Monotonic>),
     ) -> Option<(QueryReply, PacketTimestamp, PacketTimestamp)> {
-        let mut t1 = asked;
+        let mut t1 = user_t1;
         loop {
             while let Some((bytes, t4)) = self.waiting.pop_front() {
                 match self.take(bytes.as_deref()) {
@@ -292,11 +292,11 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     /// Receives datagrams that arrive within this time; returns their number.
     fn receive(&mut self, wait: Duration) -> io::Result<usize> {
         let count = self.device.receive(&mut self.batch, wait)?;
-        let came = PacketTimestamp::user(self.pace.utc());
+        let user_t4 = PacketTimestamp::user(self.pace.utc());
         for packet in self.batch.iter() {
             let bytes = (!packet.truncated).then(|| packet.bytes.to_vec());
             self.waiting
-                .push_back((bytes, best_timestamp(self.nic_clock.as_deref(), &packet, came)));
+                .push_back((bytes, best_timestamp(self.nic_clock.as_deref(), &packet, user_t4)));
         }
         Ok(count)
     }
@@ -320,11 +320,11 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
         mut t1: PacketTimestamp,
         transmit: NtpTimestamp,
     ) -> PacketTimestamp {
-        let (wanted, patience) = match self.nic_clock {
+        let (wanted, timeout) = match self.nic_clock {
             Some(_) => (TimestampSource::Hardware, NIC_TIMESTAMP_TIMEOUT),
             None => (TimestampSource::Kernel, KERNEL_TIMESTAMP_TIMEOUT),
         };
-        let deadline = self.pace.monotonic() + Span::from_ns(patience.as_nanos() as i64);
+        let deadline = self.pace.monotonic() + Span::from_ns(timeout.as_nanos() as i64);
         while rank(t1.kind) < rank(wanted) && self.pace.monotonic() < deadline {
             self.pace.sleep(CHECK_INTERVAL);
             t1 = self.left_at(t1, transmit);
@@ -391,11 +391,11 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     fn drain(&mut self) {
         // A sender may go on for ever.
         for _ in 0..DRAIN_BATCHES {
-            let came = self.receive(Duration::ZERO).is_ok_and(|count| count > 0);
+            let has_received = self.receive(Duration::ZERO).is_ok_and(|count| count > 0);
             while let Some((bytes, _)) = self.waiting.pop_front() {
                 self.take(bytes.as_deref());
             }
-            if !came {
+            if !has_received {
                 break;
             }
         }
@@ -404,13 +404,13 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
 
 /// Returns the best timestamp of a packet; `own` is this program's reading.
 fn best_timestamp(
-    card: Option<&dyn NicClock>,
+    nic_clock: Option<&dyn NicClock>,
     packet: &BatchPacket<'_, Endpoints>,
     own: PacketTimestamp,
 ) -> PacketTimestamp {
-    let by_card = |time: HardwareTime| card?.convert(time);
+    let by_nic = |time: HardwareTime| nic_clock?.convert(time);
     own.best_of(packet.received_at.map(PacketTimestamp::kernel))
-        .best_of(packet.hardware.and_then(by_card))
+        .best_of(packet.hardware.and_then(by_nic))
 }
 
 /// Returns true if a packet from the error queue is the request with this timestamp.

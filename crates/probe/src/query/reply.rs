@@ -49,26 +49,26 @@ pub enum JudgedReply {
 
 /// Judges a datagram as the reply to a request.
 #[must_use]
-pub fn judge(asked: &SentRequest, payload: &[u8]) -> JudgedReply {
-    match check(asked, payload) {
+pub fn judge(request: &SentRequest, payload: &[u8]) -> JudgedReply {
+    match check(request, payload) {
         Ok(judged) => judged,
         Err(reason) => JudgedReply::Invalid(reason),
     }
 }
 
-fn check(asked: &SentRequest, payload: &[u8]) -> Result<JudgedReply, InvalidReason> {
+fn check(request: &SentRequest, payload: &[u8]) -> Result<JudgedReply, InvalidReason> {
     let (header, rest) = Header::parse(payload).map_err(|_| InvalidReason::Length)?;
-    if !rest.is_empty() && !asked.extended {
+    if !rest.is_empty() && !request.extended {
         return Err(InvalidReason::Length);
     }
     if header.mode != AssociationMode::Server {
         return Err(InvalidReason::Mode);
     }
-    if header.version != asked.version {
+    if header.version != request.version {
         return Err(InvalidReason::Version);
     }
-    let interleaved = Some(header.origin) == asked.receive;
-    if !interleaved && header.origin != asked.transmit {
+    let interleaved = Some(header.origin) == request.receive;
+    if !interleaved && header.origin != request.transmit {
         return Err(InvalidReason::Origin);
     }
     let reply = QueryReply { header, interleaved };
@@ -102,7 +102,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) const ASKED: SentRequest = SentRequest {
+    pub(crate) const SENT_REQUEST: SentRequest = SentRequest {
         version: 4,
         transmit: NtpTimestamp::from_bits(0xdead_beef_0000_0001),
         receive: Some(NtpTimestamp::from_bits(0xdead_beef_0000_0002)),
@@ -115,7 +115,7 @@ pub(crate) mod tests {
             stratum: 1,
             precision: -25,
             reference_id: *b"GPS\0",
-            origin: ASKED.transmit,
+            origin: SENT_REQUEST.transmit,
             receive: NtpTimestamp::from_bits(0xe000_0000_ffff_fff0),
             transmit: NtpTimestamp::from_bits(0xe000_0001_0000_0010),
             ..Header::request(4, NtpTimestamp::UNKNOWN)
@@ -129,7 +129,7 @@ pub(crate) mod tests {
     }
 
     fn judged(header: &Header) -> JudgedReply {
-        judge(&ASKED, &bytes(header))
+        judge(&SENT_REQUEST, &bytes(header))
     }
 
     #[test]
@@ -143,11 +143,11 @@ pub(crate) mod tests {
     #[test]
     fn an_interleaved_reply_is_known_by_what_it_brings_back() {
         let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (1 << 32));
-        let header = Header { origin: ASKED.receive.unwrap(), transmit: earlier, ..good() };
+        let header = Header { origin: SENT_REQUEST.receive.unwrap(), transmit: earlier, ..good() };
         assert_eq!(judged(&header), JudgedReply::Reply(QueryReply { header, interleaved: true }));
         let later = Header { transmit: good().transmit, ..header };
         assert_eq!(judged(&later), JudgedReply::Invalid(InvalidReason::Timestamp));
-        let basic = SentRequest { receive: None, ..ASKED };
+        let basic = SentRequest { receive: None, ..SENT_REQUEST };
         assert_eq!(judge(&basic, &bytes(&header)), JudgedReply::Invalid(InvalidReason::Origin));
     }
 
@@ -168,13 +168,13 @@ pub(crate) mod tests {
             assert_eq!(judged(&header), JudgedReply::Invalid(reason), "{header:?}");
         }
         for length in [0, 47] {
-            let short = judge(&ASKED, &bytes(&good())[..length]);
+            let short = judge(&SENT_REQUEST, &bytes(&good())[..length]);
             assert_eq!(short, JudgedReply::Invalid(InvalidReason::Length));
         }
         let longer = [bytes(&good()).as_slice(), &[0; 4]].concat();
-        assert_eq!(judge(&ASKED, &longer), JudgedReply::Invalid(InvalidReason::Length));
+        assert_eq!(judge(&SENT_REQUEST, &longer), JudgedReply::Invalid(InvalidReason::Length));
         assert!(matches!(
-            judge(&SentRequest { extended: true, ..ASKED }, &longer),
+            judge(&SentRequest { extended: true, ..SENT_REQUEST }, &longer),
             JudgedReply::Reply(_)
         ));
     }
@@ -209,7 +209,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_judged(payload in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(!matches!(judge(&ASKED, &payload), JudgedReply::Reply(_)));
+            prop_assert!(!matches!(judge(&SENT_REQUEST, &payload), JudgedReply::Reply(_)));
         }
     }
 }

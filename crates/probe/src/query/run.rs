@@ -124,8 +124,8 @@ impl Query {
     ) -> QueryResult {
         let started = rfc3339_now();
         let precision = measure_precision(&Realtime);
-        let cards = Mutex::new(NicClocks::default());
-        let ways = each(self.targets.iter(), |target| self.open(target, &cards));
+        let nic_clocks = Mutex::new(NicClocks::default());
+        let ways = each(self.targets.iter(), |target| self.open(target, &nic_clocks));
         let start = SystemQueryClock.monotonic() + SETTLING;
         let stagger = STAGGER.min(self.interval / ways.len().max(1) as u32);
         let servers =
@@ -142,7 +142,7 @@ impl Query {
         self.record(started, servers)
     }
 
-    fn open(&self, target: &QueryTarget, cards: &Mutex<NicClocks>) -> ServerSetup {
+    fn open(&self, target: &QueryTarget, nic_clocks: &Mutex<NicClocks>) -> ServerSetup {
         let end = |reason, message| QueryEnd { reason, message };
         let mut way = ServerSetup {
             address: target.address.as_ref().ok().map(SocketAddr::ip),
@@ -167,14 +167,17 @@ impl Query {
             }
         };
         (way.address, way.port) = (Some(address.ip()), address.port());
-        let card = self.open_nic_clock(address, cards);
-        let (card, no_card) = match card.transpose() {
-            Ok(card) => (card, None),
+        let nic_clock = self.open_nic_clock(address, nic_clocks);
+        let (nic_clock, no_nic_clock) = match nic_clock.transpose() {
+            Ok(nic_clock) => (nic_clock, None),
             Err(why) => (None, Some(why)),
         };
-        way.no_nic_clock = no_card;
-        let hardware =
-            if card.is_some() { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
+        way.no_nic_clock = no_nic_clock;
+        let hardware = if nic_clock.is_some() {
+            TransmitTimestamp::Hardware
+        } else {
+            TransmitTimestamp::Kernel
+        };
         let options = UdpOptions {
             transmit_timestamps: Some(hardware),
             interface: self.options.interface.clone(),
@@ -185,7 +188,7 @@ impl Query {
             .map_err(|error| format!("no socket for {address}: {error}"));
         let opened = opened.and_then(|device| {
             let random = Nonces::new().map_err(|error| error.to_string())?;
-            Ok(OpenServer { device, session, nic_clock: card, random })
+            Ok(OpenServer { device, session, nic_clock, random })
         });
         way.opened = opened.map_err(|message| end(QueryEndReason::Unreachable, message));
         way
@@ -222,13 +225,13 @@ impl Query {
     fn open_nic_clock(
         &self,
         address: SocketAddr,
-        cards: &Mutex<NicClocks>,
+        nic_clocks: &Mutex<NicClocks>,
     ) -> Option<Result<Box<dyn NicClock>, String>> {
         self.options.hardware_timestamps.then(|| {
             let interface = self.options.interface.as_deref();
-            let mut cards = cards.lock().unwrap_or_else(PoisonError::into_inner);
-            let card = cards.for_target(address, interface)?;
-            Ok(Box::new(card) as Box<dyn NicClock>)
+            let mut nic_clocks = nic_clocks.lock().unwrap_or_else(PoisonError::into_inner);
+            let nic_clock = nic_clocks.for_target(address, interface)?;
+            Ok(Box::new(nic_clock) as Box<dyn NicClock>)
         })
     }
 
@@ -241,15 +244,15 @@ impl Query {
         progress: &dyn Fn(),
         stop: &dyn Fn() -> bool,
     ) -> (ServerResult, QueryServerContext) {
-        let manner = PollOptions {
+        let options = PollOptions {
             version: self.options.version,
             interleaved: self.options.interleaved,
             timeout: self.options.timeout,
             precision,
         };
         let done = match way.opened {
-            Ok(OpenServer { device, session, nic_clock: card, random }) => {
-                ServerPoller::new(device, manner, session, card, random, &SystemQueryClock)
+            Ok(OpenServer { device, session, nic_clock, random }) => {
+                ServerPoller::new(device, options, session, nic_clock, random, &SystemQueryClock)
                     .run(plan, progress, stop)
             }
             Err(end) => PollOutcome::nothing(end, way.hint),
@@ -257,10 +260,10 @@ impl Query {
         let name = &target.name;
         let plain = name.port() == ntp::PORT;
         let name = if plain { name.host().to_owned() } else { name.to_string() };
-        let ServerStats { unanswered: silent, closed, hint, .. } = done.account;
-        let beside =
-            QueryServerContext { no_nic_clock: way.no_nic_clock, unanswered: silent, closed, hint };
-        (server_result((name, way.address, way.port), done, self.interval), beside)
+        let ServerStats { unanswered, closed, hint, .. } = done.account;
+        let context =
+            QueryServerContext { no_nic_clock: way.no_nic_clock, unanswered, closed, hint };
+        (server_result((name, way.address, way.port), done, self.interval), context)
     }
 
     fn record(
@@ -268,7 +271,7 @@ impl Query {
         started: String,
         servers: Vec<(ServerResult, QueryServerContext)>,
     ) -> QueryResult {
-        let (servers, beside): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
+        let (servers, contexts): (Vec<_>, Vec<_>) = servers.into_iter().unzip();
         let measured: Vec<_> = servers
             .iter()
             .map(|server| (server.samples.as_slice(), stated_error(server)))
@@ -291,7 +294,7 @@ impl Query {
         };
         let about = QueryRunContext {
             clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
-            servers: &beside,
+            servers: &contexts,
         };
         result.findings = findings::all(&result, &about);
         result
@@ -304,7 +307,7 @@ fn server_result(
     done: PollOutcome,
     interval: Duration,
 ) -> ServerResult {
-    let PollOutcome { account, nts, nic_clock: card } = done;
+    let PollOutcome { account, nts, nic_clock } = done;
     let samples = account.samples;
     let best = figures::best(&samples);
     ServerResult {
@@ -312,7 +315,7 @@ fn server_result(
         address,
         port,
         nts,
-        hardware_clock: card,
+        hardware_clock: nic_clock,
         server_state: account.server_state,
         counts: account.counts,
         ended: account.ended,
@@ -332,8 +335,8 @@ fn server_result(
 /// Returns the error bound that a server states for its own time, in ns; `None` if it is not
 /// synchronised.
 fn stated_error(server: &ServerResult) -> Option<u64> {
-    let says = server.server_state.as_ref().filter(|_| server.counts.unsynchronised == 0)?;
-    Some((says.root_delay_ns / 2).saturating_add(says.root_dispersion_ns))
+    let state = server.server_state.as_ref().filter(|_| server.counts.unsynchronised == 0)?;
+    Some((state.root_delay_ns / 2).saturating_add(state.root_dispersion_ns))
 }
 
 /// Returns the dispersion of a sample; a server may state a precision of centuries.
@@ -388,9 +391,9 @@ fn check(options: &QueryOptions) -> Result<(), QueryError> {
             let name = nts.name.as_deref().unwrap_or("localhost");
             // The name and the algorithms are set by the user; errors in them are better reported
             // now than after a connection.
-            let asked =
+            let begun =
                 KeClient::new(&nts.trust, &algorithms).and_then(|client| client.begin(name));
-            asked.map(drop).map_err(|error| QueryError::Nts(error.to_string()))
+            begun.map(drop).map_err(|error| QueryError::Nts(error.to_string()))
         }
         _ => Err(QueryError::Version(*version)),
     }

@@ -76,19 +76,18 @@ impl NtsAssociation {
         interface: Option<&str>,
     ) -> Result<(Self, TargetName), SessionError> {
         let own = || target.with_port(KE_PORT);
-        let establishment = options.ke_server.clone().unwrap_or_else(own);
-        let address = establishment.resolve(family, interface);
+        let ke_server = options.ke_server.clone().unwrap_or_else(own);
+        let address = ke_server.resolve(family, interface);
         let address = address.map_err(|error| unresolved(&error))?;
         let algorithms: Vec<_> = options.algorithms.iter().map(|one| one.number()).collect();
         let ke = KeClient::new(&options.trust, &algorithms)?;
-        let name =
-            options.name.clone().unwrap_or_else(|| establishment.host_without_zone().to_owned());
-        let given = ke.exchange_keys(&name, address, NTS_KE_TIMEOUT)?;
-        let asked = server_of(&given, target)?;
-        let (client, algorithm) = client_of(&given)?;
-        let server = (asked != target.with_port(target.port())).then(|| asked.to_string());
+        let name = options.name.clone().unwrap_or_else(|| ke_server.host_without_zone().to_owned());
+        let material = ke.exchange_keys(&name, address, NTS_KE_TIMEOUT)?;
+        let requested = server_of(&material, target)?;
+        let (client, algorithm) = client_of(&material)?;
+        let server = (requested != target.with_port(target.port())).then(|| requested.to_string());
         let used = NtsUse {
-            ke_server: establishment.to_string(),
+            ke_server: ke_server.to_string(),
             algorithm: name_of(algorithm).to_owned(),
             ke_exchanges: 1,
             server,
@@ -99,8 +98,8 @@ impl NtsAssociation {
         let session = Self {
             ke,
             target: target.clone(),
-            requested: asked.clone(),
-            ke_server: establishment,
+            requested: requested.clone(),
+            ke_server,
             name,
             address,
             client,
@@ -111,7 +110,7 @@ impl NtsAssociation {
             unique_id: [0; UNIQUE_ID_LEN],
             room: vec![0; REQUEST_LEN_MAX].into_boxed_slice(),
         };
-        Ok((session, asked))
+        Ok((session, requested))
     }
 
     /// Returns the payload of a request with this header; `None` while there is no cookie and RFC
@@ -142,11 +141,11 @@ impl NtsAssociation {
         let certain = (wanted && self.is_unproved()).then(|| self.ke.certain());
         let ke = certain.as_ref().unwrap_or(&self.ke);
         let establish = || ke.exchange_keys(&self.name, self.address, NTS_KE_TIMEOUT);
-        let given = keys_for(&self.requested, &self.target, establish)?.map_err(|named| {
+        let material = keys_for(&self.requested, &self.target, establish)?.map_err(|named| {
             let message = format!("{} now names another NTP server, {named}", self.ke_server);
             SessionError::new(message, "run it again to measure that server")
         })?;
-        let (client, algorithm) = client_of(&given)?;
+        let (client, algorithm) = client_of(&material)?;
         self.client = client;
         self.algorithm = algorithm;
         self.used.ke_exchanges += 1;
@@ -198,17 +197,17 @@ impl NtsAssociation {
 /// Repeats NTS-KE exchanges until they name the polled server, since cookies are valid only there:
 /// a pool names any of its servers. Returns the last named one if that never happens.
 fn keys_for(
-    asked: &TargetName,
+    requested: &TargetName,
     target: &TargetName,
     mut establish: impl FnMut() -> Result<SessionMaterial, KeError>,
 ) -> Result<Result<SessionMaterial, TargetName>, SessionError> {
     let mut left = NAMINGS_MAX;
     loop {
-        let given = establish()?;
-        let named = server_of(&given, target)?;
+        let material = establish()?;
+        let named = server_of(&material, target)?;
         left -= 1;
-        if named == *asked {
-            return Ok(Ok(given));
+        if named == *requested {
+            return Ok(Ok(material));
         }
         if left == 0 {
             return Ok(Err(named));
@@ -228,9 +227,9 @@ pub(crate) fn unresolved(error: &impl ToString) -> SessionError {
 }
 
 /// Returns the server to poll: the target, unless NTS-KE names another one.
-fn server_of(given: &SessionMaterial, target: &TargetName) -> Result<TargetName, SessionError> {
-    let port = given.port.unwrap_or(target.port());
-    match &given.server {
+fn server_of(material: &SessionMaterial, target: &TargetName) -> Result<TargetName, SessionError> {
+    let port = material.port.unwrap_or(target.port());
+    match &material.server {
         None => Ok(target.with_port(port)),
         Some(host) => {
             TargetName::parse(host, port).map(|name| name.with_port(port)).map_err(|_| {
@@ -241,14 +240,14 @@ fn server_of(given: &SessionMaterial, target: &TargetName) -> Result<TargetName,
     }
 }
 
-fn client_of(given: &SessionMaterial) -> Result<(ClientSession, Algorithm), SessionError> {
-    let algorithm = Algorithm::from_number(given.algorithm);
-    let algorithm = algorithm.ok_or(KeError::NotOffered(given.algorithm))?;
-    let keys = SessionKeys::new(algorithm, &given.c2s, &given.s2c)
+fn client_of(material: &SessionMaterial) -> Result<(ClientSession, Algorithm), SessionError> {
+    let algorithm = Algorithm::from_number(material.algorithm);
+    let algorithm = algorithm.ok_or(KeError::NotOffered(material.algorithm))?;
+    let keys = SessionKeys::new(algorithm, &material.c2s, &material.s2c)
         .map_err(|error| SessionError::new(error.to_string(), "this is a bug of this program"))?;
-    let client = ClientSession::new(&keys, given.cookies.iter().map(Vec::as_slice));
+    let client = ClientSession::new(&keys, material.cookies.iter().map(Vec::as_slice));
     if client.cookies() == 0 {
-        let longest = given.cookies.iter().map(Vec::len).max().unwrap_or(0);
+        let longest = material.cookies.iter().map(Vec::len).max().unwrap_or(0);
         let message =
             format!("the NTS-KE server's cookies of {longest} bytes do not fit into a request");
         return Err(SessionError::new(message, "configure the server to issue shorter ones"));
@@ -262,7 +261,7 @@ mod tests {
 
     use super::*;
 
-    fn given(server: &str) -> SessionMaterial {
+    fn material_of(server: &str) -> SessionMaterial {
         SessionMaterial {
             algorithm: 15,
             c2s: vec![0; 32].into(),
@@ -275,23 +274,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_asked_until_it_names_the_server_again() {
+    fn nts_ke_is_repeated_until_a_pool_names_the_server_again() {
         let target: TargetName = "pool.test".parse().unwrap();
-        let asked = TargetName::parse("b.test", 123).unwrap().with_port(123);
+        let requested = TargetName::parse("b.test", 123).unwrap().with_port(123);
         let count = Cell::new(0);
         let pool = |names: &'static [&str]| {
             let count = &count;
             move || {
                 count.set(count.get() + 1);
-                Ok(given(names[(count.get() - 1) % names.len()]))
+                Ok(material_of(names[(count.get() - 1) % names.len()]))
             }
         };
-        let found = keys_for(&asked, &target, pool(&["c.test", "d.test", "b.test"])).unwrap();
+        let found = keys_for(&requested, &target, pool(&["c.test", "d.test", "b.test"])).unwrap();
         assert_eq!(found.map(|given| given.server), Ok(Some("b.test".to_owned())));
         assert_eq!(count.replace(0), 3);
-        let found = keys_for(&asked, &target, pool(&["c.test"])).unwrap();
+        let found = keys_for(&requested, &target, pool(&["c.test"])).unwrap();
         assert_eq!(found.map(|_| ()).unwrap_err().host(), "c.test");
         assert_eq!(count.get(), NAMINGS_MAX as usize);
-        assert!(keys_for(&asked, &target, || Err(KeError::NoProtocol)).is_err());
+        assert!(keys_for(&requested, &target, || Err(KeError::NoProtocol)).is_err());
     }
 }

@@ -19,14 +19,14 @@ pub(super) fn differing(earlier: &Value, later: &Value) -> Vec<ComparedCondition
     let (mut before, mut after) = (words(earlier), words(later));
     before.insert("command".to_owned(), command(earlier));
     after.insert("command".to_owned(), command(later));
-    let places: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let one = |place: &String| {
-        let [earlier, later] = [&before, &after].map(|all| all.get(place).cloned());
+    let paths: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let one = |path: &String| {
+        let [earlier, later] = [&before, &after].map(|all| all.get(path).cloned());
         let [earlier, later] = [earlier, later].map(Option::unwrap_or_default);
-        let place = place.clone();
-        (earlier != later).then_some(ComparedCondition { path: place, earlier, later })
+        let path = path.clone();
+        (earlier != later).then_some(ComparedCondition { path, earlier, later })
     };
-    places.into_iter().filter_map(one).collect()
+    paths.into_iter().filter_map(one).collect()
 }
 
 /// Returns the textual facts of a result and its host, by path; lists of items are excluded.
@@ -64,13 +64,13 @@ fn collect_values(
 fn command(result: &Value) -> String {
     let words = result["command"].as_array().map_or(&[][..], Vec::as_slice);
     let mut words = words.iter().filter_map(Value::as_str).skip(1);
-    let mut kept = Vec::new();
+    let mut retained = Vec::new();
     while let Some(word) = words.next() {
         match word.split_once('=') {
             Some((flag, _)) if FILES.contains(&flag) => {}
             None if FILES.contains(&word) => drop(words.next()),
-            _ => kept.push(word),
+            _ => retained.push(word),
         }
     }
-    kept.join(" ")
+    retained.join(" ")
 }

@@ -48,11 +48,12 @@ pub(super) fn judge(change: Option<ChangeInterval>, threshold: f64) -> CompareVe
 pub(super) fn judge_offset(
     further: ChangeInterval,
     earlier: f64,
-    doubt: f64,
+    error_bound: f64,
     threshold: f64,
 ) -> (ChangeInterval, CompareVerdict) {
-    let bounds = ChangeInterval { low: further.low - doubt, high: further.high + doubt };
-    (bounds, judge(Some(further), doubt.max(earlier * threshold)))
+    let bounds =
+        ChangeInterval { low: further.low - error_bound, high: further.high + error_bound };
+    (bounds, judge(Some(further), error_bound.max(earlier * threshold)))
 }
 
 /// Judges the difference of two shares: the threshold is a share of the earlier loss, and
@@ -81,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_judged_beyond_their_doubts() {
-        let judged = |[earlier, later]: [f64; 2], doubts: [f64; 2]| {
+    fn offsets_are_judged_beyond_their_error_bounds() {
+        let judged = |[earlier, later]: [f64; 2], error_bounds: [f64; 2]| {
             let further = later.abs() - earlier.abs();
             let further = ChangeInterval { low: further, high: further };
-            judge_offset(further, earlier.abs(), doubts.iter().sum(), 0.1)
+            judge_offset(further, earlier.abs(), error_bounds.iter().sum(), 0.1)
         };
-        let of = |figures, doubts| judged(figures, doubts).1;
+        let of = |figures, error_bounds| judged(figures, error_bounds).1;
         assert_eq!(of([-3e3, 5e6], [5e3, 5e3]), CompareVerdict::Worse);
         assert_eq!(of([5e6, -3e3], [5e3, 5e3]), CompareVerdict::Better);
         assert_eq!(of([-3e3, 8e3], [5e3, 5e3]), CompareVerdict::Same);

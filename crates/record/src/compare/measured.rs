@@ -120,28 +120,32 @@ impl MeasuredValue {
     }
 
     pub(super) fn offset(&self) -> Option<(f64, f64)> {
-        if let Self::Offset(offset, doubt) = self { Some((*offset, *doubt)) } else { None }
+        if let Self::Offset(offset, error_bound) = self {
+            Some((*offset, *error_bound))
+        } else {
+            None
+        }
     }
 }
 
 /// Returns true if a metric describes the measuring side, not the measured object.
-pub(super) fn is_informational(place: &str) -> bool {
-    let kind = kind_of(place);
+pub(super) fn is_informational(path: &str) -> bool {
+    let kind = kind_of(path);
     OF_MEASURER.iter().any(|end| kind.ends_with(end))
 }
 
 /// Returns all metrics of a result, by path.
 pub(super) fn measured(result: &Value) -> BTreeMap<String, MeasuredValue> {
     let mut all = BTreeMap::new();
-    let places = objects(result);
-    let held = held(&places);
+    let paths = objects(result);
+    let held = held(&paths);
     let mut beyond: Option<&str> = None;
-    for place in &places {
-        let (name, fields, kind) = (&place.name, place.fields, kind_of(&place.name));
+    for path in &paths {
+        let (name, fields, kind) = (&path.name, path.fields, kind_of(&path.name));
         if is_time_series(&kind) || beyond.is_some_and(|trial| is_within(name, trial)) {
             continue;
         }
-        if is_beyond(place, &held) {
+        if is_beyond(path, &held) {
             beyond = Some(name);
             continue;
         }
@@ -173,8 +177,8 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, MeasuredValue> {
         if let Some(rate) = rate(name, &kind, fields) {
             add("", MeasuredValue::Rate(rate));
         }
-        if let Some((offset, doubt)) = offset(&kind, fields) {
-            add("offset_ns", MeasuredValue::Offset(offset, doubt));
+        if let Some((offset, error_bound)) = offset(&kind, fields) {
+            add("offset_ns", MeasuredValue::Offset(offset, error_bound));
         }
         if let Some(delays) = delays(&kind, fields) {
             add("delay_ns", MeasuredValue::Times(Box::new(delays)));
@@ -184,28 +188,28 @@ pub(super) fn measured(result: &Value) -> BTreeMap<String, MeasuredValue> {
 }
 
 /// Returns the path of the trials and the rate found, for each search.
-fn held(places: &[ValuePath<'_>]) -> Vec<(String, f64)> {
-    let searches = places.iter().filter_map(|place| {
-        let beside = place.name.strip_suffix("search")?;
-        Some((format!("{beside}trials["), number(place.fields, "lower")?))
+fn held(paths: &[ValuePath<'_>]) -> Vec<(String, f64)> {
+    let searches = paths.iter().filter_map(|path| {
+        let prefix = path.name.strip_suffix("search")?;
+        Some((format!("{prefix}trials["), number(path.fields, "lower")?))
     });
     searches.collect()
 }
 
 /// Returns true if it is a trial at a rate above the one that its search found: its outcome is
 /// chance, and the rate already expresses the overload.
-fn is_beyond(place: &ValuePath<'_>, held: &[(String, f64)]) -> bool {
-    let Some(rate) = number(place.fields, "offered_rate") else { return false };
+fn is_beyond(path: &ValuePath<'_>, held: &[(String, f64)]) -> bool {
+    let Some(rate) = number(path.fields, "offered_rate") else { return false };
     let is_of = |trials: &str| {
-        let rest = place.name.strip_prefix(trials);
+        let rest = path.name.strip_prefix(trials);
         rest.is_some_and(|rest| rest.ends_with(']') && !rest.contains("]."))
     };
     held.iter().any(|(trials, found)| is_of(trials) && rate > *found)
 }
 
 /// Returns true if a path lies within another.
-fn is_within(place: &str, other: &str) -> bool {
-    place.strip_prefix(other).is_some_and(|rest| rest.starts_with(['.', '[']))
+fn is_within(path: &str, other: &str) -> bool {
+    path.strip_prefix(other).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
 
 /// Returns true if a kind of path has this suffix; the empty suffix means the result itself.
@@ -252,8 +256,8 @@ fn shares(fields: &JsonFields, add: &mut impl FnMut(&str, MeasuredValue)) {
 }
 
 /// Returns the number by which a path identifies one of its items.
-fn identity_of(place: &str, what: &str) -> Option<f64> {
-    let (_, rest) = place.split_once(&format!("{what}="))?;
+fn identity_of(path: &str, what: &str) -> Option<f64> {
+    let (_, rest) = path.split_once(&format!("{what}="))?;
     rest.split([',', ']']).next()?.parse().ok()
 }
 

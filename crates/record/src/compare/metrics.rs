@@ -38,8 +38,8 @@ type SideValues = BTreeMap<String, Vec<MeasuredValue>>;
 fn side(runs: &[&Value]) -> SideValues {
     let mut all = SideValues::new();
     for run in runs {
-        for (place, found) in measured(run) {
-            all.entry(place).or_default().push(found);
+        for (path, found) in measured(run) {
+            all.entry(path).or_default().push(found);
         }
     }
     all
@@ -50,33 +50,33 @@ fn side(runs: &[&Value]) -> SideValues {
 pub(super) fn compare(earlier: &[&Value], later: &[&Value], threshold: f64) -> ComparedMetrics {
     let (mut before, after) = (side(earlier), side(later));
     let (mut figures, mut only_later) = (Vec::new(), Vec::new());
-    for (place, after) in after {
-        match before.get(&place) {
+    for (path, after) in after {
+        match before.get(&path) {
             Some(one) if one.len() == earlier.len() && after.len() == later.len() => {
-                let before = before.remove(&place).unwrap_or_default();
-                figures.extend(compare_path(&place, &before, &after, threshold));
+                let before = before.remove(&path).unwrap_or_default();
+                figures.extend(compare_path(&path, &before, &after, threshold));
             }
-            _ => only_later.push(place),
+            _ => only_later.push(path),
         }
     }
     (figures, before.into_keys().collect(), only_later)
 }
 
 fn compare_path(
-    place: &str,
+    path: &str,
     before: &[MeasuredValue],
     after: &[MeasuredValue],
     threshold: f64,
 ) -> Vec<ComparedMetric> {
     let both = [before, after];
     let figure = |kind, figures: [f64; 2], bounds: Option<ChangeInterval>, verdict| {
-        vec![figure(place, kind, figures.map(Some), bounds, verdict)]
+        vec![figure(path, kind, figures.map(Some), bounds, verdict)]
     };
     if both.into_iter().flatten().any(MeasuredValue::is_failed) {
-        return failed(place, both).into_iter().collect();
+        return failed(path, both).into_iter().collect();
     }
     if let Some([before, after]) = all_of(both, MeasuredValue::times) {
-        return times(place, &before, &after, threshold);
+        return times(path, &before, &after, threshold);
     }
     if let Some([before, after]) = all_of(both, MeasuredValue::share) {
         let bounds = bootstrap::difference_of_shares(&before, &after).map(difference);
@@ -105,7 +105,7 @@ fn compare_path(
 
 /// Compares attempts made by all runs that failed in some: worse if they fail more often than
 /// before. Returns nothing if none ever failed.
-fn failed(place: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
+fn failed(path: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
     let share = |runs: &[MeasuredValue]| {
         runs.iter().filter(|one| one.is_failed()).count() as f64 / runs.len() as f64
     };
@@ -124,7 +124,7 @@ fn failed(place: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
         Ordering::Less => CompareVerdict::Better,
         Ordering::Equal => CompareVerdict::Unclear,
     };
-    Some(figure(place, kind, both.map(of), None, verdict))
+    Some(figure(path, kind, both.map(of), None, verdict))
 }
 
 /// Returns a change as a share of the earlier value; relative to 0 any change is infinite.
@@ -139,11 +139,11 @@ fn offsets(
     threshold: f64,
 ) -> ([f64; 2], ChangeInterval, CompareVerdict) {
     let sizes = sides.each_ref().map(|runs| runs.iter().map(|one| one.0.abs()).collect::<Vec<_>>());
-    let doubts = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.1)));
+    let error_bounds = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.1)));
     let [before, after] = sizes.each_ref().map(|sizes| mean(sizes.iter().copied()));
     let further = bootstrap::difference_of_means(&sizes[0], &sizes[1])
         .map_or_else(|| ChangeInterval::of(after - before), difference);
-    let (bounds, verdict) = judge_offset(further, before, doubts.iter().sum(), threshold);
+    let (bounds, verdict) = judge_offset(further, before, error_bounds.iter().sum(), threshold);
     let figures = match sides {
         [one, other] if one.len() == 1 && other.len() == 1 => [one[0].0, other[0].0],
         _ => [before, after],
@@ -210,7 +210,7 @@ fn bounds_of_single(before: &[SingleValue], after: &[SingleValue]) -> Option<Cha
 }
 
 fn times(
-    place: &str,
+    path: &str,
     before: &[&Histogram],
     after: &[&Histogram],
     threshold: f64,
@@ -223,13 +223,13 @@ fn times(
         };
         let figures = [of_side(before)?, of_side(after)?];
         let bounds = bootstrap::ratio_of_quantiles(before, after, quantile).map(ratio);
-        Some(figure(place, kind, figures.map(Some), bounds, judge(bounds, threshold)))
+        Some(figure(path, kind, figures.map(Some), bounds, judge(bounds, threshold)))
     };
     QUANTILES.into_iter().filter_map(one).collect()
 }
 
 fn figure(
-    place: &str,
+    path: &str,
     figure: ComparedMetricKind,
     [earlier, later]: [Option<f64>; 2],
     bounds: Option<ChangeInterval>,
@@ -238,9 +238,9 @@ fn figure(
     let known = |bound: f64| Some(bound).filter(|bound| bound.is_finite());
     let (low, high) = (bounds.map(|bounds| bounds.low), bounds.map(|bounds| bounds.high));
     let (low, high) = (low.and_then(known), high.and_then(known));
-    let of_measurer = is_informational(place);
+    let of_measurer = is_informational(path);
     ComparedMetric {
-        path: place.to_owned(),
+        path: path.to_owned(),
         figure,
         earlier,
         later,

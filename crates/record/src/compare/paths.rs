@@ -87,7 +87,7 @@ fn collect_objects<'a>(value: &'a Value, name: &str, depth: usize, all: &mut Vec
 
 fn identity(item: &Value) -> Option<String> {
     let fields = item.as_object()?;
-    let said = |name: &&str| {
+    let identity_value = |name: &&str| {
         let value = match fields.get(*name)? {
             Value::String(text) => text.clone(),
             value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
@@ -95,19 +95,19 @@ fn identity(item: &Value) -> Option<String> {
         };
         Some(format!("{name}={}", value.strip_suffix(".0").unwrap_or(&value)))
     };
-    let mut own: Vec<_> = IDENTITIES.iter().filter_map(said).collect();
+    let mut own: Vec<_> = IDENTITIES.iter().filter_map(identity_value).collect();
     if own.is_empty() {
-        own.extend(said(&KIND));
+        own.extend(identity_value(&KIND));
     }
     (!own.is_empty()).then(|| own.join(", "))
 }
 
 /// Returns a path without the identities of its items, such as `trials[].rtt_ns`: the kind of
 /// metric.
-pub(super) fn kind_of(place: &str) -> String {
+pub(super) fn kind_of(path: &str) -> String {
     let mut depth = 0_u32;
-    let mut kind = String::with_capacity(place.len());
-    for character in place.chars() {
+    let mut kind = String::with_capacity(path.len());
+    for character in path.chars() {
         if character == ']' {
             depth = depth.saturating_sub(1);
         }
@@ -140,14 +140,14 @@ pub(super) fn distribution(fields: &Map<String, Value>) -> Option<Distribution> 
 #[must_use]
 pub fn numbers(result: &Value) -> Vec<(String, f64)> {
     let mut all = Vec::new();
-    for place in objects(result) {
-        let dot = if place.name.is_empty() { "" } else { "." };
-        let numbers = place.fields.iter().filter_map(|(field, value)| {
-            Some((format!("{}{dot}{field}", place.name), value.as_f64()?))
+    for path in objects(result) {
+        let dot = if path.name.is_empty() { "" } else { "." };
+        let numbers = path.fields.iter().filter_map(|(field, value)| {
+            Some((format!("{}{dot}{field}", path.name), value.as_f64()?))
         });
         all.extend(numbers);
-        for (field, value) in place.fields {
-            let list = format!("{}{dot}{field}", place.name);
+        for (field, value) in path.fields {
+            let list = format!("{}{dot}{field}", path.name);
             if !is_time_series(&kind_of(&list)) {
                 all.extend(listed(&list, value));
             }
@@ -173,12 +173,12 @@ pub(super) fn is_time_series(kind: &str) -> bool {
 #[must_use]
 pub fn damaged(result: &Value) -> Option<(String, String)> {
     let mut all = distributions(result).into_iter();
-    all.find_map(|(place, times)| Some((place, times.decode().err()?.to_string())))
+    all.find_map(|(path, times)| Some((path, times.decode().err()?.to_string())))
 }
 
 /// Returns the distributions of a result that have histograms, with their paths.
 #[must_use]
 pub fn distributions(result: &Value) -> Vec<(String, Distribution)> {
     let all = objects(result).into_iter();
-    all.filter_map(|place| Some((place.name, distribution(place.fields)?))).collect()
+    all.filter_map(|path| Some((path.name, distribution(path.fields)?))).collect()
 }

@@ -73,10 +73,10 @@ fn items_are_the_same_by_what_they_are_of() {
     let one = load(&[trial(1e3, 1e6), trial(2e3, 5e6)]);
     let other = load(&[trial(2e3, 5e6), trial(3e3, 9e6)]);
     let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
-    let places: std::collections::BTreeSet<_> =
+    let paths: std::collections::BTreeSet<_> =
         comparison.figures.iter().map(|one| one.path.as_str()).collect();
     let expected = ["trials[offered_rate=2000].lost", "trials[offered_rate=2000].rtt_ns"];
-    assert_eq!(places.into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(paths.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(
         comparison.only_earlier,
         ["trials[offered_rate=1000].lost", "trials[offered_rate=1000].rtt_ns"]
@@ -117,7 +117,7 @@ fn rates_are_judged_by_their_bounds() {
 
 /// As single runs are, though the figures alone would tell them apart.
 #[test]
-fn several_searches_that_ended_open_are_not_told_apart_on_that_side() {
+fn several_open_ended_searches_are_unclear_on_that_side() {
     let of = |rate: f64, upper: Option<f64>| json!({ "search": { "rate": rate, "lower": rate, "upper": upper } });
     let (capped, slower) = (vec![of(2e6, None); 3], vec![of(1e6, None); 3]);
     let verdict = |one: &[Value], other: &[Value]| {
@@ -145,25 +145,25 @@ fn trials_above_what_a_search_found_decide_nothing() {
         comparison.figures.iter().any(|one| one.path.starts_with(&trial))
     };
     assert!(has("1000") && !has("2000"), "{comparison:?}");
-    assert!(!comparison.only_later.iter().any(|place| place.contains("3000")), "{comparison:?}");
+    assert!(!comparison.only_later.iter().any(|path| path.contains("3000")), "{comparison:?}");
 }
 
 #[test]
-fn what_came_to_nothing_is_worse_than_what_did_not() {
+fn a_failed_attempt_is_worse_than_a_successful_one() {
     let fault = |recovered: Option<u64>| json!({ "run": { "faults": [{ "kind": "stop", "detected": null, "recovered_after_ns": recovered }] } });
-    let place = "run.faults[kind=stop].recovered_after_ns".to_owned();
-    let found = by_place(&fault(Some(5)), &fault(None));
-    assert_eq!(found, [(place.clone(), CompareVerdict::Worse)]);
-    assert_eq!(by_place(&fault(None), &fault(Some(5))), [(place, CompareVerdict::Better)]);
+    let path = "run.faults[kind=stop].recovered_after_ns".to_owned();
+    let found = verdicts_by_path(&fault(Some(5)), &fault(None));
+    assert_eq!(found, [(path.clone(), CompareVerdict::Worse)]);
+    assert_eq!(verdicts_by_path(&fault(None), &fault(Some(5))), [(path, CompareVerdict::Better)]);
     let server = |best: Value| json!({ "servers": [{ "name": "a", "best": best }] });
     let answered = server(json!({ "offset_ns": 2_000, "bound_ns": 1_000 }));
     let expected = [("servers[name=a].offset_ns".to_owned(), CompareVerdict::Worse)];
-    assert_eq!(by_place(&answered, &server(Value::Null)), expected);
+    assert_eq!(verdicts_by_path(&answered, &server(Value::Null)), expected);
     let mut not_injected = fault(None);
     not_injected["run"]["faults"][0]["injected"] = json!(0);
-    assert_eq!(by_place(&fault(Some(5)), &not_injected), []);
+    assert_eq!(verdicts_by_path(&fault(Some(5)), &not_injected), []);
     // What never came to anything is no figure.
-    assert_eq!(by_place(&fault(None), &fault(None)), []);
+    assert_eq!(verdicts_by_path(&fault(None), &fault(None)), []);
     let several = ResultComparison::of(
         &[&fault(Some(5)), &fault(None)],
         &[&fault(None), &fault(Some(7))],
@@ -171,9 +171,9 @@ fn what_came_to_nothing_is_worse_than_what_did_not() {
     );
     assert_eq!(verdicts(&several), [(ComparedMetricKind::Time, CompareVerdict::Unclear)]);
     let transfer = |rate: f64| json!({ "bandwidth": [{ "size_bytes": 1, "rate": rate }] });
-    assert_eq!(by_place(&transfer(1e6), &transfer(0.0))[0].1, CompareVerdict::Worse);
-    assert_eq!(by_place(&transfer(0.0), &transfer(1e6))[0].1, CompareVerdict::Better);
-    assert_eq!(by_place(&transfer(0.0), &transfer(0.0))[0].1, CompareVerdict::Same);
+    assert_eq!(verdicts_by_path(&transfer(1e6), &transfer(0.0))[0].1, CompareVerdict::Worse);
+    assert_eq!(verdicts_by_path(&transfer(0.0), &transfer(1e6))[0].1, CompareVerdict::Better);
+    assert_eq!(verdicts_by_path(&transfer(0.0), &transfer(0.0))[0].1, CompareVerdict::Same);
 }
 
 #[test]
@@ -198,17 +198,17 @@ fn copies_of_a_relay_and_responses_of_cores_are_rates() {
         "copies_per_s": copies, "lower": copies / 16.0, "upper": copies / 15.9, "end": "converged",
         "half_rate": { "cpu_ns_per_copy": 200.0 } }] }] })
     };
-    let found = by_place(&relay(6e6), &relay(600.0));
+    let found = verdicts_by_path(&relay(6e6), &relay(600.0));
     assert_eq!(found[0].1, CompareVerdict::Worse);
     assert_eq!(found[1].1, CompareVerdict::Same);
     let nothing = json!({ "cells": [{ "engine": "xdp", "children": 16, "repetitions": [{
         "copies_per_s": 0.0, "lower": null, "upper": 10.0, "end": "below-min" }] }] });
-    assert_eq!(by_place(&relay(6e6), &nothing)[0].1, CompareVerdict::Worse);
+    assert_eq!(verdicts_by_path(&relay(6e6), &nothing)[0].1, CompareVerdict::Worse);
     let cores = |rate: f64| {
         json!({ "columns": [{ "cores": 2, "points": [{ "rate": 45e3,
         "runs": [{ "responses_per_s": rate }] }] }] })
     };
-    let found = by_place(&cores(44e3), &cores(30e3));
+    let found = verdicts_by_path(&cores(44e3), &cores(30e3));
     assert_eq!(found, [("columns[cores=2].points[0].runs[0]".to_owned(), CompareVerdict::Worse)]);
 }
 
@@ -218,12 +218,12 @@ fn lists_of_numbers_are_numbers_and_damaged_histograms_are_named() {
         "series": { "points": [1, 2] } });
     let expected =
         [("engines[label=xdp].delays_ns[0]", 1.0), ("engines[label=xdp].delays_ns[1]", 2.5)];
-    assert_eq!(numbers(&result), expected.map(|(place, value)| (place.to_owned(), value)));
+    assert_eq!(numbers(&result), expected.map(|(path, value)| (path.to_owned(), value)));
     let mut result = load(&[(1e3, times(1, 100, 1e6), [0, 100])]);
     assert_eq!(damaged(&result), None);
     result["trials"][0]["rtt_ns"]["histogram"] = json!("AAAA");
-    let (place, _) = damaged(&result).unwrap();
-    assert_eq!(place, "trials[offered_rate=1000].rtt_ns");
+    let (path, _) = damaged(&result).unwrap();
+    assert_eq!(path, "trials[offered_rate=1000].rtt_ns");
 }
 
 #[test]
@@ -233,28 +233,28 @@ fn conditions_that_differ_are_named() {
     other["host"]["kernel"] = json!("6.19");
     other["command"] = json!(["/usr/bin/horolog", "load", "ntp", "--json=b", "--rate", "1k"]);
     let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
-    let places: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
-    assert_eq!(places, ["command", "host.kernel"]);
+    let paths: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(paths, ["command", "host.kernel"]);
     assert_eq!(comparison.conditions[0].later, "load ntp --rate 1k");
 }
 
 #[test]
-fn what_a_result_says_of_itself_is_named_where_it_differs() {
+fn conditions_stated_by_a_result_are_named_if_they_differ() {
     let of = |engine: &str, address: &str| json!({ "engine": engine, "target": { "address": address, "port": 123 }, "took": 3, "started": engine });
     let comparison =
         ResultComparison::of(&[&of("udp", "192.0.2.1")], &[&of("xdp", "192.0.2.2")], 0.1);
-    let told: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
-    assert_eq!(told, ["engine", "target.address"]);
+    let paths: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(paths, ["engine", "target.address"]);
 }
 
 /// The verdict of each figure, by its place.
-fn by_place(one: &Value, other: &Value) -> Vec<(String, CompareVerdict)> {
+fn verdicts_by_path(one: &Value, other: &Value) -> Vec<(String, CompareVerdict)> {
     let comparison = ResultComparison::of(&[one], &[other], THRESHOLD);
     comparison.figures.into_iter().map(|one| (one.path, one.verdict)).collect()
 }
 
 #[test]
-fn whoever_measured_decides_nothing() {
+fn metrics_of_the_measuring_side_decide_nothing() {
     let of = |seed, scale| {
         let mut result = load(&[(1e3, times(seed, 50_000, 1e6), [0, 50_000])]);
         result["trials"][0]["lateness_ns"] = times(seed, 50_000, scale);
@@ -275,7 +275,7 @@ fn one_second_of_a_long_run_is_no_figure() {
             "series": { "points": [{ "offered_rate": 1e3, "sent": 1_000, "lost": lost }] },
         })
     };
-    let found = by_place(&of(0), &of(20));
+    let found = verdicts_by_path(&of(0), &of(20));
     assert_eq!(found, [("trials[offered_rate=1000].lost".to_owned(), CompareVerdict::Same)]);
 }
 
@@ -295,9 +295,9 @@ fn rows_of_other_sizes_are_other_rows_and_single_readings_are_judged() {
     assert_eq!(comparison.only_earlier, ["latency[size_bytes=64].rtt_ns"]);
     let row = "bandwidth[size_bytes=65536, direction=forward]";
     let worse = CompareVerdict::Worse;
-    let found = by_place(&of(64, 4e9, 2), &of(65_536, 1e9, 9_000));
+    let found = verdicts_by_path(&of(64, 4e9, 2), &of(65_536, 1e9, 9_000));
     assert_eq!(found, [(row.to_owned(), worse), (format!("{row}.tcp.retransmitted"), worse)]);
-    assert_eq!(by_place(&of(1, 4e9, 2), &of(2, 3.9e9, 2))[0].1, CompareVerdict::Same);
+    assert_eq!(verdicts_by_path(&of(1, 4e9, 2), &of(2, 3.9e9, 2))[0].1, CompareVerdict::Same);
 }
 
 #[test]
@@ -306,14 +306,14 @@ fn what_was_missed_invalid_or_late_is_compared() {
         json!({ "runs": [{ "nodes": [{ "name": "node1", "tasks": [{
             "name": "task", "periods": 300, "missed": missed, "failed": 0 }] }] }] })
     };
-    let found = by_place(&task(0), &task(150));
-    let place = "runs[0].nodes[name=node1].tasks[name=task]";
-    assert_eq!(found[1], (format!("{place}.missed"), CompareVerdict::Worse));
+    let found = verdicts_by_path(&task(0), &task(150));
+    let path = "runs[0].nodes[name=node1].tasks[name=task]";
+    assert_eq!(found[1], (format!("{path}.missed"), CompareVerdict::Worse));
     let trial = |late: u64, origin: u64| {
         json!({ "trials": [{ "offered_rate": 1e3, "sent": 10_000, "lost": 0, "late": late,
             "invalid": { "origin": origin, "mode": 1 } }] })
     };
-    let found = by_place(&trial(0, 0), &trial(3_000, 5_000));
+    let found = verdicts_by_path(&trial(0, 0), &trial(3_000, 5_000));
     let verdicts: Vec<_> = found.iter().map(|(_, verdict)| *verdict).collect();
     assert_eq!(verdicts, [CompareVerdict::Worse, CompareVerdict::Worse, CompareVerdict::Same]);
 }
@@ -326,14 +326,14 @@ fn a_server_that_is_further_off_is_worse() {
         let best = json!({ "offset_ns": offset, "bound_ns": 5_000 });
         json!({ "servers": [{ "name": "a", "best": best, "samples": samples }] })
     };
-    let found = by_place(&of(-3_000, 10_000), &of(5_000_000, 20_000));
+    let found = verdicts_by_path(&of(-3_000, 10_000), &of(5_000_000, 20_000));
     let expected = [("servers[name=a].delay_ns", 1), ("servers[name=a].offset_ns", 1)];
-    for (place, count) in expected {
+    for (path, count) in expected {
         let worse =
-            |one: &&(String, CompareVerdict)| one.0 == place && one.1 == CompareVerdict::Worse;
+            |one: &&(String, CompareVerdict)| one.0 == path && one.1 == CompareVerdict::Worse;
         assert_eq!(found.iter().filter(worse).count(), count, "{found:?}");
     }
-    let found = by_place(&of(-3_000, 10_000), &of(4_000, 10_000));
+    let found = verdicts_by_path(&of(-3_000, 10_000), &of(4_000, 10_000));
     assert!(found.iter().all(|(_, verdict)| *verdict != CompareVerdict::Worse), "{found:?}");
 }
 
@@ -342,7 +342,7 @@ fn refs(runs: &[Value]) -> Vec<&Value> {
 }
 
 #[test]
-fn several_runs_that_differ_of_themselves_are_not_told_apart() {
+fn several_runs_that_differ_among_themselves_are_unclear() {
     let of = |seed: u64, scale: f64| load(&[(1e3, times(seed, 50_000, scale), [0, 50_000])]);
     let side = |seed: u64, scale: f64| -> Vec<Value> {
         [1.0, 1.3, 0.8, 1.1].iter().zip(seed..).map(|(by, seed)| of(seed, scale * by)).collect()
@@ -367,12 +367,12 @@ fn several_runs_that_differ_of_themselves_are_not_told_apart() {
 #[test]
 fn anything_can_be_compared() {
     let most = json!({ "lost": 0, "sent": u64::MAX, "invalid": { "mode": u64::MAX, "origin": 1 } });
-    let found = by_place(&json!({ "trials": [most] }), &json!({ "trials": [most] }));
+    let found = verdicts_by_path(&json!({ "trials": [most] }), &json!({ "trials": [most] }));
     assert!(found.iter().all(|(_, verdict)| *verdict == CompareVerdict::Same), "{found:?}");
     let search = json!({ "search": { "rate": 2.0, "lower": 3.0, "upper": 1.0 } });
     let nothing = json!({ "search": { "lower": null, "upper": null, "end": "budget-spent" } });
     for unknown in [search, nothing] {
-        assert_eq!(by_place(&unknown, &unknown)[0].1, CompareVerdict::Unclear);
+        assert_eq!(verdicts_by_path(&unknown, &unknown)[0].1, CompareVerdict::Unclear);
     }
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]

@@ -107,7 +107,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: BenchRelayResult = read(BENCH_RELAY);
     let cell = result.cell(64, 16, RelayEngine::Xdp).unwrap();
     assert_eq!(cell.copies_per_s(), Some(6_000_000.5));

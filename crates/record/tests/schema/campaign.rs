@@ -163,9 +163,9 @@ prop_compose! {
 fn figures() -> impl Strategy<Value = CampaignFigures> {
     let of_trial = (any::<usize>(), any::<u64>(), trial())
         .prop_map(|(index, generators, trial)| CampaignTrial { index, generators, trial });
-    let place = (any::<String>(), any::<u64>(), distribution());
-    let place = place.prop_map(|(place, results, distribution)| CampaignDistribution {
-        path: place,
+    let path = (any::<String>(), any::<u64>(), distribution());
+    let path = path.prop_map(|(path, results, distribution)| CampaignDistribution {
+        path,
         results,
         distribution,
     });
@@ -184,7 +184,7 @@ fn figures() -> impl Strategy<Value = CampaignFigures> {
         ),
         (vec(task(), 0..2), vec(node(), 0..2))
             .prop_map(|(tasks, nodes)| CampaignFigures::Cycles { tasks, nodes }),
-        vec(place, 0..2).prop_map(|distributions| CampaignFigures::Distributions { distributions }),
+        vec(path, 0..2).prop_map(|distributions| CampaignFigures::Distributions { distributions }),
     ]
 }
 

@@ -95,7 +95,7 @@ pub(crate) const REASONS: Choices<InvalidReason, 21> = [
     (InvalidReason::KissNtsn, "kiss-ntsn"),
 ];
 
-pub(crate) const PLACES: Choices<LossLocation, 9> = [
+pub(crate) const LOSS_LOCATIONS: Choices<LossLocation, 9> = [
     (LossLocation::Generator, "generator"),
     (LossLocation::OwnRing, "own_ring"),
     (LossLocation::Link, "link"),
@@ -391,7 +391,7 @@ pub(crate) const ROW_ENDS: Choices<RowEnd, 4> = [
     (RowEnd::Failed, "failed"),
 ];
 
-pub(crate) const STAMP_KINDS: Choices<TimestampSource, 3> = [
+pub(crate) const TIMESTAMP_SOURCES: Choices<TimestampSource, 3> = [
     (TimestampSource::Hardware, "hardware"),
     (TimestampSource::Kernel, "kernel"),
     (TimestampSource::User, "user"),
@@ -461,7 +461,7 @@ fn each_choice_keeps_its_name() {
     check(COMPARE_VERDICTS);
     check(SPACINGS);
     check(REASONS);
-    check(PLACES);
+    check(LOSS_LOCATIONS);
     check(SEARCH_KINDS);
     check(SEARCH_ENDS);
     check(RELAY_ENGINES);
@@ -481,7 +481,7 @@ fn each_choice_keeps_its_name() {
     check(RESUMPTIONS);
     check(CLAIM_VERDICTS);
     check(QUERY_ENDS);
-    check(STAMP_KINDS);
+    check(TIMESTAMP_SOURCES);
     check(POLICIES);
     check(TASK_POLICIES);
     check(CYCLE_SIGNALS);

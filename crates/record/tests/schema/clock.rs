@@ -122,10 +122,10 @@ fn stretch() -> impl Strategy<Value = ClockBucket> {
 fn counts() -> impl Strategy<Value = ClockCounts> {
     let named = || btree_map(any::<String>(), any::<u64>(), 0..3);
     ([named(), named(), named()], any::<[u64; 2]>()).prop_map(
-        |([pulses, pulse_doubts, sentence_doubts], [wrong_labels, steps])| ClockCounts {
+        |([pulses, pulse_rejects, sentence_rejects], [wrong_labels, steps])| ClockCounts {
             pulses,
-            pulse_rejects: pulse_doubts,
-            sentence_rejects: sentence_doubts,
+            pulse_rejects,
+            sentence_rejects,
             wrong_labels,
             steps,
         },
@@ -140,7 +140,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: ClockResult = read(CLOCK);
     let kinds: Vec<_> = result.methods.iter().map(|method| method.kind).collect();
     assert_eq!(kinds, [ClockMethodKind::Servo, ClockMethodKind::SetAtPulse]);

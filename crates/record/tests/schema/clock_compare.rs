@@ -17,7 +17,7 @@ const COMPARISON: &str = include_str!("clock_compare.json");
 
 fn comparison() -> impl Strategy<Value = ClockCompareResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), any::<[u64; 2]>());
-    let step = any::<(u64, i64)>().prop_map(|(place, step_ns)| ClockStep { slot: place, step_ns });
+    let step = any::<(u64, i64)>().prop_map(|(slot, step_ns)| ClockStep { slot, step_ns });
     let outcome = (vec(clock(), 0..3), vec(step, 0..3));
     let judged = (vec(limit(), 0..3), vec(finding(), 0..3));
     (facts, outcome, judged).prop_map(|(facts, (clocks, steps), (limits, findings))| {
@@ -42,14 +42,18 @@ fn clock() -> impl Strategy<Value = ComparedClock> {
     let named = (any::<String>(), chosen(COMPARED_KINDS), any::<bool>());
     let lost = (any::<u64>(), option::of(any::<String>()));
     let measured = (option::of(figures()), option::of(figures()), option::of(drift()));
-    let sample =
-        any::<(u64, i64, i64, Option<u64>)>().prop_map(|(place, at_ns, offset_ns, doubt_ns)| {
-            ClockSample { slot: place, at_ns, offset_ns, error_bound_ns: doubt_ns }
-        });
+    let sample = any::<(u64, i64, i64, Option<u64>)>().prop_map(
+        |(slot, at_ns, offset_ns, error_bound_ns)| ClockSample {
+            slot,
+            at_ns,
+            offset_ns,
+            error_bound_ns,
+        },
+    );
     let rest = (vec(allan(), 0..3), vec(sample, 0..3));
     (named, lost, measured, rest).prop_map(|(named, lost, measured, (allan, samples))| {
         let ((name, kind, from_first), (missed, error)) = (named, lost);
-        let (offset_ns, doubt_ns, drift) = measured;
+        let (offset_ns, error_bound_ns, drift) = measured;
         ComparedClock {
             name,
             kind,
@@ -57,7 +61,7 @@ fn clock() -> impl Strategy<Value = ComparedClock> {
             missed,
             error,
             offset_ns,
-            error_bound_ns: doubt_ns,
+            error_bound_ns,
             drift,
             allan,
             samples,
@@ -73,7 +77,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: ClockCompareResult = read(COMPARISON);
     let kinds: Vec<_> = result.clocks.iter().map(|clock| clock.kind).collect();
     assert_eq!(kinds, [ComparedKind::Kernel, ComparedKind::Pps]);

@@ -27,9 +27,9 @@ fn figure() -> impl Strategy<Value = ComparedMetric> {
     let named = (any::<String>(), chosen(COMPARED_FIGURES), chosen(COMPARE_VERDICTS));
     let figures = (number(), number(), option::of(number()), option::of(number()));
     let all = (named, figures, any::<bool>());
-    all.prop_map(|((place, figure, verdict), (earlier, later, low, high), of_measurer)| {
+    all.prop_map(|((path, figure, verdict), (earlier, later, low, high), of_measurer)| {
         ComparedMetric {
-            path: place,
+            path,
             figure,
             earlier: Some(earlier),
             later: Some(later),
@@ -45,13 +45,13 @@ fn comparison() -> impl Strategy<Value = CompareResult> {
     let repeats = (vec(run(), 0..3), vec(run(), 0..3));
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), run(), run(), repeats);
     let limits = (number(), number());
-    let places = (vec(any::<String>(), 0..3), vec(any::<String>(), 0..3));
-    let condition = any::<[String; 3]>().prop_map(|[place, earlier, later]| ComparedCondition {
-        path: place,
+    let unmatched = (vec(any::<String>(), 0..3), vec(any::<String>(), 0..3));
+    let condition = any::<[String; 3]>().prop_map(|[path, earlier, later]| ComparedCondition {
+        path,
         earlier,
         later,
     });
-    let rest = (vec(figure(), 0..3), places, vec(condition, 0..3), vec(finding(), 0..3));
+    let rest = (vec(figure(), 0..3), unmatched, vec(condition, 0..3), vec(finding(), 0..3));
     (facts, limits, rest).prop_map(|(facts, (threshold, confidence), rest)| {
         let (started, command, host, earlier, later, (earlier_repeats, later_repeats)) = facts;
         let (figures, (only_earlier, only_later), conditions, findings) = rest;
@@ -83,7 +83,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: CompareResult = read(COMPARISON);
     let [first, second, third] = &result.figures[..] else { panic!("{result:?}") };
     assert_eq!((first.figure, first.verdict), (ComparedMetricKind::P999, CompareVerdict::Worse));

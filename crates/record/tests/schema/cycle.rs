@@ -88,8 +88,8 @@ fn task() -> impl Strategy<Value = CycleTask> {
     let load = (option::of(number()), option::of(any::<u64>()));
     let facts = (any::<String>(), scheduling(), any::<[u64; 2]>(), load);
     let times = prop::array::uniform7(option::of(distribution()));
-    let told = (option::of(any::<String>()), vec(state(), 0..2));
-    let rest = (overhead(), option::of(served()), told, vec(stretch(), 0..2));
+    let details = (option::of(any::<String>()), vec(state(), 0..2));
+    let rest = (overhead(), option::of(served()), details, vec(stretch(), 0..2));
     (facts, any::<[u64; 11]>(), times, rest).prop_map(|(facts, counts, times, rest)| {
         let (name, scheduling, [clock_ns, period_cost_ns], (unit_ns, units)) = facts;
         let [
@@ -164,8 +164,8 @@ fn state() -> impl Strategy<Value = CycleState> {
 pub(crate) fn scheduling() -> impl Strategy<Value = TaskScheduling> {
     let policies = (chosen(TASK_POLICIES), chosen(TASK_POLICIES));
     (policies, any::<u8>(), option::of(any::<usize>()), option::of(any::<String>())).prop_map(
-        |((asked, policy), priority, core, error)| TaskScheduling {
-            requested: asked,
+        |((requested, policy), priority, core, error)| TaskScheduling {
+            requested,
             policy,
             priority,
             core,
@@ -241,7 +241,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: CycleResult = read(CYCLE);
     let [run] = &result.runs[..] else { panic!("one run") };
     assert_eq!((result.signal, run.policy), (CycleSignal::Utc, Some(TaskPolicy::Fifo)));

@@ -178,7 +178,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: CyclePredictResult = read(PREDICTION);
     let [first, second] = &result.tasks[..] else { panic!("two tasks") };
     let safe = first.safe.as_ref().unwrap();

@@ -81,7 +81,7 @@ fn result() -> impl Strategy<Value = CycleTestResult> {
 
 fn application() -> impl Strategy<Value = CycleTestApplication> {
     (any::<String>(), any::<[u64; 3]>(), any::<u16>(), any::<[u32; 2]>()).prop_map(
-        |(name, [period_ns, deadline_ns, slow_after_ns], nodes, [steady, silent_after])| {
+        |(name, [period_ns, deadline_ns, slow_after_ns], nodes, [steady, node_timeout])| {
             CycleTestApplication {
                 name,
                 period_ns,
@@ -89,7 +89,7 @@ fn application() -> impl Strategy<Value = CycleTestApplication> {
                 nodes,
                 steady,
                 response_limit_ns: slow_after_ns,
-                node_timeout: silent_after,
+                node_timeout,
             }
         },
     )
@@ -190,22 +190,25 @@ fn fault() -> impl Strategy<Value = CycleTestFault> {
         (chosen(NOTICES), any::<u64>()).prop_map(|(kind, count)| CycleTestCount { kind, count });
     let detected = (any::<u64>(), any::<String>(), chosen(NOTICES))
         .prop_map(|(after_ns, by, kind)| CycleTestFirstDetection { after_ns, by, kind });
-    let seen = (any::<u64>(), vec(count, 0..2), option::of(detected), option::of(any::<u64>()));
-    (facts, times, seen).prop_map(|((kind, [of, state]), (at_s, [for_s, first_s]), seen)| {
-        let (injected, noticed, detected, recovered_after_ns) = seen;
-        CycleTestFault {
-            kind,
-            of,
-            at_s,
-            duration_s: for_s,
-            state,
-            injected,
-            first_s,
-            detections: noticed,
-            detected,
-            recovered_after_ns,
-        }
-    })
+    let detection =
+        (any::<u64>(), vec(count, 0..2), option::of(detected), option::of(any::<u64>()));
+    (facts, times, detection).prop_map(
+        |((kind, [of, state]), (at_s, [for_s, first_s]), detection)| {
+            let (injected, noticed, detected, recovered_after_ns) = detection;
+            CycleTestFault {
+                kind,
+                of,
+                at_s,
+                duration_s: for_s,
+                state,
+                injected,
+                first_s,
+                detections: noticed,
+                detected,
+                recovered_after_ns,
+            }
+        },
+    )
 }
 
 fn noticed() -> impl Strategy<Value = CycleTestDetection> {
@@ -274,7 +277,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: CycleTestResult = read(TEST);
     let run = result.run.unwrap();
     let [stop] = &run.faults[..] else { panic!("one fault") };

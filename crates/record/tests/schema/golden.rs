@@ -75,14 +75,14 @@ fn the_files_are_written_as_they_were_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: LoadResult = read(LOAD);
     let trial = &result.trials[0];
     assert_eq!((trial.clients, trial.sent, trial.received), (16_384, 1_000_000, 999_900));
     assert_eq!((trial.lost, trial.duplicate, trial.late), (100, 3, 2));
     assert_eq!((trial.loss_ratio(), trial.invalid_total()), (0.0001, 231));
-    let silent = &result.trials[1];
-    assert_eq!((silent.loss_ratio(), silent.invalid_total()), (0.0, 0));
+    let empty = &result.trials[1];
+    assert_eq!((empty.loss_ratio(), empty.invalid_total()), (0.0, 0));
     let rtt = trial.rtt_ns.as_ref().unwrap();
     assert_eq!((rtt.min, rtt.p50, rtt.p90, rtt.p99), (1_500, 3_615, 7_007, 37_119));
     assert_eq!((rtt.p99_9, rtt.p99_99, rtt.max), (90_111, 95_231, 96_500));

@@ -80,7 +80,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostAllResult = read(ALL);
     assert_eq!((result.verdict, result.time_ns), (HostVerdict::Unfit, 60_000_000_000));
     let [first, second] = &result.worst_findings[..] else { panic!("two findings") };

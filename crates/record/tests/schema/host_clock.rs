@@ -87,7 +87,7 @@ fn clock() -> impl Strategy<Value = ClockFacts> {
     let figures: [_; 3] = std::array::from_fn(|_| option::of(number()));
     (named, steps, figures, option::of(any::<bool>())).prop_map(
         |((name, error), (resolution_ns, step_ns), figures, by_vdso)| {
-            let [cost_ns, rate_ppm, rate_doubt_ppm] = figures;
+            let [cost_ns, rate_ppm, rate_error_bound_ppm] = figures;
             ClockFacts {
                 name,
                 error,
@@ -96,7 +96,7 @@ fn clock() -> impl Strategy<Value = ClockFacts> {
                 cost_ns,
                 by_vdso,
                 rate_ppm,
-                rate_error_bound_ppm: rate_doubt_ppm,
+                rate_error_bound_ppm,
             }
         },
     )
@@ -117,12 +117,12 @@ fn rtc() -> impl Strategy<Value = RtcFacts> {
     let texts = (any::<String>(), option::of(any::<String>()), option::of(any::<String>()));
     let offset = (option::of(any::<i64>()), option::of(any::<u64>()));
     (texts, option::of(any::<bool>()), offset).prop_map(
-        |((name, driver, error), set_system_clock, (system_ahead_ns, doubt_ns))| RtcFacts {
+        |((name, driver, error), set_system_clock, (system_ahead_ns, error_bound_ns))| RtcFacts {
             name,
             driver,
             set_system_clock,
             system_ahead_ns,
-            error_bound_ns: doubt_ns,
+            error_bound_ns,
             error,
         },
     )
@@ -131,8 +131,8 @@ fn rtc() -> impl Strategy<Value = RtcFacts> {
 fn phc() -> impl Strategy<Value = PhcFacts> {
     let texts = (any::<String>(), option::of(any::<String>()), option::of(any::<String>()));
     let offset = (option::of(any::<i64>()), option::of(any::<u64>()));
-    (texts, offset).prop_map(|((device, clock_name, error), (system_ahead_ns, doubt_ns))| {
-        PhcFacts { device, clock_name, system_ahead_ns, error_bound_ns: doubt_ns, error }
+    (texts, offset).prop_map(|((device, clock_name, error), (system_ahead_ns, error_bound_ns))| {
+        PhcFacts { device, clock_name, system_ahead_ns, error_bound_ns, error }
     })
 }
 
@@ -183,7 +183,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostClockResult = read(CLOCK);
     assert_eq!((result.tick.hz, result.tick.known_by), (Some(250), Some(HzSource::Config)));
     assert_eq!(result.rtcs[0].system_ahead_ns, Some(-312_000_000));

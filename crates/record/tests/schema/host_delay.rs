@@ -48,10 +48,10 @@ fn setting() -> impl Strategy<Value = DelaySetting> {
 }
 
 fn cell() -> impl Strategy<Value = DelayCell> {
-    let place = (chosen(DELAY_KINDS), any::<usize>(), any::<[u64; 3]>());
+    let call = (chosen(DELAY_KINDS), any::<usize>(), any::<[u64; 3]>());
     let measured = (option::of(distribution()), option::of(number()), option::of(any::<String>()));
-    (place, measured).prop_map(|(place, (overshoot_ns, processor_ns, error))| {
-        let (function, setting, [requested_ns, early, early_max_ns]) = place;
+    (call, measured).prop_map(|(call, (overshoot_ns, processor_ns, error))| {
+        let (function, setting, [requested_ns, early, early_max_ns]) = call;
         DelayCell {
             function,
             setting,
@@ -83,9 +83,9 @@ fn interrupted() -> impl Strategy<Value = InterruptedDelay> {
 
 fn claim() -> impl Strategy<Value = DelayClaim> {
     let texts: [_; 3] = std::array::from_fn(|_| any::<String>());
-    (texts, chosen(CLAIM_VERDICTS)).prop_map(|([id, says, figure], verdict)| DelayClaim {
+    (texts, chosen(CLAIM_VERDICTS)).prop_map(|([id, statement, figure], verdict)| DelayClaim {
         id,
-        statement: says,
+        statement,
         verdict,
         figure,
     })
@@ -99,7 +99,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostDelayResult = read(DELAY);
     assert_eq!(result.cells[0].function, DelayKind::Nanosleep);
     assert_eq!((result.cells[0].requested_ns, result.cells[0].setting), (1_000, 0));

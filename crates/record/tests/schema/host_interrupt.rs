@@ -101,7 +101,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostInterruptResult = read(INTERRUPT);
     let [handler, missing] = &result.handlers[..] else { panic!("two handlers") };
     assert_eq!((handler.repetitions[0].count, handler.elsewhere), (1_000, 2));

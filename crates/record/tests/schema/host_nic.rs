@@ -23,16 +23,16 @@ pub(crate) fn result() -> impl Strategy<Value = HostNicResult> {
     let queues = (queues(), option::of(spreading()), vec(interrupt(), 0..3));
     let packets = (option::of(rings()), option::of(coalescing()), vec(offload(), 0..3));
     let rest = (xdp(), option::of(timestamps()), drops());
-    let told = (vec(untold(), 0..3), vec(advice(), 0..3), vec(finding(), 0..3));
-    (facts, link, queues, packets, rest, told).prop_map(
-        |(facts, link, queues, packets, rest, told)| {
+    let conclusions = (vec(untold(), 0..3), vec(advice(), 0..3), vec(finding(), 0..3));
+    (facts, link, queues, packets, rest, conclusions).prop_map(
+        |(facts, link, queues, packets, rest, conclusions)| {
             let ([started, interface], command, host) = facts;
             let (texts, numbers, operational, full_duplex) = link;
             let [kind, driver, firmware, bus] = texts;
             let (numa_node, mtu, speed_mbit_s) = numbers;
             let ((queues, spreading, interrupts), (rings, coalescing, offloads)) =
                 (queues, packets);
-            let ((xdp, timestamps, drops), (untold, advice, findings)) = (rest, told);
+            let ((xdp, timestamps, drops), (untold, advice, findings)) = (rest, conclusions);
             HostNicResult {
                 schema: HOST_NIC_SCHEMA.to_owned(),
                 started,
@@ -166,7 +166,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostNicResult = read(NIC);
     assert_eq!((result.queues.rx, result.queues.rx_max), (4, 8));
     assert_eq!(result.xdp.attached, Some(NicXdpMode::Native));

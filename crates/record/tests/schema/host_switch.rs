@@ -56,8 +56,8 @@ fn steps() -> impl Strategy<Value = SwitchSteps> {
     );
     let medians = (option::of(number()), option::of(number()), option::of(any::<String>()));
     (chosen(SWITCH_PARTNERS), vec(repetition, 0..3), medians).prop_map(
-        |(partner, repetitions, (per_switch_ns, document_ns, error))| SwitchSteps {
-            peer: partner,
+        |(peer, repetitions, (per_switch_ns, document_ns, error))| SwitchSteps {
+            peer,
             repetitions,
             per_switch_ns,
             paper_ns: document_ns,
@@ -78,11 +78,11 @@ fn exchange() -> impl Strategy<Value = SwitchExchange> {
     let what = (chosen(SWITCH_WAYS), chosen(SWITCH_PARTNERS), chosen(SWITCH_PLACEMENTS));
     let medians = (option::of(number()), option::of(number()), option::of(any::<String>()));
     (what, vec(repetition, 0..3), medians, option::of(distribution())).prop_map(
-        |((way, partner, placement), repetitions, medians, turn_ns)| {
+        |((way, peer, placement), repetitions, medians, turn_ns)| {
             let (turn_mean_ns, per_switch_ns, error) = medians;
             SwitchExchange {
                 mechanism: way,
-                peer: partner,
+                peer,
                 placement,
                 repetitions,
                 turn_mean_ns,
@@ -102,7 +102,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostSwitchResult = read(SWITCH);
     let steps = &result.steps[0];
     assert_eq!((steps.repetitions[0].loop_ns, steps.repetitions[0].switches), (1_000_000, 5_000));

@@ -73,7 +73,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: HostTimerResult = read(TIMER);
     let [first, second] = &result.cores[..] else { panic!("two cores") };
     assert_eq!((first.core, first.missed, first.cost.past_ns), (0, 3, 3_100));

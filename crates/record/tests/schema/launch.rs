@@ -67,7 +67,7 @@ fn after() -> impl Strategy<Value = AfterResult> {
 fn dependency() -> impl Strategy<Value = Dependency> {
     let known = (any::<bool>(), any::<Option<u64>>(), any::<[u64; 2]>(), any::<Option<String>>());
     (chosen(KINDS), any::<String>(), known).prop_map(|(kind, target, known)| {
-        let (held, held_after_ns, [tries, lost], seen) = known;
+        let (held, held_after_ns, [tries, lost], last_check) = known;
         Dependency {
             kind,
             target,
@@ -75,7 +75,7 @@ fn dependency() -> impl Strategy<Value = Dependency> {
             satisfied_after_ns: held_after_ns,
             tries,
             lost,
-            last_check: seen,
+            last_check,
         }
     })
 }
@@ -139,7 +139,7 @@ fn the_files_are_written_as_they_were_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let after: AfterResult = read(AFTER);
     let [port, mount] = &after.dependencies[..] else { unreachable!("two dependencies") };
     assert_eq!((port.held, port.satisfied_after_ns, port.tries), (true, Some(12_345_678_901), 8));

@@ -71,12 +71,12 @@ fn cell() -> impl Strategy<Value = StallCell> {
     let what = (chosen(STALL_PATTERNS), chosen(SOCKET_OPTIONS), any::<u32>(), any::<[u64; 4]>());
     let times = (any::<[Option<u64>; 2]>(), option::of(distribution()), any::<Option<u32>>());
     let held = (option::of(chosen(MECHANISMS)), any::<[u64; 4]>());
-    let said = (option::of(tcp()), option::of(tcp()), option::of(acks()));
-    (what, times, held, said).prop_map(|(what, times, held, said)| {
+    let tcp_facts = (option::of(tcp()), option::of(tcp()), option::of(acks()));
+    (what, times, held, tcp_facts).prop_map(|(what, times, held, tcp_facts)| {
         let (pattern, option, writes, [write_bytes, exchanges, stalled, in_band]) = what;
         let ([first_ns, service_max_ns], exchange_ns, stalled_read) = times;
         let (mechanism, [nagle, window, cork, delivered]) = held;
-        let (near_tcp, far_tcp, acks) = said;
+        let (near_tcp, far_tcp, acks) = tcp_facts;
         StallCell {
             pattern,
             writes,
@@ -112,9 +112,9 @@ fn window() -> impl Strategy<Value = WindowStep> {
 }
 
 fn claim() -> impl Strategy<Value = StallClaim> {
-    any::<([String; 3], Option<bool>)>().prop_map(|([id, says, figure], held)| StallClaim {
+    any::<([String; 3], Option<bool>)>().prop_map(|([id, statement, figure], held)| StallClaim {
         id,
-        statement: says,
+        statement,
         holds: held,
         figure,
     })
@@ -135,9 +135,10 @@ fn watched() -> impl Strategy<Value = StallWatch> {
 
 fn connection() -> impl Strategy<Value = WatchedConnection> {
     let counts = any::<([String; 2], Option<u64>, [u64; 3])>();
-    let told = (option::of(distribution()), option::of(chosen(MECHANISMS)), option::of(acks()));
-    (counts, told).prop_map(|(([server, client], answers, counts), told)| {
-        let ([client_stalls, server_stalls, in_band], (stall_ns, mechanism, acks)) = (counts, told);
+    let stalls = (option::of(distribution()), option::of(chosen(MECHANISMS)), option::of(acks()));
+    (counts, stalls).prop_map(|(([server, client], answers, counts), stalls)| {
+        let ([client_stalls, server_stalls, in_band], (stall_ns, mechanism, acks)) =
+            (counts, stalls);
         WatchedConnection {
             server,
             client,
@@ -160,7 +161,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: PathStallResult = read(PATH_STALL);
     let cell = &result.cells[0];
     assert_eq!((cell.pattern, cell.writes, cell.stalled), (StallPattern::Batch, 3, 9));

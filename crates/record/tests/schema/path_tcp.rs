@@ -119,7 +119,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: PathTcpResult = read(PATH_TCP);
     assert_eq!(result.latency[0].rtt_ns.as_ref().unwrap().p50, 3_615);
     assert_eq!(result.bandwidth[1].direction, TcpDirection::Backward);

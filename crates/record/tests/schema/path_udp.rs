@@ -11,7 +11,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::choices::{PATH_MODES, PATH_PROTOCOLS, ROW_ENDS, STAMP_KINDS};
+use crate::choices::{PATH_MODES, PATH_PROTOCOLS, ROW_ENDS, TIMESTAMP_SOURCES};
 use crate::golden::{new_names, read, with_unknown_fields, written};
 use crate::strategies::{chosen, distribution, finding, host, limit, number, signed};
 
@@ -19,12 +19,12 @@ const PATH: &str = include_str!("path_udp.json");
 
 fn path_udp() -> impl Strategy<Value = PathUdpResult> {
     let facts = (any::<String>(), vec(any::<String>(), 0..3), host(), target());
-    let manner = (chosen(PATH_PROTOCOLS), chosen(PATH_MODES), chosen(STAMP_KINDS));
+    let modes = (chosen(PATH_PROTOCOLS), chosen(PATH_MODES), chosen(TIMESTAMP_SOURCES));
     let settings = (any::<[u64; 4]>(), any::<[bool; 2]>(), any::<u8>(), [number(), number()]);
     let outcome = (vec(row(), 0..3), vec(limit(), 0..3), vec(finding(), 0..3));
-    (facts, manner, settings, outcome).prop_map(|(facts, manner, settings, outcome)| {
+    (facts, modes, settings, outcome).prop_map(|(facts, modes, settings, outcome)| {
         let (started, command, host, target) = facts;
-        let (protocol, mode, timestamps) = manner;
+        let (protocol, mode, timestamps) = modes;
         let ([flows, warm_up, reply_timeout_ns, load_length], flags, dscp, costs) = settings;
         let ([busy_polling, load_broadcast], [clock_reading_ns, bookkeeping_ns]) = (flags, costs);
         let (rows, limits, findings) = outcome;
@@ -164,7 +164,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: PathUdpResult = read(PATH);
     assert_eq!((result.mode, result.protocol), (PathMode::OpenLoop, PathProtocol::Horolog));
     let row = &result.rows[0];
@@ -174,8 +174,8 @@ fn the_values_stand_where_their_names_say() {
     let losses = row.losses().unwrap();
     assert_eq!((losses.far_limit, losses.far_socket, losses.path_forward), (3, 2, 2));
     assert_eq!((losses.near_socket, losses.path_backward), (1, 0), "no more than were lost");
-    let silent = PathRow { counts: PathCounts::default(), ..row.clone() };
-    assert_eq!((silent.loss_ratio(), silent.order_ratio()), (0.0, None));
+    let empty = PathRow { counts: PathCounts::default(), ..row.clone() };
+    assert_eq!((empty.loss_ratio(), empty.order_ratio()), (0.0, None));
 }
 
 #[test]

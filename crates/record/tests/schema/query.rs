@@ -12,7 +12,7 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::choices::{LEAP_STATES, QUERY_ENDS, REASONS, STAMP_KINDS};
+use crate::choices::{LEAP_STATES, QUERY_ENDS, REASONS, TIMESTAMP_SOURCES};
 use crate::golden::{new_names, read, with_unknown_fields, written};
 use crate::strategies::{chosen, counted, finding, host, limit, number};
 
@@ -48,7 +48,7 @@ fn query_result() -> impl Strategy<Value = QueryResult> {
 fn server() -> impl Strategy<Value = ServerResult> {
     let named = (any::<String>(), option::of(any::<IpAddr>()), any::<u16>());
     let ways = (option::of(nts()), option::of(clock()), option::of(state()), option::of(end()));
-    let counts = (counts(), stamps(), stamps());
+    let counts = (counts(), timestamp_counts(), timestamp_counts());
     let figures = (option::of(figures()), option::of(figures()), option::of(figures()));
     let rest = (
         option::of(best()),
@@ -59,8 +59,8 @@ fn server() -> impl Strategy<Value = ServerResult> {
     );
     (named, ways, counts, figures, rest).prop_map(|(named, ways, counts, figures, rest)| {
         let (name, address, port) = named;
-        let (nts, hardware_clock, says, ended) = ways;
-        let (counts, transmit_stamps, receive_stamps) = counts;
+        let (nts, hardware_clock, server_state, ended) = ways;
+        let (counts, transmit_timestamps, receive_timestamps) = counts;
         let (offset_ns, delay_ns, dispersion_ns) = figures;
         let (best, jitter_ns, drift, allan, samples) = rest;
         ServerResult {
@@ -69,11 +69,11 @@ fn server() -> impl Strategy<Value = ServerResult> {
             port,
             nts,
             hardware_clock,
-            server_state: says,
+            server_state,
             counts,
             ended,
-            transmit_timestamps: transmit_stamps,
-            receive_timestamps: receive_stamps,
+            transmit_timestamps,
+            receive_timestamps,
             offset_ns,
             delay_ns,
             dispersion_ns,
@@ -86,7 +86,7 @@ fn server() -> impl Strategy<Value = ServerResult> {
     })
 }
 
-fn stamps() -> impl Strategy<Value = TimestampCounts> {
+fn timestamp_counts() -> impl Strategy<Value = TimestampCounts> {
     any::<[u64; 3]>().prop_map(|[hardware, kernel, user]| TimestampCounts {
         hardware,
         kernel,
@@ -96,13 +96,13 @@ fn stamps() -> impl Strategy<Value = TimestampCounts> {
 
 fn nts() -> impl Strategy<Value = NtsUse> {
     let texts = (any::<String>(), any::<String>(), any::<[Option<String>; 2]>());
-    (texts, any::<[u64; 3]>()).prop_map(|((establishment, algorithm, named), counts)| {
-        let ([server, abandoned_algorithm], [establishments, renewals, renewals_failed]) =
+    (texts, any::<[u64; 3]>()).prop_map(|((ke_server, algorithm, named), counts)| {
+        let ([server, abandoned_algorithm], [ke_exchanges, renewals, renewals_failed]) =
             (named, counts);
         NtsUse {
-            ke_server: establishment,
+            ke_server,
             algorithm,
-            ke_exchanges: establishments,
+            ke_exchanges,
             server,
             renewals,
             renewals_failed,
@@ -214,7 +214,7 @@ pub(crate) fn allan() -> impl Strategy<Value = AllanDeviation> {
 
 fn sample() -> impl Strategy<Value = ExchangeSample> {
     let numbers = (any::<[u64; 2]>(), any::<[i64; 6]>());
-    let kinds = (chosen(STAMP_KINDS), chosen(STAMP_KINDS), any::<bool>());
+    let kinds = (chosen(TIMESTAMP_SOURCES), chosen(TIMESTAMP_SOURCES), any::<bool>());
     (numbers, kinds).prop_map(|((whole, signed), (transmit, receive, interleaved))| {
         let [sequence, dispersion_ns] = whole;
         let [t1_ns, t2_ns, t3_ns, t4_ns, offset_ns, delay_ns] = signed;
@@ -235,8 +235,8 @@ fn sample() -> impl Strategy<Value = ExchangeSample> {
 }
 
 fn difference() -> impl Strategy<Value = Difference> {
-    let places = (any::<usize>(), any::<usize>(), any::<bool>());
-    (places, any::<[u64; 2]>(), any::<i64>(), number()).prop_map(
+    let compared = (any::<usize>(), any::<usize>(), any::<bool>());
+    (compared, any::<[u64; 2]>(), any::<i64>(), number()).prop_map(
         |((first, second, contradiction), [pairs, bound_ns], offset_ns, mean_ns)| Difference {
             first,
             second,
@@ -257,7 +257,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: QueryResult = read(QUERY);
     let server = &result.servers[0];
     assert_eq!((server.counts.sent, server.counts.received, server.counts.lost), (12, 9, 3));

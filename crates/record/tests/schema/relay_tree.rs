@@ -41,10 +41,10 @@ fn result() -> impl Strategy<Value = RelayTreeResult> {
 
 fn node() -> impl Strategy<Value = RelayTreeNode> {
     (any::<String>(), option::of(any::<usize>()), any::<[usize; 2]>(), number()).prop_map(
-        |(name, parent, [place, depth], delay_ns)| RelayTreeNode {
+        |(name, parent, [child_index, depth], delay_ns)| RelayTreeNode {
             name,
             parent,
-            child_index: place,
+            child_index,
             depth,
             delay_ns,
         },
@@ -166,7 +166,7 @@ fn the_file_is_written_as_it_was_read() {
 }
 
 #[test]
-fn the_values_stand_where_their_names_say() {
+fn fields_are_read_by_their_names() {
     let result: RelayTreeResult = read(TREE);
     assert_eq!((result.nodes[2].parent, result.nodes[2].child_index), (Some(0), 1));
     let send = &result.engines[0];

@@ -18,8 +18,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::choices::{
-    CODES, Choices, ENGINES, LIMIT_UNITS, MODES, PLACES, REASONS, SEARCH_ENDS, SEARCH_KINDS,
-    SEVERITIES, SPACINGS,
+    CODES, Choices, ENGINES, LIMIT_UNITS, LOSS_LOCATIONS, MODES, REASONS, SEARCH_ENDS,
+    SEARCH_KINDS, SEVERITIES, SPACINGS,
 };
 
 pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
@@ -27,12 +27,12 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
     let settings = (chosen(MODES), chosen(ENGINES), any::<usize>(), chosen(SPACINGS), any::<u64>());
     let outcome = (option::of(search()), vec(limit(), 0..3), vec(finding(), 0..3));
     let outcome = (option::of(offset()), vec(trial(), 0..3), outcome);
-    let course = (option::of(series()), vec(silence(), 0..3), option::of(overload()));
-    (facts, settings, outcome, course).prop_map(|(facts, settings, outcome, course)| {
+    let timeline = (option::of(series()), vec(outage(), 0..3), option::of(overload()));
+    (facts, settings, outcome, timeline).prop_map(|(facts, settings, outcome, timeline)| {
         let (started, command, host, target) = facts;
         let (mode, engine, threads, spacing, reply_timeout_ns) = settings;
         let (offset, trials, (search, limits, findings)) = outcome;
-        let (series, silences, overload) = course;
+        let (series, outages, overload) = timeline;
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
             started,
@@ -48,7 +48,7 @@ pub(crate) fn load_result() -> impl Strategy<Value = LoadResult> {
             trials,
             search,
             series,
-            outages: silences,
+            outages,
             overload,
             limits,
             findings,
@@ -142,7 +142,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
     let counts: [_; 16] = std::array::from_fn(|_| any::<u64>());
     let distributions: [_; 3] = std::array::from_fn(|_| option::of(distribution()));
     let distributions = (distributions, option::of(signed()), option::of(any::<u64>()));
-    let maps = (counted(REASONS), counted(PLACES));
+    let maps = (counted(REASONS), counted(LOSS_LOCATIONS));
     let apart = (option::of(any::<String>()), option::of(fairness()), option::of(well_behaved()));
     (rates, counts, maps, distributions, apart).prop_map(|(rates, counts, maps, all, apart)| {
         let (phase, fairness, well_behaved) = apart;
@@ -162,7 +162,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
         ] = counts;
         let [.., delay, sync_follow_up, grant, denial, cancellation, granted_messages] = counts;
         let (invalid, lost_at) = maps;
-        let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, stamped) = all;
+        let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, timestamped) = all;
         Trial {
             phase,
             offered_rate,
@@ -194,7 +194,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
             rtt_ns,
             response_time_ns,
             tx_offset_ns,
-            timestamped: stamped,
+            timestamped,
             lateness_ns,
             lost_at,
             parts: Vec::new(),
@@ -278,7 +278,7 @@ fn well_behaved() -> impl Strategy<Value = CompliantClients> {
     let counts: [_; 7] = std::array::from_fn(|_| any::<u64>());
     (counts, number(), any::<u32>(), option::of(distribution())).prop_map(
         |(counts, interval_s, burst, rtt_ns)| {
-            let [clients, sent, received, lost, invalid, clients_asking, clients_hurt] = counts;
+            let [clients, sent, received, lost, invalid, clients_active, clients_affected] = counts;
             CompliantClients {
                 clients,
                 interval_s,
@@ -287,8 +287,8 @@ fn well_behaved() -> impl Strategy<Value = CompliantClients> {
                 received,
                 lost,
                 invalid,
-                clients_active: clients_asking,
-                clients_affected: clients_hurt,
+                clients_active,
+                clients_affected,
                 rtt_ns,
             }
         },
@@ -328,7 +328,7 @@ fn point() -> impl Strategy<Value = Point> {
     )
 }
 
-fn silence() -> impl Strategy<Value = Outage> {
+fn outage() -> impl Strategy<Value = Outage> {
     let times = (number(), number(), option::of(number()));
     (any::<usize>(), times, any::<bool>()).prop_map(
         |(trial, (from_s, to_s, recovery_ms), ended)| Outage {
@@ -351,8 +351,8 @@ fn overload() -> impl Strategy<Value = Overload> {
 
 pub(crate) fn limit() -> impl Strategy<Value = LimitResult> {
     let figures = (number(), option::of(number()));
-    let place = (option::of(any::<usize>()), option::of(any::<String>()));
-    (any::<String>(), chosen(LIMIT_UNITS), figures, place, any::<bool>()).prop_map(
+    let subject = (option::of(any::<usize>()), option::of(any::<String>()));
+    (any::<String>(), chosen(LIMIT_UNITS), figures, subject, any::<bool>()).prop_map(
         |(expression, unit, (bound, value), (trial, of), failed)| LimitResult {
             expression,
             unit,

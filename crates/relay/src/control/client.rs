@@ -43,13 +43,13 @@ pub fn request(
     request: &ControlRequest,
 ) -> Result<Option<Listing>, ControlClientError> {
     // A change has a longer timeout than it may take.
-    let patience = match request {
+    let timeout = match request {
         ControlRequest::List => REQUEST_TIMEOUT,
         _ => REQUEST_TIMEOUT + CHANGE_TIMEOUT,
     };
     let no_answer = |error| ControlClientError::NoAnswer(path.to_owned(), error);
     let mut stream = connect_at_once(path).map_err(no_answer)?;
-    let text = exchange(&mut stream, request.to_line().as_bytes(), patience);
+    let text = exchange(&mut stream, request.to_line().as_bytes(), timeout);
     let text = text.map_err(|error| match request {
         ControlRequest::List => no_answer(error),
         _ => ControlClientError::Unanswered(path.to_owned(), error),
@@ -64,9 +64,9 @@ pub fn request(
     }
 }
 
-fn exchange(stream: &mut UnixStream, line: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
+fn exchange(stream: &mut UnixStream, line: &[u8], timeout: Duration) -> io::Result<Vec<u8>> {
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
     // A relay that does not read to the end may have sent its reason.
     let written = stream.write_all(line);
     let mut answer = Vec::new();

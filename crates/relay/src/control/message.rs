@@ -104,9 +104,9 @@ impl ControlRequest {
             Self::RemoveChildren { group, children } => {
                 let group = find(spec, &group)?;
                 for child in children {
-                    let place = group.children.iter().position(|one| *one == child);
+                    let index = group.children.iter().position(|one| *one == child);
                     let none = || TableError::NoChild(group.name.clone(), child);
-                    group.children.remove(place.ok_or_else(none)?);
+                    group.children.remove(index.ok_or_else(none)?);
                 }
             }
         }

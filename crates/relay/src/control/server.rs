@@ -54,16 +54,16 @@ pub struct Control(UnixResponder);
 impl Control {
     /// Serves `relay` at `path`, to the owner of the process only.
     pub fn start(path: &Path, relay: Arc<Relay>) -> Result<Self, ControlSocketError> {
-        let asking = Arc::new(AtomicUsize::new(0));
+        let client_count = Arc::new(AtomicUsize::new(0));
         let answer = move |stream: UnixStream| {
-            let asker = ClientSlot::new(&asking);
+            let slot = ClientSlot::new(&client_count);
             let relay = Arc::clone(&relay);
             // A client that disconnects early gets no response.
             let converse = move || {
-                let _asker = asker;
+                let _slot = slot;
                 drop(converse(stream, &relay));
             };
-            if asking.load(Ordering::Relaxed) > ASKERS_MAX {
+            if client_count.load(Ordering::Relaxed) > ASKERS_MAX {
                 converse();
             } else {
                 // If the system has no room for a thread, the client is disconnected.
@@ -127,10 +127,10 @@ fn read_line(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
         }
         stream.set_read_timeout(Some(left))?;
         let read = stream.read(&mut buffer)?;
-        let came = &buffer[..read];
-        let end = came.iter().position(|byte| *byte == b'\n');
+        let received = &buffer[..read];
+        let end = received.iter().position(|byte| *byte == b'\n');
         if let Some(line) = &mut line {
-            line.extend_from_slice(&came[..end.unwrap_or(read)]);
+            line.extend_from_slice(&received[..end.unwrap_or(read)]);
         }
         line = line.filter(|line| line.len() <= REQUEST_BYTES_MAX);
         if end.is_some() || read == 0 {

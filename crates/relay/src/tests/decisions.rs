@@ -137,10 +137,10 @@ fn a_child_s_own_hindrances_are_its_own() {
     assert!(copies.children().all(|(_, told)| told.is_ok()), "fragments fit everywhere");
     group.children[1].set_unreachable(true);
     let copies = decided(&table, &packet).unwrap();
-    let told = || copies.children().map(|(_, told)| told).collect::<Vec<_>>();
-    assert_eq!(told(), [Err(CopyDrop::TooLarge), Err(CopyDrop::Unresolved)]);
+    let outcomes = || copies.children().map(|(_, told)| told).collect::<Vec<_>>();
+    assert_eq!(outcomes(), [Err(CopyDrop::TooLarge), Err(CopyDrop::Unresolved)]);
     group.children[0].set_mtu(128);
     group.children[1].allow_trial_copy();
-    assert_eq!(told(), [Ok(()), Ok(())]);
-    assert_eq!(told(), [Ok(()), Err(CopyDrop::Unresolved)], "one trial is one copy");
+    assert_eq!(outcomes(), [Ok(()), Ok(())]);
+    assert_eq!(outcomes(), [Ok(()), Err(CopyDrop::Unresolved)], "one trial is one copy");
 }

@@ -13,12 +13,12 @@ use crate::{EngineKind, Listing, Relay};
 
 use super::{group, spec};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const ENGINES: [EngineKind; 2] = [EngineKind::Send, EngineKind::Sendmmsg];
 
 fn receiver() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
 }
@@ -41,7 +41,7 @@ fn settled(relay: &Relay, packets: u64) -> Listing {
     loop {
         let listing = relay.listing();
         let last = listing.groups[0].children.last().map(|child| child.packets);
-        if last == Some(packets) || begun.elapsed() > PATIENCE {
+        if last == Some(packets) || begun.elapsed() > RECEIVE_TIMEOUT {
             return listing;
         }
     }
@@ -87,7 +87,7 @@ fn copies_come_in_order_while_others_come_and_go() {
 }
 
 #[test]
-fn a_child_that_cannot_be_sent_to_holds_up_nobody() {
+fn child_that_cannot_be_sent_to_does_not_delay_others() {
     for engine in ENGINES {
         let (socket, child) = receiver();
         let at = free();

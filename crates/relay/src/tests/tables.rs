@@ -14,7 +14,7 @@ fn refused(groups: Vec<GroupSpec>) -> TableError {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_a_line_that_says_where() {
+fn invalid_table_is_refused_in_one_line_with_the_location() {
     let at = "192.0.2.1:5000";
     let with = |change: fn(&mut GroupSpec)| {
         let mut one = group("a", at, &["192.0.2.2:5000"]);
@@ -47,8 +47,8 @@ fn what_cannot_be_is_refused_in_a_line_that_says_where() {
         ),
     ];
     for (groups, words) in cases {
-        let told = refused(groups).to_string();
-        assert!(told.contains(words) && !told.contains('\n'), "{told} lacks {words}");
+        let message = refused(groups).to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message} lacks {words}");
     }
 }
 
@@ -69,7 +69,7 @@ fn a_full_table_takes_no_more() {
 }
 
 #[test]
-fn who_stays_keeps_books_and_places() {
+fn remaining_members_retain_counters_and_indices() {
     let wanted = spec(vec![
         group("a", "192.0.2.1:1", &["192.0.2.2:1"]),
         group("b", "192.0.2.1:2", &["192.0.2.2:2", "192.0.2.2:3"]),

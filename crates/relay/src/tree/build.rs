@@ -62,7 +62,7 @@ pub fn compact(
     let mut edges = Vec::with_capacity(count - 1);
     while tree.len() < count {
         let mut soonest: Option<(f64, usize, usize)> = None;
-        for (place, node) in tree.iter_mut().enumerate() {
+        for (index, node) in tree.iter_mut().enumerate() {
             let nearest = &nearest[node.at];
             while nearest.get(node.passed).is_some_and(|to| joined[*to]) {
                 node.passed += 1;
@@ -73,7 +73,7 @@ pub fn compact(
             let leaves_ns = node.reached_ns + processing.copy_ns(node.children);
             let reached_ns = leaves_ns + pairs.delay_ns(node.at, *to);
             if soonest.is_none_or(|(least, ..)| reached_ns < least) {
-                soonest = Some((reached_ns, place, *to));
+                soonest = Some((reached_ns, index, *to));
             }
         }
         let Some((reached_ns, parent, to)) = soonest else {
@@ -161,7 +161,7 @@ fn in_best_order(
         let way = |edge: &TreeEdge| edge.delay_ns + rest_ns[edge.to];
         children.sort_by(|a, b| way(b).total_cmp(&way(a)));
         let ends =
-            children.iter().enumerate().map(|(place, edge)| processing.copy_ns(place) + way(edge));
+            children.iter().enumerate().map(|(index, edge)| processing.copy_ns(index) + way(edge));
         rest_ns[at] = ends.fold(0.0, f64::max);
         ordered.extend(children.iter().copied());
     }

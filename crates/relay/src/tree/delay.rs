@@ -14,8 +14,8 @@ pub struct Processing {
 impl Processing {
     /// Returns p for the child at an index, counted from 0, in ns.
     #[must_use]
-    pub fn copy_ns(self, place: usize) -> f64 {
-        self.first_ns + place as f64 * self.next_ns
+    pub fn copy_ns(self, index: usize) -> f64 {
+        self.first_ns + index as f64 * self.next_ns
     }
 }
 

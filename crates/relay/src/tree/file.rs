@@ -60,8 +60,8 @@ impl TreeFile {
         })?;
         let reader = TreeFileReader { text };
         let names = reader.names(&raw.nodes)?;
-        let places = reader.node_indices(&raw.nodes)?;
-        let edges = reader.edges(&raw.edges, &places)?;
+        let indices = reader.node_indices(&raw.nodes)?;
+        let edges = reader.edges(&raw.edges, &indices)?;
         let tree = Tree::new(&names, &edges).map_err(|error| {
             let at = match &error {
                 ShapeError::Oneself { edge, .. }
@@ -71,7 +71,7 @@ impl TreeFile {
             };
             TreeFileError::at(text, at, error)
         })?;
-        let engines = reader.engines(&raw.processing, &places, &tree)?;
+        let engines = reader.engines(&raw.processing, &indices, &tree)?;
         Ok(Self { tree, engines })
     }
 
@@ -148,22 +148,22 @@ impl TreeFileReader<'_> {
         &self,
         nodes: &'a Spanned<Vec<Spanned<String>>>,
     ) -> Result<NodeIndices<'a>, TreeFileError> {
-        let mut places = NodeIndices::new();
+        let mut indices = NodeIndices::new();
         for (at, name) in nodes.get_ref().iter().enumerate() {
-            if places.insert(name.get_ref(), at).is_some() {
+            if indices.insert(name.get_ref(), at).is_some() {
                 let reason = format!("node '{}' is listed twice", name.get_ref());
                 return Err(self.fault(name, reason));
             }
         }
-        Ok(places)
+        Ok(indices)
     }
 
     fn node_index(
         &self,
         name: &Spanned<String>,
-        places: &NodeIndices<'_>,
+        indices: &NodeIndices<'_>,
     ) -> Result<usize, TreeFileError> {
-        places.get(name.get_ref().as_str()).copied().ok_or_else(|| {
+        indices.get(name.get_ref().as_str()).copied().ok_or_else(|| {
             let shown = quoted(name.get_ref());
             self.fault(name, format!("node '{shown}' is not in the list of nodes"))
         })
@@ -172,14 +172,14 @@ impl TreeFileReader<'_> {
     fn edges(
         &self,
         edges: &[Spanned<RawEdge>],
-        places: &NodeIndices<'_>,
+        indices: &NodeIndices<'_>,
     ) -> Result<Vec<TreeEdge>, TreeFileError> {
         let edge = |edge: &Spanned<RawEdge>| {
             let RawEdge { from, to, delay_us } = edge.get_ref();
             let delay_ns = self.time("delay-us", delay_us)?;
             Ok(TreeEdge {
-                from: self.node_index(from, places)?,
-                to: self.node_index(to, places)?,
+                from: self.node_index(from, indices)?,
+                to: self.node_index(to, indices)?,
                 delay_ns,
             })
         };
@@ -193,7 +193,7 @@ impl TreeFileReader<'_> {
     fn engines(
         &self,
         entries: &[Spanned<RawProcessing>],
-        places: &NodeIndices<'_>,
+        indices: &NodeIndices<'_>,
         tree: &Tree,
     ) -> Result<Vec<TreeEngine>, TreeFileError> {
         // The tree's order differs from that of the list.
@@ -229,7 +229,7 @@ impl TreeFileReader<'_> {
             let before = match node {
                 None => known.usual.replace(processing),
                 Some(node) => {
-                    self.node_index(node, places)?;
+                    self.node_index(node, indices)?;
                     known.own.insert(in_tree[node.get_ref().as_str()], processing)
                 }
             };

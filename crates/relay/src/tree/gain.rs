@@ -102,7 +102,7 @@ fn is_slowest(delays: &TreeDelays, leaf: usize) -> bool {
 /// Returns the gain of replacing each node alone, in a number of steps that is linear in the nodes.
 fn each(tree: &Tree, before: &TreeEngine, after: &TreeEngine, old: &TreeDelays) -> Vec<NodeGain> {
     let (sizes, below) = (tree.sizes(), below(tree, old));
-    let beside = largest_delay_elsewhere(tree, &below);
+    let elsewhere = largest_delay_elsewhere(tree, &below);
     let receivers = (tree.nodes().len() - 1) as f64;
     let of = |(at, node): (usize, &super::TreeNode)| {
         if node.children.is_empty() {
@@ -114,7 +114,7 @@ fn each(tree: &Tree, before: &TreeEngine, after: &TreeEngine, old: &TreeDelays) 
         let slowest = node.children.iter().map(|child| below[*child] - faster(child));
         NodeGain {
             processing_ns: sum / node.children.len() as f64,
-            tree_ns: old.tree_ns - slowest.fold(beside[at], f64::max),
+            tree_ns: old.tree_ns - slowest.fold(elsewhere[at], f64::max),
             mean_ns: reached.sum::<f64>() / receivers,
         }
     };
@@ -137,21 +137,21 @@ fn below(tree: &Tree, old: &TreeDelays) -> Vec<f64> {
 
 /// Returns, for each node, the largest delay of a leaf that is neither the node nor below it.
 fn largest_delay_elsewhere(tree: &Tree, below: &[f64]) -> Vec<f64> {
-    let mut beside = vec![f64::NEG_INFINITY; tree.nodes().len()];
+    let mut elsewhere = vec![f64::NEG_INFINITY; tree.nodes().len()];
     for (at, node) in tree.nodes().iter().enumerate() {
         // The largest of the siblings before each child, then of those after it.
-        let mut largest = beside[at];
+        let mut largest = elsewhere[at];
         for child in &node.children {
-            beside[*child] = largest;
+            elsewhere[*child] = largest;
             largest = largest.max(below[*child]);
         }
         largest = f64::NEG_INFINITY;
         for child in node.children.iter().rev() {
-            beside[*child] = beside[*child].max(largest);
+            elsewhere[*child] = elsewhere[*child].max(largest);
             largest = largest.max(below[*child]);
         }
     }
-    beside
+    elsewhere
 }
 
 fn regular(

@@ -23,9 +23,9 @@ impl Pairs {
     /// lines and those that begin with `#` are ignored. A pair listed in one direction only applies
     /// to the other too. Nodes are in the order in which the file names them.
     pub fn parse(text: &str) -> Result<Self, TreeFileError> {
-        let says = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
+        let is_entry = |(_, line): &(usize, &str)| !line.is_empty() && !line.starts_with('#');
         let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
-        let mut lines = numbered.filter(says);
+        let mut lines = numbered.filter(is_entry);
         match lines.next() {
             Some((_, HEADER)) => {}
             Some((at, _)) => {
@@ -39,24 +39,24 @@ impl Pairs {
             }
         }
         let mut names: Vec<String> = Vec::new();
-        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut indices: HashMap<String, usize> = HashMap::new();
         let mut pairs: HashMap<(usize, usize), (usize, f64)> = HashMap::new();
         for (at, line) in lines {
             let fault = |reason: String| TreeFileError::new(at, reason);
             let (from, to, delay_ns) = fields(line).map_err(fault)?;
-            let mut place = |name: &str| {
+            let mut index_of = |name: &str| {
                 check_name(name)?;
-                if let Some(place) = places.get(name) {
-                    return Ok(*place);
+                if let Some(index) = indices.get(name) {
+                    return Ok(*index);
                 }
                 if names.len() == PAIRED_MAX {
                     return Err(format!("there are more than {PAIRED_MAX} nodes"));
                 }
                 names.push(name.to_owned());
-                places.insert(name.to_owned(), names.len() - 1);
+                indices.insert(name.to_owned(), names.len() - 1);
                 Ok(names.len() - 1)
             };
-            let pair = (place(from).map_err(fault)?, place(to).map_err(fault)?);
+            let pair = (index_of(from).map_err(fault)?, index_of(to).map_err(fault)?);
             if pair.0 == pair.1 {
                 return Err(fault(format!("'{from}' and '{to}' are the same node")));
             }

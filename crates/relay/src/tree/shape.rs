@@ -132,19 +132,19 @@ impl Tree {
         let mut nodes: Vec<TreeNode> = Vec::with_capacity(names.len());
         // Indices in the list, with the parent, index and depth of the node.
         let mut next = VecDeque::from([(root, None, 0, 0)]);
-        while let Some((at, parent, place, depth)) = next.pop_front() {
+        while let Some((at, parent, child_index, depth)) = next.pop_front() {
             let own = nodes.len();
             if let Some(parent) = parent {
                 let parent: &mut TreeNode = &mut nodes[parent];
                 parent.children.push(own);
             }
-            for (place, child) in below[at].iter().enumerate() {
-                next.push_back((*child, Some(own), place, depth + 1));
+            for (index, child) in below[at].iter().enumerate() {
+                next.push_back((*child, Some(own), index, depth + 1));
             }
             nodes.push(TreeNode {
                 name: names[at].clone(),
                 parent,
-                child_index: place,
+                child_index,
                 depth,
                 delay_ns: parents[at].map_or(0.0, |edge| edge.delay_ns),
                 children: Vec::with_capacity(below[at].len()),

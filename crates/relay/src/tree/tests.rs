@@ -86,7 +86,7 @@ fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
 }
 
 #[test]
-fn where_equation_4_does_not_apply_it_is_said_why() {
+fn violated_assumptions_of_equation_4_are_listed() {
     let broken = |tree: &Tree, before: &TreeEngine, after: &TreeEngine| {
         gain(tree, before, after).regular.broken
     };
@@ -159,7 +159,7 @@ fn a_tree_file_is_read_and_written() {
 }
 
 #[test]
-fn a_fault_of_a_tree_file_is_told_by_its_line() {
+fn error_of_a_tree_file_names_its_line() {
     let fault = |text: &str| TreeFile::parse(text).unwrap_err().to_string();
     let with = |rest: &str| fault(&format!("nodes = [\"a\", \"b\",\n\"c\"]\n{rest}"));
     let edge = |from: &str, to: &str, delay: &str| {
@@ -215,7 +215,7 @@ fn a_file_of_pairs_is_read() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_said() {
+fn unreachable_nodes_are_reported() {
     let pairs = Pairs::parse("from,to,delay_us\na,b,1\nc,d,1\n").unwrap();
     let error = compact(&pairs, 0, 4, takes(1.0, 1.0)).unwrap_err().to_string();
     assert!(error.starts_with("no path found to 'c' and 1 more nodes with at most 4"), "{error}");

@@ -131,10 +131,10 @@ impl IngressInterfaces {
             .flat_map(ways_of)
             .filter(|way| !way.local)
             .filter_map(|way| ways.link(way.index));
-        let cards = links.filter(|link| link.up && link.kind.is_none() && has_wire(link));
+        let nics = links.filter(|link| link.up && link.kind.is_none() && has_wire(link));
         let needs_one =
             |link: &&Link| self.tried.contains_key(&link.index) || !supports_redirect(link.index);
-        cards.filter(needs_one).collect()
+        nics.filter(needs_one).collect()
     }
 
     /// Returns the ingress of a group's packets, or the reason for which the programs do not

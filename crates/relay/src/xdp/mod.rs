@@ -114,8 +114,8 @@ impl XdpEngine {
             refused: HashMap::new(),
             handed: Arc::clone(&handed),
         };
-        let (state, looking) = (Mutex::new(state), Mutex::new(()));
-        Ok(Self { state, readers: looking, meters, handed, ring_drops_unseen })
+        let (state, readers) = (Mutex::new(state), Mutex::new(()));
+        Ok(Self { state, readers, meters, handed, ring_drops_unseen })
     }
 
     pub(crate) fn meters(&self) -> RelayRateState {
@@ -154,8 +154,8 @@ impl XdpEngine {
 
     /// Locks the present state of the programs. Changes wait meanwhile.
     pub(crate) fn lock_counters(&self) -> CounterGuard<'_> {
-        let looking = lock(&self.readers);
-        CounterGuard { state: lock(&self.state), _readers: looking }
+        let reader_guard = lock(&self.readers);
+        CounterGuard { state: lock(&self.state), _readers: reader_guard }
     }
 
     /// Applies the table to the programs, with the present routes. A concurrent reader waits for

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_sockets_can_do_is_said() {
+    fn reason_names_work_of_the_socket_engine() {
         let many: Vec<String> = (0..=255).map(|host| format!("192.0.2.{host}:1")).collect();
         let mut many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(chosen("10.0.0.9:5", &many).is_ok());

@@ -18,12 +18,12 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
     let plots = vec![(by_rate(result), String::new()), (single_runs(result), String::new())];
     let (figures, plots) = drawn(plots);
     // The first one is at the top of the page.
-    let said = sentences(result).into_iter().skip(1);
-    let said = each(said, |sentence| paragraph(&sentence));
+    let conclusions = sentences(result).into_iter().skip(1);
+    let paragraphs = each(conclusions, |sentence| paragraph(&sentence));
     let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
     let main = [
         section("Findings", &findings(&result.findings)),
-        section("Responses and cores", &(said + &tables)),
+        section("Responses and cores", &(paragraphs + &tables)),
         section("By rate and by run", &figures),
         section("Run and host", &machine(result)),
     ];
@@ -52,8 +52,8 @@ fn top(result: &BenchCoresResult) -> String {
         None => "not measured".to_owned(),
     };
     let name = format!("Enough for {}", human_rate(result.required_rate));
-    let said = sentences(result);
-    verdict(&name, &figure, said.first().map_or("", String::as_str), &[])
+    let conclusions = sentences(result);
+    verdict(&name, &figure, conclusions.first().map_or("", String::as_str), &[])
 }
 
 fn table(sheet: &TextTable, id: &str) -> String {

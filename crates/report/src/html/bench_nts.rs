@@ -47,7 +47,7 @@ fn threads_name(threads: usize) -> String {
 /// Returns the capacity of the most threads with the most authenticated requests.
 fn top(result: &BenchNtsResult) -> String {
     let most = result.capacities.iter().max_by_key(|one| (one.authenticated_percent, one.threads));
-    let said = most.map_or_else(
+    let sentence = most.map_or_else(
         || "No searches were run.".to_owned(),
         |one| {
             let share = one.authenticated_percent;
@@ -55,7 +55,7 @@ fn top(result: &BenchNtsResult) -> String {
         },
     );
     let figure = most.map_or(BestRate::Nothing, |one| BestRate::of(&one.load)).text();
-    verdict("Highest rate without loss", &figure, &said, &[])
+    verdict("Highest rate without loss", &figure, &sentence, &[])
 }
 
 fn rows(result: &BenchNtsResult) -> String {

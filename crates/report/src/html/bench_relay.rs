@@ -78,10 +78,10 @@ fn top(result: &BenchRelayResult) -> String {
     });
     let best = ratios.max_by(|a, b| a.0.total_cmp(&b.0));
     let figure = best.map_or_else(|| ABSENT.to_owned(), |(ratio, ..)| format!("{ratio:.1}×"));
-    let said = best.map_or_else(String::new, |(_, size, children)| {
+    let sentence = best.map_or_else(String::new, |(_, size, children)| {
         format!("{} to {children} children, xdp versus send", size_name(size))
     });
-    verdict("Maximum gain", &figure, &said, &[])
+    verdict("Maximum gain", &figure, &sentence, &[])
 }
 
 /// Returns the markup of each size that has any.
@@ -108,8 +108,9 @@ fn totals_of(result: &BenchRelayResult, size: usize, id: &str) -> String {
     let titles: Vec<_> = total_columns(result).into_iter().map(|(title, _)| title).collect();
     let rows = each(totals(result, size), |(name, cells)| row(&name, cells));
     let without = result.direct.iter().filter(|direct| direct.size_bytes == size).map(direct);
-    let said = each(sentences(result, size).into_iter().chain(without), |line| paragraph(&line));
-    table(id, "Copies per second by the number of children", &titles, &rows) + &said
+    let paragraphs =
+        each(sentences(result, size).into_iter().chain(without), |line| paragraph(&line));
+    table(id, "Copies per second by the number of children", &titles, &rows) + &paragraphs
 }
 
 fn gains_of(result: &BenchRelayResult, size: usize, id: &str) -> String {

@@ -16,9 +16,9 @@ pub(super) fn breakdowns(result: &CampaignResult) -> String {
 }
 
 fn drawn(bars: &Breakdown) -> String {
-    let rows = each(bars.all.iter().take(BARS_MAX), |place| {
-        let share = (bars.full > 0.0).then(|| place.size / bars.full);
-        row(&place.name, place.numbers.each_ref().map(String::as_str), &bar(share))
+    let rows = each(bars.all.iter().take(BARS_MAX), |breakdown_row| {
+        let share = (bars.full > 0.0).then(|| breakdown_row.size / bars.full);
+        row(&breakdown_row.name, breakdown_row.numbers.each_ref().map(String::as_str), &bar(share))
     });
     let [name, first, second] = bars.titles;
     let left = bars.all.len().saturating_sub(BARS_MAX);

@@ -159,10 +159,10 @@ fn changes(result: &CompareResult) -> String {
 }
 
 fn only(result: &CompareResult) -> String {
-    let told = [("earlier", &result.only_earlier), ("later", &result.only_later)];
-    let told = told.into_iter().filter(|(_, places)| !places.is_empty());
-    each(told, |(which, places)| {
-        paragraph(&format!("Only the {which} run has {}.", places.join(", ")))
+    let unmatched = [("earlier", &result.only_earlier), ("later", &result.only_later)];
+    let unmatched = unmatched.into_iter().filter(|(_, paths)| !paths.is_empty());
+    each(unmatched, |(which, paths)| {
+        paragraph(&format!("Only the {which} run has {}.", paths.join(", ")))
     })
 }
 
@@ -189,8 +189,11 @@ mod tests {
         let main = main_of(&page);
         assert!(main.contains("<p class=\"figure\">worse</p>") && !main.contains("<img"), "{main}");
         assert!(main.contains("class=\"bar worse\""), "{main}");
-        let said = format!("failed: 2 of {} metrics worse", result.deciding().count());
-        assert!(page.contains(&format!("<title>{said} – ")) && main.contains(&said), "{main}");
+        let expected = format!("failed: 2 of {} metrics worse", result.deciding().count());
+        assert!(
+            page.contains(&format!("<title>{expected} – ")) && main.contains(&expected),
+            "{main}"
+        );
     }
 
     #[test]
@@ -215,8 +218,8 @@ mod tests {
     #[test]
     fn numbers_are_in_their_order() {
         let one = fixture::compare().figures.remove(0);
-        let places = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
-        let figures = places.map(|place| ComparedMetric { path: place.to_owned(), ..one.clone() });
+        let paths = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
+        let figures = paths.map(|path| ComparedMetric { path: path.to_owned(), ..one.clone() });
         let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.path.as_str()).collect();
         let expected = ["t[r=5000].b", "t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "c", "a"];
         assert_eq!(ordered, expected);

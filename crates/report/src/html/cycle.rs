@@ -75,8 +75,9 @@ fn body(result: &CycleResult, rows: &[TaskRow<'_>]) -> PageBody {
         let extra = headed("extra", "Extra cost of parallel work", ("task", &EXTRA), &cells);
         sections.push(("Several nodes", extra + &paragraph(EXTRA_MEANING)));
     }
-    let told: Vec<_> = cross_node_sentences(result).into_iter().chain(facts(result)).collect();
-    sections.push(("Conditions", each(told, |line| paragraph(&line))));
+    let conditions: Vec<_> =
+        cross_node_sentences(result).into_iter().chain(facts(result)).collect();
+    sections.push(("Conditions", each(conditions, |line| paragraph(&line))));
     PageBody { sections, plots }
 }
 

@@ -74,9 +74,9 @@ pub fn demo(result: &DemoResult) -> String {
 pub(super) fn without_most_histograms(result: &DemoResult) -> DemoResult {
     let mut result = result.clone();
     for candidate in &mut result.candidates {
-        let kept = lower_bound_trial(&candidate.load);
+        let retained = lower_bound_trial(&candidate.load);
         let trials = candidate.load.trials.iter_mut().enumerate();
-        for (_, trial) in trials.filter(|(index, _)| Some(*index) != kept) {
+        for (_, trial) in trials.filter(|(index, _)| Some(*index) != retained) {
             let Trial { rtt_ns, response_time_ns, lateness_ns, .. } = trial;
             for distribution in [rtt_ns, response_time_ns, lateness_ns].into_iter().flatten() {
                 distribution.histogram.clear();
@@ -112,8 +112,8 @@ fn top(result: &DemoResult) -> String {
         format!(", {ratio} the rate of {}", first.label)
     };
     let figure = highest.text();
-    let said = format!("{}: {figure}{against}.", best.label);
-    verdict(rate_title(result), &figure, &said, &times_at_lower_bound(&best.load))
+    let summary = format!("{}: {figure}{against}.", best.label);
+    verdict(rate_title(result), &figure, &summary, &times_at_lower_bound(&best.load))
 }
 
 fn at_lower_bound(
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn doubts_about_servers_stand_above_the_plots() {
+    fn findings_about_servers_stand_above_the_plots() {
         let mut result = fixture::demo();
-        let mut doubt = fixture::load().findings[0].clone();
-        doubt.code = horolog_record::FindingCode::TrialsInconsistent;
-        doubt.message = "one of its trials lost more".to_owned();
-        result.candidates[3].load.findings = vec![doubt];
+        let mut finding = fixture::load().findings[0].clone();
+        finding.code = horolog_record::FindingCode::TrialsInconsistent;
+        finding.message = "one of its trials lost more".to_owned();
+        result.candidates[3].load.findings = vec![finding];
         let page = demo(&result);
         let at = |needle: &str| page.find(needle).unwrap();
         assert!(at("one of its trials lost more") < at("id=\"plot-loss\""));

@@ -31,13 +31,13 @@ fn of(part: u64, whole: u64) -> String {
 pub(super) fn campaign(result: &CampaignResult) -> String {
     let done = result.parts.iter().filter(|part| part.end == CampaignEnd::Done).count();
     let interrupted = if result.interrupted { " Ended early." } else { "" };
-    let said = format!(
+    let summary = format!(
         "{} roles of plan {} on {}.{interrupted}",
         result.roles.len(),
         result.plan.name,
         if result.local { "lab hosts on one host" } else { "agents" }
     );
-    top("Parts completed", Some(of(done as u64, result.parts.len() as u64)), &said)
+    top("Parts completed", Some(of(done as u64, result.parts.len() as u64)), &summary)
 }
 
 /// Returns the clock's error under the first method.
@@ -57,7 +57,7 @@ pub(super) fn clock(result: &ClockResult) -> String {
 /// Returns the offset of the system clock from the first other one.
 pub(super) fn clock_compare(result: &ClockCompareResult) -> String {
     let read = result.clocks.iter().find_map(|one| Some((one, one.offset_ns.as_ref()?)));
-    let said = read.map_or_else(
+    let summary = read.map_or_else(
         || "No clock was readable.".to_owned(),
         |(clock, offset)| {
             let (low, high) = (signed_ns(offset.min), signed_ns(offset.max));
@@ -65,18 +65,18 @@ pub(super) fn clock_compare(result: &ClockCompareResult) -> String {
         },
     );
     let figure = read.map(|(_, offset)| signed_mean_ns(offset.mean));
-    top("System clock ahead by", figure, &said)
+    top("System clock ahead by", figure, &summary)
 }
 
 /// Returns the clock with the most lines.
 pub(super) fn clock_log(result: &ClockLogResult) -> String {
     let most = result.clocks.iter().max_by_key(|clock| clock.offsets.len());
-    let said = most.map_or_else(
+    let summary = most.map_or_else(
         || "The log contains no clock.".to_owned(),
         |clock| format!("{}, in the last line with an offset.", clock_name(clock)),
     );
     let last = most.and_then(|clock| clock.offsets.last());
-    top("Last offset", last.map(|point| signed_mean_ns(point.value)), &said)
+    top("Last offset", last.map(|point| signed_mean_ns(point.value)), &summary)
 }
 
 /// Returns the missed deadlines.
@@ -87,34 +87,38 @@ pub(super) fn cycle(result: &CycleResult) -> String {
     };
     let (missed, periods) = (sum(|task| task.missed), sum(|task| task.periods));
     let longest = rows.iter().filter_map(|row| Some(row.task.response_ns.as_ref()?.max)).max();
-    let said = longest.map_or_else(
+    let summary = longest.map_or_else(
         || "No periods were completed.".to_owned(),
         |ns| format!("Longest response {}.", human_ns(ns)),
     );
-    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &said)
+    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &summary)
 }
 
 /// Returns the tasks that meet their deadlines by their bounds.
 pub(super) fn cycle_predict(result: &CyclePredictResult) -> String {
     let is_in_time = |verdict| verdict == CyclePredictVerdict::Schedulable;
     let in_time = result.tasks.iter().filter(|task| is_in_time(task.verdict)).count();
-    let said = cycle_predict::sentences(result);
+    let sentences = cycle_predict::sentences(result);
     let figure = of(in_time as u64, result.tasks.len() as u64);
-    top("Tasks in time", Some(figure), said.get(1).or(said.first()).map_or("", String::as_str))
+    top(
+        "Tasks in time",
+        Some(figure),
+        sentences.get(1).or(sentences.first()).map_or("", String::as_str),
+    )
 }
 
 /// Returns the highest sustained load of an application, or its misses.
 pub(super) fn cycle_test(result: &CycleTestResult) -> String {
-    let said = cycle_test::heading(result);
+    let summary = cycle_test::heading(result);
     if let Some(search) = &result.search {
         let figure = search.lower.map(cycle_test::factor);
-        return top("Largest load without a miss", figure, &said);
+        return top("Largest load without a miss", figure, &summary);
     }
     let nodes = result.run.iter().flat_map(|run| &run.nodes);
     let (missed, periods) = nodes.fold((0_u64, 0_u64), |(missed, periods), node| {
         (missed.saturating_add(node.missed), periods.saturating_add(node.periods))
     });
-    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &said)
+    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &summary)
 }
 
 /// Returns the cost of reading the time of day.
@@ -127,8 +131,8 @@ pub(super) fn host_clock(result: &HostClockResult) -> String {
 /// Returns the overshoot of `nanosleep`.
 pub(super) fn host_delay(result: &HostDelayResult) -> String {
     let late = host_all::nanosleep(result).and_then(|cell| cell.overshoot_ns.as_ref());
-    let said = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));
-    top("nanosleep overshoot, p99", late.map(|late| human_ns(late.p99)), &said)
+    let summary = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));
+    top("nanosleep overshoot, p99", late.map(|late| human_ns(late.p99)), &summary)
 }
 
 /// Returns the worst of the handlers.
@@ -174,9 +178,9 @@ pub(super) fn path_stall(result: &PathStallResult) -> String {
         result.cells.iter().map(count).fold(0, u64::saturating_add)
     };
     let (stalled, all) = (sum(|cell| cell.stalled), sum(|cell| cell.exchanges));
-    let said =
+    let summary =
         format!("Longer than {}, over all patterns and options.", human_ns(result.stall_min_ns));
-    top("Stalled exchanges", (all > 0).then(|| of(stalled, all)), &said)
+    top("Stalled exchanges", (all > 0).then(|| of(stalled, all)), &summary)
 }
 
 /// Returns the round trip of the smallest message.
@@ -184,8 +188,8 @@ pub(super) fn path_tcp(result: &PathTcpResult) -> String {
     let least = result.latency.iter().find_map(|one| Some((one, one.rtt_ns.as_ref()?)));
     if let Some((one, rtt)) = least {
         let bytes = full_count(one.size_bytes);
-        let said = format!("Messages of {bytes} bytes; p99 {}.", human_ns(rtt.p99));
-        return top("Round trip, p50", Some(human_ns(rtt.p50)), &said);
+        let summary = format!("Messages of {bytes} bytes; p99 {}.", human_ns(rtt.p99));
+        return top("Round trip, p50", Some(human_ns(rtt.p50)), &summary);
     }
     let fastest = result.bandwidth.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
     let rate = |rate: f64| crate::units::per_second(rate, "B");
@@ -199,27 +203,27 @@ pub(super) fn path_udp(result: &PathUdpResult) -> String {
     };
     let (sent, lost) = (sum(|counts| counts.sent), sum(|counts| counts.lost));
     let rtt = result.rows.iter().find_map(|row| Some((row, row.rtt_ns.as_ref()?)));
-    let said = rtt.map_or_else(
+    let summary = rtt.map_or_else(
         || "No replies.".to_owned(),
         |(row, rtt): (_, &Distribution)| {
             let [p50, p99] = [rtt.p50, rtt.p99].map(human_ns);
             format!("Round trip of {} bytes: p50 {p50}, p99 {p99}.", full_count(row.length))
         },
     );
-    top("Requests lost", (sent > 0).then(|| percent_of(lost, sent)), &said)
+    top("Requests lost", (sent > 0).then(|| percent_of(lost, sent)), &summary)
 }
 
 /// Returns the server with the lowest error bound.
 pub(super) fn query(result: &QueryResult) -> String {
     let known = result.servers.iter().filter_map(|server| Some((server, server.best.as_ref()?)));
     let best = known.min_by_key(|(_, best)| best.bound_ns);
-    let said = best.map_or_else(
+    let summary = best.map_or_else(
         || "No server sent a valid reply.".to_owned(),
         |(server, _)| format!("{}, relative to this host's clock.", server.name),
     );
     let figure = best
         .map(|(_, best)| format!("{} ± {}", signed_ns(best.offset_ns), human_ns(best.bound_ns)));
-    top("Offset", figure, &said)
+    top("Offset", figure, &summary)
 }
 
 /// Returns the arrival at the last node.
@@ -233,8 +237,9 @@ pub(super) fn relay_tree(result: &RelayTreeResult) -> String {
         || "Delay of the last node".to_owned(),
         |engine| format!("Delay of the last node, model of {}", engine.name),
     );
-    let said = format!("{}.{gain}", sentence(&relay_tree::heading(result)).trim_end_matches('.'));
-    top(&name, first.map(|engine| mean_ns(engine.tree_ns)), &said)
+    let summary =
+        format!("{}.{gain}", sentence(&relay_tree::heading(result)).trim_end_matches('.'));
+    top(&name, first.map(|engine| mean_ns(engine.tree_ns)), &summary)
 }
 
 #[cfg(test)]
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_said() {
+    fn missing_measurements_are_reported() {
         let mut result = fixture::query(20);
         result.servers.clear();
         assert!(query(&result).contains(NOTHING));

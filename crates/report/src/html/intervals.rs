@@ -50,14 +50,14 @@ pub(super) fn embedded_result(result: &LoadResult) -> Cow<'_, LoadResult> {
     if !is_long || to_compact_json(result).len() <= BYTES_MAX {
         return Cow::Borrowed(result);
     }
-    let mut kept = result.clone();
-    kept.series.iter_mut().for_each(|series| series.points.clear());
-    Cow::Owned(kept)
+    let mut embedded = result.clone();
+    embedded.series.iter_mut().for_each(|series| series.points.clear());
+    Cow::Owned(embedded)
 }
 
 /// Returns the table of all intervals of a run; nothing if it had none. The page's result is that
 /// of [`embedded_result`], which may omit them.
-pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> String {
+pub(super) fn intervals(result: &LoadResult, embedded: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
     let (count, interval_s) = (series.points.len(), series.interval_s);
     if count <= ROWS_MAX {
@@ -68,12 +68,12 @@ pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> Str
     }
     let length_s = longer_s(series);
     let (longer, worst) = (longer(series, length_s), worst(&series.points));
-    let left_out = if kept.series.as_ref().is_some_and(|series| series.points.is_empty()) {
+    let left_out = if embedded.series.as_ref().is_some_and(|series| series.points.is_empty()) {
         paragraph("The result in this page does not contain them; the one written by --json does.")
     } else {
         String::new()
     };
-    let said = format!(
+    let sentence = format!(
         "Of {} intervals of {interval_s} s, the {} with the most loss or, if equal, the highest \
          latency.",
         full_count(count as u64),
@@ -82,7 +82,7 @@ pub(super) fn intervals(result: &LoadResult, kept: &LoadResult, id: &str) -> Str
     let worst = one_by_one(worst, ("intervals-worst", "The worst intervals"));
     format!(
         "{}{left_out}{}<details id=\"{id}\"><summary>All of them by {}</summary>\n{}</details>\n",
-        paragraph(&said),
+        paragraph(&sentence),
         worst,
         long_time(length_s as u64),
         summed_up(&longer, &format!("{id}-longer")),
@@ -135,9 +135,10 @@ struct Longer {
 
 fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
     // The start of an interval is rounded.
-    let place = |point: &Point| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
+    let interval_index =
+        |point: &Point| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
     let of = |points: &[Point]| {
-        let begin_s = points.first().map_or(0.0, |point| place(point) * length_s);
+        let begin_s = points.first().map_or(0.0, |point| interval_index(point) * length_s);
         let mut sum = Longer { at_s: begin_s, ..Longer::default() };
         for point in points {
             for (sum, count) in [
@@ -156,7 +157,11 @@ fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
         }
         sum
     };
-    series.points.chunk_by(|a, b| place(a).total_cmp(&place(b)).is_eq()).map(of).collect()
+    series
+        .points
+        .chunk_by(|a, b| interval_index(a).total_cmp(&interval_index(b)).is_eq())
+        .map(of)
+        .collect()
 }
 
 fn summed_up(longer: &[Longer], id: &str) -> String {
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_course_is_summed_up() {
+    fn a_long_series_is_aggregated() {
         let result = long(3_600);
         let markup = intervals(&result, &embedded_result(&result), "i");
         assert_eq!(markup.matches("scope=\"row\"").count(), 120 + WORST);
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_room_for_an_hour_and_says_what_of_more_is_left_out() {
+    fn a_page_embeds_an_hour_and_reports_omitted_intervals() {
         let left_out = "does not contain them";
         let hour = long(3_600);
         assert!(

@@ -17,14 +17,14 @@ pub(super) struct PlotTarget {
 }
 
 /// Returns the histogram; one line for each distribution whose histogram can be read.
-pub(super) fn histogram(place: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+pub(super) fn histogram(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
     let series =
         distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));
     Plot {
-        id: place.id,
-        title: place.title,
+        id: target.id,
+        title: target.title,
         hint: "Samples in each bucket. Both scales are logarithmic.",
-        described_by: place.described_by,
+        described_by: target.described_by,
         x: time_axis(),
         y: Axis { label: "count", short: "count", unit: PlotUnit::Count, scale: AxisScale::Log },
         points: false,
@@ -35,15 +35,15 @@ pub(super) fn histogram(place: &PlotTarget, distributions: &[(String, &Distribut
 }
 
 /// Returns the tail: the time that all but the slowest do not exceed.
-pub(super) fn tail(place: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+pub(super) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
     let series = distributions.iter().map(|(label, distribution)| {
         PlotSeries::new(label.clone(), percentile_points(distribution))
     });
     Plot {
-        id: place.id,
-        title: place.title,
+        id: target.id,
+        title: target.title,
         hint: "Upper percentiles: each step to the right is ten times rarer.",
-        described_by: place.described_by,
+        described_by: target.described_by,
         x: Axis {
             label: "share of shorter times",
             short: "shorter",
@@ -137,8 +137,8 @@ mod tests {
         let result = fixture::host_timer();
         let mut distribution = result.cores[0].latency_ns.clone().unwrap();
         distribution.histogram = "not base 64".to_owned();
-        let place = PlotTarget { id: "h", title: "t", described_by: "t" };
-        assert!(histogram(&place, &[(String::new(), &distribution)]).is_empty());
-        assert!(!tail(&place, &[(String::new(), &distribution)]).is_empty());
+        let target = PlotTarget { id: "h", title: "t", described_by: "t" };
+        assert!(histogram(&target, &[(String::new(), &distribution)]).is_empty());
+        assert!(!tail(&target, &[(String::new(), &distribution)]).is_empty());
     }
 }

@@ -268,7 +268,7 @@ fn main(page: &LivePageData) -> String {
             text(plot.title)
         )
     });
-    let looks = table(
+    let snapshots = table(
         "Last snapshots, newest first",
         &format!("<tr><th rowspan=\"2\" scope=\"col\">at</th>{groups}</tr>\n<tr>{labels}</tr>"),
         "snapshots",
@@ -290,7 +290,7 @@ fn main(page: &LivePageData) -> String {
         "<section class=\"verdict\" aria-label=\"Values of the last snapshot\">\n<dl \
          class=\"figures\">\n{figures}</dl>\n</section>\n<h2>Findings</h2>\n<ul \
          class=\"findings\" id=\"findings\" aria-live=\"polite\"></ul>\n<h2>Over \
-         time</h2>\n{plots}<h2>Values</h2>\n{looks}{below}"
+         time</h2>\n{plots}<h2>Values</h2>\n{snapshots}{below}"
     )
 }
 
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_and_plot_has_its_place() {
+    fn every_figure_and_plot_has_an_element() {
         let all =
             [(Live::Load, LOAD_FIGURES, LOAD_PLOTS), (Live::Serve, SERVE_FIGURES, SERVE_PLOTS)];
         for (kind, figures, plots) in all {
@@ -333,8 +333,8 @@ mod tests {
                 assert_eq!(page.matches(&format!("id=\"figure-{}\"", figure.id)).count(), 1);
             }
             for plot in plots {
-                let place = format!("id=\"plot-{}\" aria-label=\"", plot.id);
-                assert_eq!(page.matches(&place).count(), 1, "{place}");
+                let element = format!("id=\"plot-{}\" aria-label=\"", plot.id);
+                assert_eq!(page.matches(&element).count(), 1, "{element}");
             }
         }
     }

@@ -54,7 +54,7 @@ pub fn load(result: &LoadResult) -> String {
         plots.splice(OVER_TIME..OVER_TIME, by_rate.map(|plot| (plot, String::new())));
     }
     let (figures, plots) = drawn(plots);
-    let kept = intervals::embedded_result(result);
+    let embedded = intervals::embedded_result(result);
     let main = [
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
@@ -63,7 +63,7 @@ pub fn load(result: &LoadResult) -> String {
         section("Clients", &clients(result)),
         section("Loss locations", &losses(result)),
         section("Trials", &trials::trials(result, "trials")),
-        section("Intervals", &intervals::intervals(result, &kept, "intervals")),
+        section("Intervals", &intervals::intervals(result, &embedded, "intervals")),
         section("Run and host", &machine(result)),
     ];
     PageTemplate {
@@ -85,7 +85,7 @@ pub fn load(result: &LoadResult) -> String {
         note: LOAD_NOTE,
         schema: &result.schema,
         plots,
-        result: &*kept,
+        result: &*embedded,
     }
     .render()
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_headed_by_what_it_lost() {
+    fn a_series_is_headed_by_its_loss() {
         let mut result = fixture::load();
         (result.search, result.series) = (None, Some(fixture::series()));
         let page = load(&result);
@@ -184,10 +184,10 @@ mod tests {
                 failed,
             })
             .into();
-        let said = "failed: 1 of 2 limits not met";
+        let expected = "failed: 1 of 2 limits not met";
         let page = load(&result);
-        assert!(page.contains(&format!("<title>{said} – ")), "{said}");
-        assert!(page.contains(&format!("<p class=\"failed\">{said}</p>")), "{said}");
+        assert!(page.contains(&format!("<title>{expected} – ")), "{expected}");
+        assert!(page.contains(&format!("<p class=\"failed\">{expected}</p>")), "{expected}");
     }
 
     #[test]

@@ -17,9 +17,9 @@ pub(super) fn losses(result: &LoadResult) -> String {
     if losses.lost == 0 {
         return format!("<p>0 of {sent} requests lost.</p>\n");
     }
-    let rows = each(&losses.by_location, |(place, count)| {
+    let rows = each(&losses.by_location, |(location, count)| {
         let numbers = [&percent_of(*count, losses.lost)[..], &full_count(*count)];
-        row(location_name(*place), numbers, &bar(Some(*count as f64 / losses.lost as f64)))
+        row(location_name(*location), numbers, &bar(Some(*count as f64 / losses.lost as f64)))
     });
     let lead = format!(
         "<p class=\"hint\">{} of {sent} requests ({}) over all trials, including those above the \
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_loss_says_so() {
+    fn a_run_without_loss_is_reported_as_such() {
         let mut result = fixture::load();
         result.trials.retain(|trial| trial.lost == 0);
         assert!(losses(&result).starts_with("<p>0 of "));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_server_has_the_full_bar_and_the_sign_of_its_doubt() {
+    fn the_fastest_server_has_the_full_bar_and_the_sign_of_its_bound() {
         let markup = candidates(&fixture::demo().candidates, "lossless");
         assert_eq!(markup.matches("width:100.00%").count(), 1);
         assert!(markup.contains("≥ 3.83 M/s"), "{markup}");

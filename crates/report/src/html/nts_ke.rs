@@ -79,7 +79,7 @@ fn top(result: &NtsKeResult) -> String {
         return verdict("Highest rate found", &held, &search_sentence(search), &[]);
     }
     let last = result.trials.last();
-    let said = last.map_or_else(
+    let sentence = last.map_or_else(
         || "No trials were run.".to_owned(),
         |trial| {
             let [lost, sent, clients] = [trial.lost, trial.sent, trial.clients].map(full_count);
@@ -89,7 +89,12 @@ fn top(result: &NtsKeResult) -> String {
     let rate = last.and_then(|trial| amount(trial.achieved_rate));
     let figure = rate.map_or_else(|| "not measured".to_owned(), human_rate);
     let times = last.and_then(|trial| trial.handshake_ns.as_ref());
-    verdict("NTS-KE exchanges", &figure, &said, &FIGURES.map(|(name, of)| (name, times.map(of))))
+    verdict(
+        "NTS-KE exchanges",
+        &figure,
+        &sentence,
+        &FIGURES.map(|(name, of)| (name, times.map(of))),
+    )
 }
 
 fn cells(trial: &NtsKeTrial) -> [String; 9] {

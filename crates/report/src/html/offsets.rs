@@ -79,8 +79,10 @@ pub(super) fn table(run: &LoadResult) -> String {
             format!("<td>{}</td>", text(&shown))
         });
         let rate = text(&human_rate(trial.achieved_rate));
-        let stamped = text(&percent_of(trial.timestamped.unwrap_or_default(), trial.received));
-        format!("<tr><th scope=\"row\" class=\"words\">{rate}</th><td>{stamped}</td>{cells}</tr>\n")
+        let timestamped = text(&percent_of(trial.timestamped.unwrap_or_default(), trial.received));
+        format!(
+            "<tr><th scope=\"row\" class=\"words\">{rate}</th><td>{timestamped}</td>{cells}</tr>\n"
+        )
     });
     format!(
         "<p>{}.</p>\n<div class=\"scroll\" id=\"{TABLE}\" tabindex=\"0\" role=\"region\" \

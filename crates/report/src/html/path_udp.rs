@@ -32,12 +32,12 @@ pub fn path_udp(result: &PathUdpResult) -> String {
         row(&format!("{}", index + 1), COLUMNS.map(|(.., cell)| cell(one)))
     });
     let numbered = result.rows.iter().enumerate();
-    let told = numbered.flat_map(|(index, row)| details(result, index, row));
-    let told = each(told.chain([cost(result)]), |line| paragraph(&line));
+    let lines = numbered.flat_map(|(index, row)| details(result, index, row));
+    let paragraphs = each(lines.chain([cost(result)]), |line| paragraph(&line));
     let main = [
         section("Limits", &limits(&result.limits)),
         section("Findings", &findings(&result.findings)),
-        section("Rows", &(table("rows", "Rows", &titles, &rows) + &told)),
+        section("Rows", &(table("rows", "Rows", &titles, &rows) + &paragraphs)),
         section("Round trip", &plotted),
         section("Run and host", &machine(result)),
     ];

@@ -146,19 +146,19 @@ impl Plot {
 
     /// Returns the figure on the page, with the markup that belongs below it.
     pub(super) fn figure(&self, below: &str) -> String {
-        let said = self.text_alternative();
+        let description = self.text_alternative();
         format!(
             "<figure class=\"plot\">\n<figcaption><h3>{title}</h3><p class=\"hint\">{hint}<span \
              class=\"drag\"> Drag to zoom in, double-click to zoom \
              out.</span></p></figcaption>\n<div class=\"chart\" id=\"plot-{id}\" role=\"group\" \
              aria-label=\"Plot: {title}. The same values are in a table on this page.\" \
-             aria-describedby=\"plot-{id}-said\" aria-details=\"{table}\"></div>\n<p \
-             class=\"aloud\" id=\"plot-{id}-said\">{said}</p>\n{below}</figure>\n",
+             aria-describedby=\"plot-{id}-description\" aria-details=\"{table}\"></div>\n<p \
+             class=\"aloud\" id=\"plot-{id}-description\">{description}</p>\n{below}</figure>\n",
             title = text(self.title),
             hint = text(self.hint),
             id = self.id,
             table = self.described_by,
-            said = text(&said),
+            description = text(&description),
         )
     }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_is_told_in_words() {
+    fn a_plot_has_a_text_alternative() {
         let axis = |label, unit| Axis { label, short: label, unit, scale: AxisScale::Linear };
         let points = vec![(0.0, 1_500.0), (900.0, 2_500.0)];
         let plot = Plot {
@@ -244,9 +244,12 @@ mod tests {
             shown: Choice::one([PlotSeries::new("<a>".to_owned(), points)]),
         };
         let markup = plot.figure("");
-        let said = "One line: &lt;a&gt;. time: 0.00 s to 15 min. delay: 1.50 µs to 2.50 µs. The \
+        let description = "One line: &lt;a&gt;. time: 0.00 s to 15 min. delay: 1.50 µs to 2.50 µs. The \
                     arrow keys go from point to point.";
-        assert!(markup.contains(&format!("id=\"plot-p-said\">{said}</p>")), "{markup}");
+        assert!(
+            markup.contains(&format!("id=\"plot-p-description\">{description}</p>")),
+            "{markup}"
+        );
     }
 
     #[test]

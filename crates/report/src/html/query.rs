@@ -156,7 +156,7 @@ fn servers(result: &QueryResult) -> String {
         "other",
     ];
     let rows = each(&result.servers, |server| {
-        let says = |of: fn(&horolog_record::ServerState) -> String| {
+        let state_text = |of: fn(&horolog_record::ServerState) -> String| {
             server.server_state.as_ref().map_or_else(|| ABSENT.to_owned(), of)
         };
         let best = |of: fn(&horolog_record::BestSample) -> String| {
@@ -171,11 +171,11 @@ fn servers(result: &QueryResult) -> String {
         row(
             &full_name(server),
             [
-                says(|says| says.stratum.to_string()),
-                says(|says| says.reference_id.clone()),
-                says(|says| leap_name(says.leap).to_owned()),
-                says(|says| human_ns(says.root_delay_ns)),
-                says(|says| human_ns(says.root_dispersion_ns)),
+                state_text(|state| state.stratum.to_string()),
+                state_text(|state| state.reference_id.clone()),
+                state_text(|state| leap_name(state.leap).to_owned()),
+                state_text(|state| human_ns(state.root_delay_ns)),
+                state_text(|state| human_ns(state.root_dispersion_ns)),
                 best(|best| signed_ns(best.offset_ns)),
                 best(|best| human_ns(best.bound_ns)),
                 best(|best| delay(best.delay_ns)),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_query_still_makes_a_page() {
+    fn a_query_without_replies_still_makes_a_page() {
         let page = query(&fixture::query(0));
         let main = main_of(&page);
         assert!(

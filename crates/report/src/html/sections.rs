@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn a_failure_stands_first() {
         let verdict = verdict("n", "1", "s.", &[]);
-        let said = page_top(Some("failed: a<b"), &verdict);
-        assert!(said.contains("<p class=\"failed\">failed: a&lt;b</p>\n<p class=\"name\">"));
+        let markup = page_top(Some("failed: a<b"), &verdict);
+        assert!(markup.contains("<p class=\"failed\">failed: a&lt;b</p>\n<p class=\"name\">"));
         assert!(!page_top(None, &verdict).contains("failed"));
     }
 

@@ -371,16 +371,16 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_drawn_over_time() {
+    fn a_series_is_drawn_over_time() {
         let mut result = fixture::load();
         assert!(loss_over_time(&result, "t").is_empty());
         result.series = Some(fixture::series());
         result.trials[1].phase = Some("spike".to_owned());
-        let mut silent = result.clone();
-        silent.series.as_mut().unwrap().points[1].rtt_ns = None;
-        silent.series.as_mut().unwrap().points[2].rtt_ns =
+        let mut unanswered = result.clone();
+        unanswered.series.as_mut().unwrap().points[1].rtt_ns = None;
+        unanswered.series.as_mut().unwrap().points[2].rtt_ns =
             result.series.as_ref().unwrap().points[0].rtt_ns;
-        let latency = latency_over_time(&silent, "t");
+        let latency = latency_over_time(&unanswered, "t");
         let median = &latency.shown.views[0].series[0];
         assert_eq!((median.points.len(), &*median.gaps), (2, &[0.5][..]), "nothing was answered");
         let loss = loss_over_time(&result, "t");

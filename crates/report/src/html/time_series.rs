@@ -79,16 +79,16 @@ fn thinned(points: Vec<(f64, f64)>, points_max: usize) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    fn line(course: TimeSeriesSettings, places: impl IntoIterator<Item = u32>) -> PlotSeries {
-        let points = places.into_iter().map(|at| (f64::from(at), f64::from(at % 7)));
-        course.line(String::new(), points.collect())
+    fn line(settings: TimeSeriesSettings, positions: impl IntoIterator<Item = u32>) -> PlotSeries {
+        let points = positions.into_iter().map(|at| (f64::from(at), f64::from(at % 7)));
+        settings.line(String::new(), points.collect())
     }
 
     #[test]
     fn a_line_has_gaps_where_points_are_missing() {
-        let places = (0..5).chain(8..12);
-        assert_eq!(line(TimeSeriesSettings::of(1.0), places.clone()).gaps, [6.0]);
-        assert_eq!(line(TimeSeriesSettings::EVEN, places).gaps, [6.0]);
+        let positions = (0..5).chain(8..12);
+        assert_eq!(line(TimeSeriesSettings::of(1.0), positions.clone()).gaps, [6.0]);
+        assert_eq!(line(TimeSeriesSettings::EVEN, positions).gaps, [6.0]);
         assert_eq!(line(TimeSeriesSettings::of(1.0), 0..9).gaps, [0.0; 0]);
         assert_eq!(line(TimeSeriesSettings::EVEN, [3]).gaps, [0.0; 0]);
     }

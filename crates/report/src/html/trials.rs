@@ -123,26 +123,26 @@ fn table(
     (id, label): (&str, &str),
 ) -> String {
     let columns: Vec<_> = columns.iter().filter(|column| is_shown(column, rows)).collect();
-    let is_said = |(_, cell): &&TextColumn| rows.iter().any(|row| !cell(row.trial).is_empty());
-    let words: Vec<_> = words.iter().filter(is_said).collect();
+    let has_text = |(_, cell): &&TextColumn| rows.iter().any(|row| !cell(row.trial).is_empty());
+    let words: Vec<_> = words.iter().filter(has_text).collect();
     let groups = columns.chunk_by(|a, b| a.0 == b.0);
     let names = each(groups.clone(), |columns| {
         let (count, name) = (columns.len(), columns[0].0);
         format!("<th class=\"first\" colspan=\"{count}\" scope=\"colgroup\">{name}</th>")
     });
-    let places: Vec<_> = groups.flat_map(|columns| columns.iter().enumerate()).collect();
-    let titles = each(&places, |(place, column)| {
-        format!("<th scope=\"col\"{}>{}</th>", class(*place == 0, false), column.1)
+    let indexed_columns: Vec<_> = groups.flat_map(|columns| columns.iter().enumerate()).collect();
+    let titles = each(&indexed_columns, |(index, column)| {
+        format!("<th scope=\"col\"{}>{}</th>", class(*index == 0, false), column.1)
     });
-    let said = each(&words, |(title, _)| {
+    let text_titles = each(&words, |(title, _)| {
         format!("<th class=\"first words\" rowspan=\"2\" scope=\"col\">{title}</th>")
     });
     let rows = each(rows, |row| {
-        let cells = each(&places, |(place, (_, title, cell))| {
+        let cells = each(&indexed_columns, |(index, (_, title, cell))| {
             let lossy = *title == "loss ratio" && row.trial.lost > 0;
-            format!("<td{}>{}</td>", class(*place == 0, lossy), text(&cell(row.trial)))
+            format!("<td{}>{}</td>", class(*index == 0, lossy), text(&cell(row.trial)))
         });
-        let said = each(&words, |(_, cell)| {
+        let text_cells = each(&words, |(_, cell)| {
             format!("<td class=\"first words\">{}</td>", text(&cell(row.trial)))
         });
         let (row_class, tag) = if row.is_bound {
@@ -151,11 +151,11 @@ fn table(
             ("", "")
         };
         let label = text(&row.label);
-        format!("<tr{row_class}><th scope=\"row\">{tag}{label}</th>{cells}{said}</tr>\n")
+        format!("<tr{row_class}><th scope=\"row\">{tag}{label}</th>{cells}{text_cells}</tr>\n")
     });
     format!(
         "<div class=\"scroll\" id=\"{id}\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">\n\
-         <table class=\"data wide\">\n<thead>\n<tr><td></td>{names}{said}</tr>\n<tr><th scope=\"col\">\
+         <table class=\"data wide\">\n<thead>\n<tr><td></td>{names}{text_titles}</tr>\n<tr><th scope=\"col\">\
          trial</th>{titles}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n"
     )
 }
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn every_row_has_as_many_cells_as_the_head() {
         let mut result = fixture::load();
-        result.trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
+        result.trials.extend([fixture::trial_without_requests(), fixture::extreme_trial()]);
         let markup = trials(&result, "trials");
         let (counts, times) = markup.split_once("id=\"trials-times\"").unwrap();
         for (markup, columns_most) in [(counts, COUNTS.len() + 3), (times, TIMES.len() + 1)] {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_reasons_are_named() {
+    fn locations_and_reasons_are_named() {
         let result = LoadResult { trials: vec![fixture::extreme_trial()], ..fixture::load() };
         let markup = trials(&result, "trials");
         assert!(markup.contains("unknown 18,446,744,073,709,551,615"));

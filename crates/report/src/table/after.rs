@@ -38,14 +38,15 @@ pub fn after(result: &AfterResult, style: &TableStyle) -> String {
 fn cells(dependency: &Dependency) -> [Cell; 6] {
     let held = dependency.satisfied_after_ns.map_or_else(|| ABSENT.to_owned(), time);
     let tone = if dependency.held { Tone::Plain } else { Tone::Bad };
-    let seen = dependency.last_check.clone().unwrap_or_else(|| "first try not finished".to_owned());
+    let last_check =
+        dependency.last_check.clone().unwrap_or_else(|| "first try not finished".to_owned());
     [
         Cell::plain(kind_name(dependency.kind).to_owned()),
         Cell::plain(dependency.target.clone()),
         Cell { text: held, tone },
         Cell::plain(full_count(dependency.tries)),
         Cell::plain(full_count(dependency.lost)),
-        Cell::plain(seen),
+        Cell::plain(last_check),
     ]
 }
 
@@ -91,14 +92,14 @@ pub fn dependency_name(dependency: &Dependency) -> String {
 #[must_use]
 pub fn after_line(dependency: &Dependency) -> String {
     let name = dependency_name(dependency);
-    let seen = dependency.last_check.as_deref().unwrap_or_default();
+    let last_check = dependency.last_check.as_deref().unwrap_or_default();
     match dependency.satisfied_after_ns {
         Some(ns) => {
             let tries = dependency.tries;
             let s = if tries == 1 { "y" } else { "ies" };
-            format!("{name} met after {}, {} tr{s}: {seen}", time(ns), full_count(tries))
+            format!("{name} met after {}, {} tr{s}: {last_check}", time(ns), full_count(tries))
         }
-        None => format!("{name} no longer met: {seen}"),
+        None => format!("{name} no longer met: {last_check}"),
     }
 }
 
@@ -116,14 +117,14 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = after(&fixture::after(), &style);
         assert_eq!(text, include_str!("after.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn each_end_is_told() {
+    fn each_end_is_described() {
         let mut result = fixture::after();
         result.end = AfterEnd::Interrupted;
         assert!(end(&result).contains("signal after 180 s"), "{}", end(&result));

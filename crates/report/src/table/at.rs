@@ -20,12 +20,12 @@ pub fn at(result: &AtResult, style: &TableStyle) -> String {
     let late: Vec<_> = late.collect();
     let mut lines = wrapped(&summary(result), "", "  ", style);
     if result.every_ns.is_none() {
-        let told: Vec<_> = late
+        let phrases: Vec<_> = late
             .iter()
             .map(|(name, late)| format!("{name} latency {}", human_ns(late.max)))
             .collect();
-        if !told.is_empty() {
-            lines.push(format!("  {}", told.join(", ")));
+        if !phrases.is_empty() {
+            lines.push(format!("  {}", phrases.join(", ")));
         }
     } else if !late.is_empty() {
         let titles = ["count", "min", "mean", "p50", "p90", "p99", "p99.9", "max"];
@@ -116,14 +116,14 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = at(&fixture::at(), &style);
         assert_eq!(text, include_str!("at.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn one_instant_is_told_in_a_line_or_two() {
+    fn one_start_time_takes_a_line_or_two() {
         let style = TableStyle::default();
         let mut result = fixture::at();
         result.every_ns = None;

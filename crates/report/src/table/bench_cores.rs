@@ -83,7 +83,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = bench_cores(&fixture::cores(), &TableStyle { colour: false, width: 80 });
         assert_eq!(text, include_str!("bench_cores_table.txt").trim_end(), "\n{text}");
     }

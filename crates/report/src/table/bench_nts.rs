@@ -135,19 +135,19 @@ pub(crate) mod tests {
             cpu_ns_per_reply: (index > 0).then_some(1_234.5 * index as f64),
             load: demo.candidates[index].load.clone(),
         };
-        let places = [(4, 1, 0), (2, 1, 100), (3, 2, 0), (1, 2, 100), (0, 3, 0)];
+        let combinations = [(4, 1, 0), (2, 1, 100), (3, 2, 0), (1, 2, 100), (0, 3, 0)];
         BenchNtsResult {
             schema: BENCH_NTS_SCHEMA.to_owned(),
             started: demo.started.clone(),
             command: Vec::new(),
             host: demo.host.clone(),
-            capacities: places.map(capacity).to_vec(),
+            capacities: combinations.map(capacity).to_vec(),
             findings: demo.findings.clone(),
         }
     }
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = bench_nts(&result(), &TableStyle { colour: false, width: 80 });
         assert_eq!(text, include_str!("bench_nts_table.txt").trim_end(), "\n{text}");
     }

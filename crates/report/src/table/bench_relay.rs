@@ -66,13 +66,13 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = bench_relay(&fixture::bench_relay(), &TableStyle { colour: false, width: 80 });
         assert_eq!(text, include_str!("bench_relay_table.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn an_experiment_that_was_ended_at_once_still_says_so() {
+    fn an_experiment_that_was_ended_at_once_is_still_reported() {
         let mut result = fixture::bench_relay();
         (result.cells, result.direct) = (Vec::new(), Vec::new());
         let text = bench_relay(&result, &TableStyle::default());

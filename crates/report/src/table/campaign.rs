@@ -29,9 +29,9 @@ pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
     }
     for one in breakdowns(result) {
         let [_, first, second] = one.titles;
-        let bar = |place: &BreakdownRow| {
-            let [a, b] = &place.numbers;
-            Bar::plain(place.name.clone(), Some(place.size), format!("{first} {a}, {second} {b}"))
+        let bar = |row: &BreakdownRow| {
+            let [a, b] = &row.numbers;
+            Bar::plain(row.name.clone(), Some(row.size), format!("{first} {a}, {second} {b}"))
         };
         let all: Vec<_> = one.all.iter().map(bar).collect();
         let bars = worst_first(one.about.trim_end_matches('.'), &all, one.full, style);
@@ -48,8 +48,8 @@ pub fn campaign(result: &CampaignResult, style: &TableStyle) -> String {
 
 /// Returns columns as wide as their content.
 fn grid(figures: &RoleTable, style: &TableStyle) -> Vec<String> {
-    let width = |place: usize, title: &str| {
-        let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(place));
+    let width = |index: usize, title: &str| {
+        let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(index));
         cells.map(|cell| cell.chars().count()).chain([title.chars().count()]).max().unwrap_or(0)
     };
     let (first, rest) = figures.titles.split_first().map_or(("", &[][..]), |(a, b)| (*a, b));
@@ -58,7 +58,7 @@ fn grid(figures: &RoleTable, style: &TableStyle) -> Vec<String> {
     let columns: Vec<_> = rest
         .iter()
         .enumerate()
-        .map(|(place, title)| Column::right(title, width(place, title)))
+        .map(|(index, title)| Column::right(title, width(index, title)))
         .collect();
     grid::blocks([name.clone(), name], &columns, &figures.rows, style)
 }
@@ -69,7 +69,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = campaign(&fixture::campaign(), &style);
         assert_eq!(text, include_str!("campaign.txt").trim_end(), "\n{text}");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_places_the_worst_are_drawn() {
+    fn of_many_rows_the_worst_are_drawn() {
         let mut result = fixture::campaign();
         for role in &mut result.roles {
             if let horolog_record::CampaignFigures::Paths { pairs, .. } = &mut role.figures {

@@ -34,8 +34,8 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
         result.seed
     );
     let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
-    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
-    say(&conditions(result));
+    let mut push_wrapped = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    push_wrapped(&conditions(result));
     lines.push(String::new());
     lines.extend(figures(result, style));
     lines.push(String::new());
@@ -44,22 +44,22 @@ pub fn clock(result: &ClockResult, style: &TableStyle) -> String {
         lines.extend(shapes);
         lines.push(String::new());
     }
-    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    let mut push_wrapped = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     for method in &result.methods {
         for one in &method.outages {
-            say(&outage(method, one, result.duration_s));
+            push_wrapped(&outage(method, one, result.duration_s));
         }
     }
     for method in &result.methods {
-        say(&allan(method));
+        push_wrapped(&allan(method));
     }
     for text in counts(result) {
-        say(&text);
+        push_wrapped(&text);
     }
-    say(DEFINITION);
-    say(LITERATURE);
+    push_wrapped(DEFINITION);
+    push_wrapped(LITERATURE);
     for limit in &result.limits {
-        say(&limits::line(limit));
+        push_wrapped(&limits::line(limit));
     }
     if !result.findings.is_empty() {
         lines.push(String::new());
@@ -96,7 +96,7 @@ fn figures(result: &ClockResult, style: &TableStyle) -> Vec<String> {
     let columns = TITLES.map(|title| Column::right(title, FIGURE_WIDTH));
     let row = |method: &ClockMethod| {
         let texts = method.error_ns.map(|figures| figure_texts(&figures, true));
-        let figure = |place: usize| fitted(texts.as_ref().map_or(ABSENT, |texts| &texts[place]));
+        let figure = |index: usize| fitted(texts.as_ref().map_or(ABSENT, |texts| &texts[index]));
         (format!("  {}", method_name(method.kind)), FIGURE_INDICES.map(figure).to_vec())
     };
     let rows: Vec<_> = result.methods.iter().map(row).collect();
@@ -133,7 +133,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = clock(&fixture::clock(), &TableStyle { colour: false, width: 100 });
         assert_eq!(text, include_str!("clock.txt").trim_end(), "\n{text}");
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_without_a_course_is_not_drawn() {
+    fn a_method_without_a_series_is_not_drawn() {
         let mut result = fixture::clock();
         result.methods[0].series.clear();
         result.methods[1].series[7].min_ns = i64::MIN;

@@ -42,12 +42,12 @@ pub fn clock_compare(result: &ClockCompareResult, style: &TableStyle) -> String 
     let names = names.map(|(title, width)| Column::left(title, width));
     let mut lines = grid::blocks(names, &columns, &rows, style);
     put(&mut lines, shapes(result, style));
-    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
-    result.clocks.iter().filter_map(allan).for_each(|text| say(&text));
+    let mut push_wrapped = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    result.clocks.iter().filter_map(allan).for_each(|text| push_wrapped(&text));
     if let Some(text) = steps(result) {
-        say(&text);
+        push_wrapped(&text);
     }
-    say(OFFSETS);
+    push_wrapped(OFFSETS);
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     lines.join("\n")
@@ -60,14 +60,14 @@ pub(crate) fn figures(clock: &ComparedClock) -> [String; 7] {
         .offset_ns
         .map_or_else(|| std::array::from_fn(|_| absent()), |figures| figure_texts(&figures, true));
     let frequency = clock.drift.filter(|drift| drift.ppm.is_finite());
-    let doubt = clock.error_bound_ns.map(|figures| human_ns(figures.p50.unsigned_abs()));
+    let error_bound = clock.error_bound_ns.map(|figures| human_ns(figures.p50.unsigned_abs()));
     [
         mean,
         deviation,
         min,
         max,
         frequency.map_or_else(absent, |drift| format!("{:+.4} ppm", drift.ppm)),
-        doubt.unwrap_or_else(absent),
+        error_bound.unwrap_or_else(absent),
         full_count(clock.samples.len() as u64),
     ]
 }
@@ -88,8 +88,8 @@ fn shapes(result: &ClockCompareResult, style: &TableStyle) -> Vec<String> {
     let last = result.clocks.iter().flat_map(|clock| &clock.samples).map(|one| one.slot).max();
     let planned = last.map_or(0, |last| last.saturating_add(1).max(result.count));
     let interval_ns = result.interval_ns;
-    let course = SparklineGroup::over_intervals("offset over time", planned, interval_ns, rows);
-    let mut lines = course.lines(style);
+    let sparklines = SparklineGroup::over_intervals("offset over time", planned, interval_ns, rows);
+    let mut lines = sparklines.lines(style);
     let allan = result.clocks.iter().map(|one| (&*one.name, &one.allan[..]));
     lines.extend(shapes::allan(&allan.collect::<Vec<_>>(), style));
     lines
@@ -123,7 +123,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = clock_compare(&fixture::clock_compare(), &style);
         assert_eq!(text, include_str!("clock_compare.txt").trim_end(), "\n{text}");

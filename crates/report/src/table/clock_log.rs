@@ -26,14 +26,14 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     let names = names.map(|(title, width)| Column::left(title, width));
     lines.extend(grid::blocks(names, &columns, &rows, style));
     put(&mut lines, shapes(result, style));
-    let mut say = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
+    let mut push_wrapped = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));
     for clock in &result.clocks {
         let name = clock_name(clock);
         let counts = clock.verdicts.iter();
         let counts: Vec<_> =
             counts.map(|(verdict, count)| format!("{verdict} {}", full_count(*count))).collect();
         if !counts.is_empty() {
-            say(&format!("{name}: {}", counts.join(", ")));
+            push_wrapped(&format!("{name}: {}", counts.join(", ")));
         }
         let states = clock.states.iter().take(STATES_SHOWN);
         let states: Vec<_> =
@@ -43,13 +43,13 @@ pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
                 0 => String::new(),
                 more => format!(", and {more} more changes"),
             };
-            say(&format!("{name}: {}{more}", states.join(", ")));
+            push_wrapped(&format!("{name}: {}{more}", states.join(", ")));
         }
     }
     if result.restarts > 0 {
-        say(&format!("{} host restarts.", full_count(result.restarts)));
+        push_wrapped(&format!("{} host restarts.", full_count(result.restarts)));
     }
-    say(NOTE);
+    push_wrapped(NOTE);
     lines.join("\n")
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = clock_log(&fixture::clock_log(), &style);
         assert_eq!(text, include_str!("clock_log.txt").trim_end(), "\n{text}");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_once_is_no_course() {
+    fn a_value_logged_once_is_no_series() {
         let mut result = fixture::clock_log();
         result.clocks[0].offsets.truncate(1);
         result.clocks[0].corrections.clear();

@@ -33,8 +33,8 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
         lines.extend(grid::blocks(names, &columns, &rows, style));
     }
     let only = [("earlier", &result.only_earlier), ("later", &result.only_later)];
-    let only = only.into_iter().filter(|(_, places)| !places.is_empty()).map(|(which, places)| {
-        format!("Only the {which} run has {}.", some(places.iter().cloned(), places.len()))
+    let only = only.into_iter().filter(|(_, paths)| !paths.is_empty()).map(|(which, paths)| {
+        format!("Only the {which} run has {}.", some(paths.iter().cloned(), paths.len()))
     });
     let conditions = result.conditions.iter().map(|one| {
         let shown =
@@ -43,8 +43,8 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
     });
     let method = (!result.figures.is_empty()).then(|| method(result));
     let own = result.figures.iter().any(|figure| is_shown(&figure) && figure.informational);
-    let told = own.then(|| BRACKETS.to_owned()).into_iter().chain(only).chain(conditions);
-    lines.extend(footer(told, method, (&[], &result.findings), style));
+    let sentences = own.then(|| BRACKETS.to_owned()).into_iter().chain(only).chain(conditions);
+    lines.extend(footer(sentences, method, (&[], &result.findings), style));
     lines.join("\n")
 }
 
@@ -72,26 +72,27 @@ pub(crate) fn method(result: &CompareResult) -> String {
 /// Returns the number of figures of each verdict.
 pub(crate) fn sentence(result: &CompareResult) -> String {
     let count = |verdict| result.deciding().filter(|one| one.verdict == verdict).count();
-    let told = [
+    let words = [
         (CompareVerdict::Worse, "worse"),
         (CompareVerdict::Better, "better"),
         (CompareVerdict::Unclear, "unclear"),
         (CompareVerdict::Same, "same"),
         (CompareVerdict::NotEnough, "with too few values"),
     ];
-    let told = told.into_iter().filter_map(|(verdict, word)| {
+    let phrases = words.into_iter().filter_map(|(verdict, word)| {
         let count = count(verdict);
         (count > 0).then(|| format!("{count} {word}"))
     });
-    let told: Vec<_> = told.collect();
+    let phrases: Vec<_> = phrases.collect();
     let others = |repeats: &[ComparedRun]| match repeats.len() {
         0 => String::new(),
         1 => " and 1 more".to_owned(),
         more => format!(" and {more} more"),
     };
-    let told = if told.is_empty() { "no common metrics".to_owned() } else { told.join(", ") };
+    let verdict_counts =
+        if phrases.is_empty() { "no common metrics".to_owned() } else { phrases.join(", ") };
     format!(
-        "{} ({}){} versus {} ({}){}, threshold {}: {told}.",
+        "{} ({}){} versus {} ({}){}, threshold {}: {verdict_counts}.",
         result.later.reference,
         result.later.started,
         others(&result.later_repeats),
@@ -129,8 +130,8 @@ pub fn name(figure: &ComparedMetric) -> String {
 /// Returns a figure by its name, its change in words, and the verdict.
 pub(crate) fn compared_figure(figure: &ComparedMetric) -> (String, String, CompareVerdict) {
     let [earlier, later, change, verdict] = cells(figure);
-    let told = format!("{verdict}: was {earlier}, is {later}, change {change}");
-    (name(figure), told, figure.verdict)
+    let detail = format!("{verdict}: was {earlier}, is {later}, change {change}");
+    (name(figure), detail, figure.verdict)
 }
 
 /// Returns the cells in the order of [`COLUMNS`].
@@ -180,13 +181,13 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         assert_eq!(compare(&fixture::compare(), &style), include_str!("compare.txt").trim_end());
     }
 
     #[test]
-    fn nothing_in_common_is_said() {
+    fn nothing_in_common_is_reported() {
         let mut result = fixture::compare();
         result.figures.clear();
         let text = compare(&result, &TableStyle::default());

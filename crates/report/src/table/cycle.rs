@@ -75,7 +75,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = cycle(&fixture::cycle(), &style);
         assert_eq!(text, include_str!("cycle.txt").trim_end(), "\n{text}");

@@ -40,8 +40,8 @@ pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String 
         lines.push(String::new());
     }
     let method = std::iter::once(METHOD.to_owned()).chain(cost_lines(result));
-    let doubts = (&result.limits[..], &result.findings[..]);
-    lines.extend(footer(sentences(result), method, doubts, style));
+    let limits_and_findings = (&result.limits[..], &result.findings[..]);
+    lines.extend(footer(sentences(result), method, limits_and_findings, style));
     lines.join("\n")
 }
 
@@ -50,8 +50,8 @@ fn drawn(result: &CyclePredictResult, style: &TableStyle) -> Vec<String> {
     let all = bounds(result).into_iter().map(|(name, task, bound)| {
         let share = bound.response_ns as f64 / task.deadline_ns.max(1) as f64;
         let times = [bound.response_ns, task.deadline_ns].map(human_ns);
-        let beside = format!("{}, {} of {}", percent(share), times[0], times[1]);
-        Bar::plain(name, Some(share), beside)
+        let value_text = format!("{}, {} of {}", percent(share), times[0], times[1]);
+        Bar::plain(name, Some(share), value_text)
     });
     bars_up_to("bounds relative to deadlines", &all.collect::<Vec<_>>(), 1.0, style)
 }
@@ -62,7 +62,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = cycle_predict(&fixture::cycle_predict(), &style);
         assert_eq!(text, include_str!("cycle_predict.txt").trim_end(), "\n{text}");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_beyond_its_deadline_is_seen_and_no_deadline_is_no_error() {
+    fn a_bound_beyond_its_deadline_is_marked_and_no_deadline_is_no_error() {
         let mut result = fixture::cycle_predict();
         result.tasks[0].deadline_ns = 0;
         let lines = drawn(&result, &TableStyle { colour: false, width: 80 });

@@ -54,8 +54,8 @@ pub fn cycle_test(result: &CycleTestResult, style: &TableStyle) -> String {
         lines.push(String::new());
     }
     let method = score_sentences(result).into_iter().chain([METHOD.to_owned()]);
-    let doubts = (&result.limits[..], &result.findings[..]);
-    lines.extend(footer(sentences(result), method, doubts, style));
+    let limits_and_findings = (&result.limits[..], &result.findings[..]);
+    lines.extend(footer(sentences(result), method, limits_and_findings, style));
     lines.join("\n")
 }
 
@@ -65,14 +65,14 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = cycle_test(&fixture::cycle_test(), &style);
         assert_eq!(text, include_str!("cycle_test.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn nothing_at_all_is_no_error_and_a_search_is_told() {
+    fn nothing_at_all_is_no_error_and_a_search_is_reported() {
         let mut result = fixture::cycle_test();
         result.search = Some(fixture::cycle_test_search());
         let text = cycle_test(&result, &TableStyle::default());

@@ -91,8 +91,8 @@ fn shortened(label: &str) -> String {
     if label.chars().count() <= LABEL_MAX {
         return label.to_owned();
     }
-    let kept: String = label.chars().take(LABEL_MAX - 1).collect();
-    format!("{kept}…")
+    let prefix: String = label.chars().take(LABEL_MAX - 1).collect();
+    format!("{prefix}…")
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = demo(&fixture::demo(), &TableStyle { colour: false, width: 90 });
         assert_eq!(text, include_str!("demo_table.txt").trim_end(), "\n{text}");
     }
@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn a_doubt_about_one_server_is_told() {
+    fn a_finding_about_one_server_is_reported() {
         let mut result = fixture::demo();
-        let mut doubt = result.candidates[0].load.findings[0].clone();
-        doubt.code = horolog_record::FindingCode::TrialsInconsistent;
-        doubt.message = "one of its trials lost more".to_owned();
-        result.candidates[1].load.findings = vec![doubt];
+        let mut finding = result.candidates[0].load.findings[0].clone();
+        finding.code = horolog_record::FindingCode::TrialsInconsistent;
+        finding.message = "one of its trials lost more".to_owned();
+        result.candidates[1].load.findings = vec![finding];
         let text = demo(&result, &TableStyle { colour: false, width: 100 });
         assert!(text.contains("one of its trials lost more"), "{text}");
     }

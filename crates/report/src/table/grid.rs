@@ -175,9 +175,9 @@ pub(crate) fn blocks(
         lines.extend(header(&group, style.colour).lines().skip(1).map(str::to_owned));
         for (text, figures) in rows {
             let is_long = text.chars().count() > name.width;
-            let beside = if is_long { String::new() } else { text.clone() };
+            let name_cell = if is_long { String::new() } else { text.clone() };
             lines.extend(is_long.then(|| text.clone()));
-            let cells = [&[beside], &figures[begin..end]].concat();
+            let cells = [&[name_cell], &figures[begin..end]].concat();
             let cells: Vec<_> = cells.into_iter().map(Cell::plain).collect();
             lines.push(row(&group, &cells, style.colour));
         }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_beside_the_names_is_one_block() {
+    fn columns_that_fit_next_to_the_names_are_one_block() {
         let expected = [
             "system against   mean    min    max",
             "raw              1 ns   2 ns   3 ns",

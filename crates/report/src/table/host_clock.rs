@@ -62,7 +62,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = host_clock(&fixture::host_clock(), &style);
         assert_eq!(text, include_str!("host_clock.txt").trim_end(), "\n{text}");

@@ -152,7 +152,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = host_delay(&fixture::host_delay(), &style);
         assert_eq!(text, include_str!("host_delay.txt").trim_end(), "\n{text}");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_was_not_measured_is_a_gap_and_one_is_no_course() {
+    fn a_delay_that_was_not_measured_is_a_gap_and_one_is_no_series() {
         let mut result = fixture::host_delay();
         let is_gap =
             |one: &DelayCell| one.function == DelayKind::Nanosleep && one.requested_ns == 100_000;

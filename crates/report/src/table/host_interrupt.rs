@@ -37,8 +37,8 @@ pub fn host_interrupt(result: &HostInterruptResult, style: &TableStyle) -> Strin
     if !result.os_noise.is_empty() {
         lines.push(String::new());
         lines.extend(stolen_table(result, style));
-        let told = result.os_noise.iter().map(stolen_facts);
-        lines.extend(told.flat_map(|text| wrapped(&text, "  ", "    ", style)));
+        let texts = result.os_noise.iter().map(stolen_facts);
+        lines.extend(texts.flat_map(|text| wrapped(&text, "  ", "    ", style)));
     }
     put(&mut lines, shapes(result, style));
     for text in facts(result).iter().map(String::as_str).chain([METHOD]) {
@@ -184,7 +184,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 110 };
         let text = host_interrupt(&fixture::host_interrupt(), &style);
         assert_eq!(text, include_str!("host_interrupt.txt").trim_end(), "\n{text}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_took_is_told_from_what_others_did() {
+    fn time_of_threads_is_distinguished_from_time_of_others() {
         let mut result = fixture::host_interrupt();
         result.os_noise[1].all.total_ns = result.os_noise[0].all.total_ns / 2;
         result.os_noise[1].by_threads.total_ns = result.os_noise[0].all.total_ns / 4;

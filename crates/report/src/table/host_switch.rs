@@ -126,8 +126,8 @@ pub fn exchange_name(exchange: &SwitchExchange) -> String {
 
 /// Returns the name of a peer's kind.
 #[must_use]
-pub const fn peer_name(partner: SwitchPeer) -> &'static str {
-    match partner {
+pub const fn peer_name(peer: SwitchPeer) -> &'static str {
+    match peer {
         SwitchPeer::Process => "process",
         SwitchPeer::Thread => "thread",
     }
@@ -158,7 +158,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 110 };
         let text = host_switch(&fixture::host_switch(), &style);
         assert_eq!(text, include_str!("host_switch.txt").trim_end(), "\n{text}");

@@ -59,8 +59,8 @@ fn shapes(result: &HostTimerResult, style: &TableStyle) -> Vec<String> {
 }
 
 fn columns() -> Vec<Column> {
-    let figures = LATENCY_TITLES.iter().enumerate().map(|(place, title)| {
-        Column::right(title, if place == 0 { COUNT_WIDTH } else { TIME_WIDTH })
+    let figures = LATENCY_TITLES.iter().enumerate().map(|(index, title)| {
+        Column::right(title, if index == 0 { COUNT_WIDTH } else { TIME_WIDTH })
     });
     [Column::right("missed", MISSED_WIDTH)].into_iter().chain(figures).collect()
 }
@@ -102,7 +102,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = host_timer(&fixture::host_timer(), &style);
         assert_eq!(text, include_str!("host_timer.txt").trim_end(), "\n{text}");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_core_has_bars_and_one_stretch_is_no_course() {
+    fn one_core_has_bars_and_one_interval_is_no_series() {
         let mut result = fixture::host_timer();
         result.cores.truncate(1);
         result.cores[0].series.truncate(1);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let result = fixture::load();
         let rows: Vec<_> = [0, 4, 9]
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn rows_line_up_with_the_header_at_every_width() {
         let mut trials = fixture::load().trials;
-        trials.extend([fixture::silent_trial(), fixture::extreme_trial()]);
+        trials.extend([fixture::trial_without_requests(), fixture::extreme_trial()]);
         let widths = [0, 40, 60, 79, 80, 100, 120, 132, usize::MAX];
         let modes = [
             RequestMode::NtpBasic,
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_replies_are_shown_where_they_were_asked_for() {
+    fn interleaved_replies_are_shown_where_they_were_requested() {
         let shown = |mode| header(mode, &TableStyle::default()).contains("interl.");
         assert!(
             shown(RequestMode::NtpInterleaved)
@@ -343,7 +343,8 @@ mod tests {
 
     #[test]
     fn nothing_sent_is_no_share_of_anything() {
-        let row = row(&fixture::silent_trial(), RequestMode::NtpBasic, &TableStyle::default());
+        let row =
+            row(&fixture::trial_without_requests(), RequestMode::NtpBasic, &TableStyle::default());
         assert!(!row.contains('%'));
         assert!(row.trim_start().starts_with('-'));
     }
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_planned_rate_stands_beside_the_sent_one_only_where_they_differ() {
+    fn the_intended_rate_is_shown_only_where_the_achieved_rate_differs() {
         let result = fixture::load();
         assert_eq!(planned(&result.trials[0]).text, "");
         assert_eq!(planned(&result.trials[9]).text, "5000000");

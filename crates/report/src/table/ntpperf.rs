@@ -192,7 +192,7 @@ mod tests {
             lost: if table.ptp { lost } else { lost + invalid },
             invalid: [(InvalidReason::Origin, invalid)].into(),
             responses,
-            ..fixture::silent_trial()
+            ..fixture::trial_without_requests()
         };
         let mut figures = || std::array::from_fn(|_| words.next().unwrap().parse().unwrap());
         match table.panel {
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn authenticated_replies_are_basic_ones() {
         let responses = Responses { basic: 1, nts: 3, ..Responses::default() };
-        let trial = Trial { sent: 8, lost: 4, responses, ..fixture::silent_trial() };
+        let trial = Trial { sent: 8, lost: 4, responses, ..fixture::trial_without_requests() };
         assert_eq!(
             RESPONSE.row(&trial),
             "0            0  50.00%   0.00%  50.00%   0.00%        -       -       -      -"
@@ -242,8 +242,13 @@ mod tests {
         let shares = |reason, invalid| {
             let basic = Responses { basic: 1, ..Responses::default() };
             let invalid = [(reason, invalid)].into();
-            let trial =
-                Trial { sent: 8, lost: 7, invalid, responses: basic, ..fixture::silent_trial() };
+            let trial = Trial {
+                sent: 8,
+                lost: 7,
+                invalid,
+                responses: basic,
+                ..fixture::trial_without_requests()
+            };
             let row = RESPONSE.row(&trial);
             row.split_whitespace().skip(2).take(3).map(str::to_owned).collect::<Vec<_>>()
         };
@@ -257,7 +262,7 @@ mod tests {
 
     #[test]
     fn columns_stay_apart_whatever_the_figures_are() {
-        for trial in [fixture::extreme_trial(), fixture::silent_trial()] {
+        for trial in [fixture::extreme_trial(), fixture::trial_without_requests()] {
             let offset = NtpperfTable { panel: Some(NtpperfPanel::Offset), ..RESPONSE };
             for table in [RESPONSE, offset, NtpperfTable { ptp: true, panel: None }] {
                 let row = table.row(&trial);

@@ -107,7 +107,7 @@ pub(crate) fn failures(trials: &[NtsKeTrial]) -> Option<String> {
     for (reason, count) in trials.iter().flat_map(|trial| &trial.failures) {
         *sum.entry(*reason).or_default() += count;
     }
-    let told = |(reason, count): (&FailureReason, &u64)| {
+    let phrase = |(reason, count): (&FailureReason, &u64)| {
         let why = match reason {
             FailureReason::Connection => "connection failed",
             FailureReason::Timeout => "timed out",
@@ -117,8 +117,8 @@ pub(crate) fn failures(trials: &[NtsKeTrial]) -> Option<String> {
         };
         format!("{} {why}", full_count(*count))
     };
-    let told: Vec<_> = sum.iter().map(told).collect();
-    (!told.is_empty()).then(|| format!("Failed: {}.", told.join(", ")))
+    let phrases: Vec<_> = sum.iter().map(phrase).collect();
+    (!phrases.is_empty()).then(|| format!("Failed: {}.", phrases.join(", ")))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         assert_eq!(
             text(vec![trial(None)], false),
             "NTS-KE exchanges: 1.23 k/s by 32 clients; 7 of 2,475 failed.\nFailed: 6 timed out, \

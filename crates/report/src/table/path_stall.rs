@@ -21,40 +21,40 @@ const RANKS: [u8; 9] = [2, 0, 1, 5, 0, 4, 3, 0, 6];
 #[must_use]
 pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
-    let say = |text: &str, lines: &mut Vec<String>| {
+    let push_wrapped = |text: &str, lines: &mut Vec<String>| {
         lines.extend(wrapped(text, "  ", "    ", style));
     };
     if let Some(far) = &result.target {
         lines.push(format!("Stalls of TCP to {}", target(far)));
-        say(&format!("near: {}", end(Some(&result.near))), &mut lines);
-        say(&format!("far: {}", end(result.far.as_ref())), &mut lines);
+        push_wrapped(&format!("near: {}", end(Some(&result.near))), &mut lines);
+        push_wrapped(&format!("far: {}", end(result.far.as_ref())), &mut lines);
     }
-    say(&stall::kernel(&result.kernel), &mut lines);
-    say(&stall::evidence(result), &mut lines);
+    push_wrapped(&stall::kernel(&result.kernel), &mut lines);
+    push_wrapped(&stall::evidence(result), &mut lines);
     // Advice comes first; the evidence for it may be many rows.
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     for claim in &result.claims {
         let text = format!("{}: {} ({})", stall::held(claim.holds), claim.statement, claim.figure);
-        say(&text, &mut lines);
+        push_wrapped(&text, &mut lines);
     }
     if !result.cells.is_empty() {
         let rows = stall::grouped(&result.cells);
         lines.extend(cells(&rows, style));
         put(&mut lines, stalls(&rows, style));
-        say(stall::DEFINITION, &mut lines);
+        push_wrapped(stall::DEFINITION, &mut lines);
         if rows.len() < result.cells.len() {
-            say(stall::FOLDED, &mut lines);
+            push_wrapped(stall::FOLDED, &mut lines);
         }
         for text in stall::packets(result) {
-            say(&text, &mut lines);
+            push_wrapped(&text, &mut lines);
         }
         if let Some(text) = stall::window(result) {
-            say(&text, &mut lines);
+            push_wrapped(&text, &mut lines);
         }
     }
     if let Some(watch) = &result.watched {
-        say(&stall::watched(watch), &mut lines);
+        push_wrapped(&stall::watched(watch), &mut lines);
         lines.extend(connections(watch, style));
     }
     lines.join("\n")
@@ -69,9 +69,9 @@ fn stalls(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
         let option = stall::option(row.cell.option);
         let p50 = row.cell.exchange_ns.as_ref();
         let p50 = p50.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p50));
-        let beside = format!("{}, p50 {p50}, {option}", percent(share(row)));
-        let beside = beside.trim_end_matches(", -").to_owned();
-        Bar::plain(row.pattern(), Some(share(row)), beside)
+        let value_text = format!("{}, p50 {p50}, {option}", percent(share(row)));
+        let value_text = value_text.trim_end_matches(", -").to_owned();
+        Bar::plain(row.pattern(), Some(share(row)), value_text)
     });
     let bars: Vec<_> = bars.collect();
     let mut lines = worst_first("share of exchanges that stalled", &bars, 1.0, style);
@@ -132,7 +132,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 132 };
         let text = path_stall(&fixture::path_stall(), &style);
         assert_eq!(text, include_str!("path_stall.txt").trim_end(), "\n{text}");

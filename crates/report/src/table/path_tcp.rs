@@ -81,9 +81,9 @@ fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
     let latency = result.latency.iter().map(|row| {
         let times = row.rtt_ns.as_ref().map(|times| (half(times.p50), half(times.p99)));
         let (size, tail) = (times.map(|(p50, _)| p50), times.map(|(_, p99)| p99));
-        let told = |(p50, p99)| format!("{}, p99 {}", mean_ns(p50), mean_ns(p99));
-        let beside = times.map_or_else(|| ABSENT.to_owned(), told);
-        Bar { name: format!("{} B", full_count(row.size_bytes)), size, tail, value_text: beside }
+        let percentiles_text = |(p50, p99)| format!("{}, p99 {}", mean_ns(p50), mean_ns(p99));
+        let value_text = times.map_or_else(|| ABSENT.to_owned(), percentiles_text);
+        Bar { name: format!("{} B", full_count(row.size_bytes)), size, tail, value_text }
     });
     let latency: Vec<_> = latency.collect();
     let bandwidth = result.bandwidth.iter().map(|row| {
@@ -221,14 +221,14 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = path_tcp(&fixture::path_tcp(), &style);
         assert_eq!(text, include_str!("path_tcp.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn an_end_that_tells_nothing_is_said_so() {
+    fn an_end_without_details_is_shown_as_an_unknown_one() {
         assert_eq!(end(None), end(Some(&PathEnd::default())));
     }
 

@@ -69,7 +69,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 120 };
         let text = path_udp(&fixture::path_udp(), &style);
         assert_eq!(text, include_str!("path_udp.txt").trim_end(), "\n{text}");

@@ -64,18 +64,24 @@ fn fields(name_width: usize) -> Vec<ServerColumn> {
         rank,
         cell,
     };
-    let says = "reported by server";
+    let reported = "reported by server";
     let measured = "measured";
     vec![
         ServerColumn {
             column: Column::left("server", name_width),
             ..field("", "", 0, 0, full_name)
         },
-        field(says, "stratum", 7, 6, |one| state_text(one, |says| says.stratum.to_string())),
-        field(says, "reference", 15, 5, |one| state_text(one, |says| says.reference_id.clone())),
-        field(says, "leap", 7, 7, |one| state_text(one, |says| short_leap(says.leap).to_owned())),
-        field(says, "delay", 7, 8, |one| state_text(one, |says| human_ns(says.root_delay_ns))),
-        field(says, "disp.", 7, 9, |one| state_text(one, |says| human_ns(says.root_dispersion_ns))),
+        field(reported, "stratum", 7, 6, |one| state_text(one, |says| says.stratum.to_string())),
+        field(reported, "reference", 15, 5, |one| {
+            state_text(one, |says| says.reference_id.clone())
+        }),
+        field(reported, "leap", 7, 7, |one| {
+            state_text(one, |says| short_leap(says.leap).to_owned())
+        }),
+        field(reported, "delay", 7, 8, |one| state_text(one, |says| human_ns(says.root_delay_ns))),
+        field(reported, "disp.", 7, 9, |one| {
+            state_text(one, |says| human_ns(says.root_dispersion_ns))
+        }),
         field(measured, "offset", 10, 0, |one| known(one.best, |best| signed_ns(best.offset_ns))),
         field(measured, "bound", 9, 0, |one| {
             known(one.best, |best| format!("± {}", human_ns(best.bound_ns)))
@@ -217,8 +223,8 @@ fn shapes(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Ve
         row("offset", SparklineScale::Range, SparklineUnit::Offset, |sample| sample.offset_ns),
         row("delay", SparklineScale::Log, SparklineUnit::Time, |sample| sample.delay_ns.max(0)),
     ];
-    let course = SparklineGroup::over_intervals("over time", planned, result.interval_ns, rows);
-    let mut lines = course.lines(style);
+    let sparklines = SparklineGroup::over_intervals("over time", planned, result.interval_ns, rows);
+    let mut lines = sparklines.lines(style);
     lines.extend(deviations(&[("offset", &server.allan)], style));
     lines
 }
@@ -277,13 +283,13 @@ pub(crate) fn odd_replies(server: &ServerResult) -> Option<String> {
         ("not sent", counts.refused),
     ];
     let plain = plain.into_iter().map(|(name, count)| (name.to_owned(), count));
-    let told: Vec<_> = plain
+    let phrases: Vec<_> = plain
         .chain(invalid)
         .chain(kisses)
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {}", full_count(count)))
         .collect();
-    (!told.is_empty()).then(|| format!("other: {}", told.join(", ")))
+    (!phrases.is_empty()).then(|| format!("other: {}", phrases.join(", ")))
 }
 
 fn allan(server: &ServerResult) -> Option<String> {
@@ -331,7 +337,7 @@ mod tests {
     const STYLE: TableStyle = TableStyle { colour: false, width: 120 };
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = query(&fixture::query(5), &STYLE);
         assert_eq!(text, include_str!("query.txt").trim_end(), "\n{text}");
         let text = query(&fixture::query(1_000), &STYLE);
@@ -399,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_samples_are_a_gap_in_their_place() {
+    fn lost_samples_are_a_gap_at_their_position() {
         let result = fixture::query(60);
         let mut server = result.servers[0].clone();
         let is_lost = |at: u64| (10..30).contains(&at) || at >= 50;

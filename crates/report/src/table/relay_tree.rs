@@ -32,8 +32,8 @@ pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
         lines.push(String::new());
     }
     let method = [METHOD.to_owned()].into_iter().chain(method(result));
-    let doubts = (&result.limits[..], &result.findings[..]);
-    lines.extend(footer(sentences(result), method, doubts, style));
+    let limits_and_findings = (&result.limits[..], &result.findings[..]);
+    lines.extend(footer(sentences(result), method, limits_and_findings, style));
     lines.join("\n")
 }
 
@@ -44,13 +44,14 @@ fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
     let nodes = result.nodes.iter().enumerate().filter(|(_, node)| node.parent.is_some());
     let bar = |(at, node): (usize, &RelayTreeNode)| {
         let (own, other) = (delay(first, at), delay(second, at));
-        let told = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), mean_ns);
+        let delay_text = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), mean_ns);
         let name = node.name.clone();
         match second {
-            None => Bar::plain(name, own, told(own)),
+            None => Bar::plain(name, own, delay_text(own)),
             Some(second) => {
-                let beside = format!("{}, {} {}", told(own), second.name, told(other));
-                Bar { name, size: other, tail: own, value_text: beside }
+                let value_text =
+                    format!("{}, {} {}", delay_text(own), second.name, delay_text(other));
+                Bar { name, size: other, tail: own, value_text }
             }
         }
     };
@@ -76,7 +77,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 100 };
         let text = relay_tree(&fixture::relay_tree(), &style);
         assert_eq!(text, include_str!("relay_tree.txt").trim_end(), "\n{text}");
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_said() {
+    fn what_does_not_apply_is_reported() {
         let mut result = fixture::relay_tree();
         let gain = result.gain.as_mut().unwrap();
         gain.same_path = false;

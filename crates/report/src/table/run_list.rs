@@ -23,8 +23,8 @@ pub fn run_list(list: &RunList, style: &TableStyle) -> String {
     let id = widest(|run| run.id.to_string().len(), "run");
     let name = widest(|run| run.name.as_ref().map_or(0, String::len), "name");
     let kind = widest(|run| kind(run).chars().count(), "kind");
-    let doubts = widest(|run| findings_text(run).len(), "findings");
-    let before = id + name + kind + doubts + INSTANT + 5;
+    let findings = widest(|run| findings_text(run).len(), "findings");
+    let before = id + name + kind + findings + INSTANT + 5;
     // Without a terminal, the width is unlimited.
     let longest = widest(|run| run.command.chars().count(), "command");
     let command = style.width.saturating_sub(before).max(COMMAND_MIN).min(longest);
@@ -32,7 +32,7 @@ pub fn run_list(list: &RunList, style: &TableStyle) -> String {
         Column::right("run", id),
         Column::left("started (UTC)", INSTANT),
         Column::left("kind", kind),
-        Column::left("findings", doubts),
+        Column::left("findings", findings),
         Column::left("name", name),
         Column::left("command", command),
     ];
@@ -72,17 +72,17 @@ fn kind(run: &StoredRun) -> String {
 }
 
 fn findings_text(run: &StoredRun) -> String {
-    let told = |count: u64, one: &str| match count {
+    let phrase = |count: u64, one: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}")),
         _ => Some(format!("{} {one}s", full_count(count))),
     };
-    let told = [
-        told(run.broken_limits, "failed limit"),
-        told(run.errors, "error"),
-        told(run.warnings, "warning"),
+    let phrases = [
+        phrase(run.broken_limits, "failed limit"),
+        phrase(run.errors, "error"),
+        phrase(run.warnings, "warning"),
     ];
-    told.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    phrases.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns as much of a command as there is room for, without its program's path.
@@ -92,8 +92,8 @@ fn cut(command: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text;
     }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
+    let prefix: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{prefix}…")
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let style = TableStyle { colour: false, width: 90 };
         assert_eq!(run_list(&list(), &style), include_str!("run_list.txt").trim_end());
     }

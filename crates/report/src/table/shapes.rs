@@ -54,23 +54,23 @@ fn room<'a>(
     most: usize,
     style: &TableStyle,
 ) -> (usize, usize) {
-    let (mut name, mut beside) = (0, 0);
+    let (mut name, mut value_width) = (0, 0);
     for (one, other) in rows {
         name = name.max(one.chars().count());
-        beside = beside.max(other.chars().count());
+        value_width = value_width.max(other.chars().count());
     }
-    let left = style.width.min(LINE_MAX).saturating_sub(AROUND + beside);
+    let left = style.width.min(LINE_MAX).saturating_sub(AROUND + value_width);
     let name = name.min(left.saturating_sub(COLUMNS_MIN).clamp(NAME_MIN, NAME_MAX));
     (name, left.saturating_sub(name).max(COLUMNS_MIN).min(most))
 }
 
 /// Returns a line of a shape.
-fn line(name: &str, width: usize, shape: &str, beside: &str) -> String {
+fn line(name: &str, width: usize, shape: &str, value_text: &str) -> String {
     let is_long = name.chars().count() > width;
-    let kept = if is_long { width.saturating_sub(1) } else { width };
+    let prefix_len = if is_long { width.saturating_sub(1) } else { width };
     let end = if is_long { "…" } else { "" };
-    let name: String = name.chars().take(kept).chain(end.chars()).collect();
-    format!("  {name:<width$} |{shape}| {beside}")
+    let name: String = name.chars().take(prefix_len).chain(end.chars()).collect();
+    format!("  {name:<width$} |{shape}| {value_text}")
 }
 
 /// Returns a shape below its title; none if the terminal is too narrow for it.
@@ -104,19 +104,19 @@ mod tests {
     #[test]
     fn the_worst_have_the_room_and_keep_their_order() {
         let worth: Vec<_> = (0..20).map(|one| f64::from((one + 10) % 20)).collect();
-        let (kept, left) = top_indices(&worth);
-        assert_eq!((kept, left), ((0..10).chain(14..20).collect(), 4));
+        let (indices, left) = top_indices(&worth);
+        assert_eq!((indices, left), ((0..10).chain(14..20).collect(), 4));
         assert_eq!(top_indices(&[1.0, f64::NAN]), (vec![0, 1], 0));
     }
 
     #[test]
     fn a_long_name_is_cut_and_none_moves_its_shape() {
         let names = ["x".repeat(50), "y".to_owned()];
-        for (width, kept) in [(80, NAME_MAX), (46, 24), (30, NAME_MIN)] {
+        for (width, name_width) in [(80, NAME_MAX), (46, 24), (30, NAME_MIN)] {
             let style = TableStyle { colour: false, width };
             let texts = names.iter().map(|name| (&**name, "1 to 2"));
             let (name, columns) = room(texts, 60, &style);
-            assert_eq!(name, kept, "{width}");
+            assert_eq!(name, name_width, "{width}");
             assert_eq!(columns, (width - AROUND - name - 6).max(COLUMNS_MIN));
             let lines = names.each_ref().map(|one| line(one, name, "_#", "1 to 2"));
             assert!(lines[0].contains("xxx… |_#| 1 to 2"), "{lines:?}");

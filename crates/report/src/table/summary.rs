@@ -43,20 +43,20 @@ fn losses_line(result: &LoadResult) -> Option<String> {
     if losses.lost == 0 {
         return Some(format!("Lost in all trials: 0 of {sent} requests."));
     }
-    let places: Vec<_> = losses
+    let locations: Vec<_> = losses
         .by_location
         .iter()
-        .map(|(place, count)| {
-            format!("{} {}", location_name(*place), percent_of(*count, losses.lost))
+        .map(|(location, count)| {
+            format!("{} {}", location_name(*location), percent_of(*count, losses.lost))
         })
         .collect();
     let of_all = percent_of(losses.lost, losses.sent);
     let lost = full_count(losses.lost);
     let line = format!("Lost in all trials: {lost} of {sent} requests ({of_all})");
-    Some(if places.is_empty() {
+    Some(if locations.is_empty() {
         format!("{line}.")
     } else {
-        format!("{line}; by location: {}.", places.join(", "))
+        format!("{line}; by location: {}.", locations.join(", "))
     })
 }
 
@@ -95,13 +95,13 @@ fn group_lines(group: &FindingGroup<'_>, style: &TableStyle) -> Vec<String> {
         Severity::Note => Tone::Plain,
     };
     let name = severity_name(first.severity);
-    let place = trial_label(first).map_or_else(String::new, |trial| format!(" ({trial})"));
+    let trial_suffix = trial_label(first).map_or_else(String::new, |trial| format!(" ({trial})"));
     let others = others(group);
     let message = match &*others {
         "" => &*first.message,
         _ => first.message.trim_end_matches('.'),
     };
-    let text = format!("{name}{place}: {message}{others}");
+    let text = format!("{name}{trial_suffix}: {message}{others}");
     let mut lines = wrapped(&text, "", "  ", style);
     if let Some(line) = lines.first_mut()
         && let Some(rest) = line.strip_prefix(name)
@@ -164,18 +164,18 @@ mod tests {
     const STYLE: TableStyle = TableStyle { colour: false, width: 80 };
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = summary(&fixture::load(), &STYLE);
         assert_eq!(text, include_str!("summary.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn an_empty_run_says_so() {
+    fn an_empty_run_is_reported_as_such() {
         assert_eq!(summary(&fixture::empty(), &STYLE), "No trials were run.");
     }
 
     #[test]
-    fn what_many_trials_say_is_told_once() {
+    fn findings_of_many_trials_are_reported_once() {
         let mut result = fixture::load();
         result.findings = (0..3)
             .map(|trial| {

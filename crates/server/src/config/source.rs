@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_given_once() {
+    fn a_source_is_configured_once() {
         let sources = |texts: &[&str]| SourceConfig {
             sources: texts.iter().map(|text| text.parse().unwrap()).collect(),
             ..SourceConfig::default()

@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_a_search_through_all_says(allow in prop::collection::vec(any_prefix(), 0..6),
+        fn equals_a_search_through_all(allow in prop::collection::vec(any_prefix(), 0..6),
                                         deny in prop::collection::vec(any_prefix(), 0..6),
                                         at in any_prefix()) {
             let ip = at.address();

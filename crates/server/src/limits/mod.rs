@@ -142,9 +142,8 @@ impl Limiter {
         }
         let settings = config.settings();
         let sets = Set::new_vec_zeroed(settings.sets as usize).ok()?;
-        let (newcomers, denials) = (Default::default(), AtomicU64::new(0));
-        let memory =
-            Arc::new(LimiterState { key, settings, sets, new_clients: newcomers, denials });
+        let (new_clients, denials) = (Default::default(), AtomicU64::new(0));
+        let memory = Arc::new(LimiterState { key, settings, sets, new_clients, denials });
         let lists = PrefixLists::new(&config.allow, &config.deny);
         Some(Self { rules: LimitRules { epoch: 1, ..config.rules() }, lists, memory })
     }
@@ -185,28 +184,32 @@ impl Limiter {
         };
         let now_ns = now.as_ns().cast_unsigned();
         let head = hash & TAG | u64::from(self.rules.epoch) << EPOCH_SHIFT;
-        let known = set.0.iter().find_map(|place| {
-            let word = place.load(Ordering::Relaxed);
-            (word != 0 && (word ^ hash) & TAG == 0).then_some((place, word))
+        let known = set.0.iter().find_map(|slot| {
+            let word = slot.load(Ordering::Relaxed);
+            (word != 0 && (word ^ hash) & TAG == 0).then_some((slot, word))
         });
         // A client whose word has this epoch was looked up in the lists when the word was written.
-        let is_looked_up = self.rules.lists_are_finer != 0
+        let needs_list_check = self.rules.lists_are_finer != 0
             || known.is_none_or(|(_, word)| (word ^ head) & EPOCH != 0);
-        if self.rules.lists != 0 && is_looked_up && self.lists.denies(source) {
+        if self.rules.lists != 0 && needs_list_check && self.lists.denies(source) {
             return self.deny(class, now_ns);
         }
         match known {
             None => self.judge_new_client(set, head, class, now_ns),
-            Some((place, word)) => self.judge_known(place, word, head, class, now_ns),
+            Some((slot, word)) => self.judge_known(slot, word, head, class, now_ns),
         }
     }
 
     fn deny(&self, class: RequestClass, now_ns: u64) -> Admission {
         let interval = self.rules.deny_interval_ns;
-        let is_told = interval != 0
+        let sends_kiss = interval != 0
             && class == RequestClass::Plain
             && charge(&self.memory.denials, interval, 0, now_ns);
-        if is_told { Admission::Kiss(KissCode::Deny) } else { Admission::Drop(DropReason::Denied) }
+        if sends_kiss {
+            Admission::Kiss(KissCode::Deny)
+        } else {
+            Admission::Drop(DropReason::Denied)
+        }
     }
 
     fn judge_new_client(
@@ -218,16 +221,16 @@ impl Limiter {
     ) -> Admission {
         let LimitRules { new_client_interval_ns, new_client_tolerance_ns, interval, .. } =
             self.rules;
-        let newcomers = &self.memory.new_clients[class as usize];
+        let new_clients = &self.memory.new_clients[class as usize];
         if new_client_interval_ns != 0
-            && !charge(newcomers, new_client_interval_ns, new_client_tolerance_ns, now_ns)
+            && !charge(new_clients, new_client_interval_ns, new_client_tolerance_ns, now_ns)
         {
             return Admission::Drop(DropReason::NewClients);
         }
         let now = units(now_ns);
         let is_free = |word: u64| word == 0 || self.is_idle(word, now);
-        if let Some(place) = set.0.iter().find(|place| is_free(place.load(Ordering::Relaxed))) {
-            place.store(head | now.wrapping_add(interval) & ARRIVAL, Ordering::Relaxed);
+        if let Some(slot) = set.0.iter().find(|slot| is_free(slot.load(Ordering::Relaxed))) {
+            slot.store(head | now.wrapping_add(interval) & ARRIVAL, Ordering::Relaxed);
         }
         Admission::Admit
     }
@@ -240,7 +243,7 @@ impl Limiter {
 
     fn judge_known(
         &self,
-        place: &AtomicU64,
+        slot: &AtomicU64,
         word: u64,
         head: u64,
         class: RequestClass,
@@ -253,13 +256,13 @@ impl Limiter {
         let ahead = if ahead > tolerance + interval { 0 } else { ahead };
         if ahead <= tolerance {
             let arrival = now.wrapping_add(ahead).wrapping_add(interval) & ARRIVAL;
-            place.store(head | arrival, Ordering::Relaxed);
+            slot.store(head | arrival, Ordering::Relaxed);
             return Admission::Admit;
         }
         if self.rules.kiss_rate == 0 || class == RequestClass::Long || word & KISSED != 0 {
             return Admission::Drop(DropReason::Limited);
         }
-        place.store(head | KISSED | word & ARRIVAL, Ordering::Relaxed);
+        slot.store(head | KISSED | word & ARRIVAL, Ordering::Relaxed);
         Admission::Kiss(KissCode::Rate)
     }
 }

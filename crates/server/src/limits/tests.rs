@@ -45,7 +45,7 @@ fn a_burst_passes_and_what_exceeds_the_rate_does_not() {
 }
 
 #[test]
-fn a_client_that_was_silent_for_months_may_ask() {
+fn a_client_that_was_idle_for_months_is_admitted() {
     let limiter = limiter(&rate(2.0, 8));
     assert_eq!(admitted(&limiter, client(1), 20, 0), 8);
     for days in [1, 60, 103, 104, 105, 1_000] {
@@ -56,14 +56,14 @@ fn a_client_that_was_silent_for_months_may_ask() {
 #[test]
 fn one_kiss_for_each_answer() {
     let limiter = limiter(&LimitsConfig { kiss_rate: true, ..rate(1.0, 2) });
-    let ask = |ms| limiter.judge(client(1), RequestClass::Plain, at_ms(ms));
-    let (kiss, silence) = (Admission::Kiss(KissCode::Rate), Admission::Drop(DropReason::Limited));
-    let at_once: Vec<_> = (0..5).map(|_| ask(0)).collect();
-    assert_eq!(at_once, [Admission::Admit, Admission::Admit, kiss, silence, silence]);
-    assert_eq!([ask(1_000), ask(1_000), ask(1_000)], [Admission::Admit, kiss, silence]);
+    let judge = |ms| limiter.judge(client(1), RequestClass::Plain, at_ms(ms));
+    let (kiss, dropped) = (Admission::Kiss(KissCode::Rate), Admission::Drop(DropReason::Limited));
+    let at_once: Vec<_> = (0..5).map(|_| judge(0)).collect();
+    assert_eq!(at_once, [Admission::Admit, Admission::Admit, kiss, dropped, dropped]);
+    assert_eq!([judge(1_000), judge(1_000), judge(1_000)], [Admission::Admit, kiss, dropped]);
     let long: Vec<_> =
         (0..3).map(|_| limiter.judge(client(1), RequestClass::Long, at_ms(0))).collect();
-    assert_eq!(long, [Admission::Admit, Admission::Admit, silence], "a bucket apart, and no kiss");
+    assert_eq!(long, [Admission::Admit, Admission::Admit, dropped], "a bucket apart, and no kiss");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_prefix_is_one_client() {
 }
 
 #[test]
-fn newcomers_share_a_bucket_and_others_do_not_notice() {
+fn new_clients_share_a_bucket_and_known_ones_are_unaffected() {
     let limiter =
         limiter(&LimitsConfig { new_client_rate: Some(100.0), clients: 1 << 12, ..rate(1.0, 8) });
     assert_eq!(admitted(&limiter, client(0), 1, 0), 1);
@@ -92,18 +92,24 @@ fn newcomers_share_a_bucket_and_others_do_not_notice() {
 }
 
 #[test]
-fn newcomers_with_long_requests_have_a_bucket_of_their_own() {
+fn new_clients_with_long_requests_have_a_bucket_of_their_own() {
     let limiter = limiter(&LimitsConfig { new_client_rate: Some(1.0), ..rate(1.0, 8) });
-    let newcomers = |first: u32, class| {
-        let ask = |n| limiter.judge(client(first + n), class, at_ms(0));
-        (0..10).filter(|&n| ask(n) == Admission::Admit).count()
+    let admitted_new = |first: u32, class| {
+        let judge = |n| limiter.judge(client(first + n), class, at_ms(0));
+        (0..10).filter(|&n| judge(n) == Admission::Admit).count()
     };
-    assert_eq!([newcomers(0, RequestClass::Plain), newcomers(100, RequestClass::Plain)], [2, 0]);
-    assert_eq!([newcomers(200, RequestClass::Long), newcomers(300, RequestClass::Long)], [2, 0]);
+    assert_eq!(
+        [admitted_new(0, RequestClass::Plain), admitted_new(100, RequestClass::Plain)],
+        [2, 0]
+    );
+    assert_eq!(
+        [admitted_new(200, RequestClass::Long), admitted_new(300, RequestClass::Long)],
+        [2, 0]
+    );
 }
 
 #[test]
-fn a_place_is_free_when_its_client_has_long_been_silent() {
+fn a_slot_is_free_when_its_client_has_long_been_idle() {
     let config =
         LimitsConfig { clients: 4, idle: std::time::Duration::from_mins(1), ..rate(1.0, 1) };
     let limiter = limiter(&config);
@@ -116,7 +122,7 @@ fn a_place_is_free_when_its_client_has_long_been_silent() {
 }
 
 #[test]
-fn lists_are_looked_up_again_when_they_change() {
+fn lists_are_checked_again_when_they_change() {
     let open = LimitsConfig { deny: vec!["192.0.2.0/24".parse().unwrap()], ..rate(1.0, 8) };
     let closed = LimitsConfig { deny: vec!["10.0.0.0/8".parse().unwrap()], ..rate(1.0, 8) };
     let mut limiter = limiter(&open);
@@ -131,7 +137,7 @@ fn lists_are_looked_up_again_when_they_change() {
 }
 
 #[test]
-fn clients_keep_their_places_through_changes() {
+fn clients_keep_their_slots_through_changes() {
     let open = LimitsConfig {
         new_client_rate: Some(1.0),
         deny: vec!["192.0.2.0/24".parse().unwrap()],
@@ -156,12 +162,12 @@ fn clients_keep_their_places_through_changes() {
 }
 
 #[test]
-fn denied_clients_are_told_at_a_bounded_rate() {
+fn denied_clients_get_a_kiss_at_a_bounded_rate() {
     let deny = vec!["10.0.0.0/8".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, kiss_deny: true, ..LimitsConfig::default() });
     let kisses = |ms| {
-        let ask = |n| limiter.judge(client(n), RequestClass::Plain, at_ms(ms));
-        (0..1_000).filter(|&n| ask(n) == Admission::Kiss(KissCode::Deny)).count()
+        let judge = |n| limiter.judge(client(n), RequestClass::Plain, at_ms(ms));
+        (0..1_000).filter(|&n| judge(n) == Admission::Kiss(KissCode::Deny)).count()
     };
     assert_eq!((kisses(0), kisses(0), kisses(1)), (1, 0, 1));
     let long = limiter.judge(client(1), RequestClass::Long, at_ms(10));
@@ -169,21 +175,21 @@ fn denied_clients_are_told_at_a_bounded_rate() {
 }
 
 #[test]
-fn a_list_finer_than_a_client_is_always_looked_up() {
+fn a_list_finer_than_a_client_is_always_checked() {
     let deny = vec!["fd00::2/128".parse().unwrap()];
     let limiter = limiter(&LimitsConfig { deny, ..rate(10.0, 8) });
-    let ask = |text: &str| limiter.judge(text.parse().unwrap(), RequestClass::Plain, at_ms(0));
-    assert_eq!(ask("fd00::1"), Admission::Admit);
-    assert_eq!(ask("fd00::2"), Admission::Drop(DropReason::Denied));
-    assert_eq!(ask("fd00::3"), Admission::Admit);
+    let judge = |text: &str| limiter.judge(text.parse().unwrap(), RequestClass::Plain, at_ms(0));
+    assert_eq!(judge("fd00::1"), Admission::Admit);
+    assert_eq!(judge("fd00::2"), Admission::Drop(DropReason::Denied));
+    assert_eq!(judge("fd00::3"), Admission::Admit);
 }
 
 #[test]
 fn nothing_is_written_for_who_is_over_the_limit() {
     let limiter = limiter(&LimitsConfig { clients: 4, new_client_rate: Some(1.0), ..rate(1.0, 1) });
     let words = || -> Vec<u64> {
-        let LimiterState { sets, new_clients: newcomers, .. } = &*limiter.memory;
-        let all = sets.iter().flat_map(|set| &set.0).chain(newcomers);
+        let LimiterState { sets, new_clients, .. } = &*limiter.memory;
+        let all = sets.iter().flat_map(|set| &set.0).chain(new_clients);
         all.map(|word| word.load(Ordering::Relaxed)).collect()
     };
     let _ = admitted(&limiter, client(1), 1, 0);

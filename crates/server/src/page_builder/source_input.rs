@@ -23,8 +23,8 @@ const WORD_IS_OLD: Span = Span::from_ms(10_000);
 impl PageBuilder {
     /// Adopts the present source readings.
     pub(crate) fn update_from_sources(&mut self, sources: &SharedSources) -> &mut Self {
-        if let Some(heard) = sources.reading(MonotonicClock.now()) {
-            self.source_reading = heard;
+        if let Some(source_reading) = sources.reading(MonotonicClock.now()) {
+            self.source_reading = source_reading;
         }
         self.confirmed = sources.confirmed();
         self
@@ -151,19 +151,20 @@ impl PageBuilder {
         leap: LeapIndicator,
     ) -> SystemVariables {
         let Self { config, .. } = self;
-        let silent = report.leap == LeapIndicator::Unsynchronised && config.leap.is_none();
-        if leap == LeapIndicator::Unsynchronised || silent {
+        let is_source_unsynchronised =
+            report.leap == LeapIndicator::Unsynchronised && config.leap.is_none();
+        if leap == LeapIndicator::Unsynchronised || is_source_unsynchronised {
             return self.unsynchronised();
         }
         let nameless = config.source.keep_stratum && report.reference_id == UNDISCIPLINED;
         let reference_id = if nameless { config.reference_id() } else { report.reference_id };
-        let kept_delay = config.source.keep_root_delay.then_some(config.root_delay);
+        let configured_delay = config.source.keep_root_delay.then_some(config.root_delay);
         let dispersion = config.root_dispersion.unwrap_or(report.dispersion_at(now));
         SystemVariables {
             leap,
             stratum: if config.source.keep_stratum { config.stratum } else { report.stratum },
             precision: self.precision,
-            root_delay: NtpShort::from_span(kept_delay.unwrap_or(report.root_delay)),
+            root_delay: NtpShort::from_span(configured_delay.unwrap_or(report.root_delay)),
             root_dispersion: NtpShort::from_span(dispersion),
             reference_id: config.reference_id.unwrap_or(reference_id),
             reference: NtpTimestamp::from_utc(report.reference),
@@ -268,11 +269,14 @@ mod tests {
         }
     }
 
-    fn renewal(heard: SourceReading, change: impl FnOnce(&mut ServerConfig)) -> PageBuilder {
+    fn renewal(
+        source_reading: SourceReading,
+        change: impl FnOnce(&mut ServerConfig),
+    ) -> PageBuilder {
         let mut config = ServerConfig::default();
         change(&mut config);
         let first = reading(0, Span::ZERO);
-        PageBuilder { source_reading: heard, ..PageBuilder::new(&config, -24, &first) }
+        PageBuilder { source_reading, ..PageBuilder::new(&config, -24, &first) }
     }
 
     /// Served time minus the system's before any step.
@@ -318,8 +322,9 @@ mod tests {
         assert!((gained.as_ns() - 94_000_000).abs() <= 10, "{gained:?}");
         let right = renewal.pages(&reading(6, Span::ZERO)).stepped;
         assert!(error_ns(&right).abs() <= 1);
-        let silent = renewal.pages(&reading(8, Span::ZERO)).stepped.variables.root_dispersion;
-        let growth = silent.to_bits() - right.variables.root_dispersion.to_bits();
+        let later_dispersion =
+            renewal.pages(&reading(8, Span::ZERO)).stepped.variables.root_dispersion;
+        let growth = later_dispersion.to_bits() - right.variables.root_dispersion.to_bits();
         assert!(growth > NtpShort::from_span(Span::from_ms(119)).to_bits(), "{growth}");
     }
 
@@ -410,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_before_it_is_said_to_be_right_has_not_jumped() {
+    fn a_clock_stepped_before_a_source_is_selected_has_not_jumped() {
         let mut renewal = renewal(SourceReading::NoSource, |_| ());
         let years = Span::from_ns(5 * 31_557_600 * NS_PER_S);
         assert!(is_unsynchronised(&renewal.pages(&reading(5, -years)).stepped));
@@ -423,7 +428,7 @@ mod tests {
     fn a_time_before_the_build_or_decades_after_it_is_not_served() {
         let build = Timestamp::from_ns(OFFSET_NS);
         let years = Span::from_ns(31_557_600 * NS_PER_S);
-        for (wrong, said) in [(-years, "2022-11-14"), (years + years, "2025-11-14")] {
+        for (wrong, date) in [(-years, "2022-11-14"), (years + years, "2025-11-14")] {
             let renewal =
                 renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
             let reach = Plausibility::years(1);
@@ -431,7 +436,7 @@ mod tests {
                 renewal.within(Plausibility { build, reach, ..Plausibility::default() });
             assert!(is_unsynchronised(&renewal.pages(&reading(5, wrong)).stepped));
             let notice = renewal.jump_notice.take().unwrap();
-            let begins = format!("the time is implausible: it reports {said}");
+            let begins = format!("the time is implausible: reported time {date}");
             assert!(notice.starts_with(&begins), "{notice}");
             assert!(!is_unsynchronised(&renewal.pages(&reading(6, Span::ZERO)).stepped));
         }

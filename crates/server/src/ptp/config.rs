@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_right_and_each_rule_is_kept() {
+    fn the_default_is_valid_and_each_rule_is_enforced() {
         assert_eq!(check(|_| ()), Ok(()));
         let twice = |c: &mut PtpConfig| c.interfaces.push("eth0".into());
         assert_eq!(check(twice), Err(PtpConfigError::Twice("--ptp eth0".into())));
@@ -244,9 +244,8 @@ mod tests {
         assert!(check(|c| c.unicast_grants = PTP_GRANTS_MAX + 1).is_err());
         assert!(check(|c| c.unicast_rate = 0).is_err());
         assert_eq!(check(|c| c.one_step = true), Err(PtpConfigError::OneStep("eth0".into())));
-        let with_card =
-            |c: &mut PtpConfig| (c.one_step, c.interfaces) = (true, vec!["eth1".into()]);
-        assert_eq!(check(with_card), Ok(()));
+        let with_phc = |c: &mut PtpConfig| (c.one_step, c.interfaces) = (true, vec!["eth1".into()]);
+        assert_eq!(check(with_phc), Ok(()));
     }
 
     #[test]

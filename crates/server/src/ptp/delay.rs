@@ -64,33 +64,33 @@ impl FastPort<'_> {
     pub fn answer_bytes(
         &self,
         request: &[u8],
-        asked: DelayReqContext,
+        context: DelayReqContext,
         receive: PtpTimestamp,
     ) -> Result<DelayAnswer, PtpRefusal> {
         let (message, _) = Message::parse(request)?;
         check(&message, (self.domain, self.sdo_id), self.identity)?;
-        self.answer(&message, asked, receive)
+        self.answer(&message, context, receive)
     }
 
     /// Responds to a request that passed [`check`].
     pub(super) fn answer(
         &self,
         request: &Message<'_>,
-        asked: DelayReqContext,
+        context: DelayReqContext,
         receive: PtpTimestamp,
     ) -> Result<DelayAnswer, PtpRefusal> {
         let PtpMessageBody::DelayReq(_) = request.body else { return Err(PtpRefusal::Unwanted) };
-        if asked.group && !self.multicast {
+        if context.group && !self.multicast {
             return Err(PtpRefusal::Group);
         }
-        if !asked.group && !self.hybrid && !asked.granted {
+        if !context.group && !self.hybrid && !context.granted {
             return Err(PtpRefusal::NotGranted);
         }
-        let monitor = self.monitor.filter(|_| is_monitor(request) && !asked.group);
-        if monitor.is_some() && !asked.admitted {
+        let monitor = self.monitor.filter(|_| is_monitor(request) && !context.group);
+        if monitor.is_some() && !context.admitted {
             return Err(PtpRefusal::NotAdmitted);
         }
-        let header = self.header(&request.header, asked.group);
+        let header = self.header(&request.header, context.group);
         let body = PtpMessageBody::DelayResp { receive, requesting: request.header.source };
         let mut suffix = [0; MESSAGE_LEN_MAX];
         let suffix_len = monitor.map_or(0, |response| response.emit(&mut suffix));

@@ -123,7 +123,7 @@ impl ForeignMasters {
             (known.rank, known.interval) = (rank, interval);
             return Ok(());
         }
-        let newcomer = ForeignMasterRecord {
+        let record = ForeignMasterRecord {
             rank,
             qualified: false,
             last_announce_at: now,
@@ -131,19 +131,19 @@ impl ForeignMasters {
             sequence_id,
         };
         if self.records.len() < FOREIGN_MASTERS_MAX {
-            self.records.push(newcomer);
+            self.records.push(record);
             return Ok(());
         }
-        self.displace(newcomer)
+        self.displace(record)
     }
 
     /// Replaces the worst record by a new one, if that is better; preferably one received only
     /// once.
-    fn displace(&mut self, newcomer: ForeignMasterRecord) -> Result<(), PtpRefusal> {
+    fn displace(&mut self, record: ForeignMasterRecord) -> Result<(), PtpRefusal> {
         let worst = self.records.iter_mut().max_by_key(|known| (!known.qualified, known.rank));
         match worst {
-            Some(worst) if newcomer.rank < worst.rank => {
-                *worst = newcomer;
+            Some(worst) if record.rank < worst.rank => {
+                *worst = record;
                 Ok(())
             }
             _ => Err(PtpRefusal::ForeignMastersFull),

@@ -143,11 +143,11 @@ impl Grants {
     }
 
     /// Returns the number and the cost of the other grants of a client's address.
-    fn of_peer(&self, client: GrantHolder, beside: &GrantKey) -> (usize, u64) {
+    fn of_peer(&self, client: GrantHolder, except: &GrantKey) -> (usize, u64) {
         let least = GrantHolder { address: client.address.least_of_peer(), clock: 0, port: 0 };
         let of_peer = self.held.range((least, MessageType::Sync)..);
         let of_peer = of_peer.take_while(|(key, _)| key.0.address.is_same_peer(client.address));
-        let others = of_peer.filter(|(key, _)| *key != beside);
+        let others = of_peer.filter(|(key, _)| *key != except);
         others.fold((0, 0), |(count, sum), ((_, kind), grant)| {
             (count + 1, sum + cost(*kind, grant.log_interval))
         })

@@ -73,7 +73,7 @@ impl ClockPort {
             return Err(PtpRefusal::Group);
         }
         let tlv = message.tlvs().flatten().next().ok_or(PtpRefusal::Length)?;
-        let asked = Managed::from_tlv(&tlv).ok_or(PtpRefusal::Unwanted)??;
+        let managed = Managed::from_tlv(&tlv).ok_or(PtpRefusal::Unwanted)??;
         let action = match addressee.action {
             ManagementAction::Get | ManagementAction::Set => ManagementAction::Response,
             ManagementAction::Command => ManagementAction::Acknowledge,
@@ -84,11 +84,11 @@ impl ClockPort {
             }
         };
         let mut suffix = [0; SUFFIX_LEN_MAX];
-        let length = match self.answer(addressee.action, asked.id, clock, out.now_ptp()) {
-            Ok(told) => {
-                Managed { id: asked.id, data: &told.bytes[..told.length] }.emit(&mut suffix)
+        let length = match self.answer(addressee.action, managed.id, clock, out.now_ptp()) {
+            Ok(reply) => {
+                Managed { id: managed.id, data: &reply.bytes[..reply.length] }.emit(&mut suffix)
             }
-            Err(code) => Refused { code, id: asked.id }.emit(&mut suffix),
+            Err(code) => Refused { code, id: managed.id }.emit(&mut suffix),
         };
         let to = if arrival.group {
             PtpDestination::Group
@@ -119,15 +119,15 @@ impl ClockPort {
     fn answer(
         &self,
         action: ManagementAction,
-        asked: u16,
+        requested_id: u16,
         clock: &PtpClockState,
         now: PtpTimestamp,
     ) -> Result<ManagementReply, RefusalCode> {
-        match (action, self.requested_data(asked, clock, now)) {
-            _ if asked == id::NULL_MANAGEMENT => Ok(ManagementReply::by(|_| 0)),
-            _ if !id::is_known(asked) => Err(RefusalCode::NoSuchId),
+        match (action, self.requested_data(requested_id, clock, now)) {
+            _ if requested_id == id::NULL_MANAGEMENT => Ok(ManagementReply::by(|_| 0)),
+            _ if !id::is_known(requested_id) => Err(RefusalCode::NoSuchId),
             (ManagementAction::Set, _) => Err(RefusalCode::NotSetable),
-            (ManagementAction::Get, Some(told)) => Ok(told),
+            (ManagementAction::Get, Some(reply)) => Ok(reply),
             _ => Err(RefusalCode::NotSupported),
         }
     }
@@ -136,14 +136,14 @@ impl ClockPort {
     /// none.
     fn requested_data(
         &self,
-        asked: u16,
+        requested_id: u16,
         clock: &PtpClockState,
         now: PtpTimestamp,
     ) -> Option<ManagementReply> {
         let (own, settings) = (&self.clock, &self.settings);
         let flags = |mask: PtpFlags| clock.time_flags() & mask.0 as u8;
         let traceable = PtpFlags::TIME_TRACEABLE.with(PtpFlags::FREQUENCY_TRACEABLE);
-        Some(match asked {
+        Some(match requested_id {
             id::CLOCK_DESCRIPTION => self.describe(),
             id::USER_DESCRIPTION => ManagementReply::by(|buffer| emit_text(&own.user, buffer)),
             id::DEFAULT_DATA_SET => ManagementReply::data(&self.default_data_set(clock)),

@@ -213,13 +213,13 @@ impl ClockPort {
             return Err(PtpRefusal::Mechanism);
         }
         let client = GrantHolder::new(arrival.from, request.header.source);
-        let asked = DelayReqContext {
+        let context = DelayReqContext {
             group: arrival.group,
             granted: self.grants.holds(client, MessageType::DelayResp, now),
             admitted: arrival.admitted,
         };
         let fast = self.fast(clock).ok_or(PtpRefusal::State)?;
-        let answer = fast.answer(request, asked, arrival.received)?;
+        let answer = fast.answer(request, context, arrival.received)?;
         let to =
             if arrival.group { PtpDestination::Group } else { PtpDestination::To(arrival.from) };
         self.counts.count_sent(MessageType::DelayResp as u8);

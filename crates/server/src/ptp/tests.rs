@@ -69,9 +69,9 @@ impl Sent {
 
 /// Keeps what is sent.
 #[derive(Default)]
-pub(super) struct Kept(pub(super) Vec<Sent>);
+pub(super) struct RecordingOutbox(pub(super) Vec<Sent>);
 
-impl Outbox for Kept {
+impl Outbox for RecordingOutbox {
     fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]) {
         self.0.push(Sent { to, event, stamp, bytes: message.to_vec() });
     }
@@ -81,7 +81,7 @@ impl Outbox for Kept {
     }
 }
 
-impl Kept {
+impl RecordingOutbox {
     pub(super) fn take(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.0)
     }
@@ -107,7 +107,7 @@ pub(super) fn master_of(settings: PortSettings) -> (ClockPort, Timestamp<Monoton
     let clock = ClockSettings::new(OWN, PtpProfile::DefaultE2e);
     let mut port = ClockPort::new(clock, settings, START);
     let now = START + seconds(6);
-    port.due(&GOOD, now, &mut Kept::default());
+    port.due(&GOOD, now, &mut RecordingOutbox::default());
     assert_eq!(port.state(), PortState::Master);
     (port, now)
 }
@@ -152,23 +152,23 @@ pub(super) fn arrival(bytes: &[u8]) -> PtpArrival<'_> {
 }
 
 /// What a message to the port itself is answered with.
-pub(super) fn ask(
+pub(super) fn replies_to(
     port: &mut ClockPort,
     message: &Message<'_>,
     now: Timestamp<Monotonic>,
 ) -> Vec<Sent> {
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.receive(&arrival(&bytes(message)), &GOOD, now, &mut out);
     out.take()
 }
 
 /// What a message to the group is answered with.
-pub(super) fn ask_group(
+pub(super) fn replies_to_group(
     port: &mut ClockPort,
     message: &Message<'_>,
     now: Timestamp<Monotonic>,
 ) -> Vec<Sent> {
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     let bytes = bytes(message);
     port.receive(&PtpArrival { group: true, ..arrival(&bytes) }, &GOOD, now, &mut out);
     out.take()

@@ -115,11 +115,11 @@ impl BoundServerPage {
         whole_status: impl Fn() -> Status + Send + 'static,
     ) -> io::Result<ServerLivePage> {
         let Self { listener, guard, page } = self;
-        let kept = Arc::new(Mutex::new(SnapshotHistory {
+        let history = Arc::new(Mutex::new(SnapshotHistory {
             snapshots: RecentItems::new(SNAPSHOTS_MAX),
             status: Value::Null,
         }));
-        let (taken, told) = (Arc::clone(&kept), kept);
+        let (taken, published) = (Arc::clone(&history), history);
         let begin = move || {
             entered(&taken).take(value(&status()));
             move || {
@@ -128,17 +128,18 @@ impl BoundServerPage {
                 entered(&taken).take(status);
             }
         };
-        let looking = Periodic::start("web-sampler", EVERY, begin)?;
-        let answer =
-            move |request: &HttpRequest<'_>| answer(request, &guard, &page, &told, &whole_status);
+        let sampling = Periodic::start("web-sampler", EVERY, begin)?;
+        let answer = move |request: &HttpRequest<'_>| {
+            answer(request, &guard, &page, &published, &whole_status)
+        };
         let responder = HttpResponder::start("web", listener, answer)?;
-        Ok(ServerLivePage { responder, sampling: looking })
+        Ok(ServerLivePage { responder, sampling })
     }
 }
 
-fn entered(kept: &Mutex<SnapshotHistory>) -> MutexGuard<'_, SnapshotHistory> {
+fn entered(history: &Mutex<SnapshotHistory>) -> MutexGuard<'_, SnapshotHistory> {
     // Consistent between any two of its own operations.
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+    history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a state in the form used by all its consumers.
@@ -151,7 +152,7 @@ fn answer(
     request: &HttpRequest<'_>,
     guard: &AccessPolicy,
     page: &str,
-    kept: &Mutex<SnapshotHistory>,
+    history: &Mutex<SnapshotHistory>,
     whole_status: &dyn Fn() -> Status,
 ) -> HttpResponse {
     if let Some(refusal) = guard.refusal(request) {
@@ -160,7 +161,7 @@ fn answer(
     let since = request.parameter("since").and_then(|number| number.parse().ok()).unwrap_or(0);
     match request.path {
         "/" => HttpResponse::html(page.to_owned()),
-        "/live.json" => HttpResponse::json(entered(kept).to_json(since)),
+        "/live.json" => HttpResponse::json(entered(history).to_json(since)),
         "/metrics" | "/healthz" => metrics::answer(request.path, whole_status, whole_status),
         _ => HttpResponse::text(
             404,
@@ -172,8 +173,8 @@ fn answer(
 
 impl SnapshotHistory {
     fn take(&mut self, status: Value) {
-        let look = ServerSnapshot::of(self.snapshots.last(), &self.status, &status);
-        self.snapshots.push(look);
+        let snapshot = ServerSnapshot::of(self.snapshots.last(), &self.status, &status);
+        self.snapshots.push(snapshot);
         self.status = status;
     }
 
@@ -188,7 +189,7 @@ impl SnapshotHistory {
                 (_, Some(true)) => "Synchronised",
                 _ => "Not synchronised",
             };
-        let told = ServerLivePayload {
+        let payload = ServerLivePayload {
             schema: LIVE_SCHEMA,
             kind: "serve",
             title: format!("{} by {engine}", listen.join(", ")),
@@ -201,7 +202,7 @@ impl SnapshotHistory {
             findings: warnings(&self.status),
         };
         // Numbers, texts and lists of them under string keys always serialise.
-        serde_json::to_string(&told).unwrap_or_default()
+        serde_json::to_string(&payload).unwrap_or_default()
     }
 }
 
@@ -213,20 +214,20 @@ mod tests {
 
     #[test]
     fn snapshots_are_sent_from_a_number_on_with_the_last_state() {
-        let mut kept = SnapshotHistory { snapshots: RecentItems::new(2), status: Value::Null };
+        let mut history = SnapshotHistory { snapshots: RecentItems::new(2), status: Value::Null };
         for received in [0_u64, 10, 30] {
             let uptime_s = received as f64 / 10.0;
-            kept.take(json!({
+            history.take(json!({
                 "uptime_s": uptime_s, "listen": ["192.0.2.1:123"], "engine": "socket",
                 "synchronised": true, "counters": { "received": received, "answered": received },
             }));
         }
-        let told: Value = serde_json::from_str(&kept.to_json(0)).unwrap();
-        assert_eq!((&told["first"], &told["next"]), (&json!(1), &json!(3)));
-        assert_eq!(told["title"], "192.0.2.1:123 by socket");
-        assert_eq!(told["snapshots"][1]["requests"], 30);
-        assert_eq!(told["snapshots"][1]["request_rate"], 10.0);
-        assert_eq!(told["status"]["counters"]["received"], 30);
-        assert_eq!((&told["lead"], &told["findings"]), (&json!("Synchronised"), &json!([])));
+        let payload: Value = serde_json::from_str(&history.to_json(0)).unwrap();
+        assert_eq!((&payload["first"], &payload["next"]), (&json!(1), &json!(3)));
+        assert_eq!(payload["title"], "192.0.2.1:123 by socket");
+        assert_eq!(payload["snapshots"][1]["requests"], 30);
+        assert_eq!(payload["snapshots"][1]["request_rate"], 10.0);
+        assert_eq!(payload["status"]["counters"]["received"], 30);
+        assert_eq!((&payload["lead"], &payload["findings"]), (&json!("Synchronised"), &json!([])));
     }
 }

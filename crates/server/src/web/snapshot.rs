@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn response_times_are_of_the_replies_between_two_looks() {
+    fn response_times_are_of_the_replies_between_two_snapshots() {
         let mut times = ResponseTimes::default();
         let mut after = |times_ns: &[i64]| {
             for ns in times_ns {
@@ -212,21 +212,21 @@ mod tests {
             json!({ "counters": { "response_times": times } })
         };
         let states = [after(&[700_000_000; 9]), after(&[15_000, 15_000]), after(&[])];
-        let told = |earlier, status| {
+        let snapshot_json = |earlier, status| {
             serde_json::to_value(ServerSnapshot::of(None, earlier, status)).unwrap()
         };
-        let look = told(&states[0], &states[1]);
-        assert_eq!(look["response_ns"], json!({ "p50": 15_000.0, "p99": 19_900.0 }));
+        let snapshot = snapshot_json(&states[0], &states[1]);
+        assert_eq!(snapshot["response_ns"], json!({ "p50": 15_000.0, "p99": 19_900.0 }));
         // In the first look nothing lies between, and in the last there was no reply.
         for (earlier, status) in [(&Value::Null, &states[0]), (&states[1], &states[2])] {
-            assert_eq!(told(earlier, status).get("response_ns"), None);
+            assert_eq!(snapshot_json(earlier, status).get("response_ns"), None);
         }
     }
 
     #[test]
-    fn a_state_that_tells_nothing_is_all_zeros() {
-        let look = ServerSnapshot::of(None, &Value::Null, &json!(null));
-        assert_eq!((look.counts, look.offset_size_ns), (SnapshotCounts::default(), None));
-        assert_eq!(look.response_ns, None);
+    fn an_empty_status_yields_all_zeros() {
+        let snapshot = ServerSnapshot::of(None, &Value::Null, &json!(null));
+        assert_eq!((snapshot.counts, snapshot.offset_size_ns), (SnapshotCounts::default(), None));
+        assert_eq!(snapshot.response_ns, None);
     }
 }

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_doubt_is_told_and_nothing_else() {
+    fn each_warning_is_reported_and_nothing_else() {
         let fine = json!({
             "page_expired": false, "synchronised": true, "counters": { "dropped": 0 },
             "sandbox": { "missing": [] }, "reload": { "restart_needed": [] },
@@ -70,7 +70,7 @@ mod tests {
             "reload": { "restart_needed": ["web"], "last_reload_error": "no key" },
         });
         let found = warnings(&wrong);
-        let severities: Vec<_> = found.iter().map(|doubt| doubt.severity).collect();
+        let severities: Vec<_> = found.iter().map(|warning| warning.severity).collect();
         assert_eq!(severities, ["error", "warning", "warning", "note", "note", "note"]);
         let text = format!("{found:?}");
         for word in ["not synchronised", "no key", "7 datagrams", "no driver", "landlock", ": web"]

@@ -75,12 +75,12 @@ struct LastInput {
 }
 
 impl LastInput {
-    fn record(&mut self, at: Timestamp<Monotonic>, doubt: Option<String>) {
+    fn record(&mut self, at: Timestamp<Monotonic>, reject: Option<String>) {
         self.at = Some(at);
-        if doubt.is_none() {
+        if reject.is_none() {
             self.good_at = Some(at);
         }
-        self.reject_reason = doubt;
+        self.reject_reason = reject;
     }
 
     fn is_missing(&self, now: Timestamp<Monotonic>) -> bool {
@@ -222,11 +222,11 @@ impl Calibrator {
     }
 
     /// Takes the input of the line other than sentences that name the time.
-    pub(super) fn line(&mut self, heard: &LineInput) {
-        heard.leaps.iter().for_each(|report| self.leap_report(report));
-        heard.fixes.iter().for_each(|(note, at)| self.fixes.report(*note, *at));
-        let more = heard.counts.since(&self.frames);
-        self.frames = heard.counts;
+    pub(super) fn line(&mut self, input: &LineInput) {
+        input.leaps.iter().for_each(|report| self.leap_report(report));
+        input.fixes.iter().for_each(|(note, at)| self.fixes.report(*note, *at));
+        let more = input.counts.since(&self.frames);
+        self.frames = input.counts;
         for (name, count) in [
             ("checksum", more.checksum),
             ("no_checksum", more.no_checksum),
@@ -235,7 +235,7 @@ impl Calibrator {
         ] {
             self.sentences.set(name, self.sentences.get(name) + count);
         }
-        self.rejected.clone_from(&heard.rejected);
+        self.rejected.clone_from(&input.rejected);
     }
 
     /// Takes a sentence that began to arrive at `began`.
@@ -248,19 +248,19 @@ impl Calibrator {
     }
 
     fn wait(&mut self, at: Timestamp<Monotonic>, what: PendingInput) {
-        let place = self.waiting.partition_point(|(earlier, _)| *earlier <= at);
-        self.waiting.insert(place, (at, what));
+        let index = self.waiting.partition_point(|(earlier, _)| *earlier <= at);
+        self.waiting.insert(index, (at, what));
         if self.waiting.len() > WAITING_MAX {
             self.waiting.pop_front();
         }
     }
 
     /// Advances to `readings`: input that has waited long enough is taken in order of arrival.
-    pub(super) fn advance(&mut self, look: &ClockReadings) {
-        let now = look.monotonic;
-        (self.clocks_read_at, self.realtime) = (now, look.realtime());
-        self.cross_leap(look);
-        self.advance_leaps(look);
+    pub(super) fn advance(&mut self, readings: &ClockReadings) {
+        let now = readings.monotonic;
+        (self.clocks_read_at, self.realtime) = (now, readings.realtime());
+        self.cross_leap(readings);
+        self.advance_leaps(readings);
         while let Some((at, what)) = self.waiting.front().copied() {
             if now - at < self.reorder_delay {
                 break;
@@ -268,7 +268,7 @@ impl Calibrator {
             self.waiting.pop_front();
             match what {
                 PendingInput::Pulse(pulse) => self.take_pulse(&pulse),
-                PendingInput::Sentence(sentence) => self.take_read(&sentence, at, look),
+                PendingInput::Sentence(sentence) => self.take_read(&sentence, at, readings),
             }
         }
         if self.ticked.is_none_or(|ticked| now - ticked >= TICK) {
@@ -283,13 +283,13 @@ impl Calibrator {
     /// Adds a notice when the locked state is lost, and when it is reached again.
     fn note_state(&mut self) {
         let before = std::mem::replace(&mut self.state, self.servo.state());
-        let is_told = matches!(
+        let is_reported = matches!(
             self.state,
             SynchronisationState::Locked
                 | SynchronisationState::Holdover
                 | SynchronisationState::Unsynchronised
         );
-        if self.state != before && is_told {
+        if self.state != before && is_reported {
             let state = state_name(self.state);
             self.notify(format!("the calibration by {} is {state}", self.name));
         }
@@ -307,11 +307,11 @@ impl Calibrator {
     }
 
     /// Returns the amount by which another program has set the clock since the last pulse.
-    fn moved(&self, look: &ClockReadings) -> Option<Span> {
+    fn moved(&self, readings: &ClockReadings) -> Option<Span> {
         self.servo
-            .moved(look.realtime_minus_monotonic)
+            .moved(readings.realtime_minus_monotonic)
             .filter(|moved| moved.as_ns().saturating_abs() > MOVED_MIN.as_ns())
-            .filter(|_| self.leap_passed(look).is_none())
+            .filter(|_| self.leap_passed(readings).is_none())
     }
 
     fn take_pulse(&mut self, edge: &PulseEdge) {
@@ -325,9 +325,9 @@ impl Calibrator {
                 self.last_pulse.record(edge.monotonic, None);
                 self.take_labelled(&labelled);
             }
-            Err(doubt) => {
-                self.pulses.add(pulse_reject(doubt));
-                self.last_pulse.record(edge.monotonic, Some(doubt.to_string()));
+            Err(reject) => {
+                self.pulses.add(pulse_reject(reject));
+                self.last_pulse.record(edge.monotonic, Some(reject.to_string()));
             }
         }
     }
@@ -336,11 +336,11 @@ impl Calibrator {
         &mut self,
         read: &Result<ParsedSentence, SentenceError>,
         at: Timestamp<Monotonic>,
-        look: &ClockReadings,
+        readings: &ClockReadings,
     ) {
         let has_fix = self.fixes.take(read, at);
         match read {
-            Ok(sentence) => self.take_sentence(sentence, has_fix, at, look),
+            Ok(sentence) => self.take_sentence(sentence, has_fix, at, readings),
             Err(error) => {
                 self.sentences.add(sentence_error(*error));
                 self.last_sentence.record(at, Some(error.to_string()));
@@ -353,7 +353,7 @@ impl Calibrator {
         sentence: &ParsedSentence,
         has_fix: bool,
         at: Timestamp<Monotonic>,
-        look: &ClockReadings,
+        readings: &ClockReadings,
     ) {
         let taken = discipline::Sentence {
             second: sentence.utc,
@@ -362,31 +362,32 @@ impl Calibrator {
             is_leap_second: sentence.is_leap_second,
         };
         // No clock is set by sentences that the labeller does not receive.
-        let judged = if taken.is_valid { self.consider(sentence, at, look) } else { Ok(()) };
+        let judged = if taken.is_valid { self.consider(sentence, at, readings) } else { Ok(()) };
         let result = match judged {
             Err(reason) => Err(SentenceReject::Implausible(reason)),
             Ok(()) => self.labeller.sentence(&taken),
         };
         // A second kind of sentence for one second is normal, and without a pulse nothing else can
         // be checked.
-        let doubt = result.err();
+        let reject = result.err();
         let begun = at - Span::from_ns(sentence.utc.to_timespec().1.into());
         let coarse = self.labeller.coarse(at).filter(|coarse| coarse.at == begun);
         let coarse = coarse.filter(|_| self.conditioner.is_none());
-        let counted = doubt.filter(|_| coarse.is_none());
+        let counted = reject.filter(|_| coarse.is_none());
         self.sentences.add(counted.map_or("accepted", sentence_reject));
-        let harmless = match doubt {
+        let harmless = match reject {
             None | Some(SentenceReject::Repeated) => true,
             Some(SentenceReject::NoPulse) => self.conditioner.is_none(),
             Some(_) => false,
         };
-        let doubt = doubt.filter(|_| !harmless).map(|doubt| doubt.to_string());
-        self.last_sentence.record(at, doubt);
+        let reject = reject.filter(|_| !harmless).map(|reject| reject.to_string());
+        self.last_sentence.record(at, reject);
         if let Some(coarse) = coarse {
             self.note_coarse(coarse);
         }
         if let Some(coarse) = coarse.filter(|_| self.gives_coarse) {
-            let system = Timestamp::<Utc>::from_ns(begun.as_ns()) + look.realtime_minus_monotonic;
+            let system =
+                Timestamp::<Utc>::from_ns(begun.as_ns()) + readings.realtime_minus_monotonic;
             let offset = coarse.utc - system;
             self.give(system, offset, coarse.uncertainty);
         }

@@ -50,8 +50,8 @@ pub(super) const fn verdict(verdict: PulseVerdict) -> &'static str {
     }
 }
 
-pub(super) const fn pulse_reject(doubt: PulseReject) -> &'static str {
-    match doubt {
+pub(super) const fn pulse_reject(reject: PulseReject) -> &'static str {
+    match reject {
         PulseReject::Repeated => "repeated",
         PulseReject::Backwards => "backwards",
         PulseReject::NoSecond => "no_second",
@@ -65,8 +65,8 @@ pub(super) const fn pulse_reject(doubt: PulseReject) -> &'static str {
     }
 }
 
-pub(super) const fn sentence_reject(doubt: SentenceReject) -> &'static str {
-    match doubt {
+pub(super) const fn sentence_reject(reject: SentenceReject) -> &'static str {
+    match reject {
         SentenceReject::Void => "void",
         SentenceReject::LeapSecond => "leap_second",
         SentenceReject::Repeated => "repeated",

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_holds_up_nobody() {
+    fn a_disk_that_accepts_nothing_blocks_no_caller() {
         let (waiting, _entries) = mpsc::sync_channel(WAITING_MAX);
         let log = ErrorLog { waiting: Some(waiting), failures: Arc::default(), thread: None };
         (0..WAITING_MAX as i64 + 5).for_each(|number| log.write(&entry(number)));

@@ -104,9 +104,12 @@ mod tests {
         let mut reader = open(&listener.local_addr().unwrap().to_string(), false).unwrap();
         reader.take().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = String::new();
-        BufReader::new(stream.try_clone().unwrap()).read_line(&mut asked).unwrap();
-        assert!(asked.contains("\"nmea\":true") && asked.contains("\"json\":true"), "{asked}");
+        let mut request = String::new();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut request).unwrap();
+        assert!(
+            request.contains("\"nmea\":true") && request.contains("\"json\":true"),
+            "{request}"
+        );
         stream
             .write_all(
                 b"{\"class\":\"DEVICES\"}\r\n$GPZDA,081253.00,27,02,2019,00,00*66\r\n\
@@ -114,20 +117,20 @@ mod tests {
             )
             .unwrap();
         let started = Instant::now();
-        let heard = loop {
-            let heard = reader.take().unwrap();
-            if !heard.sentences.is_empty() || started.elapsed() > Duration::from_secs(5) {
-                break heard;
+        let input = loop {
+            let input = reader.take().unwrap();
+            if !input.sentences.is_empty() || started.elapsed() > Duration::from_secs(5) {
+                break input;
             }
             thread::sleep(Duration::from_millis(5));
         };
-        assert_eq!((heard.sentences.len(), heard.counts.garbled), (1, 0));
-        assert_eq!(heard.leaps.len(), 1, "in one write, and read at once");
-        assert_eq!(heard.leaps[0].tai_minus_utc_s, 37);
+        assert_eq!((input.sentences.len(), input.counts.garbled), (1, 0));
+        assert_eq!(input.leaps.len(), 1, "in one write, and read at once");
+        assert_eq!(input.leaps[0].tai_minus_utc_s, 37);
     }
 
     #[test]
-    fn where_it_does_not_run_that_is_said_and_it_is_tried_again() {
+    fn a_gpsd_that_does_not_run_is_reported_and_retried() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut reader = open(&address.to_string(), false).unwrap();
         let mut until = |done: &dyn Fn(Option<&str>) -> bool| {

@@ -72,14 +72,14 @@ impl OpenCalibration {
     /// The device that is missing, or the program that steers the clock, in one line.
     pub fn open(
         config: &CalibrationConfig,
-        is_beside: bool,
+        has_other_source: bool,
         basis: Plausibility,
     ) -> Result<Self, SourceError> {
         let reader = match &config.sentences {
-            SentenceInput::Serial(path, speed) => serial(path, *speed, is_beside)?,
-            SentenceInput::Gpsd(address) => gpsd_line::open(address, is_beside)?,
+            SentenceInput::Serial(path, speed) => serial(path, *speed, has_other_source)?,
+            SentenceInput::Gpsd(address) => gpsd_line::open(address, has_other_source)?,
         };
-        let open = |spec| PulseInput::open(spec, is_beside);
+        let open = |spec| PulseInput::open(spec, has_other_source);
         let pulse = config.pulse.as_ref().map(open).transpose()?;
         let outputs = Outputs::open(&config.shm_outputs, &config.sock_outputs)?;
         let log = config.error_log.as_ref().map(open_log).transpose()?;
@@ -188,20 +188,20 @@ impl TimeSource for CalibrationSource {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let mut calibrator = lock(&self.shared);
-        calibrator.update_known_leaps(look.leaps);
-        let begins = *self.begins.get_or_insert(look.monotonic + FIRST_REPORT_TIMEOUT);
-        match calibrator.report(look) {
+        calibrator.update_known_leaps(readings.leaps);
+        let begins = *self.begins.get_or_insert(readings.monotonic + FIRST_REPORT_TIMEOUT);
+        match calibrator.report(readings) {
             Ok(report) => {
-                self.begins = Some(look.monotonic);
+                self.begins = Some(readings.monotonic);
                 Ok(Some(report))
             }
-            Err(fault) => match calibrator.unconfirmed_report(look) {
+            Err(fault) => match calibrator.unconfirmed_report(readings) {
                 // Confirmation is decided where the other sources are known.
                 Some(claim) => Ok(Some(claim)),
                 // The thread, the line and the first sentences take some time.
-                None if look.monotonic < begins => Ok(None),
+                None if readings.monotonic < begins => Ok(None),
                 None => Err(fault),
             },
         }

@@ -84,10 +84,12 @@ mod tests {
         };
         let mut input = PulseInput::with(Box::new(open), MS).unwrap();
         assert_eq!(input.wait(MS), Ok(Some(edge(1))));
-        let said: Vec<_> = (0..20).map(|_| input.wait(2 * MS)).collect();
-        assert!(said[0].as_ref().is_err_and(|fault| fault.to_string().contains("device failed")));
-        assert!(said.contains(&Err(SourceError::Unusable("it is not there".into()))));
-        assert!(said.contains(&Ok(Some(edge(2)))), "{said:?}");
+        let results: Vec<_> = (0..20).map(|_| input.wait(2 * MS)).collect();
+        assert!(
+            results[0].as_ref().is_err_and(|fault| fault.to_string().contains("device failed"))
+        );
+        assert!(results.contains(&Err(SourceError::Unusable("it is not there".into()))));
+        assert!(results.contains(&Ok(Some(edge(2)))), "{results:?}");
     }
 
     #[test]

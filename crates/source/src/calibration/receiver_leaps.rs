@@ -24,12 +24,12 @@ impl<T> Default for Confirmed<T> {
 }
 
 impl<T: Copy + PartialEq> Confirmed<T> {
-    fn take(&mut self, said: T) {
-        let before = self.candidate.filter(|(candidate, _)| *candidate == said);
+    fn take(&mut self, reported: T) {
+        let before = self.candidate.filter(|(candidate, _)| *candidate == reported);
         let times = before.map_or(0, |(_, times)| times) + 1;
-        self.candidate = Some((said, times.min(AGREE)));
+        self.candidate = Some((reported, times.min(AGREE)));
         if times >= AGREE {
-            self.believed = Some(said);
+            self.believed = Some(reported);
         }
     }
 }
@@ -76,30 +76,30 @@ impl ReceiverLeaps {
 
     /// Returns TAI minus UTC, unless the server has another.
     pub(super) fn tai_minus_utc_s(&self, known: &KnownLeaps) -> Option<i32> {
-        let told_s = self.tai_minus_utc_s.believed?;
-        known.tai_minus_utc_s.is_none_or(|known_s| known_s == told_s).then_some(told_s)
+        let reported_s = self.tai_minus_utc_s.believed?;
+        known.tai_minus_utc_s.is_none_or(|known_s| known_s == reported_s).then_some(reported_s)
     }
 
     /// Returns the next leap second; `None` if the receiver does not report it, or is not used
     /// because a list decides or contradicts its number.
     pub(super) fn next(&self, known: &KnownLeaps) -> Option<NextLeap> {
-        let is_asked = !known.has_list && self.rejection(known).is_none();
-        self.next.believed.filter(|_| is_asked)
+        let is_used = !known.has_list && self.rejection(known).is_none();
+        self.next.believed.filter(|_| is_used)
     }
 
     /// Returns the report that is rejected, in one line.
     pub(super) fn rejection(&self, known: &KnownLeaps) -> Option<String> {
-        let told_s = self.tai_minus_utc_s.believed?;
-        if let Some(known_s) = known.tai_minus_utc_s.filter(|known_s| *known_s != told_s) {
+        let reported_s = self.tai_minus_utc_s.believed?;
+        if let Some(known_s) = known.tai_minus_utc_s.filter(|known_s| *known_s != reported_s) {
             return Some(format!(
-                "the receiver reports TAI minus UTC = {told_s} s, the server uses {known_s} s"
+                "the receiver reports TAI minus UTC = {reported_s} s, the server uses {known_s} s"
             ));
         }
-        let told = self.next.believed?.leap()?;
-        (known.has_list && Some(told) != known.next).then(|| {
-            let told = words(&told);
+        let announced = self.next.believed?.leap()?;
+        (known.has_list && Some(announced) != known.next).then(|| {
+            let announced = words(&announced);
             format!(
-                "the receiver announces a leap second ({told}) that is not in the leap second \
+                "the receiver announces a leap second ({announced}) that is not in the leap second \
                  list; the list is used"
             )
         })
@@ -130,18 +130,18 @@ mod tests {
         LeapReport { tai_minus_utc_s, next }
     }
 
-    fn told(reports: &[(u32, LeapReport)]) -> ReceiverLeaps {
-        let mut told = ReceiverLeaps::default();
+    fn receiver_leaps(reports: &[(u32, LeapReport)]) -> ReceiverLeaps {
+        let mut leaps = ReceiverLeaps::default();
         for (times, report) in reports {
-            (0..*times).for_each(|_| told.take(report, BEFORE, true));
+            (0..*times).for_each(|_| leaps.take(report, BEFORE, true));
         }
-        told
+        leaps
     }
 
     #[test]
     fn ten_in_a_row_decide_and_fewer_change_nothing() {
         let unknown = KnownLeaps::default();
-        let number = |reports: &[_]| told(reports).tai_minus_utc_s(&unknown);
+        let number = |reports: &[_]| receiver_leaps(reports).tai_minus_utc_s(&unknown);
         let (right, wrong) = (report(37, None), report(38, None));
         assert_eq!(number(&[(9, right)]), None);
         assert_eq!(number(&[(9, right), (1, wrong), (9, right)]), None);
@@ -152,49 +152,55 @@ mod tests {
 
     #[test]
     fn a_list_goes_before_the_receiver_and_a_contradiction_is_named() {
-        let told = told(&[(10, report(37, Some(NextLeap::At(LEAP))))]);
+        let leaps = receiver_leaps(&[(10, report(37, Some(NextLeap::At(LEAP))))]);
         let unknown = KnownLeaps::default();
-        assert_eq!(told.next(&unknown), Some(NextLeap::At(LEAP)));
-        assert_eq!(told.rejection(&unknown), None);
+        assert_eq!(leaps.next(&unknown), Some(NextLeap::At(LEAP)));
+        assert_eq!(leaps.rejection(&unknown), None);
         let list = KnownLeaps { tai_minus_utc_s: Some(37), has_list: true, next: Some(LEAP) };
-        assert_eq!((told.tai_minus_utc_s(&list), told.rejection(&list)), (Some(37), None));
+        assert_eq!((leaps.tai_minus_utc_s(&list), leaps.rejection(&list)), (Some(37), None));
         let without = KnownLeaps { next: None, ..list };
-        assert_eq!((told.next(&without), told.tai_minus_utc_s(&without)), (None, Some(37)));
-        let doubt = told.rejection(&without).unwrap();
-        assert!(doubt.contains("insert 2016-12-31") && !doubt.contains('\n'), "{doubt}");
+        assert_eq!((leaps.next(&without), leaps.tai_minus_utc_s(&without)), (None, Some(37)));
+        let rejection = leaps.rejection(&without).unwrap();
+        assert!(
+            rejection.contains("insert 2016-12-31") && !rejection.contains('\n'),
+            "{rejection}"
+        );
         let other = KnownLeaps { tai_minus_utc_s: Some(36), ..unknown };
-        assert_eq!((told.tai_minus_utc_s(&other), told.next(&other)), (None, None));
-        assert!(told.rejection(&other).unwrap().contains("37 s"));
+        assert_eq!((leaps.tai_minus_utc_s(&other), leaps.next(&other)), (None, None));
+        assert!(leaps.rejection(&other).unwrap().contains("37 s"));
     }
 
     #[test]
     fn the_number_follows_a_leap_at_once() {
-        let mut told = told(&[(10, report(36, Some(NextLeap::At(LEAP))))]);
-        told.pass(LEAP);
+        let mut leaps = receiver_leaps(&[(10, report(36, Some(NextLeap::At(LEAP))))]);
+        leaps.pass(LEAP);
         let unknown = KnownLeaps::default();
-        assert_eq!((told.tai_minus_utc_s(&unknown), told.next(&unknown)), (Some(37), None));
+        assert_eq!((leaps.tai_minus_utc_s(&unknown), leaps.next(&unknown)), (Some(37), None));
     }
 
     #[test]
-    fn a_number_of_before_the_leap_is_no_news_for_a_week() {
-        let mut told = told(&[(10, report(36, None))]);
-        told.pass(LEAP);
+    fn the_previous_number_is_ignored_for_a_week_after_the_leap() {
+        let mut leaps = receiver_leaps(&[(10, report(36, None))]);
+        leaps.pass(LEAP);
         let unknown = KnownLeaps::default();
-        let mut say = |tai_s, days: i64| {
+        let mut number_after = |tai_s, days: i64| {
             let now = LEAP.midnight + Span::from_ns(days * 86_400 * NS_PER_S);
-            (0..20).for_each(|_| told.take(&report(tai_s, None), now, true));
-            told.tai_minus_utc_s(&unknown)
+            (0..20).for_each(|_| leaps.take(&report(tai_s, None), now, true));
+            leaps.tai_minus_utc_s(&unknown)
         };
-        assert_eq!([(36, 0), (37, 1), (36, 7)].map(|(s, days)| say(s, days)), [Some(37); 3]);
-        assert_eq!(say(36, 9), Some(36), "there was none");
+        assert_eq!(
+            [(36, 0), (37, 1), (36, 7)].map(|(s, days)| number_after(s, days)),
+            [Some(37); 3]
+        );
+        assert_eq!(number_after(36, 9), Some(36), "there was none");
     }
 
     #[test]
     fn a_clock_that_may_be_wrong_names_no_day_and_no_number_by_it() {
-        let mut told = ReceiverLeaps::default();
-        let said = report(36, Some(NextLeap::At(LEAP)));
-        (0..20).for_each(|_| told.take(&said, BEFORE, false));
+        let mut leaps = ReceiverLeaps::default();
+        let leap_report = report(36, Some(NextLeap::At(LEAP)));
+        (0..20).for_each(|_| leaps.take(&leap_report, BEFORE, false));
         let unknown = KnownLeaps::default();
-        assert_eq!((told.next(&unknown), told.tai_minus_utc_s(&unknown)), (None, None));
+        assert_eq!((leaps.next(&unknown), leaps.tai_minus_utc_s(&unknown)), (None, None));
     }
 }

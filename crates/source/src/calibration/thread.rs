@@ -47,11 +47,11 @@ impl CalibrationThread {
             let _ = core.map(pin_to_core);
             let scheduling = try_real_time(PRIORITY);
             is_real_time.store(matches!(scheduling, Scheduling::RealTime), Ordering::Relaxed);
-            let mut silent = 0;
+            let mut idle_waits = 0;
             while !stopped.load(Ordering::Relaxed) {
                 let faults = [
                     wait(&shared, pulse.as_mut()).err(),
-                    listen(&shared, &mut reader, &mut silent).err(),
+                    listen(&shared, &mut reader, &mut idle_waits).err(),
                 ];
                 let mut calibrator = lock(&shared);
                 calibrator.broken = faults.into_iter().flatten().next();
@@ -100,20 +100,20 @@ fn wait(shared: &SharedCalibrator, pulse: Option<&mut PulseInput>) -> Result<(),
 fn listen(
     shared: &SharedCalibrator,
     reader: &mut LineReader,
-    silent: &mut u32,
+    idle_waits: &mut u32,
 ) -> Result<(), SourceError> {
-    let heard: LineInput = reader.take().map_err(|error| {
+    let input: LineInput = reader.take().map_err(|error| {
         SourceError::NoData(format!("cannot start the thread that reads its line: {error}"))
     })?;
     let mut calibrator = lock(shared);
-    calibrator.line(&heard);
-    if heard.sentences.is_empty() {
-        *silent = silent.saturating_add(1);
-        let is_over = heard.ended.is_some() || *silent > IDLE_WAITS_MAX;
-        return if is_over { Err(no_time_reason(&heard, MonotonicClock.now())) } else { Ok(()) };
+    calibrator.line(&input);
+    if input.sentences.is_empty() {
+        *idle_waits = idle_waits.saturating_add(1);
+        let is_over = input.ended.is_some() || *idle_waits > IDLE_WAITS_MAX;
+        return if is_over { Err(no_time_reason(&input, MonotonicClock.now())) } else { Ok(()) };
     }
-    *silent = 0;
-    for (sentence, began) in heard.sentences {
+    *idle_waits = 0;
+    for (sentence, began) in input.sentences {
         calibrator.sentence(sentence, began);
     }
     Ok(())

@@ -248,7 +248,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_clock_that_may_not_be_set_says_so() {
+    fn a_clock_that_may_not_be_set_is_reported() {
         let clock = SimulatedControl::default();
         clock.change(|done| done.is_forbidden = true).unwrap();
         let error = ClockSteering::new(clock).set_frequency(1.0).unwrap_err().to_string();
@@ -256,7 +256,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_system_clock_tells_its_frequency() {
+    fn the_system_clock_reports_its_frequency() {
         // Asking changes nothing.
         assert!(SystemClock.frequency_ppb().unwrap().abs() <= clock_steering::FREQUENCY_MAX_PPB);
     }

@@ -108,8 +108,8 @@ impl Framer {
                 self.give_up(|counts| &mut counts.garbled);
             }
             FramerState::Text => match self.text.get_mut(self.length) {
-                Some(place) => {
-                    *place = byte;
+                Some(slot) => {
+                    *slot = byte;
                     self.length += 1;
                 }
                 None => self.give_up(|counts| &mut counts.overlong),

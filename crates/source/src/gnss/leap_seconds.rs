@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn gpsd_says_the_number_where_there_is_a_fix() {
+    fn gpsd_reports_the_number_where_there_is_a_fix() {
         let of = |line: &str| LeapReport::of_gpsd(line.as_bytes(), DECEMBER);
         let line = "{\"class\":\"TPV\",\"device\":\"/dev/pts/1\",\"mode\":3,\
                     \"time\":\"2026-11-22T20:00:00.000Z\",\"leapseconds\":18,\"lat\":46.5}\r";
@@ -188,16 +188,16 @@ mod tests {
     /// bits.
     #[test]
     fn the_satellites_name_the_next_leap_second() {
-        let said = |next| Some(LeapReport { tai_minus_utc_s: 36, next: Some(next) });
-        assert_eq!(subframe(17, 18, 137, 7), said(NextLeap::At(LEAP)));
+        let reported = |next| Some(LeapReport { tai_minus_utc_s: 36, next: Some(next) });
+        assert_eq!(subframe(17, 18, 137, 7), reported(NextLeap::At(LEAP)));
         assert_eq!(
             subframe(17, 18, 1_929 % 1_024, 7),
-            said(NextLeap::At(LEAP)),
+            reported(NextLeap::At(LEAP)),
             "more of its bits"
         );
-        assert_eq!(subframe(17, 17, 137, 7), said(NextLeap::Unscheduled));
+        assert_eq!(subframe(17, 17, 137, 7), reported(NextLeap::Unscheduled));
         let deleted = LeapSecond { kind: LeapKind::Delete, ..LEAP };
-        assert_eq!(subframe(17, 16, 137, 7), said(NextLeap::At(deleted)));
+        assert_eq!(subframe(17, 16, 137, 7), reported(NextLeap::At(deleted)));
         let after = LEAP.midnight + horolog_time::Span::from_ns(1);
         let late = LeapReport::of_gpsd(page(17, 18, 137, 7).as_bytes(), after);
         let past = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::Unscheduled) };

@@ -108,14 +108,9 @@ impl LineReader {
         line: io::Result<L>,
         open: impl FnMut() -> io::Result<L> + Send + 'static,
     ) -> Self {
-        let (heard, stop) = (Arc::<Mutex<LineInput>>::default(), Arc::<AtomicBool>::default());
-        let ear = ReaderThread { input: Arc::clone(&heard), stop: Arc::clone(&stop) };
-        Self {
-            input: heard,
-            stop,
-            begin: Some(Box::new(move || ear.run(line, open))),
-            thread: None,
-        }
+        let (input, stop) = (Arc::<Mutex<LineInput>>::default(), Arc::<AtomicBool>::default());
+        let ear = ReaderThread { input: Arc::clone(&input), stop: Arc::clone(&stop) };
+        Self { input, stop, begin: Some(Box::new(move || ear.run(line, open))), thread: None }
     }
 
     /// Returns the input since the last call. The first call starts a thread with the privileges of
@@ -124,14 +119,14 @@ impl LineReader {
         if let Some(begin) = self.begin.take() {
             self.thread = Some(thread::Builder::new().name("gnss".into()).spawn(begin)?);
         }
-        let mut heard = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = LineInput {
             sentences: VecDeque::new(),
             fixes: VecDeque::new(),
             leaps: VecDeque::new(),
-            ..heard.clone()
+            ..input.clone()
         };
-        Ok(std::mem::replace(&mut *heard, rest))
+        Ok(std::mem::replace(&mut *input, rest))
     }
 }
 
@@ -158,10 +153,10 @@ impl ReaderThread {
         let mut line = line;
         loop {
             let Err(error) = line.and_then(|line| self.listen(line)) else { return };
-            self.note(|heard| heard.ended = Some(L::end(&error)));
+            self.note(|input| input.ended = Some(L::end(&error)));
             let Some(again) = self.reopen(&mut open) else { return };
             line = Ok(again);
-            self.note(|heard| (heard.ended, heard.counts_then) = (None, FrameCounts::default()));
+            self.note(|input| (input.ended, input.counts_then) = (None, FrameCounts::default()));
         }
     }
 
@@ -176,7 +171,7 @@ impl ReaderThread {
             }
             match open() {
                 Ok(line) => return Some(line),
-                Err(error) => self.note(|heard| heard.ended = Some(L::end(&error))),
+                Err(error) => self.note(|input| input.ended = Some(L::end(&error))),
             }
         }
     }
@@ -189,17 +184,17 @@ impl ReaderThread {
         while !self.stop.load(Ordering::Relaxed) {
             let Some(length) = line.read(&mut buffer, WAIT)? else { continue };
             let now = MonotonicClock.now();
-            self.note(|heard| {
-                heard.last_received_at = Some(now);
+            self.note(|input| {
+                input.last_received_at = Some(now);
                 for &byte in &buffer[..length] {
-                    heard.take(&mut framer, byte, now);
+                    input.take(&mut framer, byte, now);
                     if let Some(report) = reports.as_mut().and_then(|lines| lines.take(byte)) {
-                        heard.leaps.extend(LeapReport::of_gpsd(&report, Realtime.now()));
+                        input.leaps.extend(LeapReport::of_gpsd(&report, Realtime.now()));
                     }
                 }
-                keep_last(&mut heard.leaps);
-                keep_last(&mut heard.fixes);
-                keep_last(&mut heard.sentences);
+                keep_last(&mut input.leaps);
+                keep_last(&mut input.fixes);
+                keep_last(&mut input.sentences);
             });
         }
         Ok(())

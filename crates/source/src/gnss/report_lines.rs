@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn a_line_that_never_ends_is_discarded() {
         let mut bytes = b"{".to_vec();
         bytes.extend(std::iter::repeat_n(b'x', LINE_MAX));
         bytes.extend(b"\n{\"a\":1}\n");

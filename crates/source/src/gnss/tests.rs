@@ -27,7 +27,7 @@ impl CharacterTransport for Memory {
     }
 }
 
-fn look() -> ClockReadings {
+fn readings() -> ClockReadings {
     ClockReadings {
         monotonic: MonotonicClock.now(),
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
@@ -54,7 +54,7 @@ fn rmc(ahead_s: i64) -> String {
 }
 
 fn named(form: &str, ahead_s: i64) -> String {
-    let (seconds, _) = look().realtime().to_timespec();
+    let (seconds, _) = readings().realtime().to_timespec();
     let time = chrono::DateTime::from_timestamp(seconds + ahead_s, 0).unwrap();
     sentence(&time.format(form).to_string())
 }
@@ -63,7 +63,7 @@ fn named(form: &str, ahead_s: i64) -> String {
 fn poll(gnss: &mut Gnss) -> Result<Option<SourceEstimate>, SourceError> {
     let started = Instant::now();
     loop {
-        let answer = gnss.poll(&look());
+        let answer = gnss.poll(&readings());
         let nothing = Err(SourceError::NoData("no data on its line".into()));
         if answer != nothing || started.elapsed() > Duration::from_secs(5) {
             return answer;
@@ -81,7 +81,7 @@ fn a_sentence_becomes_a_report() {
     assert!(off.as_ns().abs() < 2 * NS_PER_S, "{report:?}");
     assert!(report.uncertainty >= Span::from_ms(1_000), "{report:?}");
     // The same instant once more, as receivers with several kinds of sentences have it.
-    let (seconds, _) = (look().realtime() + Span::from_ns(100 * NS_PER_S)).to_timespec();
+    let (seconds, _) = (readings().realtime() + Span::from_ns(100 * NS_PER_S)).to_timespec();
     gnss.last = Some(Timestamp::from_timespec(seconds + 1, 0));
     line.send(zda(101).into()).unwrap();
     assert_eq!(poll(&mut gnss), Ok(None));
@@ -89,13 +89,13 @@ fn a_sentence_becomes_a_report() {
 
 #[test]
 fn what_is_wrong_with_a_line_is_named() {
-    let said = |bytes: &str| {
+    let error_of = |bytes: &str| {
         let (mut gnss, line) = gnss();
         line.send(bytes.into()).unwrap();
         poll(&mut gnss).unwrap_err()
     };
     let unusable =
-        |bytes: &str, why: &str| assert_eq!(said(bytes), SourceError::Unusable(why.into()));
+        |bytes: &str, why: &str| assert_eq!(error_of(bytes), SourceError::Unusable(why.into()));
     unusable(&sentence("GNRMC,081253.00,V,,,,,,,270219,,,N"), "the receiver has no fix");
     unusable(&sentence("GNRMC,,V,,,,,,,,,,N"), "the receiver has no fix yet");
     let estimated = "the receiver has no fix: mode E, estimated by dead reckoning";
@@ -104,8 +104,8 @@ fn what_is_wrong_with_a_line_is_named() {
     let odd = "invalid sentence: its date is missing or malformed; the last was \
                $GNRMC,081253,A,,,,,,,300219";
     unusable(&sentence("GNRMC,081253,A,,,,,,,300219"), odd);
-    assert!(said(&sentence("GNGGA,1")).to_string().contains("RMC or ZDA"));
-    assert!(said("\u{1}\u{2}noise").to_string().contains("speed"));
+    assert!(error_of(&sentence("GNGGA,1")).to_string().contains("RMC or ZDA"));
+    assert!(error_of("\u{1}\u{2}noise").to_string().contains("speed"));
     unusable(
         "$GPZDA,1*00\r\n",
         "1 sentence arrived with a wrong checksum and none with a right one; check its speed and \
@@ -116,15 +116,15 @@ fn what_is_wrong_with_a_line_is_named() {
         "2 sentences arrived without a checksum and none with one; enable checksums on it; the \
          last was $GPZDA,2",
     );
-    assert!(said("$GPZDA,\u{1}$GP\u{2}").to_string().contains("2 sentences were damaged"));
+    assert!(error_of("$GPZDA,\u{1}$GP\u{2}").to_string().contains("2 sentences were damaged"));
     let mixed = format!("{}$GPZDA,1*00\r\n", sentence("GNGGA,1"));
     let expected = "and 1 sentence arrived with a wrong checksum; enable RMC or ZDA, and check \
                     its speed and line; the last was $GPZDA,1";
-    assert!(said(&mixed).to_string().ends_with(expected), "{}", said(&mixed));
+    assert!(error_of(&mixed).to_string().ends_with(expected), "{}", error_of(&mixed));
     let mixed = format!("{}$GPZDA,1\r\n$GPZDA,2\r\n", sentence("GNGGA,1"));
     let expected = "and 2 sentences arrived without a checksum; enable RMC or ZDA, \
                     and enable checksums on it; the last was $GPZDA,2";
-    assert!(said(&mixed).to_string().ends_with(expected), "{}", said(&mixed));
+    assert!(error_of(&mixed).to_string().ends_with(expected), "{}", error_of(&mixed));
     let (mut gnss, line) = gnss();
     drop(line);
     let ended = poll(&mut gnss).unwrap_err().to_string();
@@ -134,15 +134,15 @@ fn what_is_wrong_with_a_line_is_named() {
 /// Polls so many seconds from now until what was sent has come; what is said then.
 fn later(gnss: &mut Gnss, seconds: i64) -> Result<Option<SourceEstimate>, SourceError> {
     thread::sleep(Duration::from_millis(300));
-    let look = look();
-    let monotonic = look.monotonic + Span::from_ns(seconds * NS_PER_S);
+    let readings = readings();
+    let monotonic = readings.monotonic + Span::from_ns(seconds * NS_PER_S);
     let realtime_minus_monotonic =
-        look.realtime_minus_monotonic - Span::from_ns(seconds * NS_PER_S);
-    gnss.poll(&ClockReadings { monotonic, realtime_minus_monotonic, ..look })
+        readings.realtime_minus_monotonic - Span::from_ns(seconds * NS_PER_S);
+    gnss.poll(&ClockReadings { monotonic, realtime_minus_monotonic, ..readings })
 }
 
 #[test]
-fn what_a_receiver_named_holds_beside_another_without_a_fix_and_not_for_long() {
+fn a_named_time_holds_for_a_short_while_when_another_talker_has_no_fix() {
     let (mut gnss, line) = gnss();
     let void = sentence("GARMC,081253.00,V,,,,,,,,,,N");
     line.send(format!("{void}{}{void}", rmc(0)).into()).unwrap();
@@ -177,7 +177,7 @@ fn a_receiver_that_reports_itself_that_it_lost_its_fix_is_not_held() {
 }
 
 #[test]
-fn a_date_beside_a_report_without_a_fix_is_no_time() {
+fn a_date_with_a_report_of_no_fix_is_no_time() {
     let (mut gnss, line) = gnss();
     line.send(format!("{}{}", sentence("GPGGA,081253.00,,,,,0"), zda(0)).into()).unwrap();
     assert_eq!(poll(&mut gnss), Err(SourceError::Unusable("the receiver has no fix".into())));
@@ -203,7 +203,7 @@ fn a_line_that_ended_is_opened_again() {
     assert!(poll(&mut gnss).is_err());
     second.send(zda(0).into()).unwrap();
     let started = Instant::now();
-    while gnss.poll(&look()).is_err() {
+    while gnss.poll(&readings()).is_err() {
         assert!(started.elapsed() < Duration::from_secs(20), "it is not opened again");
         thread::sleep(Duration::from_millis(50));
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 
 use super::*;
-use crate::reference::tests::{CLAIM, look};
+use crate::reference::tests::{CLAIM, readings};
 
 fn sample(class: &str, truth_ns: i64, system_ns: i64) -> String {
     let split = |ns: i64| (ns.div_euclid(NS_PER_S), ns.rem_euclid(NS_PER_S));
@@ -78,32 +78,32 @@ fn connected() -> (Gpsd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut gpsd = Gpsd::open("gpsd".into(), address, CLAIM).unwrap();
-    assert_eq!(gpsd.poll(&look(5_000)), Ok(None));
+    assert_eq!(gpsd.poll(&readings(5_000)), Ok(None));
     (gpsd, listener.accept().unwrap().0)
 }
 
 #[test]
-fn lines_without_a_time_are_no_silence_and_a_device_that_is_gone_blocks_no_other() {
+fn lines_without_a_time_count_as_data_and_an_absent_device_blocks_no_other() {
     let (mut gpsd, mut stream) = connected();
-    let mut say = |text: &str, at_ms: i64| {
+    let mut send_and_poll = |text: &str, at_ms: i64| {
         stream.write_all(text.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        gpsd.poll(&look(at_ms))
+        gpsd.poll(&readings(at_ms))
     };
     let tpv = |device: &str, mode: u8| {
         format!("{{\"class\":\"TPV\",\"device\":\"{device}\",\"mode\":{mode}}}\r\n")
     };
-    assert_eq!(say(&tpv("/dev/b", 3), 7_000), Ok(None), "it may be about to");
+    assert_eq!(send_and_poll(&tpv("/dev/b", 3), 7_000), Ok(None), "it may be about to");
     let why = "gpsd sends neither PPS nor TOFF; the last was TPV";
-    assert_eq!(say(&tpv("/dev/b", 3), 9_000), Err(SourceError::NoData(why.into())));
+    assert_eq!(send_and_poll(&tpv("/dev/b", 3), 9_000), Err(SourceError::NoData(why.into())));
     let no_fix = Err(SourceError::Unusable("the receiver has no fix".into()));
-    assert_eq!(say(&tpv("/dev/b", 1), 10_000), no_fix);
+    assert_eq!(send_and_poll(&tpv("/dev/b", 1), 10_000), no_fix);
     let pulse = |at_ms: i64| {
-        let system = look(at_ms).realtime().as_ns();
+        let system = readings(at_ms).realtime().as_ns();
         sample("PPS", system, system)
     };
-    assert_eq!(say(&pulse(11_000), 11_000), no_fix, "it may be of the one without a fix");
-    assert!(say(&pulse(21_000), 21_000).unwrap().is_some());
+    assert_eq!(send_and_poll(&pulse(11_000), 11_000), no_fix, "it may be of the one without a fix");
+    assert!(send_and_poll(&pulse(21_000), 21_000).unwrap().is_some());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let resolved = vec![closed, listener.local_addr().unwrap()];
     let mut gpsd = Gpsd::new("gpsd".into(), ":2947".into(), resolved, CLAIM);
-    assert_eq!(gpsd.poll(&look(1_000)), Ok(None));
+    assert_eq!(gpsd.poll(&readings(1_000)), Ok(None));
     listener.accept().unwrap();
 }
 
@@ -131,36 +131,36 @@ fn pulses_go_before_the_rest_and_without_a_fix_nothing_counts() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut gpsd = Gpsd::open("gpsd".into(), address, CLAIM).unwrap();
-    let now = look(5_000);
+    let now = readings(5_000);
     let system = now.realtime().as_ns();
     assert_eq!(gpsd.poll(&now), Ok(None));
     let (mut stream, _) = listener.accept().unwrap();
-    let mut asked = String::new();
-    BufReader::new(stream.try_clone().unwrap()).read_line(&mut asked).unwrap();
-    assert!(asked.starts_with("?WATCH={") && asked.contains("\"pps\":true"), "{asked}");
+    let mut request = String::new();
+    BufReader::new(stream.try_clone().unwrap()).read_line(&mut request).unwrap();
+    assert!(request.starts_with("?WATCH={") && request.contains("\"pps\":true"), "{request}");
 
-    let mut say = |gpsd: &mut Gpsd, text: &str, at_ms: i64| {
+    let mut send_and_poll = |gpsd: &mut Gpsd, text: &str, at_ms: i64| {
         stream.write_all(text.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        gpsd.poll(&look(at_ms))
+        gpsd.poll(&readings(at_ms))
     };
     let pulse = sample("PPS", system + 1_000, system);
     let vague = sample("TOFF", system + 400_000_000, system + 1);
     let (head, tail) = pulse.split_at(40);
-    assert_eq!(say(&mut gpsd, head, 5_000), Ok(None), "half a line");
-    let report = say(&mut gpsd, &format!("{tail}{vague}"), 5_001).unwrap().unwrap();
+    assert_eq!(send_and_poll(&mut gpsd, head, 5_000), Ok(None), "half a line");
+    let report = send_and_poll(&mut gpsd, &format!("{tail}{vague}"), 5_001).unwrap().unwrap();
     assert_eq!(report.offset, Span::from_ns(1_500));
     // Of two receivers one is without a fix, and its samples do not count.
     let tpv = |device: &str, mode: i64| {
         format!("{{\"class\":\"TPV\",\"device\":\"{device}\",\"mode\":{mode}}}\n")
     };
     let other = tpv("/dev/ttyS1", 1) + &pulse.replace("ttyS0", "ttyS1");
-    assert_eq!(say(&mut gpsd, &(tpv("/dev/ttyS0", 3) + &other), 5_200), Ok(None));
+    assert_eq!(send_and_poll(&mut gpsd, &(tpv("/dev/ttyS0", 3) + &other), 5_200), Ok(None));
     let next = sample("PPS", system + NS_PER_S + 1_000, system + NS_PER_S);
-    assert!(say(&mut gpsd, &(other + &next), 6_000).unwrap().is_some());
-    let lost = say(&mut gpsd, &tpv("/dev/ttyS0", 1), 6_500);
+    assert!(send_and_poll(&mut gpsd, &(other + &next), 6_000).unwrap().is_some());
+    let lost = send_and_poll(&mut gpsd, &tpv("/dev/ttyS0", 1), 6_500);
     assert!(matches!(lost, Err(SourceError::Unusable(_))), "{lost:?}");
     drop(stream);
-    assert!(matches!(gpsd.poll(&look(7_000)), Err(SourceError::NoData(_))));
-    assert_eq!(gpsd.poll(&look(8_000)), Ok(None), "it does not connect at every poll");
+    assert!(matches!(gpsd.poll(&readings(7_000)), Err(SourceError::NoData(_))));
+    assert_eq!(gpsd.poll(&readings(8_000)), Ok(None), "it does not connect at every poll");
 }

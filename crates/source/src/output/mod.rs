@@ -57,8 +57,8 @@ struct Output {
 }
 
 impl Output {
-    const fn new(place: OutputSink, name: String) -> Self {
-        Self { sink: place, status: OutputStatus { name, delivered: 0, missed: 0, reason: None } }
+    const fn new(sink: OutputSink, name: String) -> Self {
+        Self { sink, status: OutputStatus { name, delivered: 0, missed: 0, reason: None } }
     }
 
     /// Writes a sample; returns a notice, only if the result has changed.
@@ -79,11 +79,11 @@ impl Output {
             }
             Err(error) => {
                 status.missed += 1;
-                let is_news = status.reason.is_none();
+                let is_first_failure = status.reason.is_none();
                 let notice =
                     format!("cannot write samples to {name}: {error}; retrying with each sample");
                 status.reason = Some(error.to_string());
-                is_news.then_some(notice)
+                is_first_failure.then_some(notice)
             }
         }
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_nobody_has_made_is_told_of_once_and_when_it_is_there() {
+    fn a_missing_socket_is_reported_once_and_again_when_it_exists() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("chrony.sock");
         let mut outputs = Outputs::open(&[], std::slice::from_ref(&path)).unwrap();
@@ -160,8 +160,10 @@ mod tests {
             uncertainty: Span::ZERO,
             leap: LeapIndicator::None,
         };
-        let told = outputs.write(&sample);
-        assert!(told[0].starts_with(&format!("cannot write samples to sock:{}", path.display())));
+        let notices = outputs.write(&sample);
+        assert!(
+            notices[0].starts_with(&format!("cannot write samples to sock:{}", path.display()))
+        );
         assert_eq!(outputs.write(&sample), [""; 0], "it is known");
         let status = &outputs.status()[0];
         assert_eq!((status.delivered, status.missed, status.reason.is_some()), (0, 2, true));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edge_that_was_asked_for_is_taken_and_its_delay_taken_off() {
+    fn the_configured_edge_is_taken_and_its_delay_subtracted() {
         let mut clear = Conditioner::new(Edge::Clear, Span::from_ns(150), None);
         assert_eq!(clear.take(edge(1_000, Edge::Assert)), None);
         let pulse = clear.take(edge(1_100, Edge::Clear)).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn pulses_that_nobody_read_are_counted() {
+    fn unread_pulses_are_counted_as_missed() {
         let mut pulses = Conditioner::new(Edge::Assert, Span::ZERO, None);
         let mut take = |sequence| pulses.take(PulseEdge { sequence, ..edge(1, Edge::Assert) });
         for sequence in [u32::MAX, 0, 3, 2] {

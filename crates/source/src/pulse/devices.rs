@@ -191,17 +191,20 @@ mod tests {
         let last = PpsEdges { assert: edge(1, 1_000), clear: edge(0, 0) };
         let next = PpsEdges { assert: edge(2, 2_000), ..last };
         // The edge comes after so many questions; a wait ends by an edge that comes meanwhile.
-        let ask = |after: usize| {
+        let newer_after = |after: usize| {
             let mut waits = Vec::new();
             let found = newer(&last, WAIT, |wait| {
                 waits.push(wait);
                 let has_come = waits.len() > after;
-                let is_told = wait.is_zero() || waits.len() == after + 1;
-                Ok(is_told.then_some(if has_come { next } else { last }))
+                let has_edges = wait.is_zero() || waits.len() == after + 1;
+                Ok(has_edges.then_some(if has_come { next } else { last }))
             });
             (found.unwrap().map(|edges| edges.assert.sequence), waits.len())
         };
-        assert_eq!([0, 1, 2, 3].map(ask), [(Some(2), 1), (Some(2), 2), (Some(2), 3), (None, 3)]);
+        assert_eq!(
+            [0, 1, 2, 3].map(newer_after),
+            [(Some(2), 1), (Some(2), 2), (Some(2), 3), (None, 3)]
+        );
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_seen_from_both_clocks() {
+    fn an_edge_has_its_instant_on_both_clocks() {
         let realtime = Timestamp::from_ns(realtime_minus_monotonic().offset.as_ns() + 7_000);
         let edge = pulse_edge(realtime, 3, Edge::Clear);
         assert!((edge.monotonic.as_ns() - 7_000).abs() < 10_000_000, "{edge:?}");

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line() {
+    fn an_invalid_pulse_specification_is_explained_in_one_line() {
         for bad in [
             "",
             "pps0",

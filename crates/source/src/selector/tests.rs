@@ -26,9 +26,10 @@ impl TimeSource for Scripted {
         self.0
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        let said = self.1.lock().unwrap().clone();
-        said.map(|report| report.map(|report| SourceEstimate { at: look.monotonic, ..report }))
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+        let result = self.1.lock().unwrap().clone();
+        result
+            .map(|report| report.map(|report| SourceEstimate { at: readings.monotonic, ..report }))
     }
 
     fn selection_changed(&mut self, standing: SelectionState) {
@@ -68,8 +69,8 @@ impl Bench {
         Self { panel, scripts, judged, set_to, now: Rc::default(), system }
     }
 
-    fn say(&self, index: usize, said: Result<Option<SourceEstimate>, SourceError>) {
-        *self.scripts[index].lock().unwrap() = said;
+    fn set_result(&self, index: usize, result: Result<Option<SourceEstimate>, SourceError>) {
+        *self.scripts[index].lock().unwrap() = result;
     }
 
     /// The next second.
@@ -92,9 +93,9 @@ fn standings(round: &PollRound) -> Vec<SelectionState> {
 }
 
 #[test]
-fn a_source_is_not_called_silent_before_it_had_its_time() {
+fn a_source_is_not_reported_unresponsive_before_its_first_report_timeout() {
     let mut bench = Bench::new(&[0]);
-    bench.say(0, Ok(None));
+    bench.set_result(0, Ok(None));
     for _ in 0..12 {
         let round = bench.round();
         assert_eq!(
@@ -102,13 +103,13 @@ fn a_source_is_not_called_silent_before_it_had_its_time() {
             (vec![SelectionState::Unresponsive], vec![])
         );
     }
-    let told = bench.round().notices;
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("does not respond") && told[1].contains("is available yet"));
+    let notices = bench.round().notices;
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[0].contains("does not respond") && notices[1].contains("is available yet"));
     assert_eq!(bench.round().notices, [""; 0]);
     // What is wrong from the start is said at once.
     let mut bench = Bench::new(&[0]);
-    bench.say(0, Err(SourceError::NoData("no answer".into())));
+    bench.set_result(0, Err(SourceError::NoData("no answer".into())));
     assert_eq!(bench.round().notices.len(), 2);
 }
 
@@ -117,11 +118,11 @@ fn the_system_clock_is_ahead_where_it_is_to_be_set_back() {
     let round = Bench::new(&[-250]).round();
     assert_eq!(round.states[0].offset_ns, Some(250));
     let at = Timestamp::from_ns(0);
-    let said =
+    let claim_text =
         |offset, uncertainty| claim(&SourceEstimate { at, ..report(offset, uncertainty) }, at);
-    let coarse = said(449_628_575, 500_010_357);
+    let coarse = claim_text(449_628_575, 500_010_357);
     assert_eq!(coarse, "the system clock is ahead by -0.45 s (±0.50 s)");
-    assert!(said(-1_234, 96).contains("by +0.000001234 s (±0.000000096 s)"));
+    assert!(claim_text(-1_234, 96).contains("by +0.000001234 s (±0.000000096 s)"));
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn a_liar_is_named_once() {
 }
 
 #[test]
-fn a_time_is_confirmed_by_another_source_that_says_it() {
+fn a_time_is_confirmed_by_another_source_with_the_same_time() {
     let year = 31_557_600 * NS_PER_S;
     let of_both = SYSTEM + Span::from_ns(year);
     let mut bench = Bench::new(&[year, year + 100]);
@@ -146,7 +147,7 @@ fn a_time_is_confirmed_by_another_source_that_says_it() {
     assert_eq!(Bench::new(&[year]).round().confirmed, None);
     assert_eq!(Bench::new(&[year, 0]).round().confirmed, None);
     bench.panel.members.truncate(1);
-    bench.say(0, Ok(Some(report(0, 1_000))));
+    bench.set_result(0, Ok(Some(report(0, 1_000))));
     let mirror = Scripted("a", Arc::clone(&bench.scripts[0]), Judged::default(), SetTo::default());
     let mirror = SourceSelector::new(vec![Box::new(mirror)], Plausibility::default());
     bench.panel.members.extend(mirror.members);
@@ -158,13 +159,13 @@ fn a_time_is_confirmed_by_another_source_that_says_it() {
 #[test]
 fn an_implausible_time_has_no_vote_and_is_counted_by_reason() {
     let years = |years: i64| years * 31_557_600 * NS_PER_S;
-    for (said, reason) in [
+    for (ahead_ns, reason) in [
         (years(53), "too_far"),
         (-years(47), "before_build"),
         (1_024 * 7 * DAY_NS, "rollover"),
         (-1_024 * 7 * DAY_NS, "rollover"),
     ] {
-        let mut bench = Bench::new(&[0, said]);
+        let mut bench = Bench::new(&[0, ahead_ns]);
         let round = bench.round();
         assert_eq!(
             standings(&round),
@@ -174,23 +175,23 @@ fn an_implausible_time_has_no_vote_and_is_counted_by_reason() {
         bench.round();
         let state = &bench.round().states[1];
         assert_eq!(state.rejected.get(reason), 3, "{state:?}");
-        let mut bench = Bench::new(&[said]);
+        let mut bench = Bench::new(&[ahead_ns]);
         assert_eq!(bench.round().selected, None, "{reason}");
         bench.panel.accept();
         assert_eq!(bench.round().selected, None, "{reason} cannot be accepted");
-        bench.say(0, Ok(Some(report(0, 1_000))));
+        bench.set_result(0, Ok(Some(report(0, 1_000))));
         assert!(bench.round().selected.is_some(), "the right date heals it");
     }
 }
 
 #[test]
-fn a_doubtful_time_is_served_when_another_or_the_operator_confirms_it() {
+fn an_implausible_time_is_served_when_another_source_or_the_operator_confirms_it() {
     let mut bench = Bench::new(&[3 * DAY_NS]);
     let round = bench.round();
     assert_eq!((round.selected, standings(&round)[0]), (None, SelectionState::Unusable));
-    let (told, pid) = (&round.notices[0], std::process::id());
-    assert!(told.ends_with(&format!("confirm it with: kill -HUP {pid}")), "{told}");
-    assert!(told.contains("the system clock reports 2027-01-15"), "{told}");
+    let (first_notice, pid) = (&round.notices[0], std::process::id());
+    assert!(first_notice.ends_with(&format!("confirm it with: kill -HUP {pid}")), "{first_notice}");
+    assert!(first_notice.contains("the system clock reports 2027-01-15"), "{first_notice}");
     assert_eq!(round.states[0].rejected.get("apart"), 1);
     assert_eq!(bench.round().notices, [""; 0], "said once");
     bench.panel.accept();
@@ -200,7 +201,7 @@ fn a_doubtful_time_is_served_when_another_or_the_operator_confirms_it() {
     assert_eq!(round.confirmed, Some(SYSTEM + Span::from_ns(3 * DAY_NS)));
     assert!(round.selected.is_some());
     bench.system.set(SYSTEM + Span::from_ns(90 * DAY_NS));
-    bench.say(0, Ok(Some(report(-87 * DAY_NS, 1_000))));
+    bench.set_result(0, Ok(Some(report(-87 * DAY_NS, 1_000))));
     assert!(bench.round().selected.is_some(), "it goes on when the system clock is set");
 
     let confirmed = Bench::new(&[3 * DAY_NS, 3 * DAY_NS + 100]).round();
@@ -220,20 +221,20 @@ fn a_report_shows_what_confirms_it() {
     };
     let mut bench = Bench::new(&[0, 100]);
     assert_eq!(word(&bench.round()), (false, None), "a mirror");
-    bench.say(0, Err(SourceError::Unusable("gone".into())));
+    bench.set_result(0, Err(SourceError::Unusable("gone".into())));
     assert_eq!(word(&bench.round()), (false, Some(SYSTEM)));
     // A system clock that cannot be right.
     let years = -9_000 * DAY_NS;
     let mut bench = Bench::new(&[0, -years]);
     bench.system.set(SYSTEM + Span::from_ns(years));
     assert_eq!(word(&bench.round()), (true, None));
-    bench.say(1, Ok(Some(report(-years + 2_000 * DAY_NS, 1_000))));
+    bench.set_result(1, Ok(Some(report(-years + 2_000 * DAY_NS, 1_000))));
     assert_eq!(word(&bench.round()), (true, None), "it may say another time");
     // What it has set the system clock to confirms it no more, and nor does a mirror of that.
     *bench.set_to.lock().unwrap() = Some(SYSTEM);
     bench.system.set(SYSTEM);
-    bench.say(0, Ok(Some(report(0, 1_000))));
-    bench.say(1, Ok(Some(report(0, 1_000))));
+    bench.set_result(0, Ok(Some(report(0, 1_000))));
+    bench.set_result(1, Ok(Some(report(0, 1_000))));
     assert_eq!(word(&bench.round()), (true, None));
     *bench.set_to.lock().unwrap() = None;
     assert!(!word(&bench.round()).0);
@@ -245,30 +246,34 @@ fn two_that_disagree_are_both_named_once_and_nothing_is_selected() {
     let round = bench.round();
     assert_eq!(round.selected, None);
     assert_eq!(round.notices.len(), 1, "{:?}", round.notices);
-    let told = &round.notices[0];
+    let first_notice = &round.notices[0];
     assert!(
-        told.contains("a reports that the system clock") && told.contains("b reports"),
-        "{told}"
+        first_notice.contains("a reports that the system clock")
+            && first_notice.contains("b reports"),
+        "{first_notice}"
     );
     assert_eq!(bench.round().notices, [""; 0]);
-    bench.say(1, Ok(Some(report(0, 1_000))));
+    bench.set_result(1, Ok(Some(report(0, 1_000))));
     assert!(bench.round().selected.is_some());
-    bench.say(1, Ok(Some(report(5_000_000, 1_000))));
+    bench.set_result(1, Ok(Some(report(5_000_000, 1_000))));
     assert_eq!(bench.round().notices.len(), 1, "said again when it comes again");
 }
 
 #[test]
-fn a_silent_source_drops_out_when_it_is_stale_and_an_unsynchronised_one_at_once() {
+fn an_unresponsive_source_is_dropped_when_stale_and_an_unsynchronised_one_at_once() {
     let mut bench = Bench::new(&[0, 100]);
     bench.round();
-    bench.say(0, Err(SourceError::NoData("no answer".into())));
+    bench.set_result(0, Err(SourceError::NoData("no answer".into())));
     for _ in 0..8 {
         assert_ne!(standings(&bench.round())[0], SelectionState::Unresponsive);
     }
     let round = bench.round();
     assert_eq!(standings(&round), [SelectionState::Unresponsive, SelectionState::Selected]);
     assert_eq!(round.states[0].reason.as_deref(), Some("no answer"));
-    bench.say(1, Ok(Some(SourceEstimate { leap: LeapIndicator::Unsynchronised, ..report(0, 1) })));
+    bench.set_result(
+        1,
+        Ok(Some(SourceEstimate { leap: LeapIndicator::Unsynchronised, ..report(0, 1) })),
+    );
     let round = bench.round();
     assert_eq!((round.selected, standings(&round)[1]), (None, SelectionState::Unusable));
     assert!(round.notices.last().is_some_and(|text| text.starts_with("no time source")));

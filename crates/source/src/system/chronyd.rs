@@ -22,7 +22,7 @@ impl Chronyd {
 }
 
 impl Daemon for Chronyd {
-    fn query(&mut self, look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
+    fn query(&mut self, readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
         let reply = self
             .socket
             .tracking()
@@ -32,7 +32,7 @@ impl Daemon for Chronyd {
         match reply.tracking {
             Err(status) => Err(unusable(format!("refuses to report its state (status {status})"))),
             Ok(tracking) if is_synchronised(&tracking) => {
-                Ok(report(&tracking, look, &mut self.corrections))
+                Ok(report(&tracking, readings, &mut self.corrections))
             }
             Ok(_) => Err(unusable("reports that it is not synchronised".into())),
         }
@@ -46,12 +46,12 @@ fn is_synchronised(tracking: &Tracking) -> bool {
 
 fn report(
     tracking: &Tracking,
-    look: &ClockReadings,
+    readings: &ClockReadings,
     corrections: &mut SlewEstimate,
 ) -> SourceEstimate {
-    let (slew, uncertainty) = corrections.next(look, tracking.correction);
+    let (slew, uncertainty) = corrections.next(readings, tracking.correction);
     SourceEstimate {
-        at: look.monotonic,
+        at: readings.monotonic,
         offset: tracking.correction,
         frequency_ppb: 0,
         slew,

@@ -40,7 +40,7 @@ pub const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
 /// Daemon that disciplines the clock.
 trait Daemon: Send {
     /// Queries the data that it would send to its own clients.
-    fn query(&mut self, look: &ClockReadings) -> Result<SourceEstimate, SourceError>;
+    fn query(&mut self, readings: &ClockReadings) -> Result<SourceEstimate, SourceError>;
 }
 
 /// Time source by the system clock.
@@ -58,44 +58,49 @@ pub(crate) struct System {
 impl System {
     /// Creates the source with this choice of daemons. A server that listens at `own` is not
     /// queried about itself.
-    pub(crate) fn new(name: String, ask: &DaemonChoice, own: &[SocketAddr]) -> Self {
-        let places: Vec<Box<dyn Daemon>> = match ask {
+    pub(crate) fn new(name: String, choice: &DaemonChoice, own: &[SocketAddr]) -> Self {
+        let daemons: Vec<Box<dyn Daemon>> = match choice {
             DaemonChoice::Kernel => Vec::new(),
             DaemonChoice::Chronyd(address) => vec![Box::new(Chronyd::new(address.clone()))],
             DaemonChoice::Ntpd(address) => vec![Box::new(Ntpd::new(*address))],
             DaemonChoice::Auto => default_daemons(own),
         };
-        let kernel_too = matches!(ask, DaemonChoice::Kernel | DaemonChoice::Auto);
-        Self { name, daemons: places, kernel_too, answered: None, rest: 0 }
+        let kernel_too = matches!(choice, DaemonChoice::Kernel | DaemonChoice::Auto);
+        Self { name, daemons, kernel_too, answered: None, rest: 0 }
     }
 
     /// Queries the daemon that replied last, and the others only if it has not for long.
-    fn mirrored(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn mirrored(
+        &mut self,
+        readings: &ClockReadings,
+    ) -> Result<Option<SourceEstimate>, SourceError> {
         if let Some((index, when)) = self.answered {
-            match self.daemons[index].query(look) {
+            match self.daemons[index].query(readings) {
                 Ok(report) => {
-                    self.answered = Some((index, look.monotonic));
+                    self.answered = Some((index, readings.monotonic));
                     return Ok(Some(report));
                 }
-                Err(SourceError::NoData(_)) if look.monotonic - when < STALE => return Ok(None),
+                Err(SourceError::NoData(_)) if readings.monotonic - when < STALE => {
+                    return Ok(None);
+                }
                 Err(SourceError::NoData(_)) => self.answered = None,
                 Err(fault) => return Err(fault),
             }
         }
-        self.search(look)
+        self.search(readings)
     }
 
-    fn search(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+    fn search(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         if self.rest > 0 && self.kernel_too {
             self.rest -= 1;
             return Err(SourceError::NoData("no time daemon answers".into()));
         }
         let mut fault = SourceError::NoData("no time daemon answers".into());
-        for (index, place) in self.daemons.iter_mut().enumerate() {
-            match place.query(look) {
+        for (index, daemon) in self.daemons.iter_mut().enumerate() {
+            match daemon.query(readings) {
                 Err(SourceError::NoData(reason)) => fault = SourceError::NoData(reason),
                 answer => {
-                    self.answered = Some((index, look.monotonic));
+                    self.answered = Some((index, readings.monotonic));
                     return answer.map(Some);
                 }
             }
@@ -110,9 +115,9 @@ impl TimeSource for System {
         &self.name
     }
 
-    fn poll(&mut self, look: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        match self.mirrored(look) {
-            Err(SourceError::NoData(_)) if self.kernel_too => kernel(look).map(Some),
+    fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
+        match self.mirrored(readings) {
+            Err(SourceError::NoData(_)) if self.kernel_too => kernel(readings).map(Some),
             answer => answer,
         }
     }
@@ -124,15 +129,15 @@ impl TimeSource for System {
 
 fn default_daemons(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut places: Vec<Box<dyn Daemon>> = Vec::new();
+    let mut daemons: Vec<Box<dyn Daemon>> = Vec::new();
     if Path::new(CHRONYD_SOCKET).exists() {
-        places.push(Box::new(Chronyd::new(ChronydAddress::Unix(CHRONYD_SOCKET.into()))));
+        daemons.push(Box::new(Chronyd::new(ChronydAddress::Unix(CHRONYD_SOCKET.into()))));
     }
-    places.push(Box::new(Chronyd::new(ChronydAddress::Udp(local(chrony::PORT)))));
+    daemons.push(Box::new(Chronyd::new(ChronydAddress::Udp(local(chrony::PORT)))));
     if !own.iter().any(|own| reaches(*own, local(ntp::PORT))) {
-        places.push(Box::new(Ntpd::new(local(ntp::PORT))));
+        daemons.push(Box::new(Ntpd::new(local(ntp::PORT))));
     }
-    places
+    daemons
 }
 
 /// Returns true if datagrams to `address` may reach a socket bound to `own`.
@@ -142,8 +147,8 @@ fn reaches(own: SocketAddr, address: SocketAddr) -> bool {
 }
 
 /// Returns the kernel's estimate of its own clock.
-fn kernel(look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
-    let Some(kernel) = look.kernel.filter(|kernel| kernel.synchronised) else {
+fn kernel(readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
+    let Some(kernel) = readings.kernel.filter(|kernel| kernel.synchronised) else {
         return Err(SourceError::Unusable(
             "the kernel reports that its clock is not synchronised".into(),
         ));
@@ -151,7 +156,7 @@ fn kernel(look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
     Ok(SourceEstimate {
         tai_minus_utc_s: None,
         next_leap: None,
-        at: look.monotonic,
+        at: readings.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
         slew: Slew::default(),
@@ -163,7 +168,7 @@ fn kernel(look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
         },
         stratum: KERNEL_STRATUM,
         reference_id: UNDISCIPLINED,
-        reference: look.realtime(),
+        reference: readings.realtime(),
         root_delay: Span::ZERO,
         root_dispersion: kernel.maximum_error,
         is_unconfirmed: false,

@@ -41,16 +41,16 @@ impl Ntpd {
     fn exchange(&mut self) -> io::Result<Result<Vec<u8>, u16>> {
         let socket = self.open()?;
         self.sequence = self.sequence.wrapping_add(1);
-        let asked = Header::read_variables(self.sequence);
+        let request = Header::read_variables(self.sequence);
         let mut packet = [0; HEADER_LEN + DATA_MAX];
-        let length = asked.emit(SYSTEM_VARIABLES.as_bytes(), &mut packet);
+        let length = request.emit(SYSTEM_VARIABLES.as_bytes(), &mut packet);
         socket.send(&packet[..length])?;
         let (mut data, deadline) = (Vec::new(), Instant::now() + DAEMON_TIMEOUT);
         for _ in 0..DATAGRAMS_MAX {
             socket.set_read_timeout(Some(left(deadline)?))?;
             let length = socket.recv(&mut packet)?;
             let Ok((header, fragment)) = Header::parse(&packet[..length]) else { continue };
-            if !header.answers(&asked) {
+            if !header.answers(&request) {
                 continue;
             }
             if header.error {
@@ -73,7 +73,7 @@ impl Ntpd {
 }
 
 impl Daemon for Ntpd {
-    fn query(&mut self, look: &ClockReadings) -> Result<SourceEstimate, SourceError> {
+    fn query(&mut self, readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
         let whom = format!("ntpd at {}", self.address);
         let unusable = |what: &str| SourceError::Unusable(format!("{whom} {what}"));
         let data = match self.exchange().map_err(|error| query_error(&whom, &error))? {
@@ -90,13 +90,13 @@ impl Daemon for Ntpd {
         if variables.leap == LeapIndicator::Unsynchronised || !in_range {
             return Err(unusable("reports that it is not synchronised"));
         }
-        Ok(report(&variables, look))
+        Ok(report(&variables, readings))
     }
 }
 
-fn report(variables: &SystemVariables, look: &ClockReadings) -> SourceEstimate {
+fn report(variables: &SystemVariables, readings: &ClockReadings) -> SourceEstimate {
     SourceEstimate {
-        at: look.monotonic,
+        at: readings.monotonic,
         offset: Span::ZERO,
         frequency_ppb: 0,
         slew: Slew::default(),
@@ -106,7 +106,7 @@ fn report(variables: &SystemVariables, look: &ClockReadings) -> SourceEstimate {
         next_leap: None,
         stratum: variables.stratum,
         reference_id: variables.reference_id,
-        reference: variables.reference.to_utc(look.realtime()),
+        reference: variables.reference.to_utc(readings.realtime()),
         root_delay: variables.root_delay,
         root_dispersion: variables.root_dispersion,
         is_unconfirmed: false,

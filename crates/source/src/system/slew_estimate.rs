@@ -26,9 +26,9 @@ pub(super) struct SlewEstimate {
 
 impl SlewEstimate {
     /// Takes the next correction; returns its slew from now on, and the maximum error of that.
-    pub(super) fn next(&mut self, look: &ClockReadings, correction: Span) -> (Slew, Span) {
-        let now = look.monotonic;
-        let ahead = correction + look.realtime_minus_monotonic;
+    pub(super) fn next(&mut self, readings: &ClockReadings, correction: Span) -> (Slew, Span) {
+        let now = readings.monotonic;
+        let ahead = correction + readings.realtime_minus_monotonic;
         let last = self.last.replace((now, ahead));
         let known = last.map(|(when, before)| (now - when, ahead - before));
         let known = known.filter(|(elapsed, _)| *elapsed > Span::ZERO && *elapsed <= STALE);
@@ -37,13 +37,13 @@ impl SlewEstimate {
         let Some((elapsed, change)) = known else { return (Slew::default(), span(left)) };
         let rate = i128::from(change.as_ns()) * i128::from(NS_PER_S) / i128::from(elapsed.as_ns());
         let rate_ppb = rate.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
-        let (changed, doubt_ppb) = (change.as_ns().unsigned_abs(), rate_ppb.saturating_abs());
-        let still = Slew { error_bound_ppb: doubt_ppb, ..Slew::default() };
+        let (changed, error_bound_ppb) = (change.as_ns().unsigned_abs(), rate_ppb.saturating_abs());
+        let still = Slew { error_bound_ppb, ..Slew::default() };
         let shrinks = rate_ppb.signum() * correction.as_ns().signum() < 0;
         if shrinks && rate_ppb.unsigned_abs() <= SLEW_MAX_PPB {
             let lasts = u128::from(left) * NS_PER_S as u128 / u128::from(rate_ppb.unsigned_abs());
             let lasts = span(u64::try_from(lasts).unwrap_or(u64::MAX));
-            (Slew { rate_ppb, lasts, error_bound_ppb: doubt_ppb }, span(changed))
+            (Slew { rate_ppb, lasts, error_bound_ppb }, span(changed))
         } else if rate_ppb.unsigned_abs() <= DRIFT_MAX_PPB {
             (still, span(changed))
         } else {
@@ -63,7 +63,7 @@ mod tests {
 
     const SLEW_PPB: i64 = 83_333_000;
 
-    fn look(ms: i64, stepped: Span) -> ClockReadings {
+    fn readings(ms: i64, stepped: Span) -> ClockReadings {
         ClockReadings {
             monotonic: Timestamp::from_ns(ms * 1_000_000),
             realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S) + stepped,
@@ -95,10 +95,10 @@ mod tests {
     fn a_fast_slew_is_followed_between_the_answers_and_to_its_end() {
         for of in [Span::from_ms(400), Span::from_ms(-400)] {
             let mut corrections = SlewEstimate::default();
-            corrections.next(&look(0, Span::ZERO), of);
+            corrections.next(&readings(0, Span::ZERO), of);
             for second in 1..=8 {
                 let at_ms = second * 1_000;
-                let answer = corrections.next(&look(at_ms, Span::ZERO), left(of, at_ms));
+                let answer = corrections.next(&readings(at_ms, Span::ZERO), left(of, at_ms));
                 // It may not reply afterwards for as long as its report is used.
                 for ms in (at_ms..at_ms + 8_000).step_by(100) {
                     let (error, bound) = served(answer, of, at_ms, ms);
@@ -114,9 +114,9 @@ mod tests {
         let of = Span::from_ms(300);
         for measured_ms in [0, 300, 999] {
             let mut corrections = SlewEstimate::default();
-            corrections.next(&look(0, Span::ZERO), Span::ZERO);
+            corrections.next(&readings(0, Span::ZERO), Span::ZERO);
             let at_ms = 1_000 - measured_ms;
-            let answer = corrections.next(&look(1_000, Span::ZERO), left(of, at_ms));
+            let answer = corrections.next(&readings(1_000, Span::ZERO), left(of, at_ms));
             for ms in (at_ms..at_ms + 8_000).step_by(100) {
                 let (error, bound) = served(answer, of, at_ms, ms);
                 assert!(error <= bound, "{measured_ms} {ms}: {error} of {bound}");
@@ -124,10 +124,11 @@ mod tests {
         }
         // As much as was slewed is measured anew, so that the corrections are nearly the same.
         let mut corrections = SlewEstimate::default();
-        corrections.next(&look(0, Span::ZERO), of - Span::from_ms(1));
-        let (error, bound) = served(corrections.next(&look(1_000, Span::ZERO), of), of, 0, 3_000);
+        corrections.next(&readings(0, Span::ZERO), of - Span::from_ms(1));
+        let (error, bound) =
+            served(corrections.next(&readings(1_000, Span::ZERO), of), of, 0, 3_000);
         assert!(error > 0 && error <= bound, "{error} of {bound}");
-        let answer = SlewEstimate::default().next(&look(0, Span::ZERO), of);
+        let answer = SlewEstimate::default().next(&readings(0, Span::ZERO), of);
         let (error, bound) = served(answer, of, 0, 4_000);
         assert!(error > 0 && error <= bound, "{error} of {bound}");
     }
@@ -135,26 +136,26 @@ mod tests {
     #[test]
     fn a_step_that_a_correction_makes_up_for_is_no_slew() {
         let (mut corrections, step) = (SlewEstimate::default(), Span::from_ms(700));
-        corrections.next(&look(0, Span::ZERO), step);
-        let answer = corrections.next(&look(1_000, step), Span::ZERO);
+        corrections.next(&readings(0, Span::ZERO), step);
+        let answer = corrections.next(&readings(1_000, step), Span::ZERO);
         assert_eq!(answer, (Slew::default(), Span::ZERO));
     }
 
     #[test]
-    fn a_correction_that_nobody_makes_is_doubted_by_its_drift_alone() {
+    fn the_error_bound_of_an_unapplied_correction_grows_by_its_drift_alone() {
         let mut corrections = SlewEstimate::default();
-        corrections.next(&look(0, Span::ZERO), Span::from_ms(20));
+        corrections.next(&readings(0, Span::ZERO), Span::from_ms(20));
         let grown = Span::from_ms(20) + Span::from_ns(30_000);
-        let (slew, uncertainty) = corrections.next(&look(1_000, Span::ZERO), grown);
+        let (slew, uncertainty) = corrections.next(&readings(1_000, Span::ZERO), grown);
         assert_eq!((slew.rate_ppb, slew.error_bound_ppb), (0, 30_000));
         assert_eq!(uncertainty, Span::from_ns(30_000));
     }
 
     #[test]
-    fn an_answer_after_a_long_silence_says_nothing_of_the_rate() {
+    fn a_reply_after_a_long_gap_does_not_determine_the_rate() {
         let mut corrections = SlewEstimate::default();
-        corrections.next(&look(0, Span::ZERO), Span::from_ms(50));
-        let after = corrections.next(&look(9_000, Span::ZERO), Span::from_ms(10));
+        corrections.next(&readings(0, Span::ZERO), Span::from_ms(50));
+        let after = corrections.next(&readings(9_000, Span::ZERO), Span::from_ms(10));
         assert_eq!(after, (Slew::default(), Span::from_ms(10)));
     }
 }

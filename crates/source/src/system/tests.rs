@@ -11,7 +11,7 @@ use horolog_wire::control::{self, Header};
 
 use super::*;
 
-fn look(seconds: i64, synchronised: bool) -> ClockReadings {
+fn readings(seconds: i64, synchronised: bool) -> ClockReadings {
     ClockReadings {
         monotonic: Timestamp::from_timespec(seconds, 0),
         realtime_minus_monotonic: Span::from_ns(1_700_000_000 * NS_PER_S),
@@ -48,13 +48,13 @@ fn sequence_of(request: &[u8]) -> u32 {
 #[test]
 fn the_kernel_is_believed_where_no_daemon_answers() {
     let mut system = System::new("system:kernel".into(), &DaemonChoice::Kernel, &[]);
-    let report = system.poll(&look(5, true)).unwrap().unwrap();
+    let report = system.poll(&readings(5, true)).unwrap().unwrap();
     assert_eq!((report.leap, report.stratum), (LeapIndicator::Delete, KERNEL_STRATUM));
     assert_eq!((report.offset, report.root_dispersion), (Span::ZERO, Span::from_ms(30)));
     assert_eq!(report.reference, Timestamp::from_timespec(1_700_000_005, 0));
-    assert!(matches!(system.poll(&look(6, false)), Err(SourceError::Unusable(_))));
+    assert!(matches!(system.poll(&readings(6, false)), Err(SourceError::Unusable(_))));
     assert!(matches!(
-        system.poll(&ClockReadings { kernel: None, ..look(7, true) }),
+        system.poll(&ClockReadings { kernel: None, ..readings(7, true) }),
         Err(SourceError::Unusable(_))
     ));
 }
@@ -62,7 +62,7 @@ fn the_kernel_is_believed_where_no_daemon_answers() {
 #[test]
 fn chronyd_is_mirrored_and_its_correction_served() {
     let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let ask = DaemonChoice::Chronyd(ChronydAddress::Udp(daemon.local_addr().unwrap()));
+    let choice = DaemonChoice::Chronyd(ChronydAddress::Udp(daemon.local_addr().unwrap()));
     let play = thread::spawn(move || {
         let mut request = [0; 512];
         for (round, tracking) in [Ok(tracking(3)), Err(2), Ok(tracking(0))].into_iter().enumerate()
@@ -80,27 +80,27 @@ fn chronyd_is_mirrored_and_its_correction_served() {
             assert!(round < 3);
         }
     });
-    let mut system = System::new("system".into(), &ask, &[]);
-    let report = system.poll(&look(5, false)).unwrap().unwrap();
+    let mut system = System::new("system".into(), &choice, &[]);
+    let report = system.poll(&readings(5, false)).unwrap().unwrap();
     assert_eq!((report.leap, report.stratum), (LeapIndicator::Insert, 3));
     assert_eq!(report.reference_id, [192, 0, 2, 7]);
     assert_eq!(report.offset, Span::from_ns(-NS_PER_S / 64));
     assert_eq!(report.root_delay, Span::from_ns(NS_PER_S / 128));
     assert_eq!(report.root_dispersion, Span::from_ns(NS_PER_S / 256));
-    let refused = system.poll(&look(6, true)).unwrap_err();
+    let refused = system.poll(&readings(6, true)).unwrap_err();
     assert!(
         matches!(&refused, SourceError::Unusable(text) if text.contains("status 2")),
         "{refused}"
     );
-    assert!(matches!(system.poll(&look(7, true)), Err(SourceError::Unusable(_))), "stratum 0");
+    assert!(matches!(system.poll(&readings(7, true)), Err(SourceError::Unusable(_))), "stratum 0");
     play.join().unwrap();
     // Its port is closed now. What it said holds for a while, and the kernel is no stand-in.
-    assert_eq!(system.poll(&look(8, true)), Ok(None));
-    assert!(matches!(system.poll(&look(90, true)), Err(SourceError::NoData(_))));
+    assert_eq!(system.poll(&readings(8, true)), Ok(None));
+    assert!(matches!(system.poll(&readings(90, true)), Err(SourceError::NoData(_))));
 }
 
 #[test]
-fn chronyd_is_asked_over_its_socket_and_nothing_is_left_there() {
+fn chronyd_is_queried_over_its_socket_and_no_file_is_left_behind() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("chronyd.sock");
     let daemon = UnixDatagram::bind(&path).unwrap();
@@ -110,9 +110,9 @@ fn chronyd_is_asked_over_its_socket_and_nothing_is_left_there() {
         let reply = TrackingReply { sequence: sequence_of(&request), tracking: Ok(tracking(2)) };
         daemon.send_to(&reply.emit(), from.as_pathname().unwrap()).unwrap();
     });
-    let ask = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
-    let mut system = System::new("system".into(), &ask, &[]);
-    assert_eq!(system.poll(&look(5, false)).unwrap().unwrap().stratum, 2);
+    let choice = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
+    let mut system = System::new("system".into(), &choice, &[]);
+    assert_eq!(system.poll(&readings(5, false)).unwrap().unwrap().stratum, 2);
     play.join().unwrap();
     drop(system);
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().flatten().collect();
@@ -122,22 +122,22 @@ fn chronyd_is_asked_over_its_socket_and_nothing_is_left_there() {
 #[test]
 fn ntpd_is_mirrored_from_several_fragments() {
     let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let ask = DaemonChoice::Ntpd(daemon.local_addr().unwrap());
+    let choice = DaemonChoice::Ntpd(daemon.local_addr().unwrap());
     let play = thread::spawn(move || {
         let mut packet = [0; 512];
         let (length, from) = daemon.recv_from(&mut packet).unwrap();
-        let (asked, names) = Header::parse(&packet[..length]).unwrap();
+        let (request, names) = Header::parse(&packet[..length]).unwrap();
         assert_eq!(names, control::SYSTEM_VARIABLES.as_bytes());
         let text = b"leap=00, stratum=2, refid=192.0.2.1, rootdelay=1.5, rootdisp=0.25,\r\nreftime=0xe0000001.80000000\r\n";
         let (first, second) = text.split_at(33);
-        let header = Header { response: true, more: true, ..asked };
+        let header = Header { response: true, more: true, ..request };
         let length = header.emit(first, &mut packet);
         daemon.send_to(&packet[..length], from).unwrap();
         let length = Header { more: false, offset: 33, ..header }.emit(second, &mut packet);
         daemon.send_to(&packet[..length], from).unwrap();
     });
-    let mut system = System::new("system".into(), &ask, &[]);
-    let report = system.poll(&look(5, false)).unwrap().unwrap();
+    let mut system = System::new("system".into(), &choice, &[]);
+    let report = system.poll(&readings(5, false)).unwrap().unwrap();
     play.join().unwrap();
     assert_eq!((report.leap, report.stratum), (LeapIndicator::None, 2));
     assert_eq!(report.root_delay, Span::from_ns(1_500_000));
@@ -146,12 +146,12 @@ fn ntpd_is_mirrored_from_several_fragments() {
 }
 
 /// What a source says, and that it says it in time, whatever is sent to it again and again.
-fn in_time(ask: &DaemonChoice) -> Result<Option<SourceEstimate>, SourceError> {
-    let mut system = System::new("system".into(), ask, &[]);
+fn in_time(choice: &DaemonChoice) -> Result<Option<SourceEstimate>, SourceError> {
+    let mut system = System::new("system".into(), choice, &[]);
     let started = Instant::now();
-    let said = system.poll(&look(5, true));
+    let result = system.poll(&readings(5, true));
     assert!(started.elapsed() < Duration::from_millis(800), "{:?}", started.elapsed());
-    said
+    result
 }
 
 #[test]
@@ -170,12 +170,12 @@ fn what_is_no_answer_does_not_make_others_wait() {
                 thread::sleep(Duration::from_millis(120));
             }
         });
-        let ask = if ntpd {
+        let choice = if ntpd {
             DaemonChoice::Ntpd(at)
         } else {
             DaemonChoice::Chronyd(ChronydAddress::Udp(at))
         };
-        assert!(matches!(in_time(&ask), Err(SourceError::NoData(_))));
+        assert!(matches!(in_time(&choice), Err(SourceError::NoData(_))));
         play.join().unwrap();
     }
 }
@@ -189,15 +189,15 @@ fn a_daemon_that_takes_nothing_does_not_make_others_wait() {
     filling.set_nonblocking(true).unwrap();
     while filling.send_to(&[0; 104], &path).is_ok() {}
     let (sender, receiver) = std::sync::mpsc::channel();
-    let ask = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
+    let choice = DaemonChoice::Chronyd(ChronydAddress::Unix(path));
     // It would never end if it waited.
-    thread::spawn(move || drop(sender.send(in_time(&ask))));
-    let said = receiver.recv_timeout(Duration::from_secs(2)).expect("an end");
-    assert!(matches!(said, Err(SourceError::NoData(_))), "{said:?}");
+    thread::spawn(move || drop(sender.send(in_time(&choice))));
+    let result = receiver.recv_timeout(Duration::from_secs(2)).expect("an end");
+    assert!(matches!(result, Err(SourceError::NoData(_))), "{result:?}");
 }
 
 #[test]
-fn a_server_does_not_ask_itself() {
+fn a_server_does_not_query_itself() {
     let at = |text: &str| text.parse::<SocketAddr>().unwrap();
     let ntpd = at("127.0.0.1:123");
     for own in ["127.0.0.1:123", "0.0.0.0:123", "[::]:123"] {

@@ -159,11 +159,11 @@ fn read_counts(mut input: &[u8]) -> Result<Vec<u64>, DecodeError> {
 /// bit.
 fn read_signed(input: &mut &[u8]) -> Result<i64, DecodeError> {
     let mut value = 0_u64;
-    for place in 0..COUNT_LEN_MAX {
+    for index in 0..COUNT_LEN_MAX {
         let [byte] = take(input)?;
-        let last = place == COUNT_LEN_MAX - 1;
+        let last = index == COUNT_LEN_MAX - 1;
         let bits = if last { byte } else { byte & 0x7f };
-        value |= u64::from(bits) << (7 * place);
+        value |= u64::from(bits) << (7 * index);
         if last || byte & 0x80 == 0 {
             break;
         }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_says_none() {
+    fn an_empty_histogram_has_no_statistics() {
         let empty = Histogram::new();
         assert_eq!((empty.min(), empty.max(), empty.mean()), (None, None, None));
         assert_eq!((empty.stddev(), empty.value_at_quantile(0.5)), (None, None));

@@ -219,12 +219,12 @@ impl Search {
     /// Returns the load of this rate, created if it was never tried.
     fn load_at(&mut self, rate: f64) -> &mut RateTrials {
         let same = |load: &RateTrials| (load.rate - rate).abs() <= SAME_LOAD * rate;
-        let place = self.loads.iter().position(same).unwrap_or_else(|| {
-            let place = self.loads.partition_point(|load| load.rate < rate);
-            self.loads.insert(place, RateTrials::new(rate));
-            place
+        let index = self.loads.iter().position(same).unwrap_or_else(|| {
+            let index = self.loads.partition_point(|load| load.rate < rate);
+            self.loads.insert(index, RateTrials::new(rate));
+            index
         });
-        &mut self.loads[place]
+        &mut self.loads[index]
     }
 
     /// Returns the result by the goal itself; or, if the budget ran out before, by the strictest

@@ -29,7 +29,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
 }
 
 #[test]
-fn pdr_reports_what_came_back_not_what_was_offered() {
+fn pdr_reports_the_received_rate_not_the_offered_rate() {
     let config = SearchConfig { goal: LossGoal::PDR, ..ndr() };
     let found = run_loss(config, beyond(200_000.0));
     assert_eq!(found.reason, StopReason::Converged);
@@ -206,7 +206,7 @@ fn next_changes_nothing_and_the_end_is_final() {
 }
 
 #[test]
-fn spent_budget_says_so_and_keeps_what_is_known() {
+fn spent_budget_is_reported_with_the_bounds_found() {
     let few = SearchConfig { max_trials: 20, ..ndr() };
     let found = run_loss(few, beyond(3e5));
     assert_eq!((found.reason, found.trials), (StopReason::BudgetSpent, 20));

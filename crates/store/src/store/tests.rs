@@ -21,15 +21,15 @@ fn add(store: &mut Store, number: u64) -> i64 {
     store.add(&Facts::of(&text).unwrap(), &text).unwrap()
 }
 
-fn place() -> (TempDir, PathBuf) {
+fn temporary_path() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new/runs.db");
     (directory, path)
 }
 
 #[test]
-fn what_was_kept_comes_back() {
-    let (_directory, path) = place();
+fn stored_results_are_read_back() {
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [3, 1, 2].map(|number| add(&mut store, number));
     assert_eq!(add(&mut store, 1), ids[1], "the same result is kept once");
@@ -44,8 +44,8 @@ fn what_was_kept_comes_back() {
 }
 
 #[test]
-fn lists_are_of_what_was_asked_for() {
-    let (_directory, path) = place();
+fn lists_contain_what_was_requested() {
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     for number in 0..10 {
         add(&mut store, number);
@@ -68,7 +68,7 @@ fn lists_are_of_what_was_asked_for() {
 
 #[test]
 fn runs_are_found_by_what_they_are_called() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1, 2].map(|number| add(&mut store, number));
     store.name(ids[0], Some("main")).unwrap();
@@ -88,7 +88,7 @@ fn runs_are_found_by_what_they_are_called() {
 
 #[test]
 fn a_name_is_of_one_run() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1].map(|number| add(&mut store, number));
     store.name(ids[0], Some("main")).unwrap();
@@ -102,7 +102,7 @@ fn a_name_is_of_one_run() {
 
 #[test]
 fn all_are_deleted_or_none() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1, 2].map(|number| add(&mut store, number));
     assert!(matches!(store.delete(&[ids[0], 99]), Err(StoreError::NoRun(_))));
@@ -121,7 +121,7 @@ fn several_may_write_at_once() {
 
 /// Creates a store from four threads that write to it.
 fn together(each: u64) {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let writer = |number: u64| {
         let path = path.clone();
         // Each opens it anew, as processes do, and all create it concurrently.
@@ -141,7 +141,7 @@ fn together(each: u64) {
 /// A file written by a program of the first version.
 #[test]
 fn an_older_store_is_read_and_written() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let old = Connection::open(&path).unwrap();
     old.execute_batch(include_str!("../testdata/version-1.sql")).unwrap();
@@ -163,7 +163,7 @@ fn what_cannot_be_opened_is_named() {
 
 #[test]
 fn what_is_no_store_is_left_as_it_is() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     assert!(matches!(Store::open_existing(&path), Err(StoreError::Absent(_))));
     let mut store = Store::open(&path).unwrap();
     add(&mut store, 0);
@@ -187,7 +187,7 @@ fn what_is_no_store_is_left_as_it_is() {
 
 #[test]
 fn a_store_that_is_held_is_named() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -200,8 +200,8 @@ fn a_store_that_is_held_is_named() {
 }
 
 #[test]
-fn a_damaged_result_is_told() {
-    let (_directory, path) = place();
+fn a_damaged_result_is_reported() {
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let id = add(&mut store, 0);
     store.connection.execute("UPDATE result SET packed = x'00'", []).unwrap();
@@ -216,7 +216,7 @@ fn a_damaged_result_is_told() {
 
 #[test]
 fn a_store_is_read_as_it_lies() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let id = add(&mut store, 0);
     drop(store);
@@ -241,7 +241,7 @@ fn a_store_is_read_as_it_lies() {
 
 #[test]
 fn a_full_store_keeps_what_it_has() {
-    let (_directory, path) = place();
+    let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     add(&mut store, 0);
     let pages: i64 =

@@ -241,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told() {
+    fn an_unknown_name_is_reported() {
         let name = "no-such-namespace-here";
         assert!(matches!(NetNs::open_named(name), Err(NamespaceError::NotFound(_))));
     }
 
     #[test]
-    fn signals_held_back_are_seen_and_the_mask_comes_back() {
+    fn blocked_signals_are_pending_and_the_mask_is_restored() {
         // On a thread of its own, so that other tests' masks are untouched.
         std::thread::spawn(|| {
             let outer = TerminationSignalsBlocked::new().unwrap();

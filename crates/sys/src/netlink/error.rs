@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_of_privilege_is_told_apart_and_keeps_its_errno() {
+    fn lack_of_privilege_is_distinguished_and_retains_its_errno() {
         let error = NetlinkError::refused("set 'eth0' up", refusal(libc::EPERM));
         assert!(matches!(error, NetlinkError::NotPermitted { .. }));
         assert_eq!(error.errno(), Some(libc::EPERM));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_failed_or_still_asks_is_not_usable() {
+    fn a_failed_or_incomplete_entry_is_not_usable() {
         for state in [NeighbourState::Failed, NeighbourState::Incomplete, NeighbourState::None] {
             assert!(!in_state(state).usable, "{state}");
         }

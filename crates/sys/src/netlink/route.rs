@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broadcast_address_is_told_from_a_host() {
+    fn a_broadcast_address_is_distinguished_from_a_host() {
         let mut message = to_destination("192.0.2.255/32".parse().unwrap());
         message.attributes.push(RouteAttribute::Oif(7));
         for (kind, to_many) in [

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_can_be_found_again() {
+    fn the_attributes_of_a_request_are_found_again() {
         let bytes = request(28, 1, 1, &7_u32.to_ne_bytes());
         assert_eq!(bytes.len(), 28);
         assert_eq!(attribute(&payload(&bytes).unwrap(), 1), Some(&7_u32.to_ne_bytes()[..]));

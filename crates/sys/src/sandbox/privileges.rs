@@ -98,7 +98,7 @@ mod tests {
     use crate::capability::Capabilities;
 
     #[test]
-    fn what_is_not_kept_is_gone() {
+    fn capabilities_that_are_not_retained_are_dropped() {
         // A thread has capabilities of its own.
         std::thread::spawn(|| {
             let before = Capabilities::effective().unwrap();

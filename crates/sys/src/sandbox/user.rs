@@ -46,10 +46,10 @@ fn is(user: libc::uid_t, group: libc::gid_t) -> bool {
     let [mut users, mut groups] = [[0; 3]; 2];
     let ([real, effective, saved], [g_real, g_effective, g_saved]) = (&mut users, &mut groups);
     // SAFETY: room for three numbers, alive for the call.
-    let asked = unsafe { libc::getresuid(real, effective, saved) };
+    let user_result = unsafe { libc::getresuid(real, effective, saved) };
     // SAFETY: as above.
-    let g_asked = unsafe { libc::getresgid(g_real, g_effective, g_saved) };
-    asked == 0 && g_asked == 0 && users == [user; 3] && groups == [group; 3]
+    let group_result = unsafe { libc::getresgid(g_real, g_effective, g_saved) };
+    user_result == 0 && group_result == 0 && users == [user; 3] && groups == [group; 3]
 }
 
 fn find_user(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_a_stranger() {
+    fn an_unknown_user_is_refused() {
         assert!(matches!(switch_user("no:such", None), Err(UserError::Unknown(_))));
         assert!(!is(u32::MAX - 1, u32::MAX - 1));
     }

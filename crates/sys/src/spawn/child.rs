@@ -63,17 +63,18 @@ impl ChildOrder<'_> {
         }
         restore_broken_pipe()?;
         if let Some(streams) = self.streams {
-            for (place, stream) in (0..).zip(streams) {
+            for (descriptor, stream) in (0..).zip(streams) {
                 // SAFETY: numbers only. The child has a table of descriptors of its own.
-                check(unsafe { libc::dup2(stream, place) })?;
+                check(unsafe { libc::dup2(stream, descriptor) })?;
             }
             self.end_with_starter()?;
         }
-        let rush = self.at.and_then(|at| at.start_priority).filter(|_| !self.policy.is_real_time());
+        let start_priority =
+            self.at.and_then(|at| at.start_priority).filter(|_| !self.policy.is_real_time());
         if let Some(at) = self.at {
-            self.wait(at, rush)?;
+            self.wait(at, start_priority)?;
         }
-        if !rush.is_some_and(|rush| rush.keep) {
+        if !start_priority.is_some_and(|start_priority| start_priority.keep) {
             self.policy.set(0)?;
             // In this order: with a real-time priority there is none to be set.
             set(libc::PR_SET_TIMERSLACK, self.slack_ns)?;
@@ -90,15 +91,18 @@ impl ChildOrder<'_> {
     }
 
     /// Sleeps until the start time. If the starter ends meanwhile, the child ends too.
-    fn wait(&self, at: &StartTime, rush: Option<StartPriority>) -> io::Result<()> {
+    fn wait(&self, at: &StartTime, start_priority: Option<StartPriority>) -> io::Result<()> {
         self.end_with_starter()?;
         set(libc::PR_SET_TIMERSLACK, 1)?;
-        if let Some(rush) = rush {
+        if let Some(start_priority) = start_priority {
             // The thread has precedence over the child, so that it can always restore the
             // scheduling.
-            let raised = SchedulingParameters::fifo(rush.priority, false)
+            let raised = SchedulingParameters::fifo(start_priority.priority, false)
                 .set(self.thread)
-                .and_then(|()| SchedulingParameters::fifo(rush.priority - 1, rush.keep).set(0));
+                .and_then(|()| {
+                    SchedulingParameters::fifo(start_priority.priority - 1, start_priority.keep)
+                        .set(0)
+                });
             self.report.rushes.store(raised.is_ok(), SeqCst);
         }
         loop {
@@ -119,9 +123,9 @@ impl ChildOrder<'_> {
     fn execute(&self) -> libc::c_int {
         self.cancel.executes.store(true, SeqCst);
         let mut denied = false;
-        for place in self.candidate_paths {
+        for path in self.candidate_paths {
             // SAFETY: a text that ends with a zero, and two lists of such that end with a null.
-            unsafe { libc::execve(*place, self.words, self.environment) };
+            unsafe { libc::execve(*path, self.words, self.environment) };
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EACCES) => denied = true,
                 Some(libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ESTALE) | None => {}

@@ -92,8 +92,8 @@ impl SpawnCommand {
         let words = std::iter::once(program).chain(arguments);
         let words = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
         let path = std::env::var_os("PATH");
-        let places = path::candidate_paths(program, path.as_deref())?;
-        Ok(Self { candidate_paths: places, words, own_group, surroundings: None })
+        let candidate_paths = path::candidate_paths(program, path.as_deref())?;
+        Ok(Self { candidate_paths, words, own_group, surroundings: None })
     }
 
     /// Replaces the environment.
@@ -215,8 +215,8 @@ pub fn spawn(
     usual: DefaultScheduling,
     call_off: &CancelHandle,
 ) -> io::Result<SpawnOutcome> {
-    let told = ChildReport::default();
-    let places: Vec<_> = recipe.candidate_paths.iter().map(|place| place.as_ptr()).collect();
+    let report = ChildReport::default();
+    let candidate_paths: Vec<_> = recipe.candidate_paths.iter().map(|path| path.as_ptr()).collect();
     let words = recipe.words.iter().map(|word| word.as_ptr()).chain([null()]);
     let words: Vec<_> = words.collect();
     let surroundings = recipe.surroundings.as_ref();
@@ -225,7 +225,7 @@ pub fn spawn(
         own.chain([null()]).collect::<Vec<_>>()
     });
     let order = ChildOrder {
-        candidate_paths: &places,
+        candidate_paths: &candidate_paths,
         words: words.as_ptr(),
         environment: match &variables {
             Some(own) => own.as_ptr(),
@@ -242,28 +242,29 @@ pub fn spawn(
         policy: usual.policy.without_reset(),
         slack_ns: usual.slack_ns,
         cancel: call_off,
-        report: &told,
+        report: &report,
     };
     let pid = make_child(&order)?;
     call_off.let_go();
-    let woken_ns = Some(told.woken_ns.load(SeqCst)).filter(|woken_ns| *woken_ns != 0);
-    let rush = at.and_then(|at| at.start_priority);
-    let keeps = rush.is_some_and(|rush| rush.keep) && told.rushes.load(SeqCst);
+    let woken_ns = Some(report.woken_ns.load(SeqCst)).filter(|woken_ns| *woken_ns != 0);
+    let start_priority = at.and_then(|at| at.start_priority);
+    let keeps = start_priority.is_some_and(|start_priority| start_priority.keep)
+        && report.rushes.load(SeqCst);
     let started = SpawnedProgram {
         pid,
         // Even if only one of the two could be raised.
-        thread_usual: rush.map(|_| usual.policy),
+        thread_usual: start_priority.map(|_| usual.policy),
         program_usual: keeps.then_some(usual),
     };
-    Ok(SpawnOutcome { woken_ns, started: outcome(started, &told, call_off) })
+    Ok(SpawnOutcome { woken_ns, started: outcome(started, &report, call_off) })
 }
 
 fn outcome(
     mut started: SpawnedProgram,
-    told: &ChildReport,
+    report: &ChildReport,
     call_off: &CancelHandle,
 ) -> io::Result<Option<SpawnedProgram>> {
-    let error = told.error.load(SeqCst);
+    let error = report.error.load(SeqCst);
     if error == 0 && call_off.executes.load(SeqCst) {
         return Ok(Some(started));
     }

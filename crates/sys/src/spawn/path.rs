@@ -22,14 +22,14 @@ pub(super) fn candidate_paths(name: &OsStr, path: Option<&OsStr>) -> io::Result<
         directory.join(name).into_os_string()
     });
     let mut all: Vec<OsString> = all.collect();
-    if let Some(found) = all.iter().position(|place| is_program(Path::new(place))) {
+    if let Some(found) = all.iter().position(|full_path| is_program(Path::new(full_path))) {
         all.insert(0, all[found].clone());
     }
-    all.into_iter().map(|place| Ok(CString::new(place.into_vec())?)).collect()
+    all.into_iter().map(|full_path| Ok(CString::new(full_path.into_vec())?)).collect()
 }
 
-fn is_program(place: &Path) -> bool {
-    let found = std::fs::metadata(place);
+fn is_program(full_path: &Path) -> bool {
+    let found = std::fs::metadata(full_path);
     found.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
@@ -38,12 +38,12 @@ mod tests {
     use super::*;
 
     fn texts(name: &str, path: Option<&str>) -> Vec<String> {
-        let places = candidate_paths(OsStr::new(name), path.map(OsStr::new)).unwrap();
-        places.into_iter().map(|place| place.into_string().unwrap()).collect()
+        let full_paths = candidate_paths(OsStr::new(name), path.map(OsStr::new)).unwrap();
+        full_paths.into_iter().map(|full_path| full_path.into_string().unwrap()).collect()
     }
 
     #[test]
-    fn a_name_is_looked_for_where_it_is_and_then_everywhere() {
+    fn the_present_location_precedes_all_directories() {
         let all = ["/bin/sh", "/nowhere/sh", "./sh", "/bin/sh"];
         assert_eq!(texts("sh", Some("/nowhere::/bin")), all);
         assert_eq!(texts("sh", None)[0], "/bin/sh");

@@ -102,10 +102,10 @@ fn a_start_is_called_off() {
 fn a_program_has_the_scheduling_that_its_starter_has() {
     const FACTS: &str =
         "sleep 0.05; cut -d' ' -f19,40,41 /proc/$$/stat; cat /proc/$$/timerslack_ns";
-    let facts = |rush: Option<StartPriority>| {
+    let facts = |start_priority: Option<StartPriority>| {
         let out = tempfile_path();
         let line = format!("{{ {FACTS}; }} > {out}");
-        let at = StartTime { start_priority: rush, ..in_ms(20) };
+        let at = StartTime { start_priority, ..in_ms(20) };
         let recipe = recipe(&["sh", "-c", &line], false);
         let attempt = spawn(&recipe, Some(&at), usual(), &CancelHandle::default()).unwrap();
         let mut started = attempt.started.unwrap().unwrap();
@@ -135,7 +135,7 @@ fn tempfile_path() -> String {
 }
 
 #[test]
-fn a_program_has_the_surroundings_that_it_is_given() {
+fn a_program_has_its_configured_environment() {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
     for at in [None, Some(in_ms(20))] {
@@ -149,10 +149,10 @@ fn a_program_has_the_surroundings_that_it_is_given() {
         let attempt = spawn(&recipe, at.as_ref(), usual(), &CancelHandle::default()).unwrap();
         // The writing ends here go with it, so that the reading ones see an end.
         drop(recipe);
-        let (mut said, mut complained) = (String::new(), String::new());
-        output.read_to_string(&mut said).unwrap();
+        let (mut output_text, mut complained) = (String::new(), String::new());
+        output.read_to_string(&mut output_text).unwrap();
         errors.read_to_string(&mut complained).unwrap();
-        assert_eq!((&*said, &*complained), ("b c-\n", "no\n"));
+        assert_eq!((&*output_text, &*complained), ("b c-\n", "no\n"));
         assert!(attempt.started.unwrap().unwrap().wait().unwrap().success());
     }
 }

@@ -99,10 +99,10 @@ impl<'a> ZeroCopySender<'a> {
         let before = self.completed;
         loop {
             match receive(self.stream) {
-                Ok(Some(told)) => {
-                    self.completed = self.completed.wrapping_add(told.sends);
-                    if told.copied {
-                        self.copied = self.copied.wrapping_add(told.sends);
+                Ok(Some(notification)) => {
+                    self.completed = self.completed.wrapping_add(notification.sends);
+                    if notification.copied {
+                        self.copied = self.copied.wrapping_add(notification.sends);
                     }
                 }
                 Ok(None) => {}
@@ -181,15 +181,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_bytes_come_and_the_kernel_tells_of_each_send() {
+    fn all_bytes_arrive_and_the_kernel_reports_each_send() {
         const SENDS: usize = 50;
         let (near, mut far) = pair();
         let payload: Box<[u8]> = (0..100_000_u32).map(|at| at as u8).collect();
         let expected = payload.to_vec();
         let reader = thread::spawn(move || {
-            let mut came = Vec::new();
-            far.read_to_end(&mut came).unwrap();
-            came
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).unwrap();
+            received
         });
         let mut sender = ZeroCopySender::new(&near, payload).unwrap();
         for _ in 0..SENDS {
@@ -204,9 +204,9 @@ mod tests {
         assert!(completed as usize >= SENDS && copied <= completed);
         drop(sender);
         drop(near);
-        let came = reader.join().unwrap();
-        assert!(came.chunks(expected.len()).all(|chunk| chunk == expected));
-        assert_eq!(came.len(), SENDS * expected.len());
+        let received = reader.join().unwrap();
+        assert!(received.chunks(expected.len()).all(|chunk| chunk == expected));
+        assert_eq!(received.len(), SENDS * expected.len());
     }
 
     #[test]

@@ -70,8 +70,8 @@ impl ChildSocket {
 
     fn next(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<(usize, Timestamp<Utc>)> {
         let received = self.envelope.receive(self.socket.as_fd(), buffer, wait)?;
-        let said = received.control.received_at.ok_or(io::ErrorKind::InvalidData)?;
-        Ok((received.len, said))
+        let received_at = received.control.received_at.ok_or(io::ErrorKind::InvalidData)?;
+        Ok((received.len, received_at))
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use horolog_time::Clock;
 
     #[test]
-    fn a_program_is_heard_by_its_number_and_its_words_come_with_their_instant() {
+    fn messages_of_a_program_are_received_by_its_descriptor_with_timestamps() {
         let mut command = Command::new("sh");
         command.args(["-c", "printf begin >&9; sleep 0.1; printf end >&9; [ $(dd bs=9 count=1 <&9 2>/dev/null) = stop ] && exit 3"]);
         let (mut here, there) = ChildSocket::to(&mut command, 9).unwrap();
@@ -125,10 +125,10 @@ mod tests {
         drop(there);
         child.try_wait().unwrap();
         let mut buffer = [0; 64];
-        let patience = Duration::from_secs(20);
-        let (len, begun) = here.recv(&mut buffer, patience).unwrap();
+        let timeout = Duration::from_secs(20);
+        let (len, begun) = here.recv(&mut buffer, timeout).unwrap();
         assert_eq!(&buffer[..len], b"begin");
-        let (len, ended) = here.recv(&mut buffer, patience).unwrap();
+        let (len, ended) = here.recv(&mut buffer, timeout).unwrap();
         assert_eq!(&buffer[..len], b"end");
         assert!(before <= begun && (ended - begun).as_ns() >= 100_000_000, "{begun:?} {ended:?}");
         assert_eq!(here.try_recv(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);

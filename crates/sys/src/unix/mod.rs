@@ -30,8 +30,8 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a valid socket path"));
     }
-    for (place, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *place = *byte as c_char;
+    for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
+        *slot = *byte as c_char;
     }
     let length = offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
     Ok((address, length as libc::socklen_t))
@@ -88,12 +88,12 @@ mod tests {
             let path = std::env::temp_dir().join(name);
             let listener = listen(&path, mode).unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, mode);
-            let mut asker = connect_at_once(&path).unwrap();
-            asker.write_all(b"hello").unwrap();
-            drop(asker);
-            let mut said = String::new();
-            listener.accept().unwrap().0.read_to_string(&mut said).unwrap();
-            assert_eq!(said, "hello");
+            let mut client = connect_at_once(&path).unwrap();
+            client.write_all(b"hello").unwrap();
+            drop(client);
+            let mut text = String::new();
+            listener.accept().unwrap().0.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "hello");
             assert_eq!(listen(&path, mode).unwrap_err().kind(), io::ErrorKind::AddrInUse);
             std::fs::remove_file(&path).unwrap();
         }
@@ -110,9 +110,9 @@ mod tests {
         let _second = connect_at_once(&path).unwrap();
         assert_eq!(connect_at_once(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         listener.accept().unwrap().0.write_all(b"hello").unwrap();
-        let mut said = String::new();
-        first.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "hello");
+        let mut text = String::new();
+        first.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -229,8 +229,8 @@ impl LeapListParser {
     }
 }
 
-fn set<T>(place: &mut Option<T>, value: T, name: &'static str) -> Result<(), ListFault> {
-    match place.replace(value) {
+fn set<T>(slot: &mut Option<T>, value: T, name: &'static str) -> Result<(), ListFault> {
+    match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(ListFault::Twice(name)),
     }
@@ -243,8 +243,8 @@ fn numbers<T: Copy + Default, const N: usize>(
 ) -> Option<[T; N]> {
     let mut words = text.split_ascii_whitespace();
     let mut found = [T::default(); N];
-    for place in &mut found {
-        *place = read(words.next()?)?;
+    for slot in &mut found {
+        *slot = read(words.next()?)?;
     }
     words.next().is_none().then_some(found)
 }

@@ -55,11 +55,11 @@ impl Outlook {
         };
         let next = list.leaps().iter().find(|leap| leap.instant() > now).copied();
         let discord = match (next, kernel) {
-            (Some(listed), Some(told)) if listed == told => None,
-            (Some(listed), Some(told)) if listed.midnight == told.midnight => {
+            (Some(listed), Some(kernel_leap)) if listed == kernel_leap => None,
+            (Some(listed), Some(kernel_leap)) if listed.midnight == kernel_leap.midnight => {
                 Some(LeapDisagreement::Kind(listed))
             }
-            (_, Some(told)) => Some(LeapDisagreement::KernelOnly(told)),
+            (_, Some(kernel_leap)) => Some(LeapDisagreement::KernelOnly(kernel_leap)),
             (Some(listed), None) => {
                 let is_near = listed.instant() - now <= KERNEL_KNOWS;
                 (sources.kernel_should_know && is_near)
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_says_what_is_next() {
+    fn the_list_determines_the_next_leap_second() {
         let both = outlook(Some(LEAP), before_2017(10));
         assert_eq!(both, Outlook { next: Some(LEAP), discord: None });
         assert_eq!(both.announced(before_2017(86_400)), Some(LEAP));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn disagreement_is_told() {
+    fn disagreement_is_reported() {
         let alone = outlook(None, before_2017(3_600));
         let discord = Some(LeapDisagreement::ListOnly(LEAP));
         assert_eq!(alone, Outlook { next: Some(LEAP), discord });
@@ -127,18 +127,18 @@ mod tests {
             Outlook { next: Some(LEAP), discord: Some(LeapDisagreement::Kind(LEAP)) }
         );
         let later = before_2017(-90 * 86_400);
-        let told = LeapSecond::at_end_of_day(later, LeapKind::Insert);
-        let discord = Some(LeapDisagreement::KernelOnly(told));
-        assert_eq!(outlook(Some(told), later), Outlook { next: None, discord });
+        let kernel_leap = LeapSecond::at_end_of_day(later, LeapKind::Insert);
+        let discord = Some(LeapDisagreement::KernelOnly(kernel_leap));
+        assert_eq!(outlook(Some(kernel_leap), later), Outlook { next: None, discord });
     }
 
     #[test]
     fn an_expired_list_announces_nothing_but_knows_what_was() {
         let list = LeapList::parse(PUBLISHED).unwrap();
         let now = list.expires();
-        let told = LeapSecond::at_end_of_day(now, LeapKind::Insert);
-        let outlook = outlook(Some(told), now);
-        assert_eq!(outlook, Outlook { next: Some(told), discord: None });
+        let kernel_leap = LeapSecond::at_end_of_day(now, LeapKind::Insert);
+        let outlook = outlook(Some(kernel_leap), now);
+        assert_eq!(outlook, Outlook { next: Some(kernel_leap), discord: None });
         assert_eq!(Outlook::latest(Some(&list), now), Some(LEAP));
         assert_eq!(
             Outlook::latest(Some(&list), before_2017(1)).unwrap().midnight.as_ns(),

@@ -169,7 +169,7 @@ mod tests {
     };
 
     #[test]
-    fn the_fields_stand_where_the_table_says() {
+    fn the_fields_are_at_the_documented_offsets() {
         let mut bytes = [0xff; 17];
         let probe = Probe { warm_up: false, sequence: 5, session: 0x0102_0304_0506_0708 };
         probe.emit(&mut bytes);

@@ -62,7 +62,7 @@ fn flags_by_hand() {
 }
 
 #[test]
-fn a_message_ends_where_its_length_says() {
+fn a_message_ends_at_its_stated_length() {
     let mut bytes = [0; DELAY_RESP_LEN + 2];
     bytes[..DELAY_RESP_LEN].copy_from_slice(&DELAY_RESP);
     let (_, trailer) = Message::parse(&bytes).unwrap();

@@ -219,8 +219,8 @@ mod tests {
         let (tlv, rest) = Tlv::parse(&request).unwrap();
         assert!(rest.is_empty());
         let kind = MessageType::Announce;
-        let asked = Unicast::Request { kind, log_interval: -1, duration_s: 300 };
-        assert_eq!(Unicast::from_tlv(&tlv), Some(Ok(asked)));
+        let requested = Unicast::Request { kind, log_interval: -1, duration_s: 300 };
+        assert_eq!(Unicast::from_tlv(&tlv), Some(Ok(requested)));
         let grant = [0x00, 0x05, 0x00, 0x08, 0x90, 0x01, 0x00, 0x00, 0x00, 0x0a, 0x00, 0x01];
         let (tlv, _) = Tlv::parse(&grant).unwrap();
         let granted = Unicast::Grant {

@@ -62,16 +62,16 @@ impl RelayPrograms {
         children: &[RelayChild],
     ) -> Result<RemovedChildren, RelayGroupError> {
         group.check(children)?;
-        let (former, mut book) = match self.group_states.remove(&group.address) {
-            Some(book) => (true, book),
+        let (former, mut group_state) = match self.group_states.remove(&group.address) {
+            Some(group_state) => (true, group_state),
             None => (false, self.create_group_state(group)?),
         };
-        let prepared = self.prepare(&book, group, children);
-        let changed = prepared.map(|prepared| self.commit(&mut book, prepared));
+        let prepared = self.prepare(&group_state, group, children);
+        let changed = prepared.map(|prepared| self.commit(&mut group_state, prepared));
         if former || changed.is_ok() {
-            self.group_states.insert(group.address, book);
+            self.group_states.insert(group.address, group_state);
         } else {
-            let _ = self.forget_lists(&book);
+            let _ = self.forget_lists(&group_state);
             self.mark_ports(None);
         }
         changed?
@@ -79,22 +79,22 @@ impl RelayPrograms {
 
     /// Removes a group and its children. Packets to it are passed to the network stack.
     pub fn remove(&mut self, address: SocketAddr) -> Result<RemovedGroup, RelayGroupError> {
-        let Some(book) = self.group_states.remove(&address) else {
+        let Some(group_state) = self.group_states.remove(&address) else {
             return Ok(RemovedGroup::default());
         };
-        self.show(book.number, abi::NO_SLOT);
-        let done = self.wait(&book);
-        let packets = self.packets_now(&book);
-        let counts = self.of_group(&book);
+        self.show(group_state.number, abi::NO_SLOT);
+        let done = self.wait(&group_state);
+        let packets = self.packets_now(&group_state);
+        let counts = self.of_group(&group_state);
         let of = |child: &ChildState| (child.destination, self.of_child(child, packets, 0));
-        let children = book.children.iter().map(of).collect();
-        let forgotten = self.forget_lists(&book);
+        let children = group_state.children.iter().map(of).collect();
+        let forgotten = self.forget_lists(&group_state);
         self.mark_ports(None);
         let copies = self.loaded.map("relay_copies")?;
         for side in 0..2 {
-            absent_is_fine(copies.delete(&book.slot(side).to_ne_bytes()))?;
+            absent_is_fine(copies.delete(&group_state.slot(side).to_ne_bytes()))?;
         }
-        self.free_children.extend(book.children.iter().map(|child| child.number));
+        self.free_children.extend(group_state.children.iter().map(|child| child.number));
         self.release_interfaces();
         done.and(forgotten)?;
         Ok(RemovedGroup { counts, children })
@@ -110,13 +110,13 @@ impl RelayPrograms {
     /// with the same index and name was added, until the group is set again.
     #[must_use]
     pub fn is_whole(&self, address: SocketAddr) -> bool {
-        let Some(book) = self.group_states.get(&address) else { return false };
-        let Some(copies) = &book.copies else { return true };
-        let mut looked = None;
+        let Some(group_state) = self.group_states.get(&address) else { return false };
+        let Some(copies) = &group_state.copies else { return true };
+        let mut last_interface = None;
         // Children that share an interface have adjacent entries, in their order.
-        let interfaces = book.children.iter().filter_map(|child| child.interface);
+        let interfaces = group_state.children.iter().filter_map(|child| child.interface);
         (0_u32..).zip(interfaces).all(|(key, index)| {
-            looked.replace(index) == Some(index)
+            last_interface.replace(index) == Some(index)
                 // An entry whose state cannot be read is not assumed to be missing.
                 || !matches!(copies.lookup(&key.to_ne_bytes(), MapFlags::ANY), Ok(None))
         })
@@ -127,20 +127,20 @@ impl RelayPrograms {
         if number >= max {
             return Err(RelayGroupError::GroupsFull { address, max });
         }
-        if self.group_states.values().any(|book| book.number == number) {
+        if self.group_states.values().any(|group_state| group_state.number == number) {
             return Err(RelayGroupError::NumberTaken { address, number });
         }
-        let book = GroupState::new(number);
-        for slot in [0, 1].map(|side| book.slot(side)) {
+        let group_state = GroupState::new(number);
+        for slot in [0, 1].map(|side| group_state.slot(side)) {
             let of = |processor| processor * self.config.slots + slot;
             (0..self.states.entries()).for_each(|at| self.slot_counts.clear(of(at)));
         }
-        Ok(book)
+        Ok(group_state)
     }
 
     fn prepare(
         &self,
-        book: &GroupState,
+        group_state: &GroupState,
         group: &RelayGroup,
         children: &[RelayChild],
     ) -> Result<PreparedGroupChange, RelayGroupError> {
@@ -149,38 +149,40 @@ impl RelayPrograms {
         if count > max as usize {
             return Err(RelayGroupError::ChildrenOfGroup { address, count, max });
         }
-        let others: usize = self.group_states.values().map(|book| book.children.len()).sum();
+        let others: usize =
+            self.group_states.values().map(|group_state| group_state.children.len()).sum();
         if others + count > self.settings.children as usize {
             return Err(RelayGroupError::ChildrenFull { max: self.settings.children });
         }
         let mut interfaces = self.interfaces.clone();
         interfaces.admit(children)?;
-        let side = 1 - book.side;
-        let (ordered, rows_by_interface) = interfaces.in_order(children, book.slot(side) * max);
+        let side = 1 - group_state.side;
+        let (ordered, rows_by_interface) =
+            interfaces.in_order(children, group_state.slot(side) * max);
         let copies = if ordered.is_empty() { None } else { Some(self.copies_of(&ordered)?) };
         if let Some(copies) = &copies {
-            self.put(book.slot(side), copies)?;
+            self.put(group_state.slot(side), copies)?;
         }
         let sources = group.listed(children);
         let to = |ip: &IpAddr| SocketAddr::new(*ip, address.port());
         let addresses: Vec<SocketAddr> = group.addresses.iter().map(to).collect();
         self.mark_ports(Some(address.port()));
         let listed = self
-            .list_sources(book.number, &book.sources, &sources)
-            .and_then(|()| self.list_ends(book, children))
-            .and_then(|()| self.list_addresses(book, &addresses));
+            .list_sources(group_state.number, &group_state.sources, &sources)
+            .and_then(|()| self.list_ends(group_state, children))
+            .and_then(|()| self.list_addresses(group_state, &addresses));
         if let Err(error) = listed {
             // New entries are removed again; those that could not be added do not exist.
-            let _ = self.settle_sources(book.number, &book.sources, &sources);
-            let _ = self.forget_ends(book, children.iter().map(|child| child.destination));
-            let _ = self.forget_addresses(&addresses, &book.addresses);
+            let _ = self.settle_sources(group_state.number, &group_state.sources, &sources);
+            let _ = self.forget_ends(group_state, children.iter().map(|child| child.destination));
+            let _ = self.forget_addresses(&addresses, &group_state.addresses);
             return Err(error.into());
         }
         let nowhere = children.iter().filter(|child| child.interface.is_none());
         let all: Vec<&RelayChild> = ordered.iter().copied().chain(nowhere).collect();
-        let (known, taken) = self.numbered(book, &all);
+        let (known, taken) = self.numbered(group_state, &all);
         let rows = ordered.iter().zip(&known).map(|(child, known)| child.row(known.number));
-        let slot = slot_of(book.number, group, &rows_by_interface);
+        let slot = slot_of(group_state.number, group, &rows_by_interface);
         Ok(PreparedGroupChange {
             side,
             slot,
@@ -195,12 +197,16 @@ impl RelayPrograms {
     }
 
     /// Returns the children with the numbers of their counters, and those of these that were free.
-    fn numbered(&self, book: &GroupState, ordered: &[&RelayChild]) -> (Vec<ChildState>, Vec<u32>) {
+    fn numbered(
+        &self,
+        group_state: &GroupState,
+        ordered: &[&RelayChild],
+    ) -> (Vec<ChildState>, Vec<u32>) {
         let mut free = self.free_children.iter().rev().copied();
         let mut taken = Vec::new();
         let known = ordered.iter().filter_map(|child| {
             let destination = child.destination;
-            let former = book.children.iter().find(|known| known.destination == destination);
+            let former = group_state.children.iter().find(|known| known.destination == destination);
             let interface = child.interface.as_ref().map(|interface| interface.index);
             if let Some(former) = former {
                 return Some(ChildState { interface, ..former.clone() });
@@ -216,66 +222,67 @@ impl RelayPrograms {
     /// Activates the prepared change, and removes the previous state.
     fn commit(
         &mut self,
-        book: &mut GroupState,
+        group_state: &mut GroupState,
         prepared: PreparedGroupChange,
     ) -> Result<RemovedChildren, RelayGroupError> {
         let PreparedGroupChange { side, slot, rows, children, taken, copies, .. } = prepared;
         let PreparedGroupChange { addresses, sources, interfaces, .. } = prepared;
         self.interfaces = interfaces;
         for (index, number) in self.interfaces.iter() {
-            let place = self.interface_entries.read(index);
+            let entry = self.interface_entries.read(index);
             self.interface_entries
-                .write(index, &abi::InterfaceEntry { egress_number: number + 1, ..place });
+                .write(index, &abi::InterfaceEntry { egress_number: number + 1, ..entry });
         }
         self.free_children.truncate(self.free_children.len() - taken.len());
         for number in taken {
             let of = |processor| processor * self.config.children + number;
             (0..self.states.entries()).for_each(|at| self.child_counts.clear(of(at)));
         }
-        let index = book.slot(side);
+        let index = group_state.slot(side);
         for (row, content) in (index * self.settings.children_of_group..).zip(&rows) {
             self.rows.write(row, content);
         }
         self.slots.write(index, &slot);
         let counted = self.packets_by_processor(index);
-        self.show(book.number, if rows.is_empty() { abi::NO_SLOT } else { index.into() });
-        let waited = match (&book.copies, &copies) {
+        self.show(group_state.number, if rows.is_empty() { abi::NO_SLOT } else { index.into() });
+        let waited = match (&group_state.copies, &copies) {
             // Nothing was copied before, so no program can be using it.
             (None, _) => Ok(()),
             (Some(_), Some(copies)) => self.put(index, copies),
-            (Some(_), None) => self.wait(book),
+            (Some(_), None) => self.wait(group_state),
         };
-        let packets = self.packets_now(book);
+        let packets = self.packets_now(group_state);
         // None of their copies is still to be made. For the remaining children, the missing ones
         // are recorded.
-        let all = book.children.iter().map(|known| self.of_child(known, packets, 0));
+        let all = group_state.children.iter().map(|known| self.of_child(known, packets, 0));
         let counts: Vec<RelayChildCounts> = all.collect();
-        let before = std::mem::replace(&mut book.children, children);
-        for child in &mut book.children {
+        let before = std::mem::replace(&mut group_state.children, children);
+        for child in &mut group_state.children {
             if before.iter().any(|known| known.number == child.number) {
                 child.packets_before += packets;
             }
         }
-        book.packets_before = counted.iter().sum();
-        book.settled = CompletionTracker::new(counted);
-        book.side = side;
-        book.copies = copies;
-        let stays =
-            |known: &ChildState| book.children.iter().any(|child| child.number == known.number);
+        group_state.packets_before = counted.iter().sum();
+        group_state.settled = CompletionTracker::new(counted);
+        group_state.side = side;
+        group_state.copies = copies;
+        let stays = |known: &ChildState| {
+            group_state.children.iter().any(|child| child.number == known.number)
+        };
         let gone = before.into_iter().zip(counts).filter(|(known, _)| !stays(known));
-        let told = |(known, counts): (ChildState, _)| {
+        let with_counts = |(known, counts): (ChildState, _)| {
             let destination = known.destination;
             (known, (destination, counts))
         };
-        let (gone, former): (Vec<ChildState>, RemovedChildren) = gone.map(told).unzip();
+        let (gone, former): (Vec<ChildState>, RemovedChildren) = gone.map(with_counts).unzip();
         let forgotten = self
-            .settle_sources(book.number, &sources, &book.sources)
-            .and(self.forget_ends(book, gone.iter().map(|known| known.destination)))
-            .and(self.forget_addresses(&book.addresses, &addresses));
-        book.sources = sources;
-        book.addresses = addresses;
+            .settle_sources(group_state.number, &sources, &group_state.sources)
+            .and(self.forget_ends(group_state, gone.iter().map(|known| known.destination)))
+            .and(self.forget_addresses(&group_state.addresses, &addresses));
+        group_state.sources = sources;
+        group_state.addresses = addresses;
         self.free_children.extend(gone.iter().map(|known| known.number));
-        self.release_interfaces_but(&book.children);
+        self.release_interfaces_but(&group_state.children);
         waited?;
         forgotten?;
         Ok(former)
@@ -321,8 +328,11 @@ impl RelayPrograms {
     }
 
     /// Waits until no program runs that may have read the group's present children.
-    fn wait(&self, book: &GroupState) -> Result<(), XdpError> {
-        book.copies.as_ref().map_or(Ok(()), |copies| self.put(book.slot(book.side), copies))
+    fn wait(&self, group_state: &GroupState) -> Result<(), XdpError> {
+        group_state
+            .copies
+            .as_ref()
+            .map_or(Ok(()), |copies| self.put(group_state.slot(group_state.side), copies))
     }
 
     /// Selects the slot that packets of a group are copied from.
@@ -338,13 +348,14 @@ impl RelayPrograms {
     /// Releases the numbers of interfaces that neither the groups' children nor these use for
     /// egress.
     fn release_interfaces_but(&mut self, children: &[ChildState]) {
-        let books = &self.group_states;
-        let all = || books.values().flat_map(|book| &book.children).chain(children);
+        let group_states = &self.group_states;
+        let all =
+            || group_states.values().flat_map(|group_state| &group_state.children).chain(children);
         let used = |index| all().any(|known| known.interface == Some(index));
         let unused = self.interfaces.release(used);
         for index in unused {
-            let place = self.interface_entries.read(index);
-            self.interface_entries.write(index, &abi::InterfaceEntry { egress_number: 0, ..place });
+            let entry = self.interface_entries.read(index);
+            self.interface_entries.write(index, &abi::InterfaceEntry { egress_number: 0, ..entry });
         }
     }
 }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_is_under_way_until_it_was_seen_long_enough_ago() {
+    fn a_packet_is_in_flight_until_it_was_observed_long_enough_ago() {
         let begun = Instant::now();
         let mut settled = CompletionTracker::new(vec![100, 0]);
         assert_eq!(settled.in_flight(&[100, 0]), 0);

@@ -113,19 +113,19 @@ impl RelayPrograms {
     /// Returns the counts of the packets to this address, if it is a group's.
     #[must_use]
     pub fn group_counts(&self, address: SocketAddr) -> Option<RelayGroupCounts> {
-        self.group_states.get(&address).map(|book| self.of_group(book))
+        self.group_states.get(&address).map(|group_state| self.of_group(group_state))
     }
 
     /// Returns the counts of the copies to the children of the group with this address, by
     /// [`RelayChild::destination`](super::RelayChild::destination).
     #[must_use]
     pub fn child_counts(&self, address: SocketAddr) -> Vec<(SocketAddr, RelayChildCounts)> {
-        let Some(book) = self.group_states.get(&address) else { return Vec::new() };
-        let by_processor = self.packets_by_processor(book.slot(book.side));
-        let under_way = book.settled.in_flight(&by_processor);
-        let packets = by_processor.iter().sum::<u64>().saturating_sub(book.packets_before);
+        let Some(group_state) = self.group_states.get(&address) else { return Vec::new() };
+        let by_processor = self.packets_by_processor(group_state.slot(group_state.side));
+        let under_way = group_state.settled.in_flight(&by_processor);
+        let packets = by_processor.iter().sum::<u64>().saturating_sub(group_state.packets_before);
         let of = |child: &ChildState| (child.destination, self.of_child(child, packets, under_way));
-        book.children.iter().map(of).collect()
+        group_state.children.iter().map(of).collect()
     }
 
     /// Records the packets whose copies have been made by now. Must be called a few times a second:
@@ -133,16 +133,16 @@ impl RelayPrograms {
     /// packets of each CPU, and from the third call after the last packet it is exact.
     pub fn poll_completions(&mut self) {
         let now = Instant::now();
-        let mut books = std::mem::take(&mut self.group_states);
-        for book in books.values_mut() {
-            let slot = book.slot(book.side);
-            book.settled.record(now, || self.packets_by_processor(slot));
+        let mut group_states = std::mem::take(&mut self.group_states);
+        for group_state in group_states.values_mut() {
+            let slot = group_state.slot(group_state.side);
+            group_state.settled.record(now, || self.packets_by_processor(slot));
         }
-        self.group_states = books;
+        self.group_states = group_states;
     }
 
-    pub(super) fn of_group(&self, book: &GroupState) -> RelayGroupCounts {
-        let [mut counts, other] = [0, 1].map(|side| self.slot_counts(book.slot(side)));
+    pub(super) fn of_group(&self, group_state: &GroupState) -> RelayGroupCounts {
+        let [mut counts, other] = [0, 1].map(|side| self.slot_counts(group_state.slot(side)));
         counts.packets += other.packets;
         counts.bytes += other.bytes;
         counts.refused_bytes += other.refused_bytes;
@@ -169,9 +169,10 @@ impl RelayPrograms {
     }
 
     /// Returns the packets copied since the group's last change.
-    pub(super) fn packets_now(&self, book: &GroupState) -> u64 {
-        let counted = self.packets_by_processor(book.slot(book.side)).iter().sum::<u64>();
-        counted.saturating_sub(book.packets_before)
+    pub(super) fn packets_now(&self, group_state: &GroupState) -> u64 {
+        let counted =
+            self.packets_by_processor(group_state.slot(group_state.side)).iter().sum::<u64>();
+        counted.saturating_sub(group_state.packets_before)
     }
 
     /// Returns a child's counts, if `packets` were copied since its group's last change, and copies
@@ -182,21 +183,21 @@ impl RelayPrograms {
         packets: u64,
         under_way: u64,
     ) -> RelayChildCounts {
-        let (mut given, mut counts) = (0, RelayChildCounts::default());
+        let (mut made, mut counts) = (0, RelayChildCounts::default());
         for processor in 0..self.states.entries() {
             let entry = processor * self.config.children + child.number;
             let RawChildCounts { copies, bytes, unresolved, driver_full } =
                 self.child_counts.read(entry);
-            given += copies;
+            made += copies;
             counts.bytes = counts.bytes.wrapping_add(bytes);
             counts.unresolved += unresolved;
             counts.driver_full += driver_full;
         }
-        counts.sent = given.saturating_sub(counts.driver_full);
-        let seen = given + counts.unresolved;
+        counts.sent = made.saturating_sub(counts.driver_full);
+        let accounted = made + counts.unresolved;
         // Without a route, none is made.
         let under_way = child.interface.map_or(0, |_| under_way);
-        let unmade = (child.packets_before + packets).saturating_sub(seen + under_way);
+        let unmade = (child.packets_before + packets).saturating_sub(accounted + under_way);
         counts.interface_down = child.unmade.fetch_max(unmade, Relaxed).max(unmade);
         counts
     }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_in_one_group_is_told() {
+    fn an_inconsistent_group_is_refused() {
         let twice = group(&[], &[]).check(&[child("10.0.0.7:1"), child("10.0.0.7:1")]);
         assert!(matches!(twice, Err(RelayGroupError::Twice { .. })), "{twice:?}");
         let mixed = group(&[], &[]).check(&[child("[2001:db8::7]:1")]);

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_leave_interface_by_interface_in_the_order_given() {
+    fn copies_leave_interface_by_interface_in_their_order() {
         let nowhere = RelayChild { interface: None, ..child(0, 9) };
         let children =
             [child(30, 1), child(20, 2), child(30, 3), nowhere, child(20, 4), child(30, 5)];
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_again_when_nobody_uses_them() {
+    fn numbers_are_reused_after_their_release() {
         let mut interfaces = InterfaceNumbers::default();
         let all: Vec<_> = (1..=RELAY_INTERFACES_MAX as u32).map(|i| child(i, 1)).collect();
         interfaces.admit(&all).unwrap();
@@ -111,10 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn an_index_beyond_the_table_is_told() {
+    fn an_index_beyond_the_table_is_refused() {
         let error = InterfaceNumbers::default().admit(&[child(1 << 16, 1)]).unwrap_err();
-        let told = "interface 'eth65536' has index 65536, and the BPF map ends at 65536; \
+        let message = "interface 'eth65536' has index 65536, and the BPF map ends at 65536; \
                     relay by sockets there";
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), message);
     }
 }

@@ -18,14 +18,18 @@ impl RelayPrograms {
     /// Adds these destinations to the group's, without removing others.
     pub(super) fn list_addresses(
         &self,
-        book: &GroupState,
+        group_state: &GroupState,
         addresses: &[SocketAddr],
     ) -> Result<(), XdpError> {
         let numbers = self.loaded.map("relay_numbers")?;
-        let new = addresses.iter().filter(|address| !book.addresses.contains(address));
+        let new = addresses.iter().filter(|address| !group_state.addresses.contains(address));
         for address in new {
             numbers
-                .update(listen_key(*address).as_bytes(), &book.number.to_ne_bytes(), MapFlags::ANY)
+                .update(
+                    listen_key(*address).as_bytes(),
+                    &group_state.number.to_ne_bytes(),
+                    MapFlags::ANY,
+                )
                 .map_err(|error| map_failed(&error))?;
         }
         Ok(())
@@ -46,12 +50,12 @@ impl RelayPrograms {
     /// Adds the addresses at which these children listen, without removing others.
     pub(super) fn list_ends(
         &self,
-        book: &GroupState,
+        group_state: &GroupState,
         children: &[RelayChild],
     ) -> Result<(), XdpError> {
         let ends = self.loaded.map("relay_endpoints")?;
         for RelayChild { destination, .. } in children {
-            ends.update(end_key(book.number, *destination).as_bytes(), &[1], MapFlags::ANY)
+            ends.update(end_key(group_state.number, *destination).as_bytes(), &[1], MapFlags::ANY)
                 .map_err(|error| map_failed(&error))?;
         }
         Ok(())
@@ -60,13 +64,13 @@ impl RelayPrograms {
     /// Removes the addresses at which these listen, except those that are still children.
     pub(super) fn forget_ends(
         &self,
-        book: &GroupState,
+        group_state: &GroupState,
         mut gone: impl Iterator<Item = SocketAddr>,
     ) -> Result<(), XdpError> {
         let ends = self.loaded.map("relay_endpoints")?;
         gone.try_for_each(|end| {
-            let stays = book.children.iter().any(|child| child.destination == end);
-            let forget = || ends.delete(end_key(book.number, end).as_bytes());
+            let stays = group_state.children.iter().any(|child| child.destination == end);
+            let forget = || ends.delete(end_key(group_state.number, end).as_bytes());
             if stays { Ok(()) } else { absent_is_fine(forget()) }
         })
     }
@@ -120,13 +124,14 @@ impl RelayPrograms {
     }
 
     /// Removes all entries of a group.
-    pub(super) fn forget_lists(&self, book: &GroupState) -> Result<(), XdpError> {
+    pub(super) fn forget_lists(&self, group_state: &GroupState) -> Result<(), XdpError> {
         let ends = self.loaded.map("relay_endpoints")?;
-        let children = book.children.iter().map(|child| end_key(book.number, child.destination));
+        let children =
+            group_state.children.iter().map(|child| end_key(group_state.number, child.destination));
         let done = children.map(|key| absent_is_fine(ends.delete(key.as_bytes())));
         done.fold(Ok(()), Result::and)
-            .and(self.forget_sources(book.number, &book.sources, &Sources::new()))
-            .and(self.forget_addresses(&book.addresses, &[]))
+            .and(self.forget_sources(group_state.number, &group_state.sources, &Sources::new()))
+            .and(self.forget_addresses(&group_state.addresses, &[]))
     }
 
     /// Sets the ports at which groups listen: those of all groups, and `more`.

@@ -170,9 +170,9 @@ impl RelayPrograms {
 
     fn attach_program(&self, interface: &Interface, is_own: bool) -> Result<Attachment, XdpError> {
         if interface.index < abi::INTERFACE_INDICES {
-            let place = self.interface_entries.read(interface.index);
+            let entry = self.interface_entries.read(interface.index);
             self.interface_entries
-                .write(interface.index, &abi::InterfaceEntry { is_own: is_own.into(), ..place });
+                .write(interface.index, &abi::InterfaceEntry { is_own: is_own.into(), ..entry });
         } else if is_own {
             let source = io::Error::other("its index exceeds the relay's table");
             return Err(XdpError::Attach { interface: interface.name.clone(), source });
@@ -184,8 +184,8 @@ impl RelayPrograms {
     /// the network stack. Until it is set, all incoming frames are for this host.
     pub fn set_mac(&self, index: u32, mac: [u8; 6]) {
         if index < abi::INTERFACE_INDICES {
-            let place = self.interface_entries.read(index);
-            self.interface_entries.write(index, &abi::InterfaceEntry { mac, ..place });
+            let entry = self.interface_entries.read(index);
+            self.interface_entries.write(index, &abi::InterfaceEntry { mac, ..entry });
         }
     }
 

@@ -163,7 +163,7 @@ impl StreamSink {
 mod tests {
     use super::*;
 
-    fn came(numbers: impl Iterator<Item = u64>) -> StreamChild {
+    fn received(numbers: impl Iterator<Item = u64>) -> StreamChild {
         numbers.fold(StreamChild::default(), |all, number| StreamChild {
             packets: all.packets + 1,
             sum: all.sum.wrapping_add(number),
@@ -173,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn each_once_is_told_from_one_lost_and_one_twice() {
+    fn each_once_is_distinguished_from_one_lost_and_one_twice() {
         for sent in [0, 1, 2, 1_000, 100_000] {
-            assert!(came(0..sent).is_each_once(sent), "{sent}");
+            assert!(received(0..sent).is_each_once(sent), "{sent}");
         }
-        assert!(came((0..1_000).rev()).is_each_once(1_000), "in any order");
-        assert!(!came(0..999).is_each_once(1_000));
-        assert!(!came((0..1_000).map(|n| if n == 7 { 8 } else { n })).is_each_once(1_000));
+        assert!(received((0..1_000).rev()).is_each_once(1_000), "in any order");
+        assert!(!received(0..999).is_each_once(1_000));
+        assert!(!received((0..1_000).map(|n| if n == 7 { 8 } else { n })).is_each_once(1_000));
         // The same sum.
         let swapped = |n| {
             if n == 7 {
@@ -190,7 +190,7 @@ mod tests {
                 n
             }
         };
-        assert!(!came((0..1_000).map(swapped)).is_each_once(1_000));
+        assert!(!received((0..1_000).map(swapped)).is_each_once(1_000));
     }
 
     #[test]

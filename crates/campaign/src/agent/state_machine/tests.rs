@@ -46,12 +46,16 @@ fn order(campaign: &str) -> Order {
     }
 }
 
-fn seen(campaign: &str, word: Option<OrderCommand>) -> Assignment {
+fn assignment(campaign: &str, word: Option<OrderCommand>) -> Assignment {
     Assignment { order: order(campaign), word }
 }
 
-fn look(machine: &mut AgentStateMachine, word: Option<OrderCommand>, s: i64) -> Vec<AgentAction> {
-    machine.on_assignment(Ok(Some(seen("c-1", word))), Ok(()), now(s))
+fn read_assignment(
+    machine: &mut AgentStateMachine,
+    word: Option<OrderCommand>,
+    s: i64,
+) -> Vec<AgentAction> {
+    machine.on_assignment(Ok(Some(assignment("c-1", word))), Ok(()), now(s))
 }
 
 fn ended(job: &str) -> Box<JobOutcome> {
@@ -67,42 +71,51 @@ fn ended(job: &str) -> Box<JobOutcome> {
 }
 
 /// What is told without fail, in short.
-fn told(acts: &[AgentAction]) -> Vec<String> {
-    let told = acts.iter().filter_map(|act| match act {
+fn report_summaries(acts: &[AgentAction]) -> Vec<String> {
+    let summaries = acts.iter().filter_map(|act| match act {
         AgentAction::QueueReport(_, ReportContent::Event(OrderEvent::Refused { reason })) => {
             Some(format!("refused: {reason}"))
         }
-        AgentAction::QueueReport(_, ReportContent::Event(news)) => Some(format!("{news:?}")),
+        AgentAction::QueueReport(_, ReportContent::Event(event)) => Some(format!("{event:?}")),
         AgentAction::QueueReport(_, ReportContent::Outcome(outcome)) => {
             Some(format!("{} {:?}", outcome.job, outcome.ending))
         }
         _ => None,
     });
-    told.collect()
+    summaries.collect()
 }
 
 const START: Option<OrderCommand> = Some(OrderCommand::Start { at_ns: AT_NS });
 
 #[test]
-fn an_order_is_carried_out_once_however_often_it_is_seen() {
+fn an_order_is_executed_once_however_often_it_is_read() {
     let mut machine = machine();
-    let acts = look(&mut machine, None, 1);
+    let acts = read_assignment(&mut machine, None, 1);
     assert!(
         acts.contains(&AgentAction::Begin(order("c-1"))) && acts[0] == AgentAction::Persist,
         "{acts:?}"
     );
-    assert_eq!(told(&acts), ["Accepted { at_ns: 1000000000 }"]);
+    assert_eq!(report_summaries(&acts), ["Accepted { at_ns: 1000000000 }"]);
     assert_eq!(machine.busy().unwrap().as_str(), "c-1");
-    assert_eq!(look(&mut machine, None, 2), []);
-    assert_eq!(told(&machine.on_job_event(OrderEvent::Ready, now(3))), ["Ready"]);
-    assert_eq!(look(&mut machine, START, 4), [AgentAction::Persist, AgentAction::Start(AT_NS)]);
-    assert_eq!(look(&mut machine, START, 5), []);
+    assert_eq!(read_assignment(&mut machine, None, 2), []);
+    assert_eq!(report_summaries(&machine.on_job_event(OrderEvent::Ready, now(3))), ["Ready"]);
+    assert_eq!(
+        read_assignment(&mut machine, START, 4),
+        [AgentAction::Persist, AgentAction::Start(AT_NS)]
+    );
+    assert_eq!(read_assignment(&mut machine, START, 5), []);
     for job in ["ask.1", "ask.2"] {
-        assert_eq!(told(&machine.on_outcome(ended(job))), [format!("{job} Done {{ status: 0 }}")]);
+        assert_eq!(
+            report_summaries(&machine.on_outcome(ended(job))),
+            [format!("{job} Done {{ status: 0 }}")]
+        );
     }
     assert_eq!(machine.on_outcome(ended("ask.2")), [], "it has one outcome");
-    assert_eq!(look(&mut machine, Some(OrderCommand::Finish), 12), [AgentAction::Finish]);
-    assert_eq!(look(&mut machine, Some(OrderCommand::Finish), 13), []);
+    assert_eq!(
+        read_assignment(&mut machine, Some(OrderCommand::Finish), 12),
+        [AgentAction::Finish]
+    );
+    assert_eq!(read_assignment(&mut machine, Some(OrderCommand::Finish), 13), []);
     let acts = machine.on_outcome(ended("ends.1"));
     assert!(
         acts.contains(&AgentAction::Leave) && acts.last() == Some(&AgentAction::Persist),
@@ -110,96 +123,103 @@ fn an_order_is_carried_out_once_however_often_it_is_seen() {
     );
     assert_eq!(machine.busy(), None);
     for word in [None, START, Some(OrderCommand::Finish), Some(OrderCommand::Abandon)] {
-        assert_eq!(look(&mut machine, word, 14), [], "it is over");
+        assert_eq!(read_assignment(&mut machine, word, 14), [], "it is over");
     }
 }
 
 #[test]
-fn an_instant_that_is_known_before_services_are_ready_is_kept() {
+fn a_start_time_received_before_services_are_ready_is_retained() {
     let mut machine = machine();
-    look(&mut machine, None, 1);
-    assert_eq!(look(&mut machine, START, 2), []);
+    read_assignment(&mut machine, None, 1);
+    assert_eq!(read_assignment(&mut machine, START, 2), []);
     let acts = machine.on_job_event(OrderEvent::Ready, now(3));
     assert!(acts.ends_with(&[AgentAction::Persist, AgentAction::Start(AT_NS)]), "{acts:?}");
 }
 
 #[test]
-fn an_agent_that_hears_of_all_at_once_catches_up() {
+fn an_agent_that_missed_commands_catches_up() {
     let mut machine = machine();
-    let acts = look(&mut machine, START, 1);
-    assert_eq!(told(&acts), ["Accepted { at_ns: 1000000000 }"]);
+    let acts = read_assignment(&mut machine, START, 1);
+    assert_eq!(report_summaries(&acts), ["Accepted { at_ns: 1000000000 }"]);
     assert!(machine.on_job_event(OrderEvent::Ready, now(2)).contains(&AgentAction::Start(AT_NS)));
     let mut late = self::machine();
-    assert_eq!(look(&mut late, Some(OrderCommand::Finish), 1), [], "there is nothing to finish");
-    assert_eq!(look(&mut late, Some(OrderCommand::Abandon), 1), []);
+    assert_eq!(
+        read_assignment(&mut late, Some(OrderCommand::Finish), 1),
+        [],
+        "there is nothing to finish"
+    );
+    assert_eq!(read_assignment(&mut late, Some(OrderCommand::Abandon), 1), []);
 }
 
 #[test]
 fn nothing_starts_after_its_instant() {
     let mut machine = machine();
-    look(&mut machine, None, 1);
+    read_assignment(&mut machine, None, 1);
     let _ = machine.on_job_event(OrderEvent::Ready, now(2));
-    let acts = look(&mut machine, START, 12);
+    let acts = read_assignment(&mut machine, START, 12);
     assert!(!acts.iter().any(|act| matches!(act, AgentAction::Start(_))), "{acts:?}");
-    let told = told(&acts);
+    let summaries = report_summaries(&acts);
     let reason = "the start time had passed by 2.000 s when this agent received it";
-    assert!(told.iter().all(|told| told.contains(reason)) && told.len() == 2, "{told:?}");
+    assert!(
+        summaries.iter().all(|told| told.contains(reason)) && summaries.len() == 2,
+        "{summaries:?}"
+    );
     assert_eq!(
-        look(&mut machine, Some(OrderCommand::Finish), 13),
+        read_assignment(&mut machine, Some(OrderCommand::Finish), 13),
         [AgentAction::Finish],
         "the service is there"
     );
 }
 
 #[test]
-fn an_instant_that_is_years_ahead_holds_nobody() {
+fn a_start_time_years_ahead_starts_no_job() {
     for at_ns in [i64::MAX, now(2).utc_ns + LEAD_NS_MAX + 1] {
         let mut machine = machine();
-        look(&mut machine, None, 1);
+        read_assignment(&mut machine, None, 1);
         let _ = machine.on_job_event(OrderEvent::Ready, now(2));
-        let acts = look(&mut machine, Some(OrderCommand::Start { at_ns }), 2);
+        let acts = read_assignment(&mut machine, Some(OrderCommand::Start { at_ns }), 2);
         assert!(!acts.iter().any(|act| matches!(act, AgentAction::Start(_))), "{acts:?}");
-        let told = told(&acts);
+        let summaries = report_summaries(&acts);
         assert!(
-            told.len() == 2 && told[0].contains("and the limit of agents is 3600 s"),
-            "{told:?}"
+            summaries.len() == 2 && summaries[0].contains("and the limit of agents is 3600 s"),
+            "{summaries:?}"
         );
         // The service ends as well.
         assert!(machine.tick(now(100)).contains(&AgentAction::Abandon));
     }
     let mut machine = machine();
-    look(&mut machine, None, 1);
+    read_assignment(&mut machine, None, 1);
     let _ = machine.on_job_event(OrderEvent::Ready, now(2));
-    let acts = look(&mut machine, Some(OrderCommand::Start { at_ns: i64::MIN }), 2);
-    assert!(told(&acts)[0].contains("the start time had passed"), "{acts:?}");
+    let acts = read_assignment(&mut machine, Some(OrderCommand::Start { at_ns: i64::MIN }), 2);
+    assert!(report_summaries(&acts)[0].contains("the start time had passed"), "{acts:?}");
 }
 
 #[test]
-fn what_may_not_be_is_refused_once_and_told() {
+fn an_order_that_may_not_run_is_refused_once_and_reported() {
     let mut machine = machine();
     let room = Err("the disk is full".to_owned());
-    let acts = machine.on_assignment(Ok(Some(seen("c-1", None))), room, now(1));
-    assert_eq!(told(&acts), ["refused: the disk is full"]);
-    assert_eq!(machine.on_assignment(Ok(Some(seen("c-1", None))), Ok(()), now(2)), []);
+    let acts = machine.on_assignment(Ok(Some(assignment("c-1", None))), room, now(1));
+    assert_eq!(report_summaries(&acts), ["refused: the disk is full"]);
+    assert_eq!(machine.on_assignment(Ok(Some(assignment("c-1", None))), Ok(()), now(2)), []);
     let mut public = order("c-2");
     public.jobs[1].options.insert("target".into(), vec!["8.8.8.8".into()]);
     let instruction = Assignment { order: public, word: None };
     let acts = machine.on_assignment(Ok(Some(instruction)), Ok(()), now(3));
     assert!(
-        told(&acts)[0].starts_with("refused: job ask.1: target: 8.8.8.8 is outside"),
+        report_summaries(&acts)[0].starts_with("refused: job ask.1: target: 8.8.8.8 is outside"),
         "{acts:?}"
     );
     let mut other = order("c-3");
     other.version = "9.0".to_owned();
     let acts =
         machine.on_assignment(Ok(Some(Assignment { order: other, word: None })), Ok(()), now(4));
-    assert!(told(&acts)[0].contains("install one version"), "{acts:?}");
+    assert!(report_summaries(&acts)[0].contains("install one version"), "{acts:?}");
     let foreign = AssignmentError::Foreign {
         campaign: "c-4".parse().unwrap(),
         reason: "another version".to_owned(),
     };
     assert_eq!(
-        told(&machine.on_assignment(Err(foreign.clone()), Ok(()), now(5))),
+        report_summaries(&machine.on_assignment(Err(foreign.clone()), Ok(()), now(5))),
         ["refused: another version"]
     );
     assert_eq!(machine.on_assignment(Err(foreign), Ok(()), now(6)), []);
@@ -210,9 +230,9 @@ fn what_may_not_be_is_refused_once_and_told() {
 #[test]
 fn two_campaigns_are_not_mixed() {
     let mut machine = machine();
-    look(&mut machine, None, 1);
-    let acts = machine.on_assignment(Ok(Some(seen("c-2", None))), Ok(()), now(2));
-    assert_eq!(told(&acts), ["refused: it is busy with c-1; wait for its end"]);
+    read_assignment(&mut machine, None, 1);
+    let acts = machine.on_assignment(Ok(Some(assignment("c-2", None))), Ok(()), now(2));
+    assert_eq!(report_summaries(&acts), ["refused: it is busy with c-1; wait for its end"]);
     assert_eq!(machine.busy().unwrap().as_str(), "c-1");
     let mut stranger = ended("ask.1");
     stranger.campaign = "c-2".parse().unwrap();
@@ -222,30 +242,33 @@ fn two_campaigns_are_not_mixed() {
 #[test]
 fn an_order_that_is_taken_back_is_not_begun_and_what_has_begun_goes_on() {
     let mut waiting = machine();
-    look(&mut waiting, None, 1);
+    read_assignment(&mut waiting, None, 1);
     let _ = waiting.on_job_event(OrderEvent::Ready, now(2));
     assert_eq!(waiting.on_assignment(Ok(None), Ok(()), now(3)), [AgentAction::Abandon]);
     assert_eq!(waiting.on_assignment(Ok(None), Ok(()), now(3)), []);
-    assert_eq!(look(&mut waiting, START, 4), [], "it ends");
+    assert_eq!(read_assignment(&mut waiting, START, 4), [], "it ends");
     let mut running = machine();
-    look(&mut running, None, 1);
+    read_assignment(&mut running, None, 1);
     let _ = running.on_job_event(OrderEvent::Ready, now(2));
-    look(&mut running, START, 3);
+    read_assignment(&mut running, START, 3);
     assert_eq!(running.on_assignment(Ok(None), Ok(()), now(4)), []);
-    assert_eq!(look(&mut running, Some(OrderCommand::Abandon), 5), [AgentAction::Abandon]);
+    assert_eq!(
+        read_assignment(&mut running, Some(OrderCommand::Abandon), 5),
+        [AgentAction::Abandon]
+    );
 }
 
 #[test]
-fn a_controller_that_falls_silent_does_not_hold_an_agent() {
+fn an_absent_controller_does_not_block_an_agent() {
     let mut machine = machine();
-    look(&mut machine, None, 1);
+    read_assignment(&mut machine, None, 1);
     assert_eq!(machine.tick(now(300)), []);
     assert!(machine.tick(now(302)).contains(&AgentAction::Abandon));
     assert_eq!(machine.tick(now(303)), []);
     let mut running = self::machine();
-    look(&mut running, None, 1);
+    read_assignment(&mut running, None, 1);
     let _ = running.on_job_event(OrderEvent::Ready, now(2));
-    look(&mut running, START, 3);
+    read_assignment(&mut running, START, 3);
     assert_eq!(running.tick(now(100)), [], "60 s from second 10 on, and 30 s more");
     assert!(running.tick(now(101)).contains(&AgentAction::Abandon));
 }
@@ -253,31 +276,34 @@ fn a_controller_that_falls_silent_does_not_hold_an_agent() {
 #[test]
 fn services_that_are_not_there_in_time_end_it_all() {
     let mut machine = machine();
-    look(&mut machine, START, 1);
+    read_assignment(&mut machine, START, 1);
     let reason = "it says nothing".to_owned();
     let acts = machine
         .on_job_event(OrderEvent::NotReady { job: "ends.1".parse().unwrap(), reason }, now(2));
     assert_eq!(acts.last(), Some(&AgentAction::Abandon));
-    assert_eq!(look(&mut machine, START, 3), []);
+    assert_eq!(read_assignment(&mut machine, START, 3), []);
 }
 
 #[test]
-fn a_restarted_agent_says_what_was_interrupted_and_does_not_begin_it_anew() {
+fn a_restarted_agent_reports_interrupted_jobs_and_does_not_restart_them() {
     let mut machine = machine();
-    look(&mut machine, None, 1);
+    read_assignment(&mut machine, None, 1);
     let _ = machine.on_job_event(OrderEvent::Ready, now(2));
-    look(&mut machine, START, 3);
+    read_assignment(&mut machine, START, 3);
     let _ = machine.on_outcome(ended("ask.1"));
     let memory = machine.memory();
     let memory = serde_json::from_str(&serde_json::to_string(&memory).unwrap()).unwrap();
     // Its clock was set back meanwhile.
     let (mut again, acts) = AgentStateMachine::new(character(), memory, 1);
     assert!(again.incarnation() > machine.incarnation());
-    let told = told(&acts);
-    assert_eq!(told.len(), 2);
-    assert!(told[0].starts_with("ask.2 Interrupted") && told[1].starts_with("ends.1 Interrupted"));
+    let summaries = report_summaries(&acts);
+    assert_eq!(summaries.len(), 2);
+    assert!(
+        summaries[0].starts_with("ask.2 Interrupted")
+            && summaries[1].starts_with("ends.1 Interrupted")
+    );
     assert_eq!(acts.last(), Some(&AgentAction::Persist));
-    assert_eq!(look(&mut again, START, 4), []);
+    assert_eq!(read_assignment(&mut again, START, 4), []);
     assert_eq!(again.busy(), None);
 }
 
@@ -315,7 +341,7 @@ struct World {
     disk: PersistentState,
     begun: bool,
     begins: usize,
-    told: Vec<String>,
+    reported_jobs: Vec<String>,
 }
 
 impl World {
@@ -329,7 +355,7 @@ impl World {
                 }
                 AgentAction::Leave => self.begun = false,
                 AgentAction::QueueReport(_, ReportContent::Outcome(outcome)) => {
-                    self.told.push(outcome.job.to_string());
+                    self.reported_jobs.push(outcome.job.to_string());
                 }
                 _ => {}
             }
@@ -339,8 +365,8 @@ impl World {
     fn decide(&mut self, step: Step) -> Vec<AgentAction> {
         let jobs = ["ends.1", "ask.1", "ask.2"];
         match step {
-            Step::Look(word) => look(&mut self.machine, word, 1),
-            Step::LookLate => look(&mut self.machine, START, 20),
+            Step::Look(word) => read_assignment(&mut self.machine, word, 1),
+            Step::LookLate => read_assignment(&mut self.machine, START, 20),
             Step::Gone => self.machine.on_assignment(Ok(None), Ok(()), now(1)),
             Step::Ready if self.begun => self.machine.on_job_event(OrderEvent::Ready, now(1)),
             Step::Ended(job) if self.begun => self.machine.on_outcome(ended(jobs[job])),
@@ -365,7 +391,7 @@ proptest! {
     fn every_job_that_was_accepted_has_an_outcome(steps in steps()) {
         let (machine, _) = AgentStateMachine::new(character(), PersistentState::default(), 5);
         let mut world =
-            World { machine, disk: PersistentState::default(), begun: false, begins: 0, told: Vec::new() };
+            World { machine, disk: PersistentState::default(), begun: false, begins: 0, reported_jobs: Vec::new() };
         let mut lives = 1;
         for pair in steps.windows(2) {
             let acts = world.decide(pair[0]);
@@ -379,13 +405,13 @@ proptest! {
         }
         world.restart();
         prop_assert!(world.begins <= 1);
-        let mut jobs = world.told.clone();
+        let mut jobs = world.reported_jobs.clone();
         jobs.sort();
         jobs.dedup();
         if world.begins > 0 {
             prop_assert_eq!(jobs, ["ask.1", "ask.2", "ends.1"]);
         }
         // Only a kill between telling and remembering has an outcome told again.
-        prop_assert!(world.told.len() <= 3 * lives);
+        prop_assert!(world.reported_jobs.len() <= 3 * lives);
     }
 }

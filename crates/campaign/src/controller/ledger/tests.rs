@@ -42,8 +42,8 @@ fn report(agent: &str, content: ReportContent) -> AgentReport {
     }
 }
 
-fn news(agent: &str, news: OrderEvent) -> AgentReport {
-    report(agent, ReportContent::Event(news))
+fn event_report(agent: &str, event: OrderEvent) -> AgentReport {
+    report(agent, ReportContent::Event(event))
 }
 
 fn outcome(agent: &str, job: &str, status: i32) -> AgentReport {
@@ -74,21 +74,21 @@ fn a_campaign_is_followed_from_its_reports() {
     assert_eq!(names(&ledger.unanswered()), ["n1", "n2"]);
     for agent in ["n1", "n2"] {
         assert!(matches!(
-            ledger.ingest(agent, news(agent, OrderEvent::Accepted { at_ns: 0 })),
+            ledger.ingest(agent, event_report(agent, OrderEvent::Accepted { at_ns: 0 })),
             Ingested::Event(..)
         ));
         assert_eq!(
-            ledger.ingest(agent, news(agent, OrderEvent::Accepted { at_ns: 0 })),
+            ledger.ingest(agent, event_report(agent, OrderEvent::Accepted { at_ns: 0 })),
             Ingested::Nothing
         );
     }
     assert!(ledger.unanswered().is_empty() && ledger.refusals().is_empty());
-    ledger.ingest("n1", news("n1", OrderEvent::Ready));
+    ledger.ingest("n1", event_report("n1", OrderEvent::Ready));
     assert_eq!(names(&ledger.unready()), ["n2"]);
-    ledger.ingest("n2", news("n2", OrderEvent::Ready));
+    ledger.ingest("n2", event_report("n2", OrderEvent::Ready));
     assert!(ledger.unready().is_empty() && !ledger.has_started());
     let job: JobId = "load.1".parse().unwrap();
-    ledger.ingest("n2", news("n2", OrderEvent::Started { job: job.clone(), at_ns: 5 }));
+    ledger.ingest("n2", event_report("n2", OrderEvent::Started { job: job.clone(), at_ns: 5 }));
     assert!(ledger.has_started());
     assert_eq!(names(&ledger.measuring()), ["n2"]);
     assert_eq!(ledger.ingest("n2", outcome("n2", "load.1", 0)), Ingested::Outcome(job.clone()));
@@ -112,10 +112,10 @@ fn refusals_have_names_and_reasons() {
         format!("{}: {}", refusals[0].0, refusals[0].1)
     };
     let refused = OrderEvent::Refused { reason: "the policy".to_owned() };
-    assert_eq!(refusal(news("n2", refused)), "n2: the policy");
+    assert_eq!(refusal(event_report("n2", refused)), "n2: the policy");
     let job = "server.1".parse().unwrap();
     let unready = OrderEvent::NotReady { job, reason: "it says nothing".to_owned() };
-    assert_eq!(refusal(news("n1", unready)), "n1: server.1: it says nothing");
+    assert_eq!(refusal(event_report("n1", unready)), "n1: server.1: it says nothing");
     let over = "n2: load.1 ended before the start time was set";
     assert_eq!(refusal(outcome("n2", "load.1", 2)), over);
 }
@@ -124,7 +124,7 @@ fn refusals_have_names_and_reasons() {
 fn strangers_are_counted_and_nothing_else() {
     let mut ledger = ledger();
     let before = ledger.clone();
-    let mut other = news("n1", OrderEvent::Accepted { at_ns: 0 });
+    let mut other = event_report("n1", OrderEvent::Accepted { at_ns: 0 });
     other.campaign = "c-2".parse().unwrap();
     let mut borrowed = outcome("n2", "load.1", 0);
     if let ReportContent::Outcome(outcome) = &mut borrowed.content {
@@ -132,8 +132,8 @@ fn strangers_are_counted_and_nothing_else() {
     }
     let strange = [
         ("n1", other),
-        ("n3", news("n3", OrderEvent::Accepted { at_ns: 0 })),
-        ("n1", news("n2", OrderEvent::Accepted { at_ns: 0 })),
+        ("n3", event_report("n3", OrderEvent::Accepted { at_ns: 0 })),
+        ("n1", event_report("n2", OrderEvent::Accepted { at_ns: 0 })),
         ("n1", outcome("n1", "load.1", 0)),
         ("n2", outcome("n2", "load.2", 0)),
         ("n2", borrowed),
@@ -153,10 +153,10 @@ proptest! {
         order in proptest::collection::vec(0_usize..6, 0..40), last in Just([0, 1, 2, 3, 4, 5]).prop_shuffle(),
     ) {
         let all = [
-            news("n1", OrderEvent::Accepted { at_ns: 0 }),
-            news("n2", OrderEvent::Accepted { at_ns: 0 }),
-            news("n1", OrderEvent::Ready),
-            news("n2", OrderEvent::Ready),
+            event_report("n1", OrderEvent::Accepted { at_ns: 0 }),
+            event_report("n2", OrderEvent::Accepted { at_ns: 0 }),
+            event_report("n1", OrderEvent::Ready),
+            event_report("n2", OrderEvent::Ready),
             outcome("n1", "server.1", 0),
             outcome("n2", "load.1", 0),
         ];

@@ -154,18 +154,18 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
         program: shown,
     };
-    let tell = |dependency: &Dependency, _: ConditionChange| {
+    let print_change = |dependency: &Dependency, _: ConditionChange| {
         if !args.quiet {
             output::print_note(&format!("horolog: {}", table::after_line(dependency)));
         }
     };
     let WaitOutcome { result, signal } =
-        wait(options, tell).map_err(CommandFailure::environment)?;
+        wait(options, print_change).map_err(CommandFailure::environment)?;
     // Checks that hang are abandoned: from here on the process ends by itself.
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&result)));
-    if let Some(came) = signal {
+    if let Some(caught) = signal {
         show(args, &result, is_stdout);
-        undo::exit(128 + came.signal.number());
+        undo::exit(128 + caught.signal.number());
     }
     if result.end == AfterEnd::Deadline {
         show(args, &result, is_stdout);
@@ -200,8 +200,8 @@ fn missing(result: &AfterResult) -> CommandFailure {
     let missing = result.dependencies.iter().filter(|dependency| !dependency.held);
     let missing: Vec<_> = missing
         .map(|dependency| {
-            let seen = dependency.last_check.as_deref().unwrap_or("first try not finished");
-            format!("{} ({seen})", table::dependency_name(dependency))
+            let outcome = dependency.last_check.as_deref().unwrap_or("first try not finished");
+            format!("{} ({outcome})", table::dependency_name(dependency))
         })
         .collect();
     CommandFailure::Limit(format!("deadline passed: not met: {}", missing.join(", ")))

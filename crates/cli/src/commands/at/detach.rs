@@ -127,8 +127,8 @@ fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), Com
         programs: args.programs.programs().iter().map(horolog_launch::Program::shown).collect(),
         directory: directory.display().to_string(),
     };
-    let told = |claim: &ClaimedNumber| arguments(args, first, directory, Some(claim));
-    let handed = start_background(&queue()?, outline, told)?;
+    let arguments_of_claim = |claim: &ClaimedNumber| arguments(args, first, directory, Some(claim));
+    let handed = start_background(&queue()?, outline, arguments_of_claim)?;
     output::line(&format!(
         "job {}: {}, process {}; output: {}",
         handed.job.id,

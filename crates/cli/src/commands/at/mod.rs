@@ -187,15 +187,16 @@ fn run_here(
         head_start: args.priority_hold,
         command: output::command_line(),
     };
-    let tell = |refused: &[Finding]| {
+    let print_refusals = |refused: &[Finding]| {
         for finding in refused.iter().filter(|_| !args.quiet) {
             output::print_note(&format!("horolog: {}", finding.message));
         }
     };
-    let struck = run_timed(options, tell, running).map_err(CommandFailure::environment)?;
-    let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&struck.result)));
+    let outcome =
+        run_timed(options, print_refusals, running).map_err(CommandFailure::environment)?;
+    let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&outcome.result)));
     if !args.quiet {
-        let text = table::at(&struck.result, &output::table_style());
+        let text = table::at(&outcome.result, &output::table_style());
         if to_stderr {
             output::print_note(&text);
         } else {
@@ -203,19 +204,19 @@ fn run_here(
         }
     }
     written?;
-    Ok(status(args, &struck))
+    Ok(status(args, &outcome))
 }
 
 /// The status of the first command that failed, or of the caught signal.
-fn status(args: &AtArgs, struck: &TimedRunOutcome) -> i32 {
-    if let Some(reason) = &struck.not_started {
+fn status(args: &AtArgs, outcome: &TimedRunOutcome) -> i32 {
+    if let Some(reason) = &outcome.not_started {
         output::print_note(&format!("horolog: {reason}; check its name and permissions"));
     }
     // A series without end is ended only by a signal.
     let endless = args.series.every.is_some() && args.series.count.is_none();
-    match (struck.failed, struck.signal) {
-        (_, Some(came)) if struck.result.end == AtEnd::Interrupted && !endless => {
-            128 + came.signal.number()
+    match (outcome.failed, outcome.signal) {
+        (_, Some(caught)) if outcome.result.end == AtEnd::Interrupted && !endless => {
+            128 + caught.signal.number()
         }
         (Some(status), _) => status,
         _ => 0,

@@ -64,11 +64,11 @@ impl WhenArgs {
         every: Option<Duration>,
     ) -> Result<Instant, CommandFailure> {
         let kernel_s = (kernel_s != 0).then_some(kernel_s);
-        if let (Some(told), Some(known)) = (self.tai_offset, kernel_s)
-            && told != known
+        if let (Some(configured), Some(known)) = (self.tai_offset, kernel_s)
+            && configured != known
         {
             return Err(CommandFailure::usage(format!(
-                "the kernel has TAI {known} s ahead of UTC, but --tai-offset is {told}; omit it"
+                "the kernel has TAI {known} s ahead of UTC, but --tai-offset is {configured}; omit it"
             )));
         }
         let now = PresentTime { utc_ns, tai_minus_utc_s: kernel_s.or(self.tai_offset), zone };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offset_of_tai_is_told_what_to_write() {
+    fn error_of_invalid_tai_offset_has_an_example() {
         assert_eq!(tai_offset("37"), Ok(37));
         for wrong in ["foo", "9", "201", "37.5", ""] {
             assert!(tai_offset(wrong).is_err_and(|why| why.contains("such as 37")), "{wrong}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_second_can_be_said_in_tai_alone() {
+    fn leap_second_is_expressible_in_tai_only() {
         // 23:59:60 UTC at the end of 2016 was 0:00:36 TAI.
         let leap = ["2017-01-01", "0:00:36", "TAI", "--allow-past"];
         assert_eq!(instant(&leap, 37, None).unwrap(), in_s(InstantTimescale::Tai, 1_483_228_836));
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn where_the_kernel_does_not_know_tai_it_is_waited_for_by_utc() {
-        let told = instant(&["8:01", "TAI", "--tai-offset", "37"], 0, None).unwrap();
-        assert_eq!(told, in_s(InstantTimescale::Utc, NOW_S + 60 - 37));
+        let resolved = instant(&["8:01", "TAI", "--tai-offset", "37"], 0, None).unwrap();
+        assert_eq!(resolved, in_s(InstantTimescale::Utc, NOW_S + 60 - 37));
         let unknown = instant(&["8:01", "TAI"], 0, None).unwrap_err();
         assert!(matches!(unknown, CommandFailure::Environment(_)), "{unknown:?}");
         let contradicts = instant(&["8:01", "TAI", "--tai-offset", "36"], 37, None).unwrap_err();

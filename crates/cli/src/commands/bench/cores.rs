@@ -149,9 +149,9 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), CommandFailure> {
 
 /// The requested rates, rising, including the required one.
 fn rates(args: &CoresArgs) -> Result<Vec<f64>, CommandFailure> {
-    let asked = values::numbers(&args.rates)
+    let requested = values::numbers(&args.rates)
         .map_err(|error| CommandFailure::usage(format!("--rates: {error}")))?;
-    let all = asked.into_iter().chain([args.required_rate]);
+    let all = requested.into_iter().chain([args.required_rate]);
     let mut rates: Vec<_> = all.map(|rate| rate.round().max(1.0)).collect();
     rates.sort_by(f64::total_cmp);
     rates.dedup();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_that_disagrees_is_told() {
+    fn disagreement_of_a_capture_is_a_finding() {
         let capture = CaptureCheck { counted: 10, captured: 9, dropped: 0 };
         let codes: Vec<_> =
             findings(&[], capture, 2).into_iter().map(|finding| finding.code).collect();

@@ -132,10 +132,10 @@ pub(crate) fn run(args: &BenchNtsArgs) -> Result<(), CommandFailure> {
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if args.threads.is_empty() { up_to(cores) } else { distinct(&args.threads) };
     let mut capacities = Vec::new();
-    let places = threads
+    let combinations = threads
         .iter()
         .flat_map(|threads| distinct(&args.shares).into_iter().map(move |share| (*threads, share)));
-    for (threads, share) in places {
+    for (threads, share) in combinations {
         capacities.push(bench.measure(threads, share)?);
         if output::flow().is_break() {
             break;

@@ -320,7 +320,7 @@ impl<'a> RelayBench<'a> {
         self.searches += 1;
         let (name, all) = (findings::name(cell), self.searches_planned());
         let progress = ProgressLine::named(format!("search {} of {all}: {name}: ", self.searches));
-        let course = TrialLoad {
+        let load = TrialLoad {
             rate: 0.0,
             duration: Duration::ZERO,
             lanes: cell.source_threads,
@@ -331,14 +331,8 @@ impl<'a> RelayBench<'a> {
         let receiving_ns =
             if is_host_based { direct.receiving_socket_ns } else { direct.receiving_frame_ns };
         let (stage, config) = (&mut self.stage, self.config);
-        let mut subject = RelayUnderTest {
-            stage,
-            source,
-            load: course,
-            config,
-            receiving_ns,
-            progress: &progress,
-        };
+        let mut subject =
+            RelayUnderTest { stage, source, load, config, receiving_ns, progress: &progress };
         let before = OtherProcesses::read();
         let measured = subject.measure();
         progress.finish();
@@ -352,8 +346,9 @@ impl<'a> RelayBench<'a> {
         let Some(measured) = measured? else { return Ok(()) };
         drop(relay);
         if let Some(half) = &measured.round.half_rate {
-            let course = TrialLoad { rate: half.rate, duration: config.final_duration, ..course };
-            times.direct.merge(&measure::without_relay(&mut self.stage, source, &course)?);
+            let half_rate_load =
+                TrialLoad { rate: half.rate, duration: config.final_duration, ..load };
+            times.direct.merge(&measure::without_relay(&mut self.stage, source, &half_rate_load)?);
         }
         times.first_copy.merge(&measured.first_copy);
         times.last_copy.merge(&measured.last_copy);

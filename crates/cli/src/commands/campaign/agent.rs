@@ -168,8 +168,8 @@ fn host_name() -> Result<AgentName, CommandFailure> {
 
 fn state(name: &AgentName) -> Result<PathBuf, CommandFailure> {
     let path = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(given) = path("STATE_DIRECTORY") {
-        return Ok(given);
+    if let Some(directory) = path("STATE_DIRECTORY") {
+        return Ok(directory);
     }
     let home = || Some(path("HOME")?.join(".local/state"));
     let user = path("XDG_STATE_HOME").or_else(home).ok_or_else(|| {
@@ -202,11 +202,11 @@ fn addresses(broker: &BrokerOptions) -> Result<Vec<IpAddr>, CommandFailure> {
 
 /// The source address of this host for packets to a server.
 fn towards(server: &str) -> Option<IpAddr> {
-    let place = server.split_once("://").map_or(server, |(_, place)| place);
-    let place = place.trim_end_matches('/');
-    let to = [place.to_owned(), format!("{place}:4222")]
+    let authority = server.split_once("://").map_or(server, |(_, authority)| authority);
+    let authority = authority.trim_end_matches('/');
+    let to = [authority.to_owned(), format!("{authority}:4222")]
         .iter()
-        .find_map(|place| place.to_socket_addrs().ok()?.next())?;
+        .find_map(|address| address.to_socket_addrs().ok()?.next())?;
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     // Nothing is sent: the kernel only looks up the route.
     let socket = UdpSocket::bind((any, 0)).ok()?;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_a_server_tells_the_own_address() {
+    fn own_address_follows_from_the_route_to_a_server() {
         let loopback = Some(IpAddr::from([127, 0, 0, 1]));
         for server in ["nats://127.0.0.1:4222", "127.0.0.1", "tls://127.0.0.1:1/"] {
             assert_eq!(towards(server), loopback, "{server}");

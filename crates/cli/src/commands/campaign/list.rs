@@ -23,27 +23,27 @@ pub(super) struct CampaignListArgs {
 }
 
 pub(super) fn run(args: &CampaignListArgs) -> Result<(), CommandFailure> {
-    let BrokerListing { classify: look, campaigns } =
+    let BrokerListing { classify: agents, campaigns } =
         list(&args.broker.broker(), env!("CARGO_PKG_VERSION"))?;
     if args.json {
-        let unusable = look.unusable.iter();
+        let unusable = agents.unusable.iter();
         let unusable: Vec<_> =
             unusable.map(|(name, why)| json!({ "name": name, "reason": why })).collect();
         let list = json!({
             "schema": "horolog.campaign-list/2",
-            "agents": look.usable,
+            "agents": agents.usable,
             "unusable": unusable,
             "campaigns": campaigns,
         });
         return output::line(to_json(&list).trim_end());
     }
-    if look.usable.is_empty() && look.unusable.is_empty() {
+    if agents.usable.is_empty() && agents.unusable.is_empty() {
         output::print_note("horolog: no agents");
     }
-    for agent in &look.usable {
+    for agent in &agents.usable {
         output::line(&agent_line(agent))?;
     }
-    for (name, why) in &look.unusable {
+    for (name, why) in &agents.unusable {
         output::line(&format!("{name}  unusable: {why}"))?;
     }
     for campaign in &campaigns {

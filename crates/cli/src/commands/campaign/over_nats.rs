@@ -117,13 +117,14 @@ impl OverNatsArgs {
             broker_timeout: self.broker_timeout,
             injected_offset_ns: self.inject_clock_offset.as_ns(),
         };
-        let tell = |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
-        let ran = controller::run(options, &tell, &output::flow, |collected| {
+        let print_event =
+            |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
+        let ran = controller::run(options, &print_event, &output::flow, |collected| {
             let result = merged(collected, started);
             let written = files.write(&result, [to_json, html::campaign], table::campaign);
             // Results that could not be written can be collected once more.
-            let is_kept = written.is_ok();
-            (written.and_then(|()| no_error(&result.findings)), is_kept)
+            let is_written = written.is_ok();
+            (written.and_then(|()| no_error(&result.findings)), is_written)
         });
         ran.map_err(|error| {
             let text = error.of_plan(plan);

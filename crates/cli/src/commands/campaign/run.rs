@@ -113,8 +113,8 @@ struct Shown {
 }
 
 impl CampaignObserver for Shown {
-    fn event(&mut self, agent: &AgentName, news: &OrderEvent) {
-        match news {
+    fn event(&mut self, agent: &AgentName, event: &OrderEvent) {
+        match event {
             OrderEvent::Started { job, .. } => {
                 self.progress.set_message(&format!("{job} on {agent}: started"));
             }

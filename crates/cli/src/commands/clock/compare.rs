@@ -115,8 +115,8 @@ pub(super) fn run(args: &ClockCompareArgs) -> Result<(), CommandFailure> {
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
     let total = comparison.slots();
-    let told = |done| progress.counted(done, total, "readings");
-    let mut result = comparison.run(&told, &|| output::flow().is_break());
+    let report_progress = |done| progress.counted(done, total, "readings");
+    let mut result = comparison.run(&report_progress, &|| output::flow().is_break());
     progress.finish();
     let judge =
         |limit: &Limit<OffsetOf>| limit.judge_named(of_clocks(&result.clocks, limit.metric));

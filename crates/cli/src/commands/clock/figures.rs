@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_of_all_clocks_is_told_and_one_without_offsets_breaks_a_limit() {
+    fn worst_clock_is_named_and_one_without_offsets_fails_a_limit() {
         let clock = |offsets: &[i64]| ComparedClock {
             name: format!("{offsets:?}"),
             kind: ComparedKind::Phc,

@@ -89,7 +89,7 @@ fn compared(names: &[String], readings: Readings) -> Vec<ClockLogLine> {
             Some(ClockLogLine {
                 utc_ns: Some(sample.at_ns),
                 offset_ns: Some(sample.offset_ns),
-                uncertainty_ns: sample.error_bound_ns.map(|doubt| doubt as f64),
+                uncertainty_ns: sample.error_bound_ns.map(|bound_ns| bound_ns as f64),
                 ..named(name)
             })
         }

@@ -130,14 +130,14 @@ fn ended(settings: &SimulationSettings, outcome: &SimulationOutcome) -> Option<F
 }
 
 fn never_locked(outcome: &SimulationOutcome) -> Option<Finding> {
-    let doubts = outcome.pulse_rejects.iter().max_by_key(|(_, count)| **count);
-    let doubts = doubts.map_or_else(String::new, |(name, count)| {
+    let most_frequent = outcome.pulse_rejects.iter().max_by_key(|(_, count)| **count);
+    let rejects = most_frequent.map_or_else(String::new, |(name, count)| {
         format!(" ({count} pulses rejected, mostly for '{name}')")
     });
     outcome.locked_after_s().is_none().then(|| Finding {
         code: FindingCode::NeverLocked,
         severity: Severity::Error,
-        message: format!("The clock never locked to its pulses{doubts}."),
+        message: format!("The clock never locked to its pulses{rejects}."),
         advice: "Check the simulated faults of pulses and sentences, and simulate at least a \
                  minute."
             .to_owned(),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_ended_early_says_how_far_it_got() {
+    fn interrupted_simulation_reports_its_simulated_time() {
         let settings = SimulationSettings { duration_s: 5_000, ..Default::default() };
         let mut seconds = 0;
         let outcome = simulate_while(&settings, || {

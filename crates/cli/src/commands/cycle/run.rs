@@ -435,7 +435,7 @@ fn of_tasks(
     result: &CycleResult,
     figure: CycleMetric,
 ) -> impl Iterator<Item = (String, Option<f64>)> {
-    cycle::tasks(result).map(move |(place, task)| {
+    cycle::tasks(result).map(move |(location, task)| {
         let value = match figure {
             // A period that was never released did not complete by its deadline either.
             CycleMetric::Missed => {
@@ -444,7 +444,7 @@ fn of_tasks(
             }
             CycleMetric::Of(of, figure) => of(task).map(figure),
         };
-        (format!("task '{}' on {place}", task.name), value)
+        (format!("task '{}' on {location}", task.name), value)
     })
 }
 
@@ -459,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_without_others_and_nodes_on_one_core_are_told_beforehand() {
+    fn notes_name_a_node_without_peers_and_nodes_on_one_core() {
         let set = |more: &str| {
             let text = format!("[[task]]\nname = \"a\"\nperiod = \"1ms\"\nunits = 1\n{more}");
             TaskSet::parse(&text).unwrap()

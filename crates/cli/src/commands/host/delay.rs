@@ -97,9 +97,9 @@ fn slack(text: &str) -> Result<DelaySlack, String> {
 }
 
 /// The specified values, each once and in order; all if none is specified.
-fn selected_values<T: Copy + PartialEq>(given: &[T], all: &[T]) -> Vec<T> {
+fn selected_values<T: Copy + PartialEq>(specified: &[T], all: &[T]) -> Vec<T> {
     let mut once = Vec::new();
-    for one in if given.is_empty() { all } else { given } {
+    for one in if specified.is_empty() { all } else { specified } {
         if !once.contains(one) {
             once.push(*one);
         }

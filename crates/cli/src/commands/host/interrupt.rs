@@ -147,8 +147,8 @@ pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let told = |what: &str| progress.set_message(what);
-    let mut result = interrupt::run(options, &told, &|| output::flow().is_break())?;
+    let report_progress = |what: &str| progress.set_message(what);
+    let mut result = interrupt::run(options, &report_progress, &|| output::flow().is_break())?;
     progress.finish();
     let judge = |limit: &Limit<InterruptMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();

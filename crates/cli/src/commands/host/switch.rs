@@ -91,8 +91,8 @@ pub(super) fn run(args: SwitchArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let told = |done, total| progress.counted(done, total, "repetitions");
-    let mut result = switch::run(options, &told, &|| output::flow().is_break())?;
+    let report_progress = |done, total| progress.counted(done, total, "repetitions");
+    let mut result = switch::run(options, &report_progress, &|| output::flow().is_break())?;
     progress.finish();
     let judge = |limit: &Limit<SwitchMetric>| limit.judge_named(measured(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
@@ -106,8 +106,8 @@ pub(super) fn measured(
     figure: SwitchMetric,
 ) -> Vec<(String, Option<f64>)> {
     match figure {
-        SwitchMetric::Switch(partner) => {
-            let steps = result.steps.iter().filter(|steps| steps.peer == partner);
+        SwitchMetric::Switch(peer) => {
+            let steps = result.steps.iter().filter(|steps| steps.peer == peer);
             let per_switch = |steps: &SwitchSteps| {
                 (format!("a {}", table::peer_name(steps.peer)), steps.per_switch_ns)
             };

@@ -98,10 +98,10 @@ pub(super) fn run(args: TimerArgs) -> Result<(), CommandFailure> {
         command: output::command_line(),
     };
     let progress = ProgressLine::new();
-    let told = |done: Duration, total: Duration| {
+    let report_progress = |done: Duration, total: Duration| {
         progress.counted(done.as_secs(), total.as_secs(), "s");
     };
-    let mut result = timer::run(options, &told, &|| output::flow().is_break())?;
+    let mut result = timer::run(options, &report_progress, &|| output::flow().is_break())?;
     progress.finish();
     let judge = |limit: &Limit<TimerMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();

@@ -114,11 +114,11 @@ impl MixArgs {
             ),
             (has(MixRequestKind::Mac), additions.mac.is_some(), "ntp-mac", "--key and --keys"),
         ];
-        for (is_wanted, is_given, kind, flags) in wants {
-            if is_wanted && !is_given {
+        for (is_wanted, is_configured, kind, flags) in wants {
+            if is_wanted && !is_configured {
                 return Err(CommandFailure::usage(format!("{kind} requires {flags}")));
             }
-            if is_given && !is_wanted {
+            if is_configured && !is_wanted {
                 let reason = format!("no weight is given to {kind}, which takes {flags}");
                 return Err(CommandFailure::usage(reason));
             }
@@ -128,7 +128,7 @@ impl MixArgs {
         }
         let part = |&Weight { name, kind, share: weight }: &Weight| {
             let plain = NtpRequestOptions::default();
-            let asks = match kind {
+            let request_kind = match kind {
                 MixRequestKind::Ntp(version) => {
                     RequestKind::Ntp(NtpRequestOptions { version, ..plain })
                 }
@@ -148,7 +148,7 @@ impl MixArgs {
                     RequestKind::Ptp(self.header.plan(self.contract.kind()?))
                 }
             };
-            Ok(MixPart { name: name.to_owned(), weight, request_kind: asks })
+            Ok(MixPart { name: name.to_owned(), weight, request_kind })
         };
         let mix = self.weights.iter().map(part).collect::<Result<_, CommandFailure>>()?;
         Ok((LoadOptions { mix, ..options }, outputs))

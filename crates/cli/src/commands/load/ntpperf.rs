@@ -164,8 +164,8 @@ pub(crate) struct NtpperfArgs {
 }
 
 /// The arguments of this process, with the command in front if it runs under that name.
-pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments: Vec<_> = given.collect();
+pub(crate) fn arguments(raw_arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<_> = raw_arguments.collect();
     let called = arguments.first().and_then(|path| Path::new(path).file_name());
     if called.is_some_and(|name| name == NAME) {
         // The name in the help.
@@ -221,7 +221,7 @@ impl NtpperfArgs {
     }
 
     fn resolve(self) -> Result<LoadOptions, CommandFailure> {
-        let given = self.session.as_ref().map(|text| text.session("-S")).transpose()?;
+        let imported = self.session.as_ref().map(|text| text.session("-S")).transpose()?;
         let command = output::command_line();
         let command = self.session.as_ref().map_or(command.clone(), |secret| secret.hide(command));
         let (min, max) = (self.rate.0.into(), self.rate.1.into());
@@ -237,7 +237,7 @@ impl NtpperfArgs {
             threads: Some(self.threads),
             spacing,
             interleaved: self.interleaved,
-            sessions: given.map(|session| Arc::new(Sessions::from_imported(&session))),
+            sessions: imported.map(|session| Arc::new(Sessions::from_imported(&session))),
             ptp,
             offset,
             command,
@@ -319,13 +319,13 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
 
 /// Prints the findings, one line for each; an error ends the command with its status.
 fn print_findings(result: &LoadResult, gave_up: bool) -> Result<(), CommandFailure> {
-    let is_told = |finding: &&Finding| match finding.code {
+    let is_printed = |finding: &&Finding| match finding.code {
         // Both were printed already.
         FindingCode::Interrupted | FindingCode::GeneratorBehind => !gave_up,
         FindingCode::EngineFallback => true,
         _ => finding.severity == Severity::Warning,
     };
-    for finding in result.findings.iter().filter(is_told) {
+    for finding in result.findings.iter().filter(is_printed) {
         output::print_note(&format!("horolog: {}; {}", finding.message, finding.advice));
     }
     no_error(&result.findings)

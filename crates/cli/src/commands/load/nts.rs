@@ -73,9 +73,9 @@ fn sessions(text: &str) -> Result<SessionCount, String> {
 impl LoadNtsArgs {
     /// The imported session.
     pub(crate) fn imported_session(&self) -> Result<Option<Arc<Sessions>>, CommandFailure> {
-        let given =
+        let imported =
             self.nts_cookie.as_ref().map(|text| text.session("--nts-cookie")).transpose()?;
-        Ok(given.map(|session| Arc::new(Sessions::from_imported(&session))))
+        Ok(imported.map(|session| Arc::new(Sessions::from_imported(&session))))
     }
 
     /// A command with the secrets among these arguments hidden.

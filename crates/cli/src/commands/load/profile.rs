@@ -87,8 +87,8 @@ impl ProfileArgs {
             None => Err(CommandFailure::usage("give the rate with -r, or search it with --search")),
         };
         if let Some(duration) = self.soak {
-            let course = LoadProfile::soak(one_rate()?, duration, self.interval);
-            return course.map(LoadJob::Profile).map(Some).map_err(CommandFailure::usage);
+            let profile = LoadProfile::soak(one_rate()?, duration, self.interval);
+            return profile.map(LoadJob::Profile).map(Some).map_err(CommandFailure::usage);
         }
         if let Some(path) = &self.profile {
             let text = fs::read_to_string(path).map_err(|error| {
@@ -97,9 +97,9 @@ impl ProfileArgs {
                     path.display()
                 ))
             })?;
-            let course = profile_file::parse(&text, self.interval)
+            let profile = profile_file::parse(&text, self.interval)
                 .map_err(|fault| CommandFailure::usage(format!("{}: {fault}", path.display())))?;
-            return Ok(Some(LoadJob::Profile(course)));
+            return Ok(Some(LoadJob::Profile(profile)));
         }
         if self.overload.is_some() && !searches {
             return one_rate().map(LoadJob::Overload).map(Some);

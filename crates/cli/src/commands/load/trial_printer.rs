@@ -115,9 +115,9 @@ impl Observer for TrialPrinter {
         self.feed.is_some()
     }
 
-    fn snapshot(&mut self, look: Snapshot) {
+    fn snapshot(&mut self, snapshot: Snapshot) {
         if let Some(feed) = &self.feed {
-            feed.push(look);
+            feed.push(snapshot);
         }
     }
 

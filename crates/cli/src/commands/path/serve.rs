@@ -15,7 +15,7 @@ use horolog_sys::listen::Wildcards;
 use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::zone::{self, AddressError};
-use horolog_wire::{path_probe, stamp as stamp_format};
+use horolog_wire::{path_probe, stamp as stamp_codec};
 use sd_notify::NotifyState;
 
 use crate::failure::CommandFailure;
@@ -82,13 +82,13 @@ fn path_address(text: &str) -> Result<SocketAddr, AddressError> {
 }
 
 fn stamp_address(text: &str) -> Result<SocketAddr, AddressError> {
-    address(text, stamp_format::PORT)
+    address(text, stamp_codec::PORT)
 }
 
 fn address(text: &str, port: u16) -> Result<SocketAddr, AddressError> {
     match zone::split_host(text) {
-        Ok((host, given)) => {
-            zone::host_address(host, given.unwrap_or(port)).and_then(zone::in_a_zone)
+        Ok((host, specified_port)) => {
+            zone::host_address(host, specified_port.unwrap_or(port)).and_then(zone::in_a_zone)
         }
         Err(_) => zone::socket_address(text),
     }
@@ -118,10 +118,10 @@ impl PathServeArgs {
             udp::listen(&mut far, &ListenOptions { address: *address, busy_polling, rate_max })?;
         }
         if self.stamp {
-            let at = |address: &SocketAddr| (address.ip(), stamp_format::PORT).into();
+            let at = |address: &SocketAddr| (address.ip(), stamp_codec::PORT).into();
             let same: Vec<_> = own.iter().map(at).collect();
-            let given = if self.stamp_listen.is_empty() { &same } else { &self.stamp_listen };
-            for address in given {
+            let addresses = if self.stamp_listen.is_empty() { &same } else { &self.stamp_listen };
+            for address in addresses {
                 let rate_max = rate_max.min(STAMP_RATE_MAX);
                 let listen = ListenOptions { address: *address, busy_polling, rate_max };
                 stamp::listen(&mut far, &StampOptions { listen, allowed: self.allow.clone() })?;
@@ -169,8 +169,8 @@ pub(super) fn run(args: &PathServeArgs) -> Result<(), CommandFailure> {
             return Err(CommandFailure::environment(format!("{} has exited", at(dead))));
         }
         if let Some(dead) = tcp.iter().find(|end| end.has_died()) {
-            let told = format!("TCP at {} has exited", dead.address());
-            return Err(CommandFailure::environment(told));
+            let reason = format!("TCP at {} has exited", dead.address());
+            return Err(CommandFailure::environment(reason));
         }
     }
     let of_tcp = tcp.into_iter().map(|end| ("TCP", end.address(), end.end()));

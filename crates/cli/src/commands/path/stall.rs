@@ -141,8 +141,8 @@ fn search(args: &StallArgs, target: &TargetName) -> Result<PathStallResult, Comm
     output::install_interrupt_handler()?;
     let progress = ProgressLine::new();
     let total = path.rows();
-    let told = |done| progress.counted(done, total, "rows");
-    let result = path.run(&told, &|| output::flow().is_break());
+    let report_progress = |done| progress.counted(done, total, "rows");
+    let result = path.run(&report_progress, &|| output::flow().is_break());
     progress.finish();
     Ok(result)
 }
@@ -162,9 +162,9 @@ fn watch(args: &StallArgs, port: u16) -> Result<PathStallResult, CommandFailure>
         command: output::command_line(),
     })?;
     let live = args.live.then(|| StallLiveView::start(port)).transpose()?;
-    let shows = live.as_ref().map(|live| |glance| live.snapshot(glance));
-    let onlooker = shows.as_ref().map(|shows| shows as &dyn Fn(StallSnapshot));
-    Ok(watch.run(&|| output::flow().is_break(), onlooker))
+    let shows = live.as_ref().map(|live| |snapshot| live.snapshot(snapshot));
+    let observer = shows.as_ref().map(|shows| shows as &dyn Fn(StallSnapshot));
+    Ok(watch.run(&|| output::flow().is_break(), observer))
 }
 
 #[cfg(test)]

@@ -157,13 +157,13 @@ pub(super) fn run(args: &TcpArgs) -> Result<(), CommandFailure> {
     let view = feed.as_ref().map(LiveFeed::view).transpose()?;
     // It would draw on the lines of the view as well.
     let progress = view.is_none().then(ProgressLine::new);
-    let told = |done| {
+    let report_progress = |done| {
         if let Some(progress) = &progress {
             progress.counted(done, total, "rows");
         }
     };
-    let onlooker = feed.as_ref().map(|feed| feed as &dyn PathObserver);
-    let result = path.run(&told, &|| output::flow().is_break(), onlooker);
+    let observer = feed.as_ref().map(|feed| feed as &dyn PathObserver);
+    let result = path.run(&report_progress, &|| output::flow().is_break(), observer);
     drop(view);
     if let Some(progress) = progress {
         progress.finish();

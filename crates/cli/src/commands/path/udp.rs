@@ -223,7 +223,7 @@ pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
     let view = feed.as_ref().map(LiveFeed::view).transpose()?;
     // It would draw on the lines of the view as well.
     let progress = view.is_none().then(ProgressLine::new);
-    let told = |index: usize, plan: &RowPlan| {
+    let report_progress = |index: usize, plan: &RowPlan| {
         if let Some(progress) = &progress {
             progress.set_message(&format!(
                 "row {} of {rows}: {} bytes, R {}",
@@ -233,8 +233,8 @@ pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
             ));
         }
     };
-    let onlooker = feed.as_ref().map(|feed| feed as &dyn PathObserver);
-    let result = path.run(&told, &|| output::flow().is_break(), onlooker);
+    let observer = feed.as_ref().map(|feed| feed as &dyn PathObserver);
+    let result = path.run(&report_progress, &|| output::flow().is_break(), observer);
     drop(view);
     if let Some(progress) = progress {
         progress.finish();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_server_is_told_and_a_silent_one_breaks_every_limit() {
+    fn worst_server_is_named_and_one_without_replies_fails_every_limit() {
         let mut result = result();
         let mut other = result.servers[0].clone();
         other.name = "other.example".to_owned();

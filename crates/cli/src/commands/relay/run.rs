@@ -221,9 +221,9 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     let send_interface = send_interface.transpose().map_err(CommandFailure::environment)?;
     // For low ports of added groups, for large buffers and new interfaces; and for new children, if
     // the kernel makes their copies.
-    let mut kept = vec![Capability::NetBindService, Capability::NetAdmin];
-    kept.extend(kernel.as_ref().map(|_| Capability::Bpf));
-    sandbox::keep_capabilities(&kept).map_err(CommandFailure::environment)?;
+    let mut retained = vec![Capability::NetBindService, Capability::NetAdmin];
+    retained.extend(kernel.as_ref().map(|_| Capability::Bpf));
+    sandbox::keep_capabilities(&retained).map_err(CommandFailure::environment)?;
     sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
     let relay = Relay::start_with(&spec, engine, kernel, send_interface)
         .map_err(|error| args.locate(error))?;
@@ -237,7 +237,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     print_engine(&listing, without);
     output::print_note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
     output::notify(&[NotifyState::Ready]);
-    let (mut said, mut refusals) = (None, relay.not_in_kernel());
+    let (mut last_problem, mut refusals) = (None, relay.not_in_kernel());
     loop {
         match signals.wait(TICK).map_err(CommandFailure::environment)? {
             Some(Signal::HangUp) => match args.reload(&relay) {
@@ -248,7 +248,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
                 )),
             },
             Some(_) => break,
-            None => said = keep_joined(&relay, said.as_deref()),
+            None => last_problem = keep_joined(&relay, last_problem.as_deref()),
         }
         let now = relay.not_in_kernel();
         print_groups_by_engine(&changed(&refusals, &now), &listing.host_engine, true);
@@ -268,13 +268,13 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
 
 /// Refreshes the memberships of multicast groups, and returns the current problem, if any. A
 /// problem is printed once: `last_problem` is the previous one.
-fn keep_joined(relay: &Relay, said: Option<&str>) -> Option<String> {
-    let (news, joined) = relay.refresh_memberships();
-    for one in news {
+fn keep_joined(relay: &Relay, last_problem: Option<&str>) -> Option<String> {
+    let (events, joined) = relay.refresh_memberships();
+    for one in events {
         output::print_note(&format!("horolog: {one}"));
     }
     let hindrance = joined.err().map(|error| format!("horolog: cannot rejoin: {error}"));
-    if let Some(line) = hindrance.as_deref().filter(|line| said != Some(*line)) {
+    if let Some(line) = hindrance.as_deref().filter(|line| last_problem != Some(*line)) {
         output::print_note(line);
     }
     hindrance
@@ -282,13 +282,13 @@ fn keep_joined(relay: &Relay, said: Option<&str>) -> Option<String> {
 
 /// Rejects a relay whose packets no program sees, although XDP was required.
 fn refuse_without_xdp(listing: &Listing) -> Result<(), CommandFailure> {
-    let seen = listing.interfaces.iter().any(|interface| interface.refused.is_none());
+    let is_attached = listing.interfaces.iter().any(|interface| interface.refused.is_none());
     let by_sockets = listing
         .groups
         .iter()
         .find_map(|group| group.xdp_unavailable.as_ref().map(|why| (&group.name, why)));
     match by_sockets {
-        Some((group, why)) if !seen => Err(CommandFailure::environment(format!(
+        Some((group, why)) if !is_attached => Err(CommandFailure::environment(format!(
             "engine xdp unavailable: group '{group}': {why}; --engine auto falls back"
         ))),
         _ => Ok(()),
@@ -344,12 +344,12 @@ fn print_groups_by_engine(groups: &BTreeMap<&str, Option<&str>>, host_engine: &s
 
 /// The names of groups, abbreviated if there are many.
 fn some_of(names: &[&str]) -> String {
-    let told: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("'{name}'")).collect();
-    let told = told.join(", ");
+    let quoted: Vec<_> = names.iter().take(NAMES_MAX).map(|name| format!("'{name}'")).collect();
+    let list = quoted.join(", ");
     match names.len() {
-        1 => format!("group {told}"),
-        many if many > NAMES_MAX => format!("groups {told} and {} more", many - NAMES_MAX),
-        _ => format!("groups {told}"),
+        1 => format!("group {list}"),
+        many if many > NAMES_MAX => format!("groups {list} and {} more", many - NAMES_MAX),
+        _ => format!("groups {list}"),
     }
 }
 
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_is_told() {
+    fn only_changed_groups_are_reported() {
         let of = |groups: &[(&str, Option<&str>)]| -> BTreeMap<String, Option<String>> {
             let own = groups.iter().map(|(name, why)| ((*name).into(), why.map(Into::into)));
             own.collect()
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_groups_some_are_told() {
+    fn long_lists_of_groups_are_abbreviated() {
         assert_eq!(some_of(&["a"]), "group 'a'");
         assert_eq!(some_of(&["a", "b"]), "groups 'a', 'b'");
         assert_eq!(some_of(&["x"; 250]), "groups 'x', 'x', 'x', 'x', 'x' and 245 more");

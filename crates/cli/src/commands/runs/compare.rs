@@ -93,11 +93,11 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
 
 /// Rejects a result of a known kind with missing fields, and one with a damaged histogram, whose
 /// metrics would be left out.
-fn sound(given: &RunInput) -> Result<(), CommandFailure> {
-    let refused = |why: String| CommandFailure::environment(format!("{}: {why}", given.reference));
-    check_result(&given.result).map_err(|error| refused(error.to_string()))?;
-    match damaged(&given.result) {
-        Some((place, why)) => Err(refused(format!("the histogram of {place} is damaged: {why}"))),
+fn sound(input: &RunInput) -> Result<(), CommandFailure> {
+    let refused = |why: String| CommandFailure::environment(format!("{}: {why}", input.reference));
+    check_result(&input.result).map_err(|error| refused(error.to_string()))?;
+    match damaged(&input.result) {
+        Some((path, why)) => Err(refused(format!("the histogram of {path} is damaged: {why}"))),
         None => Ok(()),
     }
 }
@@ -114,8 +114,8 @@ fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Comma
     let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
     let had = result.figures.len();
     result.figures.retain(|figure| is_wanted(&table::compared_name(figure)));
-    result.only_earlier.retain(|place| is_wanted(place));
-    result.only_later.retain(|place| is_wanted(place));
+    result.only_earlier.retain(|path| is_wanted(path));
+    result.only_later.retain(|path| is_wanted(path));
     if had > 0 && result.figures.is_empty() {
         return Err(CommandFailure::usage(format!(
             "none of the {had} common metrics has '{}' in its name; --json lists them",
@@ -128,10 +128,10 @@ fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Comma
 fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> CompareResult {
     let ResultComparison { figures, only_earlier, only_later, conditions } =
         ResultComparison::of(&results_of(earlier), &results_of(later), threshold);
-    let run = |given: &RunInput| ComparedRun {
-        reference: given.reference.clone(),
-        schema: given.schema.clone(),
-        started: given.started.clone(),
+    let run = |input: &RunInput| ComparedRun {
+        reference: input.reference.clone(),
+        schema: input.schema.clone(),
+        started: input.started.clone(),
     };
     CompareResult {
         schema: COMPARE_SCHEMA.to_owned(),
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generator_that_was_later_is_a_doubt() {
+    fn worse_generator_lateness_is_a_finding() {
         let figure = |of_measurer, verdict| ComparedMetric {
             path: "trials[offered_rate=1000].lateness_ns".to_owned(),
             figure: ComparedMetricKind::P99,

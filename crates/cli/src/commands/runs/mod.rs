@@ -92,7 +92,7 @@ fn delete(args: &DeleteArgs) -> Result<(), CommandFailure> {
     ids.sort_unstable();
     ids.dedup();
     store.delete(&ids)?;
-    let told: Vec<_> = ids.iter().map(ToString::to_string).collect();
-    output::print_status(&format!("deleted: {}", told.join(", ")));
+    let deleted: Vec<_> = ids.iter().map(ToString::to_string).collect();
+    output::print_status(&format!("deleted: {}", deleted.join(", ")));
     Ok(())
 }

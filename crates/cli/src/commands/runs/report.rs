@@ -27,9 +27,9 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), CommandFailure> {
-    let given = RunReader::new(&args.store).read(&args.run)?;
+    let input = RunReader::new(&args.store).read(&args.run)?;
     let takes_stdout = output::is_stdout(&args.output);
-    show::write_page(&given, &args.output, takes_stdout)?;
+    show::write_page(&input, &args.output, takes_stdout)?;
     if !takes_stdout {
         output::print_status(&format!("wrote {}", args.output.display()));
     }

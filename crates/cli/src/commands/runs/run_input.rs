@@ -37,11 +37,11 @@ impl<'a> RunReader<'a> {
         let path = Path::new(name);
         let is_file = name.contains('/') || path.extension().is_some_and(|of| of == "json");
         let text = if is_file { of_file(path)? } else { self.of_run(name)? };
-        let told = |error| {
+        let failure = |error| {
             CommandFailure::environment(format!("{name}: {}", invalid_result(&text, &error)))
         };
-        let result: Value = serde_json::from_str(&text).map_err(|error| told(error.into()))?;
-        let (schema, started) = schema_and_start(&result).map_err(told)?;
+        let result: Value = serde_json::from_str(&text).map_err(|error| failure(error.into()))?;
+        let (schema, started) = schema_and_start(&result).map_err(failure)?;
         let (schema, started) = (schema.to_owned(), started.to_owned());
         Ok(RunInput { reference: name.to_owned(), schema, started, result })
     }
@@ -137,17 +137,20 @@ mod tests {
         fs::write(file.path(), &text.as_bytes()[..text.len() - 1]).unwrap();
         assert_eq!(of_file(file.path()).unwrap_or_default(), "{\"schema\": \"");
         fs::write(file.path(), b"{\"\xff\"}").unwrap();
-        let said = of_file(file.path()).unwrap_err().to_string();
-        assert!(said.contains("from byte 2 on"), "{said}");
+        let error = of_file(file.path()).unwrap_err().to_string();
+        assert!(error.contains("from byte 2 on"), "{error}");
     }
 
     #[test]
-    fn what_can_be_read_of_a_cut_result_is_told() {
+    fn readable_part_of_a_truncated_result_is_reported() {
         let text = r#"{"schema": "horolog.load/2", "started": "2026-01-01T00:00:00Z", "host": {"k"#;
         let cut = serde_json::from_str::<Value>(text).unwrap_err();
-        let told = invalid_result(text, &cut.into());
-        assert!(told.contains("'horolog.load/2' of 2026-01-01T00:00:00Z"), "{told}");
-        assert!(told.contains("it is truncated") && told.ends_with(": schema, started"), "{told}");
+        let message = invalid_result(text, &cut.into());
+        assert!(message.contains("'horolog.load/2' of 2026-01-01T00:00:00Z"), "{message}");
+        assert!(
+            message.contains("it is truncated") && message.ends_with(": schema, started"),
+            "{message}"
+        );
         let strange =
             invalid_result("{\"schema\": \"foo\"}", &FactsError::Schema("foo".to_owned()));
         assert!(!strange.contains("begins"), "{strange}");

@@ -30,24 +30,24 @@ pub(super) struct RunShowArgs {
 
 pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
     apart(&[("--json", args.json.as_deref()), ("--html", args.html.as_deref())])?;
-    let given = RunReader::new(&args.store).read(&args.run)?;
+    let input = RunReader::new(&args.store).read(&args.run)?;
     if let Some(path) = &args.json {
-        ResultDestination::open(path)?.write(&to_json(&given.result))?;
+        ResultDestination::open(path)?.write(&to_json(&input.result))?;
     }
     let takes_stdout =
         [&args.json, &args.html].into_iter().flatten().any(|path| output::is_stdout(path));
     if let Some(path) = &args.html {
-        write_page(&given, path, takes_stdout)?;
+        write_page(&input, path, takes_stdout)?;
     }
     if takes_stdout {
         return Ok(());
     }
-    let common = common(&given.result);
-    match table_of(given.result, &output::table_style()) {
+    let common = common(&input.result);
+    match table_of(input.result, &output::table_style()) {
         Ok(text) => output::line(&text),
         Err(error) => {
             output::line(&common)?;
-            Err(unshown(&given.reference, &error))
+            Err(unshown(&input.reference, &error))
         }
     }
 }
@@ -55,17 +55,17 @@ pub(super) fn run(args: &RunShowArgs) -> Result<(), CommandFailure> {
 /// Writes a result as an HTML report. For one that cannot be shown as its kind, the fields common
 /// to all kinds are written to standard output, unless something else goes there.
 pub(super) fn write_page(
-    given: &RunInput,
+    input: &RunInput,
     path: &Path,
     takes_stdout: bool,
 ) -> Result<(), CommandFailure> {
-    match page_of(&given.result) {
+    match page_of(&input.result) {
         Ok(page) => ResultDestination::open(path)?.write(&page),
         Err(error) => {
             if !takes_stdout {
-                output::line(&common(&given.result))?;
+                output::line(&common(&input.result))?;
             }
-            Err(unshown(&given.reference, &error))
+            Err(unshown(&input.reference, &error))
         }
     }
 }
@@ -79,11 +79,11 @@ fn common(result: &Value) -> String {
     let of = |name: &str| result[name].as_str().unwrap_or("-");
     let mut lines = vec![format!("{}, started {}", of("schema"), of("started"))];
     let findings = result["findings"].as_array().map_or(&[][..], Vec::as_slice);
-    let told = |finding: &Value| {
+    let finding_line = |finding: &Value| {
         let of = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
         format!("{}: {}", of("severity"), of("message"))
     };
-    lines.extend(findings.iter().map(told));
+    lines.extend(findings.iter().map(finding_line));
     let mut text = lines.join("\n");
     text.retain(|c| c == '\n' || !c.is_control());
     text

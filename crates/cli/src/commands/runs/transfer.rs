@@ -195,12 +195,12 @@ fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
         return Err(why);
     }
     let of_line = |&(index, line): &(usize, &str)| {
-        let told = |error| {
+        let reason = |error| {
             let sound = lines.iter().filter(|(before, _)| *before < index).count();
             let before = format!("; sound results before it: {sound}");
             format!("line {}: {}{before}", index + 1, invalid_result(line, &error))
         };
-        Ok((Facts::of(line).map_err(told)?, line.to_owned()))
+        Ok((Facts::of(line).map_err(reason)?, line.to_owned()))
     };
     lines.iter().map(of_line).collect()
 }

@@ -147,7 +147,7 @@ impl CalibrationArgs {
     /// An option for the receiver that is present without one. With `--local` the definition of the
     /// command accepts them, and a printed file contains the defaults.
     fn without_receiver(&self) -> Option<&'static str> {
-        let given = [
+        let options = [
             ("--pps", self.pps.is_some()),
             ("--no-clock-control", self.no_clock_control),
             ("--holdover-limit", self.holdover_limit != HOLDOVER_LIMIT),
@@ -162,7 +162,7 @@ impl CalibrationArgs {
             ("--sock-output", !self.sock_output.is_empty()),
             ("--coarse-output", self.coarse_output),
         ];
-        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+        options.into_iter().find_map(|(option, is_present)| is_present.then_some(option))
     }
 
     fn pulse(&self) -> Result<Option<PulseSpec>, CommandFailure> {

@@ -27,12 +27,13 @@ pub(crate) fn start(status: &Status) -> Vec<LogEvent> {
             .with("threads", status.threads)
             .with("dispatch", status.dispatch),
     ];
-    for place in &status.xdp_interfaces {
-        let message = format!("serving on {} by XDP ({} mode)", place.interface, place.mode);
+    for xdp_interface in &status.xdp_interfaces {
+        let message =
+            format!("serving on {} by XDP ({} mode)", xdp_interface.interface, xdp_interface.mode);
         events.push(
             LogEvent::new(Level::Info, "xdp", message)
-                .with("interface", place.interface.clone())
-                .with("mode", place.mode),
+                .with("interface", xdp_interface.interface.clone())
+                .with("mode", xdp_interface.mode),
         );
     }
     if let Some(reason) = &status.xdp_unavailable {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_told() {
+    fn only_changes_are_logged() {
         let before = Status { page_expired: false, ..status() };
         assert_eq!(changes(&before, &before), []);
         let mut now = before.clone();
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ptp_port_that_changes_is_told() {
+    fn change_of_a_ptp_port_is_logged() {
         let port = |state| PtpPortStatus {
             port: 1,
             interface: "eth0".into(),
@@ -221,19 +222,19 @@ mod tests {
             state,
             ..PtpPortStatus::default()
         };
-        let told = |from, to| port_change(&[port(from)], &port(to));
-        assert_eq!(told("master", "master"), None);
-        let down = told("master", "faulty").unwrap();
+        let change = |from, to| port_change(&[port(from)], &port(to));
+        assert_eq!(change("master", "master"), None);
+        let down = change("master", "faulty").unwrap();
         assert_eq!((down.level, down.name), (Level::Warning, "ptp-port"));
         assert!(down.message.starts_with("the PTP port 1 (eth0, udp4) is faulty: its interface"));
         let found = |state| port_change(&[], &port(state)).map(|event| event.level);
         assert_eq!((found("faulty"), found("listening")), (Some(Level::Warning), None));
-        assert!(told("faulty", "listening").unwrap().message.ends_with("up again"));
-        assert_eq!(told("listening", "master").unwrap().level, Level::Info);
+        assert!(change("faulty", "listening").unwrap().message.ends_with("up again"));
+        assert_eq!(change("listening", "master").unwrap().level, Level::Info);
     }
 
     #[test]
-    fn the_start_says_what_is_missing() {
+    fn start_logs_missing_features() {
         let mut status = Status { stratum: 16, ..status() };
         status.xdp_unavailable = Some("no BPF".into());
         status.sandbox.missing = vec!["landlock: none".into()];
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_says_what_waits() {
+    fn reload_logs_settings_that_need_a_restart() {
         let mut report = ReloadReport { applied: vec!["listen"], ..ReloadReport::default() };
         assert_eq!(reloaded(&report).level, Level::Info);
         report.restart_needed = vec!["threads".to_owned()];

@@ -180,8 +180,8 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 /// Duplicate keys cannot occur: TOML rejects them.
-pub(crate) fn flags_except(settings: &[FileSetting], given: &HashSet<String>) -> Vec<String> {
-    let left = settings.iter().filter(|setting| !given.contains(&setting.key));
+pub(crate) fn flags_except(settings: &[FileSetting], excluded: &HashSet<String>) -> Vec<String> {
+    let left = settings.iter().filter(|setting| !excluded.contains(&setting.key));
     left.flat_map(|setting| setting.flags.iter().cloned()).collect()
 }
 
@@ -231,10 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_elsewhere_is_left_out() {
+    fn keys_set_elsewhere_are_omitted() {
         let settings = settings("stratum = 2\nlocal = true", &command()).unwrap();
-        let given = HashSet::from(["stratum".to_owned()]);
-        assert_eq!(flags_except(&settings, &given), ["--local"]);
+        let excluded = HashSet::from(["stratum".to_owned()]);
+        assert_eq!(flags_except(&settings, &excluded), ["--local"]);
     }
 
     #[test]

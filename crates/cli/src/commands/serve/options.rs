@@ -61,15 +61,15 @@ impl ServeCommandLine {
     /// line take precedence, a list as a whole.
     pub(crate) fn options(&self) -> Result<ServeOptions, CommandFailure> {
         let failed = |error| parse_failure(&error, file::in_one_line(&error));
-        let given = parse(&self.0).map_err(failed)?;
-        let Some(path) = given.get_one::<PathBuf>("config") else {
-            return ServeOptions::new(&given, None);
+        let cli_matches = parse(&self.0).map_err(failed)?;
+        let Some(path) = cli_matches.get_one::<PathBuf>("config") else {
+            return ServeOptions::new(&cli_matches, None);
         };
         let at =
             |line, reason| CommandFailure::usage(format!("{}:{line}: {reason}", path.display()));
         let settings = file::settings(&read(path)?, &definition())
             .map_err(|fault| at(fault.line, fault.reason))?;
-        let on_command_line = of_command_line(&given);
+        let on_command_line = of_command_line(&cli_matches);
         let flags = file::flags_except(&settings, &on_command_line);
         let all: Vec<OsString> =
             flags.into_iter().map(OsString::from).chain(self.0.iter().cloned()).collect();
@@ -168,11 +168,11 @@ fn read(path: &Path) -> Result<String, CommandFailure> {
 /// The long names of the flags on the command line.
 fn of_command_line(matches: &ArgMatches) -> HashSet<String> {
     let definition = definition();
-    let is_given = |argument: &&Arg| {
+    let is_on_command_line = |argument: &&Arg| {
         matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine)
     };
-    let given = definition.get_arguments().filter(is_given);
-    given.filter_map(Arg::get_long).map(ToOwned::to_owned).collect()
+    let specified = definition.get_arguments().filter(is_on_command_line);
+    specified.filter_map(Arg::get_long).map(ToOwned::to_owned).collect()
 }
 
 fn values(argument: &Arg, matches: &ArgMatches) -> Option<(String, Vec<String>)> {
@@ -266,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_receiver_need_one_beside_local_too() {
+    fn receiver_options_require_a_receiver_even_with_local() {
         let refused = |file: &str, flags: &[&str]| match options(file, flags) {
             Err(CommandFailure::Usage(reason)) => reason,
             other => panic!("{file} {flags:?}: {other:?}"),
         };
-        for given in ["pps = '/dev/pps0'", "oscillator = 'ocxo'", "shm-output = [2]"] {
-            let reason = refused(&format!("local = true\n{given}\n"), &[]);
-            let key = given.split(' ').next().unwrap();
+        for setting in ["pps = '/dev/pps0'", "oscillator = 'ocxo'", "shm-output = [2]"] {
+            let reason = refused(&format!("local = true\n{setting}\n"), &[]);
+            let key = setting.split(' ').next().unwrap();
             assert!(reason.contains(&format!(":2: --{key} ")), "{reason}");
             assert!(reason.contains("give --gnss as well"), "{reason}");
         }

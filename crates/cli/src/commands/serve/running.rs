@@ -34,9 +34,9 @@ pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure
             // A missing resource may become available later.
             error => CommandFailure::environment(options.locate(&error.to_string())),
         })?;
-        let tell =
+        let log_notice =
             |notice| EventLog(options.log).log(&LogEvent::new(Level::Warning, "notice", notice));
-        notice.into_iter().for_each(tell);
+        notice.into_iter().for_each(log_notice);
         return print(&options.to_file());
     }
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp, Signal::User1];
@@ -129,9 +129,9 @@ impl RunningServer {
         let since = NotifyState::monotonic_usec_now();
         notify(&[NotifyState::Reloading, since.unwrap_or(NotifyState::MonotonicUsec(0))]);
         let (server, renewals) = (&self.server, self.last.clock.page_updates);
-        let (ended, told) = mpsc::channel();
+        let (ended, end_receiver) = mpsc::channel();
         let taken = thread::scope(|scope| {
-            scope.spawn(move || feed_watchdog(server, renewals, &told));
+            scope.spawn(move || feed_watchdog(server, renewals, &end_receiver));
             let taken = self.prepare_and_apply();
             let _ = ended.send(());
             taken

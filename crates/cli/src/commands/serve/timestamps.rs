@@ -36,13 +36,13 @@ fn kind(text: &str) -> Result<TimestampMethod, String> {
 
 impl TimestampsArgs {
     pub(crate) fn resolve(self) -> Result<TimestampsConfig, CommandFailure> {
-        let given = |kind: &TimestampMethod| self.timestamps.contains(kind);
-        if given(&TimestampMethod::None) && given(&TimestampMethod::Kernel) {
+        let is_requested = |kind: &TimestampMethod| self.timestamps.contains(kind);
+        if is_requested(&TimestampMethod::None) && is_requested(&TimestampMethod::Kernel) {
             return Err(CommandFailure::usage(
                 "--timestamps none and --timestamps kernel exclude each other",
             ));
         }
-        let transmit = !given(&TimestampMethod::None);
+        let transmit = !is_requested(&TimestampMethod::None);
         let hardware = self.timestamps.into_iter().filter_map(|kind| match kind {
             TimestampMethod::Hardware(interface) => Some(interface),
             TimestampMethod::None | TimestampMethod::Kernel => None,

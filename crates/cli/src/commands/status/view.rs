@@ -70,12 +70,12 @@ pub(super) fn lay(columns: usize, before: &Value, now: &Value) -> Vec<Line<'stat
     let longest = names.max().unwrap_or(0).max(NAME_WIDTH_MIN);
     let mut lines = head(&view);
     lines.push(Line::default());
-    let beside = columns.saturating_sub(GAP.len()) / 2;
-    if beside >= longest + FIGURES_WIDTH {
-        let width = beside - FIGURES_WIDTH;
+    let half_width = columns.saturating_sub(GAP.len()) / 2;
+    if half_width >= longest + FIGURES_WIDTH {
+        let width = half_width - FIGURES_WIDTH;
         let left = table("replies", &replies, width);
         let right = table("not answered", &unanswered, width);
-        lines.extend(side_by_side(left, right, beside));
+        lines.extend(side_by_side(left, right, half_width));
     } else {
         let width = columns.saturating_sub(FIGURES_WIDTH).clamp(NAME_WIDTH_MIN, longest);
         lines.extend(table("replies", &replies, width));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn problems_are_shown() {
         let mut now = status(1.0, 0);
         now["synchronised"] = false.into();
         assert!(drawn(&now, &now).contains("NOT SYNCHRONISED"));

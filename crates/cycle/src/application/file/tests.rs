@@ -27,7 +27,7 @@ fn the_sample_is_a_test() {
 }
 
 #[test]
-fn what_is_not_said_has_its_usual_value() {
+fn omitted_keys_have_their_default_values() {
     let plan = TestPlan::parse(&[HEAD, STAGE, SOURCE].concat()).unwrap();
     assert_eq!((plan.nodes, plan.deadline_ns, plan.steady), (2, 50_000_000, 5));
     assert_eq!((plan.node_timeout, plan.response_limit_ns), (3, 12_500_000));
@@ -37,7 +37,7 @@ fn what_is_not_said_has_its_usual_value() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn errors_name_their_line() {
     let all = |more: &str| [HEAD, STAGE, SOURCE, more].concat();
     let fault = |lines: &str| all(&format!("[[fault]]\n{lines}\n"));
     for (text, words) in [

@@ -27,7 +27,7 @@ fn gaps() -> HostInterruptResult {
 }
 
 #[test]
-fn a_switch_is_the_largest_repetition_and_a_release_the_figure_asked_for() {
+fn a_switch_is_the_largest_repetition_and_a_release_the_requested_quantile() {
     let sources = [
         source(CostRecord::Switch(Box::new(golden("host_switch")))),
         source(CostRecord::Timer(Box::new(golden("host_timer")))),
@@ -104,7 +104,7 @@ fn a_whole_host_is_its_parts() {
 }
 
 #[test]
-fn doubts_are_passed_on() {
+fn uncertain_costs_yield_findings() {
     let sources = [
         source(CostRecord::Timer(Box::new(golden("host_timer")))),
         source(CostRecord::Path(Box::new(golden("path_udp")))),
@@ -113,11 +113,18 @@ fn doubts_are_passed_on() {
     let codes = |here: &Host, worst| -> Vec<FindingCode> {
         source_findings(&sources, here, worst).iter().map(|finding| finding.code).collect()
     };
-    let doubtful = FindingCode::CostUncertain;
-    assert_eq!(codes(&here, Worst::P50), [doubtful, doubtful, doubtful, doubtful]);
+    let uncertain = FindingCode::CostUncertain;
+    assert_eq!(codes(&here, Worst::P50), [uncertain, uncertain, uncertain, uncertain]);
     assert!(codes(&here, Worst::P99_99).contains(&FindingCode::FewSamples));
     let elsewhere = Host { cores: 64, ..here };
-    let told = source_findings(&sources, &elsewhere, Worst::P50);
-    assert_eq!(told.iter().filter(|one| one.code == FindingCode::CostFromOtherMachine).count(), 2);
-    assert!(told[0].message.ends_with("another host: cores 2, not 64."), "{}", told[0].message);
+    let findings = source_findings(&sources, &elsewhere, Worst::P50);
+    assert_eq!(
+        findings.iter().filter(|one| one.code == FindingCode::CostFromOtherMachine).count(),
+        2
+    );
+    assert!(
+        findings[0].message.ends_with("another host: cores 2, not 64."),
+        "{}",
+        findings[0].message
+    );
 }

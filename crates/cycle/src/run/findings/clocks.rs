@@ -71,32 +71,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_clock_that_was_set_is_a_doubt_of_its_node() {
+    fn a_system_clock_that_was_stepped_yields_a_finding_on_its_node() {
         for (sets, often) in [(1, "stepped once during"), (3, "stepped 3 times during")] {
-            let told = set(&("far".to_owned(), sets));
-            assert_eq!((told.code, told.severity), (FindingCode::ClockStepped, Severity::Warning));
-            assert!(told.message.contains("clock of far") && told.message.contains(often));
+            let warning = set(&("far".to_owned(), sets));
+            assert_eq!(
+                (warning.code, warning.severity),
+                (FindingCode::ClockStepped, Severity::Warning)
+            );
+            assert!(warning.message.contains("clock of far") && warning.message.contains(often));
         }
     }
 
     #[test]
-    fn a_clock_that_strays_while_it_runs_is_told_where_that_is_sure() {
+    fn a_clock_that_drifts_in_a_run_is_reported_if_beyond_the_error_bound() {
         let golden = include_str!("../../../../record/tests/schema/cycle.json");
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         result.runs.truncate(1);
-        let told = |result: &mut CycleResult, clocks: &[(i64, u64)]| {
+        let messages = |result: &mut CycleResult, clocks: &[(i64, u64)]| {
             let clock = |&(ahead_ns, error_ns): &(i64, u64)| CycleClock { ahead_ns, error_ns };
             result.runs[0].nodes.iter_mut().for_each(|node| node.clocks.clear());
             result.runs[0].nodes[1].clocks = clocks.iter().map(clock).collect();
-            let told = strayed(result, 1_000_000);
-            told.into_iter().map(|one| one.message).collect::<Vec<_>>()
+            let findings = strayed(result, 1_000_000);
+            findings.into_iter().map(|one| one.message).collect::<Vec<_>>()
         };
         for signal in [CycleSignal::Utc, CycleSignal::Packet] {
             result.signal = signal;
-            assert!(told(&mut result, &[]).is_empty());
+            assert!(messages(&mut result, &[]).is_empty());
             // Too far if the error is all one way, and not if it is the other way.
-            assert!(told(&mut result, &[(900_000, 1_000), (-1_001_000, 3_000)]).is_empty());
-            let strayed = told(&mut result, &[(0, 0), (-3_000_000, 5_000), (20_000, 1_000)]);
+            assert!(messages(&mut result, &[(900_000, 1_000), (-1_001_000, 3_000)]).is_empty());
+            let strayed = messages(&mut result, &[(0, 0), (-3_000_000, 5_000), (20_000, 1_000)]);
             assert_eq!(strayed.len(), usize::from(signal == CycleSignal::Utc));
             let name = &result.runs[0].nodes[1].name;
             let wanted = format!("The clock of {name} was 3000 us behind the first node's");
@@ -105,8 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_not_measured_is_a_doubt() {
-        let told = unread(&("far".to_owned(), "nobody answers".to_owned()));
-        assert!(told.message.contains("clock of far") && told.message.contains("nobody answers"));
+    fn a_clock_that_is_not_measured_yields_a_finding() {
+        let warning = unread(&("far".to_owned(), "nobody answers".to_owned()));
+        assert!(
+            warning.message.contains("clock of far") && warning.message.contains("nobody answers")
+        );
     }
 }

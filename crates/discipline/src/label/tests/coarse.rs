@@ -33,8 +33,8 @@ fn sentences_alone_are_contradicted_by_many_only() {
     };
     assert_eq!(off(&bench, 9), Some(0));
     for second in 10..39 {
-        let doubt = bench.sentence_at(second + 100, second * 1_000 + 120).unwrap_err();
-        assert!(matches!(doubt, SentenceReject::Disagrees(by) if by == Span::from_ms(100_000)));
+        let reject = bench.sentence_at(second + 100, second * 1_000 + 120).unwrap_err();
+        assert!(matches!(reject, SentenceReject::Disagrees(by) if by == Span::from_ms(100_000)));
         let is_young = second < 19;
         assert_eq!(off(&bench, second), is_young.then_some(0), "at {second}");
     }

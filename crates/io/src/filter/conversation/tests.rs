@@ -44,7 +44,7 @@ fn keeps(conversation: &Conversation, packet_type: u32, frame: &[u8]) -> bool {
 }
 
 #[test]
-fn both_ways_of_one_port_are_kept() {
+fn both_directions_of_one_port_pass() {
     for (host, server, other) in [
         ("10.0.0.1:5000", "192.0.2.1:123", "192.0.2.3:123"),
         ("[fd00::1]:5000", "[2001:db8::1]:123", "[2001:db8::3]:123"),
@@ -71,19 +71,22 @@ fn ports_and_groups_may_differ_by_way() {
         to: vec![RemoteEnd::Udp("224.0.1.129:319".parse().unwrap())],
     };
     let group = "224.0.1.129:319";
-    for (port, kept) in [(EVENT, true), (GENERAL, true), (321, false)] {
+    for (port, expected) in [(EVENT, true), (GENERAL, true), (321, false)] {
         let answer = udp(&format!("192.0.2.1:{port}"), "10.0.0.1:320", &[0; 48]);
-        assert_eq!(keeps(&conversation, INCOMING, &answer), kept, "{port}");
-        assert_eq!(conversation.is_answer(&answer), kept, "{port}");
+        assert_eq!(keeps(&conversation, INCOMING, &answer), expected, "{port}");
+        assert_eq!(conversation.is_answer(&answer), expected, "{port}");
     }
-    let asks = udp("10.0.0.1:319", group, &[0; 48]);
-    assert!(keeps(&conversation, PACKET_OUTGOING, &asks) && !keeps(&conversation, INCOMING, &asks));
+    let request = udp("10.0.0.1:319", group, &[0; 48]);
+    assert!(
+        keeps(&conversation, PACKET_OUTGOING, &request)
+            && !keeps(&conversation, INCOMING, &request)
+    );
     let to_master = udp("10.0.0.1:319", "192.0.2.1:319", &[0; 48]);
     assert!(!keeps(&conversation, PACKET_OUTGOING, &to_master));
 }
 
 #[test]
-fn frames_without_ip_are_told_by_their_addresses() {
+fn frames_without_ip_are_identified_by_their_addresses() {
     let conversation = Conversation {
         from: vec![RemoteEnd::Ethernet(PTP, MASTER)],
         to: vec![RemoteEnd::Ethernet(PTP, GROUP)],
@@ -103,7 +106,7 @@ fn frames_without_ip_are_told_by_their_addresses() {
 
 #[test]
 fn what_is_no_answer_has_a_sample_of_its_own() {
-    let besides = Some(ExtraSample { answer_kind: 0xc, offset: 4, mask: 8 });
+    let extra = Some(ExtraSample { answer_kind: 0xc, offset: 4, mask: 8 });
     let udp_end = |text: &str| RemoteEnd::Udp(text.parse().unwrap());
     for (host, master) in [("10.0.0.1:320", "192.0.2.1:320"), ("[fd00::1]:320", "[fd00::2]:320")] {
         let conversation = Conversation { from: vec![udp_end(master)], to: vec![udp_end(master)] };
@@ -113,7 +116,7 @@ fn what_is_no_answer_has_a_sample_of_its_own() {
             let program = conversation.program(sample, true);
             run_for(&program, &udp(master, host, &payload), INCOMING) == KEEP
         };
-        let sample = PacketSample { extra: besides, ..SAMPLE };
+        let sample = PacketSample { extra, ..SAMPLE };
         for kind in 0..16 {
             let is_answer = kind == 0xc;
             assert!(keeps(&sample, kind, [0, 0]), "{kind}");

@@ -22,9 +22,9 @@ fn spoil(path: &Path, content: &str) {
 fn files_that_are_not_there_or_hold_nothing() {
     let identity = Identity::new();
     fs::remove_file(identity.key()).unwrap();
-    let said = refusal(&identity).to_string();
-    assert!(said.starts_with("cannot read key") && said.contains("key.pem"), "{said}");
-    assert!(!said.contains("permissions"), "{said}");
+    let message = refusal(&identity).to_string();
+    assert!(message.starts_with("cannot read key") && message.contains("key.pem"), "{message}");
+    assert!(!message.contains("permissions"), "{message}");
     fs::create_dir(identity.key()).unwrap();
     assert!(matches!(refusal(&identity), KeError::Unreadable { what: "private key", .. }));
     fs::remove_dir(identity.key()).unwrap();
@@ -54,8 +54,8 @@ fn files_that_are_damaged() {
 fn a_key_of_another_certificate() {
     let identity = Identity::new();
     spoil(&identity.key(), &KeyPair::generate().unwrap().serialize_pem());
-    let said = refusal(&identity);
-    assert!(matches!(said, KeError::KeyDoesNotFit { .. }), "{said}");
+    let error = refusal(&identity);
+    assert!(matches!(error, KeError::KeyDoesNotFit { .. }), "{error}");
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn an_expired_certificate_is_refused_and_one_of_tomorrow_is_not() {
     expired.not_before = date_time_ymd(2001, 1, 1);
     expired.not_after = date_time_ymd(2002, 1, 1);
     identity.write(&expired, &key);
-    let said = refusal(&identity).to_string();
-    assert!(said.contains("expired at 2002-01-01T00:00:00Z"), "{said}");
+    let message = refusal(&identity).to_string();
+    assert!(message.contains("expired at 2002-01-01T00:00:00Z"), "{message}");
 
     let mut early = parameters();
     early.not_before = date_time_ymd(2999, 1, 1);
@@ -78,31 +78,31 @@ fn an_expired_certificate_is_refused_and_one_of_tomorrow_is_not() {
 }
 
 #[test]
-fn another_certificate_under_traffic_disturbs_nobody() {
-    let (identity, kept) = (Identity::new(), Identity::new());
-    fs::copy(identity.certificate(), kept.certificate()).unwrap();
+fn another_certificate_under_traffic_disturbs_no_client() {
+    let (identity, trusted) = (Identity::new(), Identity::new());
+    fs::copy(identity.certificate(), trusted.certificate()).unwrap();
     let server = identity.serve();
     let mut chain = fs::read_to_string(identity.certificate()).unwrap();
     identity.renew();
     chain += &fs::read_to_string(identity.certificate()).unwrap();
-    spoil(&kept.certificate(), &chain);
+    spoil(&trusted.certificate(), &chain);
     // Both the certificate that is served and the one to come.
-    let client = KeClient::new(&kept.trust(), &BOTH).unwrap();
+    let client = KeClient::new(&trusted.trust(), &BOTH).unwrap();
     let at = server.listen()[0];
-    let (stop, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (stop, exchanges) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
                     client.exchange_keys("localhost", at, TEST_TIMEOUT).unwrap();
-                    asked.fetch_add(1, Relaxed);
+                    exchanges.fetch_add(1, Relaxed);
                 }
             });
         }
         let await_some_more = || {
-            let target = asked.load(Relaxed) + 10;
+            let target = exchanges.load(Relaxed) + 10;
             let deadline = Instant::now() + TEST_TIMEOUT;
-            while asked.load(Relaxed) < target && Instant::now() < deadline {
+            while exchanges.load(Relaxed) < target && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
         };
@@ -111,8 +111,8 @@ fn another_certificate_under_traffic_disturbs_nobody() {
         await_some_more();
         stop.store(true, Relaxed);
     });
-    assert!(asked.load(Relaxed) >= 20);
-    assert!(ask(&server, &identity).is_ok(), "the new one is served");
+    assert!(exchanges.load(Relaxed) >= 20);
+    assert!(exchange(&server, &identity).is_ok(), "the new one is served");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_reload_that_fails_keeps_the_last_good_one() {
 }
 
 #[test]
-fn without_an_authority_the_message_tells_to_give_one() {
-    let said = crate::TrustAnchors::from_pem_file(None).unwrap_err().to_string();
-    assert!(said.contains("--ca"), "{said}");
+fn without_an_authority_the_message_names_the_option() {
+    let message = crate::TrustAnchors::from_pem_file(None).unwrap_err().to_string();
+    assert!(message.contains("--ca"), "{message}");
 }

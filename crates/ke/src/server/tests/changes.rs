@@ -23,7 +23,7 @@ impl CookieProvider for Gate {
 }
 
 /// Runs an NTS-KE exchange over an open connection.
-fn ask_over(mut stream: TcpStream, client: &KeClient) -> Result<SessionMaterial, KeError> {
+fn exchange_over(mut stream: TcpStream, client: &KeClient) -> Result<SessionMaterial, KeError> {
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut exchange = client.begin("localhost").unwrap();
     loop {
@@ -48,7 +48,7 @@ fn another_configuration_loses_no_connection() {
     reconfigure(&server, config).unwrap();
     assert_eq!(server.listen()[0], first, "the socket is kept");
 
-    assert_eq!(ask_over(waiting, &client).unwrap().port, Some(1123));
+    assert_eq!(exchange_over(waiting, &client).unwrap().port, Some(1123));
     let second = server.listen()[1];
     assert_eq!(client.exchange_keys("localhost", second, TEST_TIMEOUT).unwrap().port, Some(1123));
 
@@ -84,7 +84,7 @@ fn what_cannot_be_had_changes_nothing() {
         matches!(reconfigure(&server, config), Err(KeError::Overlap(_, of)) if of == before[0])
     );
     assert_eq!(server.listen(), before);
-    assert!(ask(&server, &identity).is_ok());
+    assert!(exchange(&server, &identity).is_ok());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn those_who_wait_at_an_address_that_goes_are_served() {
         drop(closed);
         changing.join().unwrap();
         for stream in waiting {
-            ask_over(stream, &client).unwrap();
+            exchange_over(stream, &client).unwrap();
         }
         first.join().unwrap().unwrap();
     });
@@ -129,14 +129,14 @@ fn what_is_prepared_is_nothing_until_it_is_applied() {
     config.limits.connections = 1;
     drop(server.prepare(config.clone()).unwrap());
     assert_eq!((server.listen(), server.certificate()), (listens, facts));
-    assert!(ask(&server, &identity).is_ok());
+    assert!(exchange(&server, &identity).is_ok());
     assert!(TcpStream::connect(free).is_err(), "the new socket is closed");
     reconfigure(&server, config).unwrap();
     // The limit is one connection, and the server learns of a client's end later than the client.
     await_counters(&server, |counters| counters.open == 0);
-    assert!(matches!(ask(&server, &identity), Err(KeError::Tls(_))), "of another file");
+    assert!(matches!(exchange(&server, &identity), Err(KeError::Tls(_))), "of another file");
     await_counters(&server, |counters| counters.open == 0);
-    assert!(ask(&server, &other).is_ok());
+    assert!(exchange(&server, &other).is_ok());
 }
 
 #[test]
@@ -149,10 +149,10 @@ fn other_limits_hold_from_then_on() {
     let mut config = identity.config();
     config.limits.connections_per_prefix = 1;
     reconfigure(&server, config).unwrap();
-    assert!(ask(&server, &identity).is_err());
+    assert!(exchange(&server, &identity).is_err());
     let counters = server.counters();
     assert_eq!((counters.refused_concurrent, counters.open), (1, 2), "the guests may stay");
     drop(guests);
     await_counters(&server, |counters| counters.open == 0);
-    assert!(ask(&server, &identity).is_ok());
+    assert!(exchange(&server, &identity).is_ok());
 }

@@ -23,11 +23,11 @@ fn limited(identity: &Identity, change: impl FnOnce(&mut KeLimits)) -> KeServer 
 }
 
 #[test]
-fn a_silent_client_is_sent_away() {
+fn an_idle_client_is_disconnected() {
     let identity = Identity::new();
     let server = limited(&identity, |limits| limits.timeout = Duration::from_millis(50));
-    let mut silent = TcpStream::connect(server.listen()[0]).unwrap();
-    await_end(&mut silent);
+    let mut idle = TcpStream::connect(server.listen()[0]).unwrap();
+    await_end(&mut idle);
     let counters = await_counters(&server, |counters| counters.open == 0);
     assert_eq!(counters, KeCounts { accepted: 1, timed_out: 1, ..KeCounts::default() });
 }
@@ -59,7 +59,7 @@ fn a_full_house_refuses_the_next_and_takes_it_later() {
     assert_eq!(server.counters().refused_full, 1);
     drop(guests);
     await_counters(&server, |counters| counters.open == 0);
-    assert!(ask(&server, &identity).is_ok());
+    assert!(exchange(&server, &identity).is_ok());
     assert_eq!(server.counters().broken, 2);
 }
 
@@ -73,7 +73,7 @@ fn an_old_connection_gives_way_to_a_new_one() {
     let at = server.listen()[0];
     let mut guests = [(); 2].map(|()| TcpStream::connect(at).unwrap());
     await_counters(&server, |counters| counters.open == 2);
-    assert!(ask(&server, &identity).is_ok());
+    assert!(exchange(&server, &identity).is_ok());
     await_end(&mut guests[0]);
     let counters = await_counters(&server, |counters| counters.open <= 1);
     assert_eq!((counters.crowded_out, counters.established, counters.refused_full), (1, 1, 0));
@@ -89,7 +89,7 @@ fn one_prefix_has_its_share() {
     assert_eq!(server.counters().refused_concurrent, 1);
     drop(guest);
     await_counters(&server, |counters| counters.open == 0);
-    assert!(ask(&server, &identity).is_ok());
+    assert!(exchange(&server, &identity).is_ok());
 
     let server = limited(&identity, |limits| {
         limits.rate_per_prefix = 1;
@@ -127,7 +127,7 @@ fn slow_clients_do_not_hold_up_honest_ones() {
     thread::scope(|scope| {
         scope.spawn(|| dribble(at, 150, &stop));
         await_counters(&server, |counters| counters.open >= 150);
-        let honest: Vec<_> = (0..20).map(|_| ask(&server, &identity).map(drop)).collect();
+        let honest: Vec<_> = (0..20).map(|_| exchange(&server, &identity).map(drop)).collect();
         stop.store(true, Relaxed);
         assert!(honest.iter().all(Result::is_ok), "{honest:?}");
     });

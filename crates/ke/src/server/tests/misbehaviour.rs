@@ -10,7 +10,7 @@ use super::*;
 use crate::message::{KeResponse, REQUEST_LEN_MAX};
 
 /// Sends bytes as a request over TLS with these protocols, and returns the response.
-fn say(
+fn send_request(
     server: &KeServer,
     identity: &Identity,
     protocols: &[&[u8]],
@@ -39,7 +39,7 @@ fn errors_are_answered() {
     let identity = Identity::new();
     let server = identity.serve();
     let refused = |request: &[u8]| {
-        KeResponse::parse(&say(&server, &identity, &[ALPN], request).unwrap()).unwrap()
+        KeResponse::parse(&send_request(&server, &identity, &[ALPN], request).unwrap()).unwrap()
     };
     let end = [0x80, 0, 0, 0];
     assert_eq!(refused(&end), KeResponse::Error(1));
@@ -76,10 +76,11 @@ fn requests_of_other_clients_are_judged_by_the_standard() {
         ([NP, AEAD, "800000020000", ""], Some(1)),
     ];
     for (records, code) in cases {
-        let response = say(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
+        let response =
+            send_request(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
         match (KeResponse::parse(&response).unwrap(), code) {
             (KeResponse::Granted(grant), None) => assert_eq!(grant.cookies.len(), 8, "{records:?}"),
-            (said, code) => assert_eq!(Some(said), code.map(KeResponse::Error), "{records:?}"),
+            (parsed, code) => assert_eq!(Some(parsed), code.map(KeResponse::Error), "{records:?}"),
         }
     }
     // Nothing in common is no error.
@@ -87,7 +88,8 @@ fn requests_of_other_clients_are_judged_by_the_standard() {
         (["800100022710", AEAD, EOM], [NP.replace("00020000", "0000").as_str(), EOM].concat()),
         ([NP, "800400022710", EOM], [NP, "80040000", EOM].concat()),
     ] {
-        let response = say(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
+        let response =
+            send_request(&server, &identity, &[ALPN], &bytes(&records.concat())).unwrap();
         assert_eq!(response, bytes(&expected), "{records:?}");
     }
 }
@@ -107,7 +109,7 @@ fn a_request_of_the_largest_size_is_read_and_a_longer_one_is_refused() {
         let mut request = [&head[..], &vec![0; body], &end].concat();
         let at = head.len() - 2;
         request[at..at + 2].copy_from_slice(&(body as u16).to_be_bytes());
-        KeResponse::parse(&say(&server, &identity, &[ALPN], &request).unwrap()).unwrap()
+        KeResponse::parse(&send_request(&server, &identity, &[ALPN], &request).unwrap()).unwrap()
     };
     assert!(matches!(of(1024), KeResponse::Granted(_)));
     assert!(matches!(of(REQUEST_LEN_MAX), KeResponse::Granted(_)));
@@ -121,7 +123,8 @@ fn a_request_without_end_is_refused_when_its_time_is_over() {
     let mut config = identity.config();
     config.limits.timeout = Duration::from_millis(300);
     let server = KeServer::start(config, Arc::new(PlaintextCookies)).unwrap();
-    let response = say(&server, &identity, &[ALPN], &bytes("80010002000080040002000f")).unwrap();
+    let response =
+        send_request(&server, &identity, &[ALPN], &bytes("80010002000080040002000f")).unwrap();
     assert_eq!(KeResponse::parse(&response), Ok(KeResponse::Error(1)));
     await_counters(&server, |counters| counters.timed_out == 1);
 }
@@ -133,9 +136,9 @@ fn only_ntske_is_spoken() {
     let request =
         crate::message::KeRequest { ntpv4: true, algorithms: BOTH.to_vec(), ..<_>::default() };
     let request = request.to_bytes();
-    assert!(say(&server, &identity, &[b"http/1.1"], &request).is_err());
-    assert_eq!(say(&server, &identity, &[], &request).unwrap(), b"");
-    assert!(!say(&server, &identity, &[b"http/1.1", ALPN], &request).unwrap().is_empty());
+    assert!(send_request(&server, &identity, &[b"http/1.1"], &request).is_err());
+    assert_eq!(send_request(&server, &identity, &[], &request).unwrap(), b"");
+    assert!(!send_request(&server, &identity, &[b"http/1.1", ALPN], &request).unwrap().is_empty());
     let counters = await_counters(&server, |counters| counters.open == 0);
     assert_eq!((counters.not_ntske, counters.established), (2, 1));
 }

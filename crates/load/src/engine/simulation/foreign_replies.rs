@@ -18,7 +18,7 @@ fn a_reply_to_an_earlier_trial_is_late_however_quick_the_next_trial_is() {
 }
 
 #[test]
-fn what_nobody_asked_is_not_late() {
+fn foreign_replies_are_not_late() {
     fn foreign(n: u64, reply: Header) -> Vec<(Span, Header)> {
         let noise = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         vec![(Span::ZERO, Header { origin: NtpTimestamp::from_bits(noise ^ noise >> 29), ..reply })]

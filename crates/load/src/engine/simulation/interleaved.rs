@@ -17,7 +17,7 @@ fn assert_interleaved<P: LanePort>(scene: &mut Scene<P>) {
 }
 
 #[test]
-fn interleaved_replies_are_told_from_basic_ones_through_frames_and_sockets() {
+fn interleaved_replies_are_distinguished_from_basic_ones_through_frames_and_sockets() {
     let mut frames = Scene::frames(FaultPlan::default(), answer);
     frames.world().departures = Some(HashMap::new());
     assert_interleaved(&mut frames);

@@ -15,11 +15,11 @@ pub(super) fn stamp(
     left: NtpTimestamp,
     departures: Option<&mut HashMap<u64, NtpTimestamp>>,
 ) {
-    let (_, stamps) = packet.split_last_chunk_mut::<16>().unwrap();
+    let (_, timestamps) = packet.split_last_chunk_mut::<16>().unwrap();
     let [receive, transmit] =
-        [0, 8].map(|at| u64::from_be_bytes(stamps[at..at + 8].try_into().unwrap()));
+        [0, 8].map(|at| u64::from_be_bytes(timestamps[at..at + 8].try_into().unwrap()));
     if transmit >= receive {
-        stamps[8..].copy_from_slice(&left.to_bits().to_be_bytes());
+        timestamps[8..].copy_from_slice(&left.to_bits().to_be_bytes());
     }
     if let Some(departures) = departures {
         departures.insert(receive, left);
@@ -37,7 +37,7 @@ fn options() -> OffsetOptions {
 
 fn measured(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCounts) {
     let mut scene = Scene::frames(FaultPlan::default(), later);
-    scene.offset = Some(OffsetPlan { options, phc_ahead: CARD_AHEAD.unwrap() });
+    scene.offset = Some(OffsetPlan { options, phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.world().early = Some(EARLY);
     scene.world().departures = interleaved.then(HashMap::new);
@@ -54,7 +54,7 @@ fn assert_error(offsets: &OffsetCounts, expected: i64) {
 }
 
 #[test]
-fn the_error_of_the_server_is_found_by_kernel_and_by_card() {
+fn the_error_of_the_server_is_found_by_kernel_and_hardware_timestamps() {
     for hardware in [false, true] {
         let (_, offsets) = measured(OffsetOptions { hardware, ..options() }, false);
         assert_error(&offsets, EARLY.as_ns());
@@ -85,36 +85,41 @@ fn nothing_is_counted_unasked() {
 
 /// On a profile from one rate up to five times that and back: each interval has the offsets of its
 /// own replies, all of them correct.
-fn assert_on_course(rate: f64, behaviour: Behaviour, interleaved: bool) {
+fn assert_on_profile(rate: f64, behaviour: Behaviour, interleaved: bool) {
     let mut scene = Scene::frames(FaultPlan::default(), behaviour);
-    scene.offset = Some(OffsetPlan { options: options(), phc_ahead: CARD_AHEAD.unwrap() });
+    scene.offset = Some(OffsetPlan { options: options(), phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
     scene.world().early = Some(EARLY);
     scene.world().departures = interleaved.then(HashMap::new);
     let rises = LoadPhase { to: 5.0 * rate, ..phase(rate, 100) };
-    let books = run(&mut scene, vec![phase(rate, 100), rises, phase(rate, 100)]);
-    assert_eq!(books.len(), 6);
-    for book in &books {
-        assert!(book.sent > 0 && book.received == book.sent, "{} of {}", book.received, book.sent);
-        let offsets = book.offsets.as_ref().unwrap();
+    let intervals = run(&mut scene, vec![phase(rate, 100), rises, phase(rate, 100)]);
+    assert_eq!(intervals.len(), 6);
+    for interval in &intervals {
+        assert!(
+            interval.sent > 0 && interval.received == interval.sent,
+            "{} of {}",
+            interval.received,
+            interval.sent
+        );
+        let offsets = interval.offsets.as_ref().unwrap();
         let summary = offsets.offsets.summary().unwrap();
-        assert_eq!((offsets.timestamped, summary.count), (book.received, book.received));
+        assert_eq!((offsets.timestamped, summary.count), (interval.received, interval.received));
         let expected = EARLY.as_ns();
         assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
     }
-    let counted: u64 = books.iter().map(|book| book.interleaved).sum();
-    let sent: u64 = books.iter().map(|book| book.sent).sum();
+    let counted: u64 = intervals.iter().map(|interval| interval.interleaved).sum();
+    let sent: u64 = intervals.iter().map(|interval| interval.sent).sum();
     assert_eq!(counted, if interleaved { sent - u64::from(CLIENTS) } else { 0 });
 }
 
 /// Replies take half an interval, so half of them come in the next one.
 #[test]
-fn each_interval_of_a_course_has_the_offsets_of_its_replies() {
-    assert_on_course(4_000.0, |_, reply| vec![(Span::from_ms(25), reply)], false);
+fn each_interval_of_a_profile_has_the_offsets_of_its_replies() {
+    assert_on_profile(4_000.0, |_, reply| vec![(Span::from_ms(25), reply)], false);
 }
 
 /// Replies take less than the time until a client's next request, but not the same interval.
 #[test]
 fn each_interval_has_them_in_interleaved_mode_too() {
-    assert_on_course(200.0, |_, reply| vec![(Span::from_ms(3), reply)], true);
+    assert_on_profile(200.0, |_, reply| vec![(Span::from_ms(3), reply)], true);
 }

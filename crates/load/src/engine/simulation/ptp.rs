@@ -64,7 +64,7 @@ pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
         (PtpMessageBody::DelayReq(_), None) => vec![message(delay, &[])],
         (PtpMessageBody::DelayReq(_), Some(_)) => {
             let sync = PtpMessageBody::Sync(timestamp(at + Span::from_ns(700)));
-            vec![message(delay, &told()), message(sync, &[])]
+            vec![message(delay, &monitor_status()), message(sync, &[])]
         }
         (PtpMessageBody::Signaling(_), Some(tlv)) => {
             let Some(Ok(Unicast::Request { kind, log_interval, duration_s })) =
@@ -82,7 +82,7 @@ pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
 }
 
 /// Returns the master's status as NetSync Monitor reports it.
-fn told() -> Vec<u8> {
+fn monitor_status() -> Vec<u8> {
     let response = MonitorResponse {
         port_state: 6,
         protocol: 1,
@@ -154,35 +154,35 @@ fn every_request_stands_in_its_own_interval() {
         (contract(), |all| PtpCounts { grant: all, ..PtpCounts::default() }),
     ];
     for (kind, counted) in counted {
-        let books = run(&mut scene(kind, last_later), profile());
-        let sent: Vec<_> = books.iter().map(|book| book.sent).collect();
+        let intervals = run(&mut scene(kind, last_later), profile());
+        let sent: Vec<_> = intervals.iter().map(|interval| interval.sent).collect();
         let right = [200, 200, 400, 800, 50, 50];
         assert!(sent.iter().zip(right).all(|(sent, right)| sent.abs_diff(right) <= 1), "{sent:?}");
-        for book in &books {
-            assert_eq!((book.received, book.planned), (book.sent, 0), "{kind:?}");
-            assert_eq!(book.ptp, Some(counted(book.sent)), "{kind:?}");
-            assert_eq!((book.duplicate, book.late), (0, 0));
-            assert_eq!(book.invalid, [0; InvalidReason::ALL.len()]);
-            assert_eq!(book.rtt.count(), book.received);
+        for interval in &intervals {
+            assert_eq!((interval.received, interval.planned), (interval.sent, 0), "{kind:?}");
+            assert_eq!(interval.ptp, Some(counted(interval.sent)), "{kind:?}");
+            assert_eq!((interval.duplicate, interval.late), (0, 0));
+            assert_eq!(interval.invalid, [0; InvalidReason::ALL.len()]);
+            assert_eq!(interval.rtt.count(), interval.received);
             // The last answer is what a round trip ends with.
-            assert!(book.rtt.min().unwrap() >= HALF_AN_INTERVAL.as_ns() as u64);
-            let timed = if kind == PtpKind::Nsm { book.received } else { 0 };
-            assert_eq!(book.response.count(), timed);
+            assert!(interval.rtt.min().unwrap() >= HALF_AN_INTERVAL.as_ns() as u64);
+            let timed = if kind == PtpKind::Nsm { interval.received } else { 0 };
+            assert_eq!(interval.response.count(), timed);
         }
     }
 }
 
 #[test]
-fn a_master_that_dies_in_a_soak_is_silent_for_as_long() {
+fn a_master_that_dies_in_a_soak_has_an_outage_of_that_length() {
     fn mortal(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
         if (3_000..6_000).contains(&n) { vec![] } else { at_once(n, right) }
     }
     for kind in [PtpKind::Delay, PtpKind::Nsm, contract()] {
-        let books = run(&mut scene(kind, mortal), vec![phase(20_000.0, 400)]);
-        let lost: Vec<_> = books.iter().map(TrialCounts::lost).collect();
+        let intervals = run(&mut scene(kind, mortal), vec![phase(20_000.0, 400)]);
+        let lost: Vec<_> = intervals.iter().map(TrialCounts::lost).collect();
         assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0], "{kind:?}");
-        let silences = books[7].outages.clone().unwrap();
-        let [Outage { from, to, ended: true }] = silences[..] else { panic!("{silences:?}") };
+        let outages = intervals[7].outages.clone().unwrap();
+        let [Outage { from, to, ended: true }] = outages[..] else { panic!("{outages:?}") };
         let ends = [from, to].map(|at| (at.as_ns() + 25_000) / 50_000);
         assert_eq!(ends, [2999, 6000], "{kind:?}");
     }
@@ -200,10 +200,12 @@ fn half_an_answer_is_a_loss_of_its_own_interval() {
         }
         all
     }
-    let books = run(&mut scene(PtpKind::Nsm, halves), vec![phase(20_000.0, 200)]);
-    let counted: Vec<_> = books
+    let intervals = run(&mut scene(PtpKind::Nsm, halves), vec![phase(20_000.0, 200)]);
+    let counted: Vec<_> = intervals
         .iter()
-        .map(|book| (book.received, book.ptp.unwrap().delay, book.ptp.unwrap().sync_follow_up))
+        .map(|interval| {
+            (interval.received, interval.ptp.unwrap().delay, interval.ptp.unwrap().sync_follow_up)
+        })
         .collect();
     assert_eq!(counted, [(1000, 1000, 1000), (0, 1000, 0), (0, 0, 1000), (1000, 1000, 1000)]);
 }
@@ -217,24 +219,25 @@ fn an_overload_is_lost_where_it_is_and_nowhere_else() {
     }
     for kind in [PtpKind::Delay, PtpKind::Nsm] {
         let phases = vec![phase(20_000.0, 100), phase(80_000.0, 100), phase(20_000.0, 100)];
-        let books = run(&mut scene(kind, capable), phases);
-        let counted: Vec<_> = books.iter().map(|book| (book.sent, book.received)).collect();
+        let intervals = run(&mut scene(kind, capable), phases);
+        let counted: Vec<_> =
+            intervals.iter().map(|interval| (interval.sent, interval.received)).collect();
         let (before, over) = ((1000, 1000), (4000, 1000));
         assert_eq!(counted, [before, before, over, over, before, before], "{kind:?}");
-        let silences = books.last().and_then(|book| book.outages.clone());
-        assert!(silences.is_some_and(|silences| silences.is_empty()));
+        let outages = intervals.last().and_then(|interval| interval.outages.clone());
+        assert!(outages.is_some_and(|outages| outages.is_empty()));
     }
 }
 
 /// Requests omitted by a sender that falls behind count in their own phase.
 #[test]
-fn a_sender_that_falls_behind_says_where() {
+fn omitted_requests_count_in_the_phase_in_which_a_sender_falls_behind() {
     let mut scene = scene(PtpKind::Delay, at_once);
     scene.world().send_cost = Span::from_ns(20_000);
-    let books = run(&mut scene, vec![phase(200_000.0, 100), phase(1_000.0, 100)]);
-    let sum = |of: fn(&TrialCounts) -> u64| books.iter().map(of).sum::<u64>();
-    assert_eq!(sum(|book| book.sent) + sum(|book| book.planned), 20_100);
-    assert_eq!(books[2..].iter().map(|book| book.sent).sum::<u64>(), 100);
+    let intervals = run(&mut scene, vec![phase(200_000.0, 100), phase(1_000.0, 100)]);
+    let sum = |of: fn(&TrialCounts) -> u64| intervals.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|interval| interval.sent) + sum(|interval| interval.planned), 20_100);
+    assert_eq!(intervals[2..].iter().map(|interval| interval.sent).sum::<u64>(), 100);
 }
 
 /// By kernel and hardware timestamps: each interval has the offsets of its own Syncs, of which half
@@ -245,16 +248,16 @@ fn each_interval_has_the_offsets_of_its_syncs() {
         let mut scene = scene(PtpKind::Nsm, last_later);
         let options =
             OffsetOptions { correction: LINK_DELAY, hardware, ..OffsetOptions::default() };
-        scene.offset = Some(OffsetPlan { options, phc_ahead: CARD_AHEAD.unwrap() });
+        scene.offset = Some(OffsetPlan { options, phc_ahead: PHC_AHEAD.unwrap() });
         scene.world().early = Some(EARLY);
-        let books = run(&mut scene, profile());
-        for book in &books {
-            let OffsetCounts { offsets, timestamped: stamped, .. } = book.offsets.as_ref().unwrap();
+        let intervals = run(&mut scene, profile());
+        for interval in &intervals {
+            let OffsetCounts { offsets, timestamped, .. } = interval.offsets.as_ref().unwrap();
             let summary = offsets.summary().unwrap();
-            assert_eq!((summary.count, *stamped), (book.sent, book.sent));
+            assert_eq!((summary.count, *timestamped), (interval.sent, interval.sent));
             let expected = EARLY.as_ns();
             assert!(summary.min >= expected - 2 && summary.max <= expected + 2, "{summary:?}");
         }
-        assert_eq!(books.len(), 6);
+        assert_eq!(intervals.len(), 6);
     }
 }

@@ -47,10 +47,10 @@ impl<'a> IntervalReader<'a> {
     pub(super) fn new(
         generator: &'a Generator,
         plan: &'a RunPlan,
-        course: Option<&LoadProfile>,
+        profile: Option<&LoadProfile>,
     ) -> Self {
-        let length = |course: &LoadProfile| Span::from_ns(course.interval().as_nanos() as i64);
-        let intervals = course.map(|course| (length(course), course.intervals()));
+        let length = |profile: &LoadProfile| Span::from_ns(profile.interval().as_nanos() as i64);
+        let intervals = profile.map(|profile| (length(profile), profile.intervals()));
         Self {
             generator,
             plan,
@@ -91,11 +91,11 @@ impl<'a> IntervalReader<'a> {
     /// Publishes the counts so far: all of them, and the times of the last interval that has all
     /// its requests, or otherwise of the only one. The numbers of all intervals are read, of the
     /// histograms only those that are shown: reading contends with the program for the memory.
-    pub(super) fn so_far(&self, elapsed: Span, told: &mut Progress) {
+    pub(super) fn so_far(&self, elapsed: Span, progress: &mut Progress) {
         let latest = self.number(elapsed);
         let open = self.generator.counted_in(self.first, latest);
-        told.counts.add(&self.counted);
-        told.counts.add(&LiveCounts {
+        progress.counts.add(&self.counted);
+        progress.counts.add(&LiveCounts {
             sent: open.sent,
             received: open.received,
             late: open.late,
@@ -107,8 +107,8 @@ impl<'a> IntervalReader<'a> {
         let shown = latest.saturating_sub(1).max(self.first);
         for processor in 0..self.generator.processors() {
             let tally = self.generator.interval(shown, processor);
-            told.latency.merge(&recorder(&tally.rtt_ns));
-            told.lateness.merge(&recorder(&tally.lateness_ns));
+            progress.latency.merge(&recorder(&tally.rtt_ns));
+            progress.lateness.merge(&recorder(&tally.lateness_ns));
         }
     }
 
@@ -122,9 +122,9 @@ impl<'a> IntervalReader<'a> {
             intervals.closed(counts);
         }
         let end = Span::from_ns((self.first as i64 + 1) * length.as_ns());
-        let patience =
+        let timeout =
             Span::from_ns(self.plan.reply_timeout.as_nanos() as i64) + INTERVAL_CLOSE_DELAY;
-        if elapsed - end > patience && self.first + 1 < count {
+        if elapsed - end > timeout && self.first + 1 < count {
             self.generator.set_first_interval(self.first + 1);
             self.is_left = true;
         }
@@ -179,8 +179,8 @@ impl<'a> IntervalReader<'a> {
             }
         }
         // Every reply has a timestamp.
-        let stamped = counts.received;
-        counts.offsets = self.plan.offset.map(|_| OffsetCounts { timestamped: stamped, offsets });
+        let timestamped = counts.received;
+        counts.offsets = self.plan.offset.map(|_| OffsetCounts { timestamped, offsets });
         counts
     }
 
@@ -216,11 +216,11 @@ impl<'a> IntervalReader<'a> {
 
 /// Returns the requests and replies of each client.
 pub(super) fn clients(generator: &Generator) -> Vec<ClientReplyCounts> {
-    let asked = |one: horolog_xdp::ClientCounts| ClientReplyCounts {
+    let reply_counts = |one: horolog_xdp::ClientCounts| ClientReplyCounts {
         count_request: one.requests,
         answered: one.replies,
     };
-    generator.clients().map(asked).collect()
+    generator.clients().map(reply_counts).collect()
 }
 
 fn signed(tally: &LaneOffsetCounts) -> SignedRecorder {

@@ -31,10 +31,10 @@ impl RateStep {
 
 /// Returns the rate segments of lane `lane` of `lanes`; `None` if a rate is too low for a schedule.
 pub(super) fn rate_segments(
-    course: &LoadProfile,
+    profile: &LoadProfile,
     (lane, lanes): (usize, usize),
 ) -> Option<Vec<RateSegment>> {
-    let phases = course.phases();
+    let phases = profile.phases();
     let ramps = phases.iter().filter(|phase| !is_steady(phase)).count();
     let steps_max = ((RATE_SEGMENTS_MAX - phases.len()) / ramps.max(1)).clamp(1, STEPS_MAX);
     let mut legs = Vec::new();
@@ -108,15 +108,15 @@ mod tests {
         legs.iter().flat_map(instants).collect()
     }
 
-    fn course(rates: &[(f64, f64)]) -> LoadProfile {
+    fn profile_of(rates: &[(f64, f64)]) -> LoadProfile {
         let phase =
             |&(from, to)| LoadPhase { from, to, ..LoadPhase::steady("phase", from, SECOND) };
         LoadProfile::new(SECOND, rates.iter().map(phase).collect()).unwrap()
     }
 
-    fn planned(course: &LoadProfile, lane: (usize, usize)) -> Vec<u64> {
-        let end = (course.duration().as_nanos() as u64) << FRACTION_BITS;
-        let mut instants = ProfileInstants::new(course, lane.1);
+    fn planned(profile: &LoadProfile, lane: (usize, usize)) -> Vec<u64> {
+        let end = (profile.duration().as_nanos() as u64) << FRACTION_BITS;
+        let mut instants = ProfileInstants::new(profile, lane.1);
         let mut at = instants.after(0, lane.0 as f64 / lane.1 as f64);
         let mut all = Vec::new();
         while at < end {
@@ -128,14 +128,14 @@ mod tests {
 
     #[test]
     fn a_slow_phase_does_not_reach_into_a_fast_one() {
-        let legs = rate_segments(&course(&[(0.5, 0.5), (1000.0, 1000.0)]), (0, 1)).unwrap();
+        let legs = rate_segments(&profile_of(&[(0.5, 0.5), (1000.0, 1000.0)]), (0, 1)).unwrap();
         let second = stepped(&legs)[1] as f64 / UNITS_PER_SECOND;
         assert!((second - 1.0005).abs() < 1e-6, "{second}");
     }
 
     #[test]
     fn what_is_behind_a_leg_is_of_its_phase() {
-        let legs = rate_segments(&course(&[(100.0, 300.0), (50.0, 50.0)]), (0, 2)).unwrap();
+        let legs = rate_segments(&profile_of(&[(100.0, 300.0), (50.0, 50.0)]), (0, 2)).unwrap();
         assert_eq!((legs.len(), legs[0].next_phase, legs[1000].next_phase), (1001, 1000, 1001));
         assert_eq!((legs[0].rest, legs[499].rest, legs[999].rest), (100, 63, 0));
         let grace = PHASE_GRACE.as_ns() as u64;
@@ -144,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn legs_have_room_whatever_the_course() {
+    fn segments_have_room_whatever_the_profile() {
         let rates = [(1.0, 2.0); crate::load_profile::PHASES_MAX];
-        let legs = rate_segments(&course(&rates), (0, 1)).unwrap();
+        let legs = rate_segments(&profile_of(&rates), (0, 1)).unwrap();
         assert!(
             legs.len() <= RATE_SEGMENTS_MAX && legs.len() > RATE_SEGMENTS_MAX / 2,
             "{}",
@@ -165,7 +165,7 @@ mod tests {
                 .iter()
                 .map(|&(from, factor, ramp)| (from, if ramp { from * factor } else { from }))
                 .collect();
-            let course = course(&rates);
+            let course = profile_of(&rates);
             let legs = rate_segments(&course, (lane, 3)).unwrap();
             let (stepped, planned) = (stepped(&legs), planned(&course, (lane, 3)));
             prop_assert!(stepped.len().abs_diff(planned.len()) <= 2, "{} {}", stepped.len(), planned.len());

@@ -61,12 +61,12 @@ fn plan(kind: PtpKind, clients: u32) -> TrackerConfig {
 struct Scene {
     account: RequestTracker,
     source: PortIdentity,
-    stamps: ReceiveTimestamps,
+    timestamps: ReceiveTimestamps,
 }
 
 /// A request, as the master sees it.
 #[derive(Clone, Copy)]
-struct Asked {
+struct RegisteredRequest {
     client: u32,
     intended: Timestamp<Monotonic>,
     requesting: PortIdentity,
@@ -83,11 +83,11 @@ impl Scene {
     }
 
     fn with(plan: &TrackerConfig, carried: LaneCarryOver) -> Self {
-        let stamps = ReceiveTimestamps::default();
-        Self { account: RequestTracker::open(plan, carried).unwrap(), source: MASTER, stamps }
+        let timestamps = ReceiveTimestamps::default();
+        Self { account: RequestTracker::open(plan, carried).unwrap(), source: MASTER, timestamps }
     }
 
-    fn register(&mut self, ms: i64) -> Asked {
+    fn register(&mut self, ms: i64) -> RegisteredRequest {
         let intended = START + Span::from_ms(ms);
         let next = self.account.next(intended);
         let bytes = self.account.payload(&next).unwrap();
@@ -95,22 +95,22 @@ impl Scene {
         let (requesting, sequence_id) = (message.header.source, message.header.sequence_id);
         self.account.register();
         self.account.sent(intended, intended, false);
-        Asked { client: next.client, intended, requesting, sequence_id }
+        RegisteredRequest { client: next.client, intended, requesting, sequence_id }
     }
 
-    fn receive(&mut self, asked: &Asked, message: &Message<'_>, ms: i64) {
+    fn receive(&mut self, request: &RegisteredRequest, message: &Message<'_>, ms: i64) {
         let mut bytes = [0; 256];
         let length = message.emit(&mut bytes);
-        let at = asked.intended + Span::from_ms(ms);
-        self.account.receive(&bytes[..length], Some(asked.client), at, at, self.stamps);
+        let at = request.intended + Span::from_ms(ms);
+        self.account.receive(&bytes[..length], Some(request.client), at, at, self.timestamps);
     }
 
-    fn header(&self, asked: &Asked) -> Header {
-        let (source, sequence_id) = (self.source, asked.sequence_id);
+    fn header(&self, request: &RegisteredRequest) -> Header {
+        let (source, sequence_id) = (self.source, request.sequence_id);
         Header { flags: PtpFlags::UNICAST, source, sequence_id, ..Header::default() }
     }
 
-    fn delay(&mut self, asked: &Asked, ms: i64) {
+    fn delay(&mut self, request: &RegisteredRequest, ms: i64) {
         let response = MonitorResponse {
             port_state: 6,
             protocol: 1,
@@ -125,44 +125,48 @@ impl Scene {
         let mut suffix = [0; MonitorResponse::tlv_len(4)];
         response.emit(&mut suffix);
         let receive = PtpTimestamp::new(EPOCH, 0);
-        let body = PtpMessageBody::DelayResp { receive, requesting: asked.requesting };
-        let message = Message { header: self.header(asked), body, suffix: &suffix };
-        self.receive(asked, &message, ms);
+        let body = PtpMessageBody::DelayResp { receive, requesting: request.requesting };
+        let message = Message { header: self.header(request), body, suffix: &suffix };
+        self.receive(request, &message, ms);
     }
 
-    fn grant(&mut self, asked: &Asked, kind: MessageType, duration_s: u32, ms: i64) {
+    fn grant(&mut self, request: &RegisteredRequest, kind: MessageType, duration_s: u32, ms: i64) {
         let grant = Unicast::Grant { kind, log_interval: 0, duration_s, renewal_invited: false };
-        self.negotiate(asked, grant, ms);
+        self.negotiate(request, grant, ms);
     }
 
-    fn negotiate(&mut self, asked: &Asked, unicast: Unicast, ms: i64) {
+    fn negotiate(&mut self, request: &RegisteredRequest, unicast: Unicast, ms: i64) {
         let mut suffix = [0; UNICAST_LEN_MAX];
         let length = unicast.emit(&mut suffix);
         // The master numbers its signaling messages by itself.
-        let header = Header { sequence_id: 4711, ..self.header(asked) };
-        let body = PtpMessageBody::Signaling(asked.requesting);
-        self.receive(asked, &Message { header, body, suffix: &suffix[..length] }, ms);
+        let header = Header { sequence_id: 4711, ..self.header(request) };
+        let body = PtpMessageBody::Signaling(request.requesting);
+        self.receive(request, &Message { header, body, suffix: &suffix[..length] }, ms);
     }
 
-    fn sync(&mut self, asked: &Asked, ms: i64) {
-        let header = self.header(asked);
+    fn sync(&mut self, request: &RegisteredRequest, ms: i64) {
+        let header = self.header(request);
         let header = Header { flags: header.flags.with(PtpFlags::TWO_STEP), ..header };
-        self.receive(asked, &Message::new(header, PtpMessageBody::Sync(PtpTimestamp::ZERO)), ms);
+        self.receive(request, &Message::new(header, PtpMessageBody::Sync(PtpTimestamp::ZERO)), ms);
     }
 
-    fn one_step(&mut self, asked: &Asked, ms: i64, transmit_ns: u32) {
+    fn one_step(&mut self, request: &RegisteredRequest, ms: i64, transmit_ns: u32) {
         let at = PtpTimestamp::new(EPOCH, transmit_ns);
-        self.receive(asked, &Message::new(self.header(asked), PtpMessageBody::Sync(at)), ms);
+        self.receive(request, &Message::new(self.header(request), PtpMessageBody::Sync(at)), ms);
     }
 
-    fn follow_up(&mut self, asked: &Asked, ms: i64, transmit_ns: u32) {
+    fn follow_up(&mut self, request: &RegisteredRequest, ms: i64, transmit_ns: u32) {
         let at = PtpTimestamp::new(EPOCH, transmit_ns);
-        self.receive(asked, &Message::new(self.header(asked), PtpMessageBody::FollowUp(at)), ms);
+        self.receive(
+            request,
+            &Message::new(self.header(request), PtpMessageBody::FollowUp(at)),
+            ms,
+        );
     }
 
     fn close(self) -> (TrialCounts, LaneCarryOver) {
-        let (books, carried) = self.account.close(0);
-        (TrialCounts::sum(&books), carried)
+        let (intervals, carried) = self.account.close(0);
+        (TrialCounts::sum(&intervals), carried)
     }
 
     fn counts(self) -> TrialCounts {
@@ -183,11 +187,11 @@ fn invalid(counts: &TrialCounts, reason: InvalidReason) -> u64 {
 #[test]
 fn a_delay_request_is_answered_once() {
     let mut scene = Scene::new(PtpKind::Delay, 3);
-    let asked: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
-    scene.delay(&asked[3], 2);
-    scene.delay(&asked[0], 1);
-    scene.delay(&asked[0], 3);
-    scene.delay(&asked[1], 11);
+    let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
+    scene.delay(&requests[3], 2);
+    scene.delay(&requests[0], 1);
+    scene.delay(&requests[0], 3);
+    scene.delay(&requests[1], 11);
     let counts = scene.counts();
     assert_eq!((counts.sent, counts.received, counts.lost()), (4, 2, 2));
     assert_eq!((counts.duplicate, counts.late), (1, 1));
@@ -197,15 +201,15 @@ fn a_delay_request_is_answered_once() {
 
 #[test]
 fn all_parts_complete_a_request_in_whatever_order() {
-    type Part = fn(&mut Scene, &Asked, i64);
+    type Part = fn(&mut Scene, &RegisteredRequest, i64);
     const PARTS: [Part; 3] =
-        [Scene::delay, Scene::sync, |scene, asked, ms| scene.follow_up(asked, ms, 700)];
+        [Scene::delay, Scene::sync, |scene, request, ms| scene.follow_up(request, ms, 700)];
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut scene = Scene::new(PtpKind::Nsm, 2);
-        let asked = [scene.register(0), scene.register(1)];
+        let requests = [scene.register(0), scene.register(1)];
         for (step, part) in order.into_iter().enumerate() {
             assert_eq!(scene.account.answered(), 0);
-            PARTS[part](&mut scene, &asked[1], 1 + step as i64);
+            PARTS[part](&mut scene, &requests[1], 1 + step as i64);
         }
         assert_eq!((scene.account.answered(), scene.account.outstanding()), (1, 1));
         let counts = scene.counts();
@@ -218,10 +222,10 @@ fn all_parts_complete_a_request_in_whatever_order() {
 #[test]
 fn a_sync_of_one_step_needs_no_follow_up() {
     let mut scene = Scene::new(PtpKind::Nsm, 1);
-    let asked = scene.register(0);
-    scene.one_step(&asked, 1, 900);
-    scene.delay(&asked, 2);
-    scene.follow_up(&asked, 3, 900);
+    let request = scene.register(0);
+    scene.one_step(&request, 1, 900);
+    scene.delay(&request, 2);
+    scene.follow_up(&request, 3, 900);
     let counts = scene.counts();
     assert_eq!((counts.received, parts(&counts), counts.duplicate), (1, (1, 1), 1));
     assert_eq!(counts.response.max(), Some(900));
@@ -232,13 +236,13 @@ fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
     let messages = UnicastMessages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
     let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
     let mut scene = Scene::new(PtpKind::Unicast(contract), 2);
-    let asked: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
-    scene.grant(&asked[0], MessageType::Announce, 10, 1);
-    scene.sync(&asked[1], 1);
-    scene.grant(&asked[1], MessageType::Sync, 0, 2);
-    scene.grant(&asked[1], MessageType::Sync, 10, 3);
-    scene.grant(&asked[2], MessageType::Sync, 10, 1);
-    scene.grant(&asked[3], MessageType::Sync, 10, 11);
+    let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
+    scene.grant(&requests[0], MessageType::Announce, 10, 1);
+    scene.sync(&requests[1], 1);
+    scene.grant(&requests[1], MessageType::Sync, 0, 2);
+    scene.grant(&requests[1], MessageType::Sync, 10, 3);
+    scene.grant(&requests[2], MessageType::Sync, 10, 1);
+    scene.grant(&requests[3], MessageType::Sync, 10, 11);
     let counts = scene.counts();
     let ptp = counts.ptp.unwrap();
     assert_eq!((ptp.grant, ptp.denial, ptp.granted_messages, ptp.delay), (1, 1, 1, 0));
@@ -251,14 +255,14 @@ fn what_is_taken_back_is_no_answer_and_no_fault() {
     let messages = UnicastMessages::new(&[MessageType::Sync]).unwrap();
     let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
     let mut scene = Scene::new(PtpKind::Unicast(contract), 2);
-    let asked: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
+    let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
     let cancel =
         |kind| Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false });
-    scene.grant(&asked[0], MessageType::Sync, 10, 1);
+    scene.grant(&requests[0], MessageType::Sync, 10, 1);
     // Long after the grant, since it may end at any time.
-    scene.negotiate(&asked[0], cancel(MessageType::Sync), 5_000);
-    scene.negotiate(&asked[1], cancel(MessageType::Sync), 1);
-    scene.negotiate(&asked[2], cancel(MessageType::Announce), 1);
+    scene.negotiate(&requests[0], cancel(MessageType::Sync), 5_000);
+    scene.negotiate(&requests[1], cancel(MessageType::Sync), 1);
+    scene.negotiate(&requests[2], cancel(MessageType::Announce), 1);
     let counts = scene.counts();
     let ptp = counts.ptp.unwrap();
     assert_eq!((ptp.grant, ptp.denial, ptp.cancellation), (1, 0, 2));
@@ -269,17 +273,17 @@ fn what_is_taken_back_is_no_answer_and_no_fault() {
 #[test]
 fn a_request_that_misses_a_part_is_lost_once() {
     let mut scene = Scene::new(PtpKind::Nsm, 2);
-    let asked: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
-    scene.delay(&asked[0], 1);
-    scene.delay(&asked[1], 1);
-    scene.sync(&asked[1], 1);
-    scene.sync(&asked[2], 1);
-    scene.follow_up(&asked[2], 1, 5);
+    let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
+    scene.delay(&requests[0], 1);
+    scene.delay(&requests[1], 1);
+    scene.sync(&requests[1], 1);
+    scene.sync(&requests[2], 1);
+    scene.follow_up(&requests[2], 1, 5);
     for late in [1, 11] {
-        scene.sync(&asked[3], late);
-        scene.follow_up(&asked[3], late, 5);
+        scene.sync(&requests[3], late);
+        scene.follow_up(&requests[3], late, 5);
     }
-    scene.delay(&asked[3], 11);
+    scene.delay(&requests[3], 11);
     let counts = scene.counts();
     assert_eq!((counts.sent, counts.received, counts.lost()), (4, 0, 4));
     assert_eq!(parts(&counts), (2, 2));
@@ -289,53 +293,53 @@ fn a_request_that_misses_a_part_is_lost_once() {
 #[test]
 fn another_port_than_the_first_is_no_master() {
     let mut scene = Scene::new(PtpKind::Delay, 1);
-    let asked = [scene.register(0), scene.register(1)];
-    scene.delay(&asked[0], 1);
+    let requests = [scene.register(0), scene.register(1)];
+    scene.delay(&requests[0], 1);
     scene.source = PortIdentity { port: 2, ..MASTER };
-    scene.delay(&asked[1], 1);
+    scene.delay(&requests[1], 1);
     let (counts, carried) = scene.close();
     assert_eq!((counts.received, invalid(&counts, InvalidReason::Source)), (1, 1));
     assert_eq!(carried.master, Some(MASTER));
     // It stays so in the next trial.
     let mut scene = Scene::carrying(PtpKind::Delay, 1, carried);
     scene.source = PortIdentity { clock: 1, ..MASTER };
-    let asked = scene.register(2);
-    scene.delay(&asked, 1);
+    let request = scene.register(2);
+    scene.delay(&request, 1);
     assert_eq!(invalid(&scene.counts(), InvalidReason::Source), 1);
 }
 
 #[test]
-fn what_was_not_asked_has_a_reason() {
-    type Change = fn(&mut Asked);
+fn each_unsolicited_reply_has_a_reason() {
+    type Change = fn(&mut RegisteredRequest);
     const CASES: [(Change, InvalidReason); 4] = [
-        (|asked| asked.sequence_id += 1, InvalidReason::Sequence),
-        (|asked| asked.client = 1, InvalidReason::Client),
-        (|asked| asked.requesting.clock ^= 1, InvalidReason::Origin),
-        (|asked| asked.requesting.clock ^= 1 << 20, InvalidReason::Origin),
+        (|request| request.sequence_id += 1, InvalidReason::Sequence),
+        (|request| request.client = 1, InvalidReason::Client),
+        (|request| request.requesting.clock ^= 1, InvalidReason::Origin),
+        (|request| request.requesting.clock ^= 1 << 20, InvalidReason::Origin),
     ];
     for (change, reason) in CASES {
         let mut scene = Scene::new(PtpKind::Delay, 2);
-        let mut asked = scene.register(0);
-        change(&mut asked);
-        scene.delay(&asked, 1);
+        let mut request = scene.register(0);
+        change(&mut request);
+        scene.delay(&request, 1);
         assert_eq!(invalid(&scene.counts(), reason), 1, "{reason:?}");
     }
     let mut scene = Scene::new(PtpKind::Nsm, 2);
-    let mut asked = scene.register(0);
-    asked.sequence_id += 7;
-    scene.sync(&asked, 1);
+    let mut request = scene.register(0);
+    request.sequence_id += 7;
+    scene.sync(&request, 1);
     assert_eq!(invalid(&scene.counts(), InvalidReason::Sequence), 1);
 }
 
 #[test]
 fn a_sync_before_the_receipt_of_its_request_is_a_fault() {
     let mut scene = Scene::new(PtpKind::Nsm, 1);
-    let asked = scene.register(0);
+    let request = scene.register(0);
     let receive = PtpTimestamp::new(EPOCH - 1, 999_999_999);
-    scene.delay(&asked, 1);
-    let early = Message::new(scene.header(&asked), PtpMessageBody::FollowUp(receive));
-    scene.receive(&asked, &early, 1);
-    scene.sync(&asked, 1);
+    scene.delay(&request, 1);
+    let early = Message::new(scene.header(&request), PtpMessageBody::FollowUp(receive));
+    scene.receive(&request, &early, 1);
+    scene.sync(&request, 1);
     let counts = scene.counts();
     assert_eq!((counts.received, parts(&counts)), (0, (1, 0)));
     assert_eq!(invalid(&counts, InvalidReason::Timestamp), 1);
@@ -344,16 +348,16 @@ fn a_sync_before_the_receipt_of_its_request_is_a_fault() {
 #[test]
 fn answers_to_an_earlier_trial_are_late() {
     let mut scene = Scene::new(PtpKind::Nsm, 2);
-    let asked: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
+    let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
     let (_, carried) = scene.close();
     let mut next = plan(PtpKind::Nsm, 2);
     next.start = START + Span::from_ms(100);
     let account = RequestTracker::open(&next, carried).unwrap();
-    let mut scene = Scene { account, source: MASTER, stamps: ReceiveTimestamps::default() };
+    let mut scene = Scene { account, source: MASTER, timestamps: ReceiveTimestamps::default() };
     let own = scene.register(100);
-    scene.delay(&asked[2], 101);
-    scene.sync(&asked[1], 101);
-    scene.follow_up(&asked[2], 101, 5);
+    scene.delay(&requests[2], 101);
+    scene.sync(&requests[1], 101);
+    scene.follow_up(&requests[2], 101, 5);
     scene.delay(&own, 1);
     scene.sync(&own, 1);
     scene.follow_up(&own, 1, 5);
@@ -417,13 +421,13 @@ fn a_sync_is_held_against_its_own_receipt() {
         ReceiveTimestamps { kernel: Some(Timestamp::from_ns(utc)), phc_ns: None }
     };
     for first in [true, false] {
-        let asked = scene.register(i64::from(!first));
-        scene.stamps = at(500_000);
-        scene.delay(&asked, 1);
-        scene.stamps = if first { at(10_000) } else { ReceiveTimestamps::default() };
-        scene.sync(&asked, 2);
-        scene.stamps = at(900_000);
-        scene.follow_up(&asked, 3, 1_000);
+        let request = scene.register(i64::from(!first));
+        scene.timestamps = at(500_000);
+        scene.delay(&request, 1);
+        scene.timestamps = if first { at(10_000) } else { ReceiveTimestamps::default() };
+        scene.sync(&request, 2);
+        scene.timestamps = at(900_000);
+        scene.follow_up(&request, 3, 1_000);
     }
     let counts = scene.counts();
     let found = counts.offsets.unwrap();

@@ -112,7 +112,7 @@ fn unmeasured(outcome: &HostPartOutcome) -> Option<Finding> {
         Some(interface) => format!("{} {interface}", outcome.part.name()),
         None => outcome.part.name().to_owned(),
     };
-    let (said, advice) = match outcome.state {
+    let (message, advice) = match outcome.state {
         HostPartState::Measured | HostPartState::Reduced | HostPartState::Absent => return None,
         HostPartState::Failed => (
             format!("'{name}' returned no values: {}.", outcome.reason.join("; ")),
@@ -131,7 +131,7 @@ fn unmeasured(outcome: &HostPartOutcome) -> Option<Finding> {
     };
     let needed = NEEDED.contains(&outcome.part);
     let severity = if needed { Severity::Warning } else { Severity::Note };
-    Some(finding(FindingCode::PartUnmeasured, severity, said, &advice))
+    Some(finding(FindingCode::PartUnmeasured, severity, message, &advice))
 }
 
 /// Returns the findings of a part's record or records.

@@ -139,13 +139,13 @@ impl RunningHostPart {
         &self,
         record: Result<R, E>,
         findings: fn(&R) -> &[Finding],
-        kept: &mut Option<R>,
+        stored: &mut Option<R>,
     ) -> HostPartOutcome {
         let (state, why) = match &record {
             Ok(record) => judge::state(findings(record)),
             Err(error) => (HostPartState::Failed, vec![error.to_string()]),
         };
-        *kept = record.ok();
+        *stored = record.ok();
         let took_ns = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
         HostPartOutcome { duration_ns: took_ns, ..without(self.part, state, why) }
     }
@@ -168,11 +168,11 @@ fn nics(options: &HostAllOptions, result: &mut HostAllResult) {
     }
     for name in names {
         let begun = RunningHostPart { part: HostPart::Nic, at: Instant::now() };
-        let mut kept: Option<HostNicResult> = None;
+        let mut stored: Option<HostNicResult> = None;
         let record = nic::inspect(&name, options.command.clone());
-        let outcome = begun.ended(record, |one| &one.findings, &mut kept);
+        let outcome = begun.ended(record, |one| &one.findings, &mut stored);
         result.parts.push(HostPartOutcome { interface: Some(name), ..outcome });
-        result.nics.extend(kept);
+        result.nics.extend(stored);
     }
 }
 
@@ -180,8 +180,8 @@ fn nics(options: &HostAllOptions, result: &mut HostAllResult) {
 /// are none, as in a container, the virtual interfaces.
 fn select_interfaces(links: &[Link]) -> Vec<String> {
     let up: Vec<_> = links.iter().filter(|link| link.operational && link.name != "lo").collect();
-    let has_card = up.iter().any(|link| link.kind.is_none());
-    let chosen = up.into_iter().filter(|link| link.kind.is_none() || !has_card);
+    let has_nic = up.iter().any(|link| link.kind.is_none());
+    let chosen = up.into_iter().filter(|link| link.kind.is_none() || !has_nic);
     chosen.map(|link| link.name.clone()).collect()
 }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_come_before_what_is_virtual() {
+    fn nics_precede_virtual_interfaces() {
         let loopback = link("lo", None, true);
         let virtual_one = link("veth0", Some("veth"), true);
         let container = [loopback.clone(), virtual_one.clone()];
@@ -223,7 +223,7 @@ mod tests {
 
     /// Needs no privilege; inspection of the NICs alone takes no time.
     #[test]
-    fn what_is_left_out_is_told() {
+    fn skipped_parts_are_reported() {
         let options = HostAllOptions {
             time: Duration::from_secs(5),
             parts: vec![HostPart::Nic],
@@ -235,8 +235,8 @@ mod tests {
         let result = run(&options, watch);
         let skipped = result.parts.iter().filter(|one| one.state == HostPartState::Skipped);
         assert_eq!((skipped.count(), result.verdict), (5, HostVerdict::Unjudged));
-        let told = result.findings.iter().filter(|one| one.message.contains("was skipped"));
-        assert_eq!(told.count(), 5, "{:?}", result.findings);
+        let reported = result.findings.iter().filter(|one| one.message.contains("was skipped"));
+        assert_eq!(reported.count(), 5, "{:?}", result.findings);
         let ended = run(&options, HostCallbacks { is_over: &|| true, ..watch });
         assert!(ended.parts.iter().any(|one| one.state == HostPartState::NotBegun));
     }

@@ -33,11 +33,11 @@ pub(super) fn compare(time: Duration) -> Option<CoreMonotonicity> {
     let base = PosixClock::MONOTONIC.now_ns().ok()? - 1_000_000_000;
     let read = || Some(u64::try_from(PosixClock::MONOTONIC.now_ns().ok()? - base).unwrap_or(0));
     let (latest, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let seen: Vec<_> = thread::scope(|scope| {
-        let watch = |(place, core): (usize, &usize)| {
+    let per_core: Vec<_> = thread::scope(|scope| {
+        let watch = |(index, core): (usize, &usize)| {
             let (core, latest, is_over) = (*core, &latest, &is_over);
             scope.spawn(move || {
-                pin_to_core(core).ok().map(|()| watch(place as u64, latest, is_over, &read))
+                pin_to_core(core).ok().map(|()| watch(index as u64, latest, is_over, &read))
             })
         };
         let threads: Vec<_> = cores.iter().enumerate().map(watch).collect();
@@ -45,38 +45,42 @@ pub(super) fn compare(time: Duration) -> Option<CoreMonotonicity> {
         is_over.store(true, Ordering::Relaxed);
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     });
-    let total = |of: fn(&CoreReadings) -> u64| seen.iter().map(of).sum();
-    (seen.len() > 1).then(|| CoreMonotonicity {
-        cores: seen.len(),
-        handoffs: total(|seen| seen.handed_over),
-        backwards: total(|seen| seen.backwards),
-        backwards_max_ns: seen.iter().map(|seen| seen.backwards_max_ns).max().unwrap_or(0),
+    let total = |of: fn(&CoreReadings) -> u64| per_core.iter().map(of).sum();
+    (per_core.len() > 1).then(|| CoreMonotonicity {
+        cores: per_core.len(),
+        handoffs: total(|readings| readings.handed_over),
+        backwards: total(|readings| readings.backwards),
+        backwards_max_ns: per_core
+            .iter()
+            .map(|readings| readings.backwards_max_ns)
+            .max()
+            .unwrap_or(0),
     })
 }
 
 fn watch(
-    place: u64,
+    index: u64,
     latest: &AtomicU64,
     is_over: &AtomicBool,
     read: &dyn Fn() -> Option<u64>,
 ) -> CoreReadings {
-    let mut seen = CoreReadings::default();
+    let mut readings = CoreReadings::default();
     while !is_over.load(Ordering::Relaxed) {
         // Any reading published by another core was read before this reading is taken.
         let before = latest.load(Ordering::SeqCst);
         let Some(now) = read() else { break };
         let (earlier, who) = (before >> CORE_BITS, before & ((1 << CORE_BITS) - 1));
-        if who != place {
-            seen.handed_over += 1;
+        if who != index {
+            readings.handed_over += 1;
         }
         if now < earlier {
-            seen.backwards += 1;
-            seen.backwards_max_ns = seen.backwards_max_ns.max(earlier - now);
+            readings.backwards += 1;
+            readings.backwards_max_ns = readings.backwards_max_ns.max(earlier - now);
         } else {
-            latest.fetch_max(now << CORE_BITS | place, Ordering::SeqCst);
+            latest.fetch_max(now << CORE_BITS | index, Ordering::SeqCst);
         }
     }
-    seen
+    readings
 }
 
 #[cfg(test)]
@@ -89,17 +93,20 @@ mod tests {
         let ahead = |ns: u64| {
             let read = move || PosixClock::MONOTONIC.now_ns().ok().map(|now| now as u64 + ns);
             let (latest, is_over) = (&latest, &is_over);
-            move |place| watch(place, latest, is_over, &read)
+            move |index| watch(index, latest, is_over, &read)
         };
         let (first, second) = (ahead(1_000_000_000), ahead(0));
-        let seen = thread::scope(|scope| {
+        let per_core = thread::scope(|scope| {
             let threads = [scope.spawn(move || first(0)), scope.spawn(move || second(1))];
             thread::sleep(Duration::from_millis(30));
             is_over.store(true, Ordering::Relaxed);
             threads.map(|thread| thread.join().unwrap())
         });
-        assert_eq!(seen[0].backwards, 0);
-        assert!(seen[1].backwards > 0 && seen[1].backwards_max_ns > 900_000_000, "{seen:?}");
+        assert_eq!(per_core[0].backwards, 0);
+        assert!(
+            per_core[1].backwards > 0 && per_core[1].backwards_max_ns > 900_000_000,
+            "{per_core:?}"
+        );
     }
 
     #[test]

@@ -103,12 +103,12 @@ mod tests {
     fn a_clock_that_is_behind_is_found_behind() {
         const BEHIND_NS: i64 = 7_300_000_000;
         let read = || Some((PosixClock::REALTIME.now_ns().unwrap() - BEHIND_NS) / NS_PER_S);
-        let (ahead, doubt) = second_changed(&read).unwrap();
-        assert!((ahead - BEHIND_NS).unsigned_abs() <= doubt, "{ahead} ± {doubt}");
+        let (ahead, error_bound) = second_changed(&read).unwrap();
+        assert!((ahead - BEHIND_NS).unsigned_abs() <= error_bound, "{ahead} ± {error_bound}");
     }
 
     #[test]
-    fn a_clock_that_stands_still_or_says_nothing_is_told_of() {
+    fn a_clock_that_is_stopped_or_unreadable_is_reported() {
         assert!(second_changed(&|| Some(5)).unwrap_err().contains("it is stopped"));
         assert_eq!(second_changed(&|| None), Err("it cannot be read"));
     }

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_is_as_long_as_it_is_to_be_and_ends_when_it_is_to() {
+    fn an_observation_lasts_as_long_as_requested_and_ends_if_interrupted() {
         let options =
             HostClockOptions { time: Duration::from_millis(60), command: vec!["x".into()] };
         let result = measure(options.clone(), &|| false);

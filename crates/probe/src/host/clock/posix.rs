@@ -196,8 +196,8 @@ fn at_the_step(clock: PosixClock) -> Option<PosixClockReading> {
 fn rate(begun: PosixClockReading, now: PosixClockReading) -> Option<(f64, f64)> {
     let elapsed = now.at.checked_sub(begun.at).filter(|ns| *ns > 0)? as f64;
     let gained = (now.shown - begun.shown) as f64 - elapsed;
-    let doubt = (begun.uncertainty + now.uncertainty) as f64;
-    Some((gained / elapsed * 1e6, doubt / elapsed * 1e6))
+    let uncertainty = (begun.uncertainty + now.uncertainty) as f64;
+    Some((gained / elapsed * 1e6, uncertainty / elapsed * 1e6))
 }
 
 #[cfg(test)]
@@ -224,8 +224,11 @@ mod tests {
     fn a_clock_that_gains_has_its_rate() {
         let begun = PosixClockReading { at: 1_000, shown: 50, uncertainty: 20 };
         let now = PosixClockReading { at: 1_000_001_000, shown: 1_000_100_050, uncertainty: 30 };
-        let (ppm, doubt) = rate(begun, now).unwrap();
-        assert!((ppm - 100.0).abs() < 1e-6 && (doubt - 0.05).abs() < 1e-6, "{ppm} {doubt}");
+        let (ppm, uncertainty) = rate(begun, now).unwrap();
+        assert!(
+            (ppm - 100.0).abs() < 1e-6 && (uncertainty - 0.05).abs() < 1e-6,
+            "{ppm} {uncertainty}"
+        );
         assert!(rate(now, now).is_none());
     }
 
@@ -237,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn all_clocks_of_this_machine_are_told_of() {
+    fn all_clocks_of_this_host_are_reported() {
         let watched = begin(system_call_cost());
         std::thread::sleep(Duration::from_millis(20));
         let facts = end(watched);

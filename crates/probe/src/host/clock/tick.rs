@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_comes_before_what_is_seen() {
+    fn the_configuration_precedes_the_measured_rate() {
         let configured = parse_configuration(CONFIG);
         assert_eq!(configured, Configured { hz: Some(300), mode: Some(TickMode::Idle) });
-        let known = |config, stated, seen| ticks_per_second(config, stated, seen);
-        let (stated, seen) = (Some(4_000_000), Some(10_000_000));
-        assert_eq!(known(Some(configured), stated, seen), Some((300, HzSource::Config)));
-        assert_eq!(known(None, stated, seen), Some((250, HzSource::Resolution)));
-        assert_eq!(known(None, None, seen), Some((100, HzSource::Measured)));
+        let known = |config, stated, measured| ticks_per_second(config, stated, measured);
+        let (stated, measured) = (Some(4_000_000), Some(10_000_000));
+        assert_eq!(known(Some(configured), stated, measured), Some((300, HzSource::Config)));
+        assert_eq!(known(None, stated, measured), Some((250, HzSource::Resolution)));
+        assert_eq!(known(None, None, measured), Some((100, HzSource::Measured)));
         assert_eq!(known(None, Some(0), Some(1)), None);
         // 300 does not divide 10⁹: the tick is 3,333,333 ns.
         assert_eq!(known(None, Some(3_333_333), None), Some((300, HzSource::Resolution)));

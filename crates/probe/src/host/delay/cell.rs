@@ -145,7 +145,7 @@ mod tests {
     const SHORT: Duration = Duration::from_micros(100);
 
     #[test]
-    fn a_wait_that_ends_early_is_told_apart() {
+    fn a_wait_that_ends_early_is_counted_as_early() {
         let mut account = DelayStats::new(Duration::from_secs(1));
         assert!(account.wait(&mut |_| Ok(())));
         account.count(1_000_000_250);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_spins_is_seen_by_its_processor_time() {
+    fn a_wait_that_spins_is_detected_by_its_processor_time() {
         const SPIN: Duration = Duration::from_millis(2);
         let (mut sleeping, mut spinning) = (DelayStats::new(SPIN), DelayStats::new(SPIN));
         for _ in 0..5 {

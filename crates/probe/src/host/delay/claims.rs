@@ -14,9 +14,9 @@ use crate::host::figures::time;
 
 /// Returns all claims in the usual order.
 pub(super) fn all(result: &HostDelayResult, evidence: &DelayEvidence) -> Vec<DelayClaim> {
-    let seen = DelayClaimInput { result, evidence };
-    let mut claims = of_time::all(&seen);
-    claims.extend(of_functions::all(&seen));
+    let input = DelayClaimInput { result, evidence };
+    let mut claims = of_time::all(&input);
+    claims.extend(of_functions::all(&input));
     claims.extend(elsewhere());
     claims
 }
@@ -52,20 +52,20 @@ impl DelayClaimInput<'_> {
 }
 
 /// Builds a verdict with its value; `None` means not measured.
-fn claim(id: &str, says: &str, judged: Option<(bool, String)>) -> DelayClaim {
+fn claim(id: &str, statement: &str, judged: Option<(bool, String)>) -> DelayClaim {
     let (verdict, figure) = match judged {
         Some((true, figure)) => (ClaimVerdict::Holds, figure),
         Some((false, figure)) => (ClaimVerdict::Fails, figure),
         None => (ClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
     };
-    DelayClaim { id: id.to_owned(), statement: says.to_owned(), verdict, figure }
+    DelayClaim { id: id.to_owned(), statement: statement.to_owned(), verdict, figure }
 }
 
 /// Returns the claims that other commands show.
 fn elsewhere() -> [DelayClaim; 6] {
-    let of = |(id, says, command): (&str, &str, &str)| DelayClaim {
+    let of = |(id, statement, command): (&str, &str, &str)| DelayClaim {
         id: id.to_owned(),
-        statement: says.to_owned(),
+        statement: statement.to_owned(),
         verdict: ClaimVerdict::Elsewhere,
         figure: format!("see '{command}'"),
     };

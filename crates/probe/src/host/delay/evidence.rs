@@ -77,7 +77,7 @@ impl DelayEvidence {
         let sleep: JoinHandle<io::Result<AlarmInteraction>> =
             thread::spawn(sleep_with_pending_alarm);
         let beyond = thread::spawn(usleep_above_limit);
-        let usleep_beside_alarm = usleep_with_pending_alarm().ok();
+        let usleep_alarm_interaction = usleep_with_pending_alarm().ok();
         let [step_ns, gettimeofday_step_ns] = steps_of_system_clock();
         let no_time = loop_of_no_time();
         let (rtcs, is_set_by_rtc) = rtcs(Path::new("/sys/class/rtc"));
@@ -87,7 +87,7 @@ impl DelayEvidence {
             rtcs,
             is_set_by_rtc,
             sleep_alarm_interaction: sleep.join().ok().and_then(Result::ok),
-            usleep_alarm_interaction: usleep_beside_alarm,
+            usleep_alarm_interaction,
             usleep_above_limit: beyond.join().ok(),
             no_time: Some(no_time),
             posix_version: posix_version(),
@@ -173,8 +173,11 @@ mod tests {
 
     #[test]
     fn a_loop_over_a_failing_call_is_made_of_many() {
-        let seen = loop_of_no_time();
-        assert!(seen.calls > 100 && seen.time >= LOOP_TIME && seen.sleeps == 0, "{seen:?}");
+        let outcome = loop_of_no_time();
+        assert!(
+            outcome.calls > 100 && outcome.time >= LOOP_TIME && outcome.sleeps == 0,
+            "{outcome:?}"
+        );
     }
 
     #[test]

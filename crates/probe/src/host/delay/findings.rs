@@ -70,18 +70,18 @@ fn early(result: &HostDelayResult) -> Option<Finding> {
 }
 
 fn unavailable(result: &HostDelayResult) -> Option<Finding> {
-    let mut told: Vec<_> = result
+    let mut texts: Vec<_> = result
         .cells
         .iter()
         .filter_map(|cell| Some(format!("{} ({})", cell.function.name(), cell.error.as_ref()?)))
         .collect();
-    told.sort();
-    told.dedup();
-    (!told.is_empty()).then(|| {
+    texts.sort();
+    texts.dedup();
+    (!texts.is_empty()).then(|| {
         finding(
             FindingCode::FunctionUnavailable,
             Severity::Note,
-            format!("Some functions could not be measured completely: {}.", told.join(", ")),
+            format!("Some functions could not be measured completely: {}.", texts.join(", ")),
             "io_uring may be disabled (sysctl kernel.io_uring_disabled), and a sandbox may block \
              others.",
         )

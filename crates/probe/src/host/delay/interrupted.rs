@@ -62,7 +62,7 @@ fn under_signals(
 fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay> {
     let (begun, processor) = (now_ns(), thread_time_ns());
     let due = begun.saturating_add(ns(delay));
-    let given_up = begun.saturating_add(ns(delay).saturating_mul(DURATION_FACTOR_MAX));
+    let deadline = begun.saturating_add(ns(delay).saturating_mul(DURATION_FACTOR_MAX));
     let (mut calls, mut interruptions, mut left) = (0, 0, delay);
     let ended = loop {
         calls += 1;
@@ -79,7 +79,7 @@ fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay>
             Resumption::Again => left = delay,
             Resumption::Remaining | Resumption::Absolute => {}
         }
-        if now_ns() > given_up {
+        if now_ns() > deadline {
             break false;
         }
     };
@@ -111,9 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_early_and_what_is_resumed_is_not() {
-        let given_up = outcome(Resumption::None);
-        assert!(given_up.duration_ns < ns(SHORT) && given_up.interruptions == 1, "{given_up:?}");
+    fn an_abandoned_wait_is_early_and_a_resumed_one_is_not() {
+        let not_resumed = outcome(Resumption::None);
+        assert!(
+            not_resumed.duration_ns < ns(SHORT) && not_resumed.interruptions == 1,
+            "{not_resumed:?}"
+        );
         for resumption in [Resumption::Remaining, Resumption::Absolute] {
             let resumed = outcome(resumption);
             assert!(resumed.duration_ns >= ns(SHORT) && resumed.ended, "{resumed:?}");

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn each_function_waits_for_the_delays_that_it_can_be_asked_for() {
+    fn each_function_waits_for_the_delays_that_it_supports() {
         let result = measure(options(), &|_| (), &|| false);
         let of = |kind| result.cells.iter().filter(|cell| cell.function == kind).count();
         assert_eq!((of(DelayKind::Sleep), of(DelayKind::Poll), of(DelayKind::Usleep)), (0, 4, 6));

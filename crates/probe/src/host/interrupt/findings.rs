@@ -13,12 +13,13 @@ const STOLEN_SHARE: f64 = 0.01;
 pub(super) fn all(result: &HostInterruptResult, is_interrupted: bool) -> Vec<Finding> {
     let scheduling: Vec<_> = result.handlers.iter().map(|one| &one.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for handler in &result.handlers {
-        let Some(error) = handler.error.as_deref().filter(|_| !told.contains(&handler.kind)) else {
+        let Some(error) = handler.error.as_deref().filter(|_| !reported.contains(&handler.kind))
+        else {
             continue;
         };
-        told.push(handler.kind);
+        reported.push(handler.kind);
         findings.push(finding(
             FindingCode::HandlerUnavailable,
             Severity::Warning,

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_and_a_stop_is_obeyed() {
+    fn an_error_is_returned_and_a_stop_is_obeyed() {
         let distance = (Duration::ZERO, Duration::ZERO);
         let mut broken =
             InUserSpace::new(distance, |_| Err(std::io::ErrorKind::PermissionDenied.into()));

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_ended_says_so() {
+    fn an_interrupted_run_has_a_finding() {
         let result = run(options(), &|_| (), &|| true).unwrap();
         assert!(result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted));
     }

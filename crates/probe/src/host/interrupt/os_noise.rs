@@ -102,9 +102,9 @@ impl NoiseGaps {
         part.gaps += 1;
         part.total_ns += gap.length_ns;
         part.max_ns = part.max_ns.max(gap.length_ns);
-        let place = self.longest.partition_point(|one| one.length_ns >= gap.length_ns);
-        if place < LONGEST {
-            self.longest.insert(place, gap);
+        let index = self.longest.partition_point(|one| one.length_ns >= gap.length_ns);
+        if index < LONGEST {
+            self.longest.insert(index, gap);
             self.longest.truncate(LONGEST);
         }
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_found_and_told_apart() {
+    fn gaps_are_found_and_attributed() {
         let gaps = find(&[(100, 2_000_000, true), (500, 3_000, false), (501, 900, false)]);
         assert_eq!((gaps.by_threads.gaps, gaps.by_threads.total_ns), (1, 2_000_050));
         assert_eq!((gaps.by_others.gaps, gaps.by_others.max_ns), (1, 3_050));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_are_kept_and_all_are_counted() {
+    fn the_longest_gaps_are_stored_and_all_are_counted() {
         let gaps: Vec<_> = (1..100).map(|at| (at * 50, at as i64 * 10_000, false)).collect();
         let found = find(&gaps);
         assert_eq!(found.all().gaps, 99);

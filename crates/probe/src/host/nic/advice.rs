@@ -51,17 +51,18 @@ fn queues(result: &HostNicResult) -> Option<NicAdvice> {
 
 fn interrupts(result: &HostNicResult) -> Option<NicAdvice> {
     let busy: Vec<_> = result.interrupts.iter().filter(|one| one.count > 0).collect();
-    let mut places: Vec<_> = busy.iter().filter_map(|one| one.effective_cores.as_deref()).collect();
-    let all = places.len();
-    places.sort_unstable();
-    places.dedup();
-    (all > 1 && places.len() == 1 && result.host.cores > 1).then(|| {
+    let mut core_sets: Vec<_> =
+        busy.iter().filter_map(|one| one.effective_cores.as_deref()).collect();
+    let all = core_sets.len();
+    core_sets.sort_unstable();
+    core_sets.dedup();
+    (all > 1 && core_sets.len() == 1 && result.host.cores > 1).then(|| {
         advice(
             NicPurpose::Serving,
             format!(
                 "All {all} interrupts are handled by core {}: distribute them, one queue to a \
                  core, and exclude them from irqbalance.",
-                places[0]
+                core_sets[0]
             ),
             Some(format!("echo CORE >/proc/irq/{}/smp_affinity_list", busy[0].number)),
         )
@@ -139,9 +140,9 @@ fn xdp(result: &HostNicResult) -> Option<NicAdvice> {
 }
 
 fn timestamps(result: &HostNicResult) -> Option<NicAdvice> {
-    let stamps = result.timestamps.as_ref()?;
-    let (text, command) = if stamps.hardware_rx && stamps.hardware_tx {
-        let receive = if stamps.receive_filters.iter().any(|filter| filter == "all") {
+    let supported = result.timestamps.as_ref()?;
+    let (text, command) = if supported.hardware_rx && supported.hardware_tx {
+        let receive = if supported.receive_filters.iter().any(|filter| filter == "all") {
             "of every packet"
         } else {
             "of PTP or NTP packets only"
@@ -151,7 +152,7 @@ fn timestamps(result: &HostNicResult) -> Option<NicAdvice> {
              server and client."
         );
         (text, Some("horolog serve --timestamps hardware".to_owned()))
-    } else if stamps.software_tx {
+    } else if supported.software_tx {
         let text = "No PHC on this interface: timestamps are the kernel's, late by interrupt and \
                     queueing delays. A NIC with a PHC takes tens of ns instead of µs.";
         (text.to_owned(), None)
@@ -206,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    fn card() -> HostNicResult {
+    fn nic_result() -> HostNicResult {
         let mut result = super::super::empty("eth7".to_owned(), Vec::new());
         result.host.cores = 4;
         result.operational = true;
@@ -221,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_is_well_set_has_nothing_to_change() {
-        assert_eq!(all(&card()), []);
-        assert_eq!(findings(&card()), []);
+    fn a_well_configured_nic_needs_no_change() {
+        assert_eq!(all(&nic_result()), []);
+        assert_eq!(findings(&nic_result()), []);
     }
 
     #[test]
-    fn what_is_to_be_changed_is_told_with_its_command() {
-        let mut result = card();
+    fn a_setting_to_change_is_reported_with_its_command() {
+        let mut result = nic_result();
         result.queues.rx = 1;
         result.rings = Some(NicRings { rx: 256, tx: 512, rx_max: 4_096, tx_max: 4_096 });
         result.coalescing = Some(NicCoalescing {
@@ -259,10 +260,12 @@ mod tests {
     }
 
     #[test]
-    fn a_card_with_a_clock_is_to_be_used() {
-        let mut result = card();
-        let stamps = NicTimestamps { hardware_rx: true, hardware_tx: true, ..Default::default() };
-        result.timestamps = Some(NicTimestamps { receive_filters: vec!["all".into()], ..stamps });
+    fn a_nic_with_a_phc_is_to_be_used() {
+        let mut result = nic_result();
+        let supported =
+            NicTimestamps { hardware_rx: true, hardware_tx: true, ..Default::default() };
+        result.timestamps =
+            Some(NicTimestamps { receive_filters: vec!["all".into()], ..supported });
         assert_eq!(commands(&result), ["horolog serve --timestamps hardware"]);
         result.timestamps = Some(NicTimestamps { software_tx: true, ..Default::default() });
         assert!(all(&result)[0].text.contains("No PHC"));
@@ -270,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn drops_and_a_link_that_is_down_are_told() {
-        let mut result = card();
+    fn drops_and_a_link_that_is_down_are_reported() {
+        let mut result = nic_result();
         result.operational = false;
         result.drops.rx_missed = 3;
         let codes: Vec<_> = findings(&result).iter().map(|finding| finding.code).collect();

@@ -78,28 +78,29 @@ pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, N
     of_driver(&mut result, interface);
     of_queues(&mut result, interface, &link);
     let mut untold = Vec::new();
-    let mut told = UnavailableItems(&mut untold);
-    result.rings = told.or_why("rings", nic::rings(interface)).map(|rings| NicRings {
+    let mut collector = UnavailableItems(&mut untold);
+    result.rings = collector.or_why("rings", nic::rings(interface)).map(|rings| NicRings {
         rx: rings.rx,
         tx: rings.tx,
         rx_max: rings.rx_max,
         tx_max: rings.tx_max,
     });
-    result.coalescing = told.or_why("coalescing", nic::coalescing(interface)).map(waits);
+    result.coalescing = collector.or_why("coalescing", nic::coalescing(interface)).map(waits);
     let spreading = match nic::rss_table(interface) {
         Ok(spreading) if spreading.table.is_empty() => Err("no table".to_owned()),
         spreading => spreading.map_err(|error| error.to_string()),
     };
-    result.rss = told.or_why("distribution (RSS)", spreading).as_ref().map(spread);
-    result.timestamps = told.or_why("timestamps", nic::stamping(interface)).map(nic_timestamps);
-    let features = told.or_why("offloads", nic::features(interface)).unwrap_or_default();
+    result.rss = collector.or_why("distribution (RSS)", spreading).as_ref().map(spread);
+    result.timestamps =
+        collector.or_why("timestamps", nic::stamping(interface)).map(nic_timestamps);
+    let features = collector.or_why("offloads", nic::features(interface)).unwrap_or_default();
     let matters = |feature: &nic::Feature| OFFLOADS.contains(&feature.name.as_str());
     let offloads = features.into_iter().filter(matters);
     result.offloads = offloads
         .map(|one| NicOffload { name: one.name, on: one.on, changeable: one.changeable })
         .collect();
     let attached = netlink.xdp_attachment(link.index);
-    let can = told.or_why("XDP features", xdp_features(link.index));
+    let can = collector.or_why("XDP features", xdp_features(link.index));
     result.xdp =
         NicXdp { attached: attached.ok().flatten().map(mode), supported: can.map(abilities) };
     result.unavailable.extend(untold);
@@ -144,11 +145,12 @@ fn empty(interface: String, command: Vec<String>) -> HostNicResult {
 struct UnavailableItems<'a>(&'a mut Vec<NicUnavailable>);
 
 impl UnavailableItems<'_> {
-    fn or_why<T, E: ToString>(&mut self, what: &str, told: Result<T, E>) -> Option<T> {
-        told.map_err(|error| {
-            self.0.push(NicUnavailable { item: what.to_owned(), reason: error.to_string() });
-        })
-        .ok()
+    fn or_why<T, E: ToString>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
+        result
+            .map_err(|error| {
+                self.0.push(NicUnavailable { item: what.to_owned(), reason: error.to_string() });
+            })
+            .ok()
     }
 }
 
@@ -268,7 +270,7 @@ fn spread(spreading: &nic::RssTable) -> NicRss {
 }
 
 fn named(bits: u32, names: &[&str]) -> Vec<String> {
-    let is_set = |(place, _): &(usize, &&str)| bits >> place & 1 == 1;
+    let is_set = |(bit, _): &(usize, &&str)| bits >> bit & 1 == 1;
     names.iter().enumerate().filter(is_set).map(|(_, name)| (*name).to_owned()).collect()
 }
 
@@ -296,8 +298,8 @@ const fn mode(attachment: XdpAttachment) -> NicXdpMode {
 
 fn abilities(features: horolog_sys::netlink::XdpFeatures) -> Vec<NicXdpFeature> {
     let able = ABILITIES.iter().filter(|(bit, _)| features.acts >> bit & 1 == 1);
-    let stamped = (features.metadata & 1 == 1).then_some(NicXdpFeature::TimestampMetadata);
-    able.map(|(_, ability)| *ability).chain(stamped).collect()
+    let metadata = (features.metadata & 1 == 1).then_some(NicXdpFeature::TimestampMetadata);
+    able.map(|(_, ability)| *ability).chain(metadata).collect()
 }
 
 #[cfg(test)]
@@ -305,15 +307,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_told_of_without_advice() {
+    fn loopback_is_reported_without_advice() {
         let result = inspect("lo", vec!["x".to_owned()]).unwrap();
         assert!(result.advice.is_empty() && result.interrupts.is_empty());
         let untold: Vec<_> = result.unavailable.iter().map(|one| one.item.as_str()).collect();
         for what in ["rings", "coalescing", "interrupts"] {
             assert!(untold.contains(&what), "{untold:?}");
         }
-        let stamps = result.timestamps.unwrap();
-        assert!(stamps.software_rx && !stamps.hardware_tx && stamps.clock.is_none());
+        let timestamps = result.timestamps.unwrap();
+        assert!(timestamps.software_rx && !timestamps.hardware_tx && timestamps.clock.is_none());
     }
 
     #[test]

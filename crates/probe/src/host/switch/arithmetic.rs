@@ -10,9 +10,9 @@ const SWITCHES_MIN: f64 = 0.99;
 /// one.
 pub(super) fn steps(turns: u64, loop_ns: u64, turns_ns: u64, switches: u64) -> StepsRepetition {
     let (count, alone, together) = (turns as f64, loop_ns as f64, turns_ns as f64);
-    let came = turns > 0 && switches as f64 >= count * SWITCHES_MIN;
+    let is_complete = turns > 0 && switches as f64 >= count * SWITCHES_MIN;
     // If the loop alone took longer than its share, no value of that repetition is valid.
-    let is_sound = came && together >= 2.0 * alone;
+    let is_sound = is_complete && together >= 2.0 * alone;
     let figure = |ns: f64| is_sound.then_some(ns);
     StepsRepetition {
         loop_ns,

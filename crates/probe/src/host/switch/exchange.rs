@@ -27,7 +27,7 @@ const STRETCH_NS: u64 = 100_000_000;
 pub(super) fn measure(
     setting: &SwitchSetup<'_>,
     way: SwitchMechanism,
-    partner: SwitchPeer,
+    peer: SwitchPeer,
     (placement, core): (SwitchPlacement, usize),
 ) -> SwitchExchange {
     let mut turns = Recorder::new();
@@ -38,8 +38,8 @@ pub(super) fn measure(
             break;
         }
         (setting.step)();
-        let place = PeerPlacement { core, priority: setting.priority };
-        match repetition(setting, (way, partner), place, &mut turns) {
+        let peer_placement = PeerPlacement { core, priority: setting.priority };
+        match repetition(setting, (way, peer), peer_placement, &mut turns) {
             Ok(repetition) => repetitions.push(repetition),
             Err(why) => {
                 error = Some(why.to_string());
@@ -49,7 +49,7 @@ pub(super) fn measure(
     }
     SwitchExchange {
         mechanism: way,
-        peer: partner,
+        peer,
         placement,
         turn_mean_ns: median(repetitions.iter().map(|one: &ExchangeRepetition| Some(one.turn_ns))),
         per_switch_ns: median(repetitions.iter().map(|one| one.per_switch_ns)),
@@ -61,13 +61,13 @@ pub(super) fn measure(
 
 fn repetition(
     setting: &SwitchSetup<'_>,
-    (way, partner): (SwitchMechanism, SwitchPeer),
-    place: PeerPlacement,
+    (way, peer): (SwitchMechanism, SwitchPeer),
+    peer_placement: PeerPlacement,
     turns: &mut Recorder,
 ) -> io::Result<ExchangeRepetition> {
-    let (way, kind) = (named(way), kind(partner));
+    let (way, kind) = (named(way), kind(peer));
     let alone_ns = alone(&SyscallBaseline::open(way, kind)?)?;
-    let child = PingPongPeer::start(kind, way, place)?;
+    let child = PingPongPeer::start(kind, way, peer_placement)?;
     for _ in 0..WARM_UP {
         child.turn()?;
     }

@@ -58,7 +58,7 @@ fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
     let missing = count(|one, turns| one.switches < turns / 100 * 99);
     let negative =
         count(|one, turns| one.per_switch_ns.is_none() && one.switches >= turns / 100 * 99);
-    let partner = match steps.peer {
+    let peers = match steps.peer {
         SwitchPeer::Process => "processes",
         SwitchPeer::Thread => "threads",
     };
@@ -67,7 +67,7 @@ fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
             FindingCode::SwitchesMissing,
             Severity::Warning,
             format!(
-                "In {} of the eight steps with {partner} the scheduler did not switch at each \
+                "In {} of the eight steps with {peers} the scheduler did not switch at each \
                  turn: the step has no value.",
                 counted(missing as u64, "repetition")
             ),
@@ -79,7 +79,7 @@ fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
             FindingCode::NegativeFigure,
             Severity::Warning,
             format!(
-                "In {} of the eight steps with {partner} the loop alone took longer than its \
+                "In {} of the eight steps with {peers} the loop alone took longer than its \
                  share: the step has no value.",
                 counted(negative as u64, "repetition")
             ),

@@ -183,18 +183,18 @@ fn measure(
         stop: &watch.stop,
         step: &step,
     };
-    let steps = PARTNERS.into_iter().map(|partner| steps::measure(&setting, partner)).collect();
+    let steps = PARTNERS.into_iter().map(|peer| steps::measure(&setting, peer)).collect();
     let mut exchanges = Vec::new();
     for (placement, other) in placements {
-        for (partner, way) in PARTNERS.into_iter().flat_map(|one| WAYS.map(|way| (one, way))) {
-            exchanges.push(exchange::measure(&setting, way, partner, (placement, other)));
+        for (peer, way) in PARTNERS.into_iter().flat_map(|one| WAYS.map(|way| (one, way))) {
+            exchanges.push(exchange::measure(&setting, way, peer, (placement, other)));
         }
     }
     Ok(SwitchMeasurements { clock_ns: setting.clock_ns, scheduling, steps, exchanges })
 }
 
-const fn kind(partner: SwitchPeer) -> PeerKind {
-    match partner {
+const fn kind(peer: SwitchPeer) -> PeerKind {
+    match peer {
         SwitchPeer::Process => PeerKind::Process,
         SwitchPeer::Thread => PeerKind::Thread,
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_ended_says_so() {
+    fn an_interrupted_run_has_a_finding() {
         let result = run(options(TURNS_MAX), &|_, _| (), &|| true).unwrap();
         let codes = result.findings.iter().map(|finding| finding.code);
         assert!(codes.into_iter().any(|code| code == horolog_record::FindingCode::Interrupted));

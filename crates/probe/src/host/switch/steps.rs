@@ -14,9 +14,9 @@ use super::arithmetic::{self, median};
 use super::{SwitchSetup, kind};
 
 /// Measures all repetitions with one kind of peer.
-pub(super) fn measure(setting: &SwitchSetup<'_>, partner: SwitchPeer) -> SwitchSteps {
+pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> SwitchSteps {
     let mut steps = SwitchSteps {
-        peer: partner,
+        peer,
         repetitions: Vec::new(),
         per_switch_ns: None,
         paper_ns: None,
@@ -27,7 +27,7 @@ pub(super) fn measure(setting: &SwitchSetup<'_>, partner: SwitchPeer) -> SwitchS
             break;
         }
         (setting.step)();
-        match repetition(setting, partner) {
+        match repetition(setting, peer) {
             Ok(repetition) => steps.repetitions.push(repetition),
             Err(error) => {
                 steps.error = Some(error.to_string());
@@ -42,16 +42,16 @@ pub(super) fn measure(setting: &SwitchSetup<'_>, partner: SwitchPeer) -> SwitchS
 
 /// Runs one repetition. Step 1 was done by the caller: this thread is the parent, pinned to its
 /// core.
-fn repetition(setting: &SwitchSetup<'_>, partner: SwitchPeer) -> io::Result<StepsRepetition> {
-    let kind = kind(partner);
+fn repetition(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> io::Result<StepsRepetition> {
+    let kind = kind(peer);
     let alone = SyscallBaseline::open(Handoff::Yield, kind)?;
     let t1 = MonotonicClock.now(); // step 2
     for _ in 0..setting.turns {
         alone.call()?; // step 3
     }
     let t2 = MonotonicClock.now(); // step 4
-    let place = PeerPlacement { core: setting.core, priority: setting.priority };
-    let child = PingPongPeer::start(kind, Handoff::Yield, place)?; // step 5
+    let peer_placement = PeerPlacement { core: setting.core, priority: setting.priority };
+    let child = PingPongPeer::start(kind, Handoff::Yield, peer_placement)?; // step 5
     let before = Switches::now()?;
     let t3 = MonotonicClock.now(); // step 6
     for _ in 0..setting.turns {

@@ -108,7 +108,7 @@ impl CycleStats {
         let largest = self.largest.iter().take(usize::try_from(begun).unwrap_or(0));
         (0..)
             .zip(largest)
-            .map(|(place, &max_ns)| TimerStretch { at_s: grid.at_s(place * stretch), max_ns })
+            .map(|(index, &max_ns)| TimerStretch { at_s: grid.at_s(index * stretch), max_ns })
             .collect()
     }
 }

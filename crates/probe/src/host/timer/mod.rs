@@ -82,9 +82,9 @@ pub fn run(
         let threads: Vec<_> = cores
             .iter()
             .enumerate()
-            .map(|(place, &core)| {
+            .map(|(index, &core)| {
                 let (options, start, stop, of) = (&options, &start, &stop, cores.len());
-                let work = move || measure(core, options, start, (place, of), stop);
+                let work = move || measure(core, options, start, (index, of), stop);
                 thread::Builder::new()
                     .name(format!("timer {core}"))
                     .spawn_scoped(scope, work)
@@ -120,11 +120,11 @@ pub fn run(
 fn grid(
     options: &TimerOptions,
     begin: Timestamp<Monotonic>,
-    place: usize,
+    index: usize,
     of: usize,
 ) -> CycleSchedule {
     let interval_ns = i64::try_from(options.interval.as_nanos()).unwrap_or(i64::MAX);
-    let shift_ns = interval_ns / of.max(1) as i64 * place as i64;
+    let shift_ns = interval_ns / of.max(1) as i64 * index as i64;
     CycleSchedule {
         begin: begin + Span::from_ns(shift_ns),
         interval: Span::from_ns(interval_ns),
@@ -138,7 +138,7 @@ fn measure(
     core: usize,
     options: &TimerOptions,
     start: &StartBarrier,
-    (place, of): (usize, usize),
+    (index, of): (usize, usize),
     stop: &AtomicBool,
 ) -> Result<(TimerCore, Option<TimerBreak>), HostError> {
     let scheduling = conditions::apply_to_thread(core, options.priority);
@@ -147,7 +147,7 @@ fn measure(
     let Some(begin) = start.wait(stop) else {
         return Ok((unmeasured(core, scheduling, cost), None));
     };
-    let grid = grid(options, begin, place, of);
+    let grid = grid(options, begin, index, of);
     let cycles = CycleStats::run(&grid, &mut SystemTimer, stop);
     let broken = cycles.broken.map(|broken| TimerBreak { core, ..broken });
     let core = TimerCore {

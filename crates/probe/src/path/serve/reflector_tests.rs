@@ -20,7 +20,7 @@ fn reflector() -> Reflector {
     Reflector::new(1_000_000, "boot".to_owned())
 }
 
-fn ask(
+fn reply_to(
     reflector: &mut Reflector,
     header: Header,
     len: usize,
@@ -40,7 +40,7 @@ fn ask(
 
 fn session(reflector: &mut Reflector, flags: u8, arrival: &DatagramMetadata) -> u64 {
     let hello = Header { flags, ..Header::new(PathDatagramKind::Hello, 0, 9) };
-    let welcome = ask(reflector, hello, HELLO_LEN, arrival).unwrap();
+    let welcome = reply_to(reflector, hello, HELLO_LEN, arrival).unwrap();
     assert_eq!((welcome.kind, welcome.sequence), (PathDatagramKind::Welcome, 9));
     assert_eq!(welcome.received_ns, kernel_hash("boot\n", 9));
     welcome.session
@@ -53,39 +53,40 @@ fn who_was_welcomed_is_echoed_and_counted() {
     let session = session(&mut far, FLAG_TRAFFIC_CLASS, &near);
     let probe = |sequence| Header::new(PathDatagramKind::Probe, session, sequence);
     let warm = Header { flags: FLAG_WARM_UP, ..probe(0) };
-    assert_eq!(ask(&mut far, warm, 100, &near).unwrap().counted, SessionCounts::default());
+    assert_eq!(reply_to(&mut far, warm, 100, &near).unwrap().counted, SessionCounts::default());
     for sequence in [1, 2, 5, 3, 5] {
-        let echo = ask(&mut far, probe(sequence), 100, &near).unwrap();
+        let echo = reply_to(&mut far, probe(sequence), 100, &near).unwrap();
         assert_eq!((echo.kind, echo.sequence), (PathDatagramKind::Echo, sequence));
         assert_eq!((echo.received_ns, echo.traffic_class), (1_000, 0xb8));
     }
     assert_eq!(far.wanted(), FLAG_TRAFFIC_CLASS);
     let load = Header::new(PathDatagramKind::Load, session, 0);
-    assert_eq!(ask(&mut far, load, 2_000, &from(1)), None, "load is counted and not answered");
+    assert_eq!(reply_to(&mut far, load, 2_000, &from(1)), None, "load is counted and not answered");
     let tally =
-        ask(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near).unwrap();
+        reply_to(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near)
+            .unwrap();
     assert_eq!(tally.counted, SessionCounts { arrivals: 5, behind: 2, load: 1 });
     assert_eq!(far.wanted(), 0, "a session that is over wants nothing");
 }
 
 #[test]
-fn what_was_limited_and_dropped_is_told_at_the_end() {
+fn limited_and_dropped_packets_are_reported_at_the_end() {
     let mut far = Reflector::new(10, "boot".to_owned());
     let near = from(4_000);
     far.dropped = Some(u32::MAX);
     let session = session(&mut far, 0, &near);
     let probe = |sequence| Header::new(PathDatagramKind::Probe, session, sequence);
     let warm = |sequence| Header { flags: FLAG_WARM_UP, ..probe(sequence) };
-    let mut echoed = |header| ask(&mut far, header, 100, &near).is_some();
+    let mut echoed = |header| reply_to(&mut far, header, 100, &near).is_some();
     assert!(echoed(warm(0)) && echoed(probe(1)), "an instant's worth");
     assert!(!echoed(probe(2)) && !echoed(probe(3)) && !echoed(warm(4)));
     let end = Header::new(PathDatagramKind::End, session, 0);
     far.dropped = Some(6);
-    let tally = ask(&mut far, end, HEADER_LEN, &near).unwrap();
+    let tally = reply_to(&mut far, end, HEADER_LEN, &near).unwrap();
     assert_eq!(tally.counted, SessionCounts { arrivals: 1, behind: 0, load: 0 });
     assert_eq!(tally.losses(), Some(HostLosses { limited: 2, dropped: 7 }));
     far.dropped = None;
-    assert_eq!(ask(&mut far, end, HEADER_LEN, &near).unwrap().losses(), None);
+    assert_eq!(reply_to(&mut far, end, HEADER_LEN, &near).unwrap().losses(), None);
 }
 
 #[test]
@@ -93,25 +94,28 @@ fn strangers_get_no_echo() {
     let mut far = reflector();
     let session = session(&mut far, 0, &from(4_000));
     let probe = Header::new(PathDatagramKind::Probe, session, 1);
-    assert_eq!(ask(&mut far, probe, 64, &from(4_001)), None, "another port");
-    assert_eq!(ask(&mut far, Header::new(PathDatagramKind::Probe, 0, 1), 64, &from(4_000)), None);
+    assert_eq!(reply_to(&mut far, probe, 64, &from(4_001)), None, "another port");
     assert_eq!(
-        ask(&mut far, Header::new(PathDatagramKind::End, session, 1), 64, &from(4_001)),
+        reply_to(&mut far, Header::new(PathDatagramKind::Probe, 0, 1), 64, &from(4_000)),
         None
     );
-    assert!(ask(&mut far, probe, 64, &from(4_000)).is_some());
+    assert_eq!(
+        reply_to(&mut far, Header::new(PathDatagramKind::End, session, 1), 64, &from(4_001)),
+        None
+    );
+    assert!(reply_to(&mut far, probe, 64, &from(4_000)).is_some());
     let much_later = DatagramMetadata { now: NOW + Span::from_ns(3 * PERIOD_NS), ..from(4_002) };
     let late = super::tests::session(&mut far, 0, &from(4_002));
     let probe = Header::new(PathDatagramKind::Probe, late, 1);
-    assert_eq!(ask(&mut far, probe, 64, &much_later), None, "a word holds for a while only");
+    assert_eq!(reply_to(&mut far, probe, 64, &much_later), None, "a word holds for a while only");
 }
 
 #[test]
-fn a_session_of_which_no_probe_came_is_told_so() {
+fn a_session_without_probes_is_reported_at_its_end() {
     let mut far = reflector();
     let session = session(&mut far, 0, &from(4_000));
     let end = Header::new(PathDatagramKind::End, session, 0);
-    let tally = ask(&mut far, end, HEADER_LEN, &from(4_000)).unwrap();
+    let tally = reply_to(&mut far, end, HEADER_LEN, &from(4_000)).unwrap();
     assert_eq!((tally.kind, tally.counted), (PathDatagramKind::Tally, SessionCounts::default()));
 }
 
@@ -124,12 +128,15 @@ fn answers_are_not_answered_and_short_hellos_neither() {
         PathDatagramKind::Echo,
         PathDatagramKind::Tally,
     ] {
-        assert_eq!(ask(&mut far, Header::new(kind, 1, 1), 64, &from(4_000)), None, "{kind:?}");
+        assert_eq!(reply_to(&mut far, Header::new(kind, 1, 1), 64, &from(4_000)), None, "{kind:?}");
     }
-    assert_eq!(ask(&mut far, Header::new(PathDatagramKind::Hello, 0, 1), 63, &from(4_000)), None);
+    assert_eq!(
+        reply_to(&mut far, Header::new(PathDatagramKind::Hello, 0, 1), 63, &from(4_000)),
+        None
+    );
     let mut noise = *b"GET / HTTP/1.1";
-    let silence = DatagramVerdict::Drop(ReflectorDropReason::Foreign);
-    assert_eq!(far.handle(&mut noise, &from(4_000)), silence);
+    let verdict = DatagramVerdict::Drop(ReflectorDropReason::Foreign);
+    assert_eq!(far.handle(&mut noise, &from(4_000)), verdict);
 }
 
 #[test]
@@ -142,20 +149,20 @@ fn there_are_bounds() {
     for port in 1..=last {
         let session = session(&mut far, 0, &at(port, port));
         let probe = Header::new(PathDatagramKind::Probe, session, 0);
-        assert!(ask(&mut far, probe, 64, &at(port, port)).is_some());
+        assert!(reply_to(&mut far, probe, 64, &at(port, port)).is_some());
     }
     let hello = Header::new(PathDatagramKind::Hello, 0, 1);
-    let full = ask(&mut far, hello, 64, &at(9_999, last + 1)).unwrap();
+    let full = reply_to(&mut far, hello, 64, &at(9_999, last + 1)).unwrap();
     assert_eq!((full.kind, full.session), (PathDatagramKind::Full, 0));
     let later = DatagramMetadata { now: NOW + IDLE + Span::from_ms(last.into()), ..from(9_999) };
     assert_eq!(
-        ask(&mut far, hello, 64, &later).unwrap().kind,
+        reply_to(&mut far, hello, 64, &later).unwrap().kind,
         PathDatagramKind::Welcome,
         "idle ones go"
     );
     let mut answered = 0;
     for _ in 0..10_000 {
-        answered += u32::from(ask(&mut far, hello, 64, &later).is_some());
+        answered += u32::from(reply_to(&mut far, hello, 64, &later).is_some());
     }
     assert!(answered < 500, "{answered} hellos were answered at once");
 }
@@ -182,9 +189,12 @@ fn a_short_probe_is_echoed_and_counted_with_the_others() {
     let none = DatagramVerdict::Drop(ReflectorDropReason::NoSession);
     assert_eq!(take(&mut far, probe(6), 16, &from(4_001)).0, none, "another's session");
     assert_eq!(take(&mut far, short::Probe { session: 0, ..probe(6) }, 16, &near).0, none);
-    assert!(ask(&mut far, Header::new(PathDatagramKind::Probe, session, 7), 48, &near).is_some());
+    assert!(
+        reply_to(&mut far, Header::new(PathDatagramKind::Probe, session, 7), 48, &near).is_some()
+    );
     let tally =
-        ask(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near).unwrap();
+        reply_to(&mut far, Header::new(PathDatagramKind::End, session, 0), HEADER_LEN, &near)
+            .unwrap();
     assert_eq!((tally.counted.arrivals, tally.counted.behind), (4, 1));
 }
 

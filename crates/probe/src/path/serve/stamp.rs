@@ -74,8 +74,8 @@ pub fn reflect(bytes: &mut [u8], at: &PacketContext) -> bool {
 /// If the address cannot be listened at.
 pub fn listen(far: &mut FarEnd, options: &StampOptions) -> Result<(), ServeError> {
     let listener = UdpListener::open("stamp", &options.listen)?;
-    let told = listener.socket.enable_unicast_detection(options.listen.address);
-    told.map_err(|source| ServeError::new("stamp", options.listen.address, source))?;
+    let enabled = listener.socket.enable_unicast_detection(options.listen.address);
+    enabled.map_err(|source| ServeError::new("stamp", options.listen.address, source))?;
     let failed = |source| ServeError::new("stamp", options.listen.address, source);
     let (socket, of) = (&listener.socket, listener.address);
     socket.enable_receive_timestamps(false).map_err(failed)?;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_ask_and_who_may_not() {
+    fn senders_are_allowed_by_address_and_port() {
         let may = |text: &str, allowed: &[&str]| {
             let allowed: Vec<Prefix> = allowed.iter().map(|one| one.parse().unwrap()).collect();
             is_sender_allowed(text.parse().unwrap(), 9_862, &allowed)

@@ -84,13 +84,13 @@ impl UdpListener {
         &self,
         envelope: &mut Envelope,
         buffer: &mut [u8],
-        told: bool,
+        with_control: bool,
         stop: &AtomicBool,
     ) -> Option<Received> {
         let mut polls = 0;
         loop {
             let socket = self.socket.as_fd();
-            let received = if told {
+            let received = if with_control {
                 envelope.receive(socket, buffer, self.wait)
             } else {
                 envelope.receive_plain(socket, buffer, self.wait)
@@ -167,8 +167,9 @@ impl UdpServiceThread {
         let mut buffer = vec![0; LENGTH_MAX];
         let is_wildcard = self.listener.address.ip().is_unspecified();
         loop {
-            let told = is_wildcard || self.enabled_flags != 0;
-            let Some(received) = self.listener.next(&mut envelope, &mut buffer, told, stop) else {
+            let with_control = is_wildcard || self.enabled_flags != 0;
+            let Some(received) = self.listener.next(&mut envelope, &mut buffer, with_control, stop)
+            else {
                 break;
             };
             let now = MonotonicClock.now();

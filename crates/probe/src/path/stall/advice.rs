@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_options_that_were_not_tried() {
+    fn options_that_were_not_tried_are_not_recommended() {
         let nagle = Mechanism::NagleDelayedAck;
         let mut cells = vec![cell(SocketOption::None, 9, nagle)];
         let advice = |cells: &[StallCell]| of_cells(cells)[0].advice.clone();

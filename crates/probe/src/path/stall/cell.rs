@@ -75,14 +75,14 @@ fn connection(
     outcome: &mut PatternOutcome,
 ) -> Result<Option<Box<FarEndReport>>, ConnectionLoss> {
     let sent = vec![0; plan.sent_bytes() as usize];
-    let mut came = vec![0; plan.reads().1 as usize];
+    let mut received = vec![0; plan.reads().1 as usize];
     let count = if plan.is_one_by_one() { 1 } else { plan.exchanges };
-    for place in 1..=count {
+    for number in 1..=count {
         if session.is_over() {
             break;
         }
-        let is_last = place == count && plan.pattern == StallPattern::LastWithEnd;
-        let exchange = exchange(session, plan, (&sent, &mut came), is_last, &mut outcome.held)?;
+        let is_last = number == count && plan.pattern == StallPattern::LastWithEnd;
+        let exchange = exchange(session, plan, (&sent, &mut received), is_last, &mut outcome.held)?;
         outcome.exchanges.push(exchange);
     }
     if plan.is_one_by_one() { Ok(None) } else { session.finish().map(Some) }
@@ -91,7 +91,7 @@ fn connection(
 fn exchange(
     session: &mut TcpSession<'_>,
     plan: &PatternPlan,
-    (sent, came): (&[u8], &mut [u8]),
+    (sent, received): (&[u8], &mut [u8]),
     is_last: bool,
     samples: &mut HoldSamples,
 ) -> Result<StallExchange, ConnectionLoss> {
@@ -115,7 +115,7 @@ fn exchange(
         if plan.option == SocketOption::QuickAckEach {
             tcp::set_quick_ack(&session.stream, true)?;
         }
-        session.read_watching(came, |stream| {
+        session.read_watching(received, |stream| {
             if let Ok(info) = tcp::info(stream) {
                 count_held(&info, false, samples);
             }

@@ -55,8 +55,8 @@ fn ms(ns: u64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
-fn claim(id: &str, says: &str, (held, figure): (Option<bool>, String)) -> StallClaim {
-    StallClaim { id: id.to_owned(), statement: says.to_owned(), holds: held, figure }
+fn claim(id: &str, statement: &str, (held, figure): (Option<bool>, String)) -> StallClaim {
+    StallClaim { id: id.to_owned(), statement: statement.to_owned(), holds: held, figure }
 }
 
 /// Returns all claims in fixed order.
@@ -86,10 +86,10 @@ impl StallClaimInput<'_> {
         &self,
         pattern: StallPattern,
         option: SocketOption,
-        is_said_to_stall: bool,
+        is_claimed_to_stall: bool,
     ) -> (Option<bool>, String) {
         match self.cell(pattern, option) {
-            Some(cell) => (stalls(cell).map(|does| does == is_said_to_stall), share(cell)),
+            Some(cell) => (stalls(cell).map(|does| does == is_claimed_to_stall), share(cell)),
             None => (None, "not run".to_owned()),
         }
     }
@@ -98,7 +98,7 @@ impl StallClaimInput<'_> {
     fn expect_batches(
         &self,
         option: SocketOption,
-        is_said_to_stall: bool,
+        is_claimed_to_stall: bool,
     ) -> (Option<bool>, String) {
         let cells: Vec<_> = self.batches(option).filter(|cell| cell.writes >= 3).collect();
         let stalled: Vec<_> = cells
@@ -111,7 +111,7 @@ impl StallClaimInput<'_> {
             .filter(|cell| stalls(cell) == Some(false))
             .map(|cell| cell.writes)
             .collect();
-        let held = if is_said_to_stall { &free } else { &stalled };
+        let held = if is_claimed_to_stall { &free } else { &stalled };
         if cells.is_empty() {
             return (None, "not run".to_owned());
         }
@@ -253,7 +253,7 @@ fn windows(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     let windows: Vec<_> = measured.window.iter().map(|step| step.cwnd.to_string()).collect();
     let by = measured.congestion_control.map_or_else(String::new, |name| format!("; by {name}"));
     let figure = format!("windows {}{by}", windows.join(", "));
-    let at = |place: usize| measured.window.get(place).map(|step| step.cwnd);
+    let at = |index: usize| measured.window.get(index).map(|step| step.cwnd);
     let held_by_window = measured
         .batches(SocketOption::NoDelay)
         .filter(|cell| cell.stalled > 0 && cell.mechanism == Some(Mechanism::WindowDelayedAck));
@@ -263,7 +263,7 @@ fn windows(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     let single = measured.cell(StallPattern::Single, SocketOption::None);
     let idle_cwnd = single.and_then(|cell| cell.near_tcp).map(|tcp| tcp.cwnd);
     let before = measured.window.iter().position(|step| step.after_pause);
-    let paused = before.and_then(|place| Some((at(place.checked_sub(1)?)?, at(place)?)));
+    let paused = before.and_then(|index| Some((at(index.checked_sub(1)?)?, at(index)?)));
     let is_on = measured.kernel.slow_start_after_idle;
     let figure_of = |value: Option<u64>| {
         value.map_or_else(|| "not run".to_owned(), |value| format!("{value} segments"))

@@ -88,10 +88,10 @@ fn what_is_not_run_is_neither_held_nor_not() {
 #[test]
 fn batches_are_judged_by_where_they_begin_to_stall() {
     let batch = |writes, stalled| cell(StallPattern::Batch, SocketOption::None, writes, stalled);
-    let as_said = [batch(1, 0), batch(2, 0), batch(3, 9), batch(4, 9)];
-    assert_eq!(held(&as_said, &[], "batch-from-3"), Some(true));
-    assert_eq!(held(&as_said, &[], "batch-second-round"), Some(true));
-    assert_eq!(held(&as_said, &[], "batch-third-read"), Some(true));
+    let as_claimed = [batch(1, 0), batch(2, 0), batch(3, 9), batch(4, 9)];
+    assert_eq!(held(&as_claimed, &[], "batch-from-3"), Some(true));
+    assert_eq!(held(&as_claimed, &[], "batch-second-round"), Some(true));
+    assert_eq!(held(&as_claimed, &[], "batch-third-read"), Some(true));
     assert_eq!(held(&[batch(2, 9), batch(3, 9)], &[], "batch-from-3"), Some(false));
     assert_eq!(held(&[batch(2, 0), batch(3, 0)], &[], "batch-from-3"), Some(false));
     let mut fourth = batch(4, 9);
@@ -138,11 +138,11 @@ fn windows_are_judged() {
     ] {
         assert_eq!(held(&cells, &window, id), expected, "{id}");
     }
-    let kept = [step(10, false), step(11, false), step(11, true)];
+    let retained = [step(10, false), step(11, false), step(11, true)];
     let flat = [step(10, false), step(10, false), step(10, true)];
     assert_eq!(held(&cells, &flat, "restart-after-idle"), None);
-    assert_eq!(held(&cells, &kept, "restart-after-idle"), Some(false));
-    assert_eq!(held(&cells, &kept, "slow-start"), Some(false));
+    assert_eq!(held(&cells, &retained, "restart-after-idle"), Some(false));
+    assert_eq!(held(&cells, &retained, "slow-start"), Some(false));
 }
 
 #[test]

@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_small_segment_that_waits_for_a_late_acknowledgement_is_nagles() {
         let start = u32::MAX - 100;
-        let seen = flows(&[
+        let tracked = flows(&[
             (0, segment(true, 1, start, 132)),
             (1, segment(false, start, 133, 132)),
             (2, segment(true, 133, start.wrapping_add(132), 1_188)),
@@ -228,7 +228,7 @@ mod tests {
             (43, segment(false, start.wrapping_add(1_155), 1_321, 165)),
             (44, segment(true, 1_321, start.wrapping_add(1_320), 0)),
         ]);
-        let connections = seen.connections();
+        let connections = tracked.connections();
         let one = &connections[0];
         assert_eq!((one.client_stalls, one.server_stalls, one.in_band), (0, 1, 1));
         assert_eq!(one.mechanism, Some(Mechanism::NagleDelayedAck));
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn several_small_segments_under_way_are_the_windows() {
-        let seen = flows(&[
+        let tracked = flows(&[
             (0, segment(true, 1, 1, 1_188)),
             (1, segment(false, 1, 1_189, 132)),
             (1, segment(false, 133, 1_189, 132)),
@@ -247,22 +247,22 @@ mod tests {
             (41, segment(true, 1_189, 397, 0)),
             (41, segment(false, 397, 1_189, 792)),
         ]);
-        assert_eq!(seen.connections()[0].mechanism, Some(Mechanism::WindowDelayedAck));
+        assert_eq!(tracked.connections()[0].mechanism, Some(Mechanism::WindowDelayedAck));
     }
 
     #[test]
-    fn a_late_acknowledgement_that_nobody_waited_for_is_no_stall() {
-        let mut seen = flows(&[
+    fn a_late_acknowledgement_that_delayed_no_data_is_no_stall() {
+        let mut tracked = flows(&[
             (0, segment(true, 1, 1, 20)),
             (1, segment(false, 1, 21, 20)),
             (41, segment(true, 21, 21, 0)),
             (900, segment(true, 21, 21, 20)),
             (901, segment(false, 21, 41, 20)),
         ]);
-        let acks = seen.drain();
+        let acks = tracked.drain();
         assert_eq!((acks.delayed, acks.released), (1, 0));
         assert_eq!(acks.delay_ns.unwrap().p50, 40 * MS);
-        assert_eq!(seen.drain().pure, 0, "it is forgotten");
+        assert_eq!(tracked.drain().pure, 0, "it is forgotten");
     }
 
     #[test]

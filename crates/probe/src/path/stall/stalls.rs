@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_held_most_is_told_and_the_band_is_counted() {
+    fn the_dominant_mechanism_is_reported_and_the_band_is_counted() {
         let ends = ("192.0.2.2:40000".parse().unwrap(), "192.0.2.1:80".parse().unwrap());
         let mut stalls = Stalls::default();
         assert_eq!(stalls.now(ends, None).mechanism, None);

@@ -100,12 +100,12 @@ impl PortWatch {
     pub fn run(
         self,
         is_over: &dyn Fn() -> bool,
-        onlooker: Option<&dyn Fn(StallSnapshot)>,
+        observer: Option<&dyn Fn(StallSnapshot)>,
     ) -> PathStallResult {
         let started = rfc3339_now();
         let begun = Instant::now();
         let total = self.options.time;
-        let mut shown = SnapshotTimer { observer: onlooker, next: Duration::ZERO };
+        let mut shown = SnapshotTimer { observer, next: Duration::ZERO };
         let has_packets = matches!(self.eyes, WatchSource::Packets(_));
         let (options, mut findings) = (self.options, Vec::from_iter(self.capture_finding));
         let (connections, missed, dropped) = match self.eyes {
@@ -126,7 +126,7 @@ impl PortWatch {
                 let mut held = SocketSampler::new(&options);
                 while begun.elapsed() < options.time && !is_over() {
                     match sockets.connections(options.port) {
-                        Ok(seen) => held.sample(&seen, begun.elapsed()),
+                        Ok(connections) => held.sample(&connections, begun.elapsed()),
                         Err(error) => {
                             findings.push(unread(&error));
                             break;
@@ -184,12 +184,12 @@ impl SnapshotTimer<'_> {
         &mut self,
         elapsed: Duration,
         total: Duration,
-        seen: impl FnOnce() -> (Vec<ConnectionSnapshot>, u64),
+        observe: impl FnOnce() -> (Vec<ConnectionSnapshot>, u64),
     ) {
-        let Some(onlooker) = self.observer.filter(|_| elapsed >= self.next) else { return };
+        let Some(observer) = self.observer.filter(|_| elapsed >= self.next) else { return };
         self.next = elapsed + SNAPSHOT_INTERVAL;
-        let (connections, missed) = seen();
-        onlooker(StallSnapshot { elapsed, total, connections, missed });
+        let (connections, missed) = observe();
+        observer(StallSnapshot { elapsed, total, connections, missed });
     }
 }
 
@@ -245,8 +245,8 @@ impl SocketSampler {
         Self { port, stall_min, found: HashMap::new(), missed: UntrackedConnections::default() }
     }
 
-    fn sample(&mut self, seen: &[TcpConnection], now: Duration) {
-        for socket in seen {
+    fn sample(&mut self, connections: &[TcpConnection], now: Duration) {
+        for socket in connections {
             let is_client = socket.remote.port() == self.port;
             let key = if is_client {
                 (socket.local, socket.remote)
@@ -307,9 +307,9 @@ mod tests {
     fn data_that_is_held_for_long_is_a_stall_and_what_is_held_shortly_is_none() {
         let mut one = SampledSocket::default();
         let (nagle, ms) = (Some(Mechanism::NagleDelayedAck), Duration::from_millis);
-        let looks =
+        let samples =
             [(0, 7), (4, 7), (40, 0), (44, 0), (50, 9), (54, 0), (60, 10), (96, 20), (100, 0)];
-        for (at_ms, acknowledged) in looks {
+        for (at_ms, acknowledged) in samples {
             let at = ms(at_ms);
             let since = HeldSince { at, by: Mechanism::NagleDelayedAck, acknowledged };
             one.see(1, (acknowledged > 0).then_some(since), at, ms(10));

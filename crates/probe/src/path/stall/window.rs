@@ -45,8 +45,8 @@ pub(super) fn run(
         if part > 0 {
             thread::sleep(pause);
         }
-        for place in 0..count {
-            let after_pause = part > 0 && place == 0;
+        for index in 0..count {
+            let after_pause = part > 0 && index == 0;
             let sent_bytes = u64::from(burst) * steps.len() as u64;
             match step(&mut session, &payload) {
                 Ok((cwnd, took)) => steps.push(WindowStep {

@@ -230,17 +230,17 @@ fn take_all(
         if options.settings.quick_ack {
             tcp::set_quick_ack(&session.stream, true)?;
         }
-        let came = session.read_some(&mut buffer)?;
-        if came == 0 {
+        let received = session.read_some(&mut buffer)?;
+        if received == 0 {
             break;
         }
         if session.is_over() {
             return Err(ConnectionLoss::Ended);
         }
-        keep_tail(&mut tail, &buffer[..came]);
+        keep_tail(&mut tail, &buffer[..received]);
         last = Instant::now();
         if last > *counted_from.get_or_insert(last + options.warm_up()) {
-            outcome.bytes += came as u64;
+            outcome.bytes += received as u64;
         }
         teller.bytes(last, outcome.bytes);
     }

@@ -82,12 +82,13 @@ impl<'a> TcpSession<'a> {
         bytes: &mut [u8],
         waiting: impl FnMut(&TcpStream),
     ) -> Result<(), ConnectionLoss> {
-        let came = self.fill(bytes, waiting)?;
-        let is_answer = came == bytes.len() && bytes.first().is_none_or(|first| *first == 0);
+        let received_len = self.fill(bytes, waiting)?;
+        let is_answer =
+            received_len == bytes.len() && bytes.first().is_none_or(|first| *first == 0);
         if is_answer {
             return Ok(());
         }
-        Err(self.gone(io::ErrorKind::UnexpectedEof.into(), &bytes[..came]))
+        Err(self.gone(io::ErrorKind::UnexpectedEof.into(), &bytes[..received_len]))
     }
 
     /// Reads exactly `bytes`, or up to the end of the stream; returns the number of bytes.
@@ -96,13 +97,13 @@ impl<'a> TcpSession<'a> {
         bytes: &mut [u8],
         mut waiting: impl FnMut(&TcpStream),
     ) -> Result<usize, ConnectionLoss> {
-        let mut came = 0;
+        let mut received_len = 0;
         let mut since = None;
-        while came < bytes.len() {
-            match (&self.stream).read(&mut bytes[came..]) {
+        while received_len < bytes.len() {
+            match (&self.stream).read(&mut bytes[received_len..]) {
                 Ok(0) => break,
                 Ok(read) => {
-                    came += read;
+                    received_len += read;
                     since = None;
                 }
                 Err(error) => {
@@ -111,7 +112,7 @@ impl<'a> TcpSession<'a> {
                 }
             }
         }
-        Ok(came)
+        Ok(received_len)
     }
 
     /// Reads an answer that fills `bytes`.
@@ -124,7 +125,7 @@ impl<'a> TcpSession<'a> {
         let mut since = None;
         loop {
             match self.stream.read(bytes) {
-                Ok(came) => return Ok(came),
+                Ok(received_len) => return Ok(received_len),
                 Err(error) => self.tick(error, &mut since)?,
             }
         }
@@ -150,9 +151,9 @@ impl<'a> TcpSession<'a> {
 
     /// Returns the reason for which the far end closed the connection: its report, if it left one;
     /// the front of the report may be in `received`.
-    fn gone(&self, error: io::Error, came: &[u8]) -> ConnectionLoss {
+    fn gone(&self, error: io::Error, received: &[u8]) -> ConnectionLoss {
         let mut tail = [0; REPORT_LEN];
-        keep_tail(&mut tail, came);
+        keep_tail(&mut tail, received);
         let mut buffer = [0; LEFT_BYTES];
         for _ in 0..LEFT_READS {
             match (&self.stream).read(&mut buffer) {
@@ -213,12 +214,12 @@ fn greet(
 }
 
 /// Keeps the last bytes of a stream, whatever the pieces in which it arrives.
-pub(super) fn keep_tail(tail: &mut [u8; REPORT_LEN], came: &[u8]) {
-    if let Some(last) = came.last_chunk::<REPORT_LEN>() {
+pub(super) fn keep_tail(tail: &mut [u8; REPORT_LEN], received: &[u8]) {
+    if let Some(last) = received.last_chunk::<REPORT_LEN>() {
         *tail = *last;
     } else {
-        tail.copy_within(came.len().., 0);
-        tail[REPORT_LEN - came.len()..].copy_from_slice(came);
+        tail.copy_within(received.len().., 0);
+        tail[REPORT_LEN - received.len()..].copy_from_slice(received);
     }
 }
 
@@ -227,11 +228,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_is_kept_whatever_the_pieces() {
+    fn the_tail_is_stored_whatever_the_pieces() {
         let stream: Vec<u8> = (0..=255).collect();
         for piece in [1, 7, REPORT_LEN - 1, REPORT_LEN, 100, 256] {
             let mut tail = [0; REPORT_LEN];
-            stream.chunks(piece).for_each(|came| keep_tail(&mut tail, came));
+            stream.chunks(piece).for_each(|received| keep_tail(&mut tail, received));
             assert_eq!(tail[..], stream[256 - REPORT_LEN..], "{piece}");
         }
     }

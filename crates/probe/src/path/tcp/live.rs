@@ -22,8 +22,8 @@ pub(super) struct TcpSampler<'a> {
 }
 
 impl<'a> TcpSampler<'a> {
-    pub(super) fn new(onlooker: &'a dyn PathObserver) -> Self {
-        Self { observer: onlooker, sampler: PathLiveSampler::new() }
+    pub(super) fn new(observer: &'a dyn PathObserver) -> Self {
+        Self { observer, sampler: PathLiveSampler::new() }
     }
 
     /// Samples while a row is measured, in a thread of its own.
@@ -68,24 +68,24 @@ impl<'a> ProgressReporter<'a> {
 
     /// Publishes round trips if due. Returns true if it did, since that took a moment.
     pub(super) fn round_trips(&mut self, now: Instant, times: &Recorder) -> bool {
-        self.publish(now, |told| {
-            told.counts = exchanges(times.count());
-            told.latency.merge(times);
+        self.publish(now, |progress| {
+            progress.counts = exchanges(times.count());
+            progress.latency.merge(times);
         })
     }
 
     /// Publishes bytes if due.
     pub(super) fn bytes(&mut self, now: Instant, bytes: u64) {
-        self.publish(now, |told| told.counts.bytes = bytes);
+        self.publish(now, |progress| progress.counts.bytes = bytes);
     }
 
     fn publish(&mut self, now: Instant, what: impl FnOnce(&mut Progress)) -> bool {
-        let Some(telling) = &mut self.publisher else { return false };
+        let Some(publisher) = &mut self.publisher else { return false };
         let since = i64::try_from(ns(now.saturating_duration_since(self.begun)));
         let now = Timestamp::<Monotonic>::from_ns(since.unwrap_or(i64::MAX));
-        let Some(mut told) = telling.slot_if_due(now) else { return false };
-        told.clear();
-        what(&mut told);
+        let Some(mut progress) = publisher.slot_if_due(now) else { return false };
+        progress.clear();
+        what(&mut progress);
         true
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_tells_now_and_then_and_only_who_looks() {
+    fn a_connection_publishes_at_intervals_and_only_if_observed() {
         let slots = ProgressSlots::new(1);
         let (mut watched, mut alone) =
             (ProgressReporter::new(Some(&slots), 0), ProgressReporter::new(None, 0));

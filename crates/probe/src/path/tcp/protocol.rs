@@ -313,8 +313,8 @@ impl FarEndReport {
         let mut bytes = [0; REPORT_LEN];
         bytes[..8].copy_from_slice(&MAGIC);
         let longs = [self.bytes, self.duration_ns, self.exchanges, self.service_max_ns];
-        for (place, value) in longs.into_iter().enumerate() {
-            bytes[8 + 8 * place..][..8].copy_from_slice(&value.to_be_bytes());
+        for (index, value) in longs.into_iter().enumerate() {
+            bytes[8 + 8 * index..][..8].copy_from_slice(&value.to_be_bytes());
         }
         let (held, tcp) = (self.held, self.tcp);
         let words = [
@@ -346,9 +346,9 @@ fn long(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
-    let places = bytes.get_mut(at..).unwrap_or_default().chunks_exact_mut(4);
-    for (place, value) in places.zip(words) {
-        place.copy_from_slice(&value.to_be_bytes());
+    let fields = bytes.get_mut(at..).unwrap_or_default().chunks_exact_mut(4);
+    for (field, value) in fields.zip(words) {
+        field.copy_from_slice(&value.to_be_bytes());
     }
 }
 

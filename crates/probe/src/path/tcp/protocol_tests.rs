@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn the_bytes_stand_where_the_table_says() {
+fn the_bytes_are_at_the_offsets_of_the_table() {
     let flags = ConnectionFlags { no_delay: true, observe: true, ..ConnectionFlags::default() };
     let hello = Hello {
         work: ConnectionJob::Exchange,
@@ -98,10 +98,10 @@ fn what_is_no_message_is_refused() {
     assert_eq!(Hello::parse(&bytes), None, "version");
     bytes[8] = VERSION;
     assert!(Hello::parse(&bytes).is_some());
-    for (place, wrong) in [(9, 4), (10, 2), (39, 1)] {
+    for (offset, wrong) in [(9, 4), (10, 2), (39, 1)] {
         let mut bytes = bytes;
-        bytes[place] = wrong;
-        assert_eq!(Hello::parse(&bytes), None, "{place}");
+        bytes[offset] = wrong;
+        assert_eq!(Hello::parse(&bytes), None, "{offset}");
     }
     let welcome = TcpWelcome { verdict: AdmissionVerdict::Busy, facts_bytes: 7, limit: 64 };
     assert_eq!(TcpWelcome::parse(&welcome.emit()), Some(welcome));
@@ -113,10 +113,10 @@ fn what_is_no_message_is_refused() {
         (report[76], FarEndReport::parse(&report).unwrap().bound),
         (2, Some(ByteBudget::Hour))
     );
-    for place in [76, 77] {
+    for offset in [76, 77] {
         let mut report = report;
-        report[place] = 3;
-        assert_eq!(FarEndReport::parse(&report), None, "{place}");
+        report[offset] = 3;
+        assert_eq!(FarEndReport::parse(&report), None, "{offset}");
     }
 }
 

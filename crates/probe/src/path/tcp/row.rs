@@ -79,18 +79,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_data_back_is_told_apart() {
-        let seen = |not_sent, unacknowledged, cwnd, is_corked| {
+    fn the_causes_that_hold_data_back_are_distinguished() {
+        let counts_of = |not_sent, unacknowledged, cwnd, is_corked| {
             let mut samples = HoldSamples::default();
             let info = TcpInfo { not_sent, unacknowledged, cwnd, ..TcpInfo::default() };
             count_held(&info, is_corked, &mut samples);
             [samples.nagle, samples.window, samples.cork, samples.delivered]
         };
-        assert_eq!(seen(10, 1, 10, false), [1, 0, 0, 0]);
-        assert_eq!(seen(10, 3, 3, false), [0, 1, 0, 0]);
-        assert_eq!(seen(10, 0, 10, true), [0, 0, 1, 0]);
-        assert_eq!(seen(0, 0, 10, false), [0, 0, 0, 1]);
-        assert_eq!(seen(0, 1, 10, false), [0; 4]);
+        assert_eq!(counts_of(10, 1, 10, false), [1, 0, 0, 0]);
+        assert_eq!(counts_of(10, 3, 3, false), [0, 1, 0, 0]);
+        assert_eq!(counts_of(10, 0, 10, true), [0, 0, 1, 0]);
+        assert_eq!(counts_of(0, 0, 10, false), [0, 0, 0, 1]);
+        assert_eq!(counts_of(0, 1, 10, false), [0; 4]);
     }
 
     #[test]

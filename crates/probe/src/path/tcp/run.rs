@@ -116,11 +116,11 @@ impl TcpRun {
         self,
         progress: &dyn Fn(u64),
         is_over: &dyn Fn() -> bool,
-        onlooker: Option<&dyn PathObserver>,
+        observer: Option<&dyn PathObserver>,
     ) -> Result<PathTcpResult, TcpPathError> {
         let mut result = self.empty();
         let over = AtomicBool::new(false);
-        let mut looking = onlooker.map(TcpSampler::new);
+        let mut sampler = observer.map(TcpSampler::new);
         for (done, step) in (0..).zip(self.steps()) {
             progress(done);
             if is_over() {
@@ -131,7 +131,7 @@ impl TcpRun {
                 return Ok(result);
             }
             let row = (done as usize, step);
-            let work = || self.step(row, &over, &mut result, looking.as_mut());
+            let work = || self.step(row, &over, &mut result, sampler.as_mut());
             let lost = match watched(is_over, &over, work) {
                 Ok(lost) => lost,
                 Err(error) if done == 0 => return Err(error),
@@ -155,19 +155,19 @@ impl TcpRun {
         (index, step): (usize, SweepStep),
         over: &AtomicBool,
         result: &mut PathTcpResult,
-        looking: Option<&mut TcpSampler<'_>>,
+        sampler: Option<&mut TcpSampler<'_>>,
     ) -> Result<Option<EarlyEnd>, TcpPathError> {
         let connections = self.options.settings.connections;
         let name = step.name();
         let under = self.under(index, step, &name);
-        let measured = match looking.as_deref() {
+        let measured = match sampler.as_deref() {
             None => self.measure(step, over, None),
-            Some(looking) => {
-                looking.during(under, connections, |slots| self.measure(step, over, Some(slots)))
+            Some(sampler) => {
+                sampler.during(under, connections, |slots| self.measure(step, over, Some(slots)))
             }
         }?;
-        if let Some(looking) = looking {
-            looking.end(
+        if let Some(sampler) = sampler {
+            sampler.end(
                 under,
                 match &measured {
                     StepOutcome::Latency(row) => of_latency(&row.figures, connections),

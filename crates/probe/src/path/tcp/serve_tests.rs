@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use horolog_record::{FindingCode, PathTcpResult, TcpSettings};
 
-use super::super::super::live_sampler::Seen;
+use super::super::super::live_sampler::RecordingObserver;
 use super::super::protocol::{ConnectionFlags, ConnectionJob, HELLO_LEN, Hello};
 use super::super::{TcpDirections, TcpOptions, TcpPathError, TcpRun, TcpSession};
 use super::*;
@@ -93,7 +93,7 @@ fn every_switch_of_a_socket_can_be_set() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn a_connection_beyond_the_limit_is_refused_with_the_limit() {
     let far = far_end(TcpLimits { connections: 1, ..TcpLimits::default() });
     let over = AtomicBool::new(false);
     let held = TcpSession::open(far.address(), &hello(), &over).unwrap();
@@ -115,14 +115,14 @@ fn what_is_beyond_the_limits_is_refused_with_the_limit() {
     };
     let far = far_end(limits);
     let over = AtomicBool::new(false);
-    let said = |hello: Hello| {
+    let refusal = |hello: Hello| {
         TcpSession::open(far.address(), &hello, &over).map(drop).unwrap_err().to_string()
     };
-    assert!(said(hello()).contains("500 ms"));
+    assert!(refusal(hello()).contains("500 ms"));
     let large = Hello { time_ms: 100, ..hello() };
-    assert!(said(large).contains("a message is 10 bytes"));
+    assert!(refusal(large).contains("a message is 10 bytes"));
     let empty = Hello { request_bytes: 0, head_bytes: 1, ..large };
-    assert!(said(empty).contains("'horolog path serve' of this version"));
+    assert!(refusal(empty).contains("'horolog path serve' of this version"));
     let counted = far.end();
     assert_eq!(["served", "over a limit", "malformed"].map(|what| counted[what]), [0, 2, 1]);
 }
@@ -141,13 +141,13 @@ fn bounded(limits: TcpLimits, change: fn(&mut TcpOptions)) -> PathTcpResult {
     result
 }
 
-fn limit_told(result: &PathTcpResult) -> &str {
-    let told = result.findings.iter().find(|finding| finding.code == FindingCode::FarEndLimit);
-    &told.unwrap_or_else(|| panic!("{:?}", result.findings)).message
+fn limit_message(result: &PathTcpResult) -> &str {
+    let reported = result.findings.iter().find(|finding| finding.code == FindingCode::FarEndLimit);
+    &reported.unwrap_or_else(|| panic!("{:?}", result.findings)).message
 }
 
 #[test]
-fn who_reaches_a_bound_of_bytes_is_told_so_and_keeps_what_was_measured() {
+fn a_byte_limit_ends_a_run_with_a_finding_and_what_was_measured() {
     let few = TcpLimits { bytes: 1 << 14, ..TcpLimits::default() };
     for size in [1, 50, 5_000, 20_000] {
         let far = far_end(few);
@@ -157,7 +157,7 @@ fn who_reaches_a_bound_of_bytes_is_told_so_and_keeps_what_was_measured() {
         options.settings.warm_up_ns = 0;
         options.settings.time_ns = 20_000_000_000;
         let result = run(options);
-        assert!(limit_told(&result).contains("a connection is 16384 bytes"));
+        assert!(limit_message(&result).contains("a connection is 16384 bytes"));
         // Whole exchanges alone are counted.
         assert_eq!(result.latency[0].round_trips, (1 << 14) / (2 * size), "{size}");
         assert!(result.bandwidth.is_empty());
@@ -167,68 +167,68 @@ fn who_reaches_a_bound_of_bytes_is_told_so_and_keeps_what_was_measured() {
         options.latency_sizes.clear();
         options.directions.back = false;
     });
-    assert!(limit_told(&out).contains("a connection is 1048576 bytes"));
+    assert!(limit_message(&out).contains("a connection is 1048576 bytes"));
     let row = &out.bandwidth[0];
     assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
     let back = bounded(limits, |options| {
         options.latency_sizes.clear();
         options.directions.out = false;
     });
-    assert!(limit_told(&back).contains("a connection is 1048576 bytes"));
+    assert!(limit_message(&back).contains("a connection is 1048576 bytes"));
     let row = &back.bandwidth[0];
     assert!(row.received_bytes > 1 << 18 && row.received_bytes <= 1 << 20, "{row:?}");
 }
 
 #[test]
-fn an_hour_that_is_used_up_is_told_in_the_middle_and_at_the_beginning() {
+fn a_spent_hourly_limit_is_reported_during_a_run_and_at_its_start() {
     let limits = TcpLimits { bytes_in_hour: 1_000_000, ..TcpLimits::default() };
     let far = far_end(limits);
     let mut options = options(far.address());
     options.latency_sizes = vec![5_000];
     let result = run(options.clone());
-    assert!(limit_told(&result).contains("1000000 bytes in an hour"));
+    assert!(limit_message(&result).contains("1000000 bytes in an hour"));
     let refused = TcpRun::open(options).map(drop).unwrap_err();
     assert!(matches!(refused, TcpPathError::Spent { .. }) && !refused.is_usage(), "{refused}");
 }
 
 #[test]
-fn what_is_no_greeting_is_refused_and_nobody_waits_for_who_says_nothing() {
+fn a_foreign_hello_is_refused_and_an_idle_connection_delays_no_stop() {
     let far = far_end(TcpLimits::default());
     let mut stream = TcpStream::connect(far.address()).unwrap();
     stream.write_all(&[b'x'; HELLO_LEN]).unwrap();
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).unwrap();
-    assert_eq!(said.len(), 16);
-    let silent = TcpStream::connect(far.address()).unwrap();
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    assert_eq!(response.len(), 16);
+    let idle = TcpStream::connect(far.address()).unwrap();
     let begun = Instant::now();
     drop(far);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    drop(silent);
+    drop(idle);
 }
 
 #[test]
-fn who_looks_on_sees_rows_grow_and_what_the_result_says_of_them() {
+fn an_observer_receives_growing_rows_that_agree_with_the_result() {
     let far = far_end(TcpLimits::default());
     let mut long = options(far.address());
     (long.latency_sizes, long.settings.time_ns) = (vec![1], 1_200_000_000);
-    let seen = Seen::default();
-    let result = TcpRun::open(long).unwrap().run(&|_| (), &|| false, Some(&seen)).unwrap();
-    let (looks, ended) = seen.0.into_inner().unwrap();
+    let observer = RecordingObserver::default();
+    let result = TcpRun::open(long).unwrap().run(&|_| (), &|| false, Some(&observer)).unwrap();
+    let (snapshots, ended) = observer.0.into_inner().unwrap();
     let names: Vec<_> = ended.iter().map(|row| &*row.name).collect();
     assert_eq!(names, ["latency 1 B", "out 700 B", "back 700 B"]);
     for (index, row) in ended.iter().enumerate() {
-        let of_row = looks.iter().filter(|look| look.part.index == index);
-        let of_row: Vec<_> = of_row.map(|look| look.part.counts).collect();
+        let of_row = snapshots.iter().filter(|snapshot| snapshot.part.index == index);
+        let of_row: Vec<_> = of_row.map(|snapshot| snapshot.part.counts).collect();
         let counted = of_row.iter().map(|counts| counts.received + counts.bytes);
         let counted: Vec<_> = counted.collect();
         let before = counted.len().checked_sub(2).map(|at| counted[at]);
         assert!(before > Some(0), "nothing was seen while it went on: {counted:?} {row:?}");
     }
     assert_eq!(ended[0].received, result.latency[0].round_trips);
-    assert!(looks[0].latency_ns.is_some() && looks[0].byte_rate.is_none());
-    for (row, told) in ended[1..].iter().zip(&result.bandwidth) {
-        assert_eq!(row.byte_rate, Some(told.rate));
-        assert_eq!(row.retransmitted, told.tcp.map(|tcp| tcp.retransmitted));
+    assert!(snapshots[0].latency_ns.is_some() && snapshots[0].byte_rate.is_none());
+    for (row, bandwidth) in ended[1..].iter().zip(&result.bandwidth) {
+        assert_eq!(row.byte_rate, Some(bandwidth.rate));
+        assert_eq!(row.retransmitted, bandwidth.tcp.map(|tcp| tcp.retransmitted));
     }
 }
 
@@ -275,13 +275,13 @@ fn options_that_cannot_be_are_refused_before_anything_is_sent() {
         change(&mut options);
         TcpRun::open(options).map(drop).unwrap_err()
     };
-    for (error, said) in [
+    for (error, expected) in [
         (wrong(|options| options.settings.connections = 0), "from 1 to 64, not 0"),
         (wrong(|options| options.latency_sizes = vec![0]), "from 1 to"),
         (wrong(|options| options.latency_sizes = vec![1 << 40]), "from 1 to"),
         (wrong(|options| options.settings.time_ns = 1), "from 10 ms to 60 s"),
     ] {
-        assert!(error.is_usage() && error.to_string().contains(said), "{error}");
+        assert!(error.is_usage() && error.to_string().contains(expected), "{error}");
     }
     let error = wrong(|_| ());
     assert!(!error.is_usage() && error.to_string().contains("no program listens"), "{error}");

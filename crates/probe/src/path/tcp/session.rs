@@ -145,14 +145,14 @@ impl<'a> FarEndSession<'a> {
         } else {
             None
         };
-        let asked = u64::from(hello.time_ms) + u64::from(hello.warm_up_ms);
+        let requested_ms = u64::from(hello.time_ms) + u64::from(hello.warm_up_ms);
         Ok(Self {
             stream,
             hello,
             buffer: vec![0; message.clamp(least, CHUNK_MAX)],
             body,
             report: FarEndReport::default(),
-            ends: Instant::now() + Duration::from_millis(asked) + GRACE,
+            ends: Instant::now() + Duration::from_millis(requested_ms) + GRACE,
             allowance: ConnectionBudget::new(&shared.hour, limits.bytes),
             shared,
         })
@@ -249,17 +249,17 @@ impl<'a> FarEndSession<'a> {
             if self.hello.flags.quick_ack_each {
                 tcp::set_quick_ack(self.stream, true)?;
             }
-            let came = self.read_some(message)?;
-            if came == 0 {
+            let received = self.read_some(message)?;
+            if received == 0 {
                 break Ok(());
             }
-            if let Err(bound) = self.allowance.spend(came as u64, Instant::now) {
+            if let Err(bound) = self.allowance.spend(received as u64, Instant::now) {
                 break Err(bound.into());
             }
             last = Instant::now();
             let counted_from = *begun.get_or_insert(last + warm_up);
             if last > counted_from {
-                self.report.bytes += came as u64;
+                self.report.bytes += received as u64;
             }
         };
         let took = begun.map_or(Duration::ZERO, |begun| last.saturating_duration_since(begun));
@@ -288,7 +288,7 @@ impl<'a> FarEndSession<'a> {
         while got < wanted {
             match self.read_some(wanted - got)? {
                 0 => break,
-                came => got += came,
+                received => got += received,
             }
         }
         Ok(got)
@@ -298,7 +298,7 @@ impl<'a> FarEndSession<'a> {
         let room = most.min(self.buffer.len());
         loop {
             match (&mut &*self.stream).read(&mut self.buffer[..room]) {
-                Ok(came) => return Ok(came),
+                Ok(received) => return Ok(received),
                 Err(error) => self.tick(error)?,
             }
         }

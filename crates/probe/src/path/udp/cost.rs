@@ -39,12 +39,12 @@ fn fastest(work: impl Fn()) -> f64 {
 /// Runs all exchanges of a row, with a far end that answers at once.
 fn bookkeeping() {
     let codec = Codec::Horolog { session: 1 };
-    let Ok(seen) = DuplicateWindow::new(u64::from(TIMES)) else { return };
-    let mut books = FlowStats::new(0, Span::from_ms(1_000));
+    let Ok(window) = DuplicateWindow::new(u64::from(TIMES)) else { return };
+    let mut stats = FlowStats::new(0, Span::from_ms(1_000));
     let mut bytes = [0; 64];
     for sequence in 0..TIMES {
         codec.write(&mut bytes, sequence, false, Timestamp::from_ns(0));
-        seen.open(u64::from(sequence));
+        window.open(u64::from(sequence));
         let sent: Timestamp<Monotonic> = MonotonicClock.now();
         Header::new(PathDatagramKind::Echo, 1, sequence).emit(std::hint::black_box(&mut bytes));
         let taken = MonotonicClock.now();
@@ -56,6 +56,6 @@ fn bookkeeping() {
             left_ns: None,
             received_ns: None,
         };
-        std::hint::black_box(books.take(&reply, &at, &seen));
+        std::hint::black_box(stats.take(&reply, &at, &window));
     }
 }

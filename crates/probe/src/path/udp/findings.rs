@@ -111,16 +111,16 @@ fn of_run(result: &PathUdpResult) -> Vec<Finding> {
 
 fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut say = |code, severity, message: String, advice: &str| {
+    let mut add_finding = |code, severity, message: String, advice: &str| {
         let finding = whole(code, severity, message, advice);
         findings.push(Finding { trial: Some(index), ..finding });
     };
     let counts = &row.counts;
     if let Some((message, advice)) = outage(row, result.protocol) {
-        say(FindingCode::FarEndUnreachable, Severity::Error, message, advice);
+        add_finding(FindingCode::FarEndUnreachable, Severity::Error, message, advice);
     } else if counts.lost > 0 {
         let (message, advice) = loss(row);
-        say(FindingCode::PathLoss, Severity::Warning, message, advice);
+        add_finding(FindingCode::PathLoss, Severity::Warning, message, advice);
     }
     if counts.reordered > 0 {
         let message = format!(
@@ -129,7 +129,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
             counts.received,
             split(row, |way| way.reordered)
         );
-        say(
+        add_finding(
             FindingCode::PathReordered,
             Severity::Warning,
             message,
@@ -142,7 +142,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
             counts.duplicate,
             split(row, |way| way.duplicate)
         );
-        say(
+        add_finding(
             FindingCode::DuplicateReplies,
             Severity::Warning,
             message,
@@ -151,7 +151,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
     }
     if counts.invalid > 0 {
         let message = format!("{} datagrams were not replies.", counts.invalid);
-        say(
+        add_finding(
             FindingCode::InvalidReplies,
             Severity::Warning,
             message,
@@ -164,7 +164,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
              any of them.",
             row.length, result.target.mtu, row.fragments
         );
-        say(FindingCode::Fragmented, Severity::Note, message, "");
+        add_finding(FindingCode::Fragmented, Severity::Note, message, "");
     }
     if let Some((there, back)) = dscp(result.dscp, row) {
         let message = format!(
@@ -172,7 +172,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
              {back}.",
             result.dscp
         );
-        say(
+        add_finding(
             FindingCode::DscpChanged,
             Severity::Warning,
             message,
@@ -189,12 +189,17 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
             "The achieved load ratio was {:.2} instead of {}.",
             load.ratio, load.planned_ratio
         );
-        say(FindingCode::PathLoadNotReached, Severity::Warning, message, "Use longer rows.");
+        add_finding(
+            FindingCode::PathLoadNotReached,
+            Severity::Warning,
+            message,
+            "Use longer rows.",
+        );
     }
-    pace(result, row, &mut say);
+    pace(result, row, &mut add_finding);
     if (1..SAMPLES_MIN).contains(&counts.received) {
         let message = format!("{} replies are too few for a 99.9th percentile.", counts.received);
-        say(
+        add_finding(
             FindingCode::FewSamples,
             Severity::Note,
             message,
@@ -208,7 +213,7 @@ fn of_row(result: &PathUdpResult, row: &PathRow, index: usize) -> Vec<Finding> {
 fn pace(
     result: &PathUdpResult,
     row: &PathRow,
-    say: &mut impl FnMut(FindingCode, Severity, String, &str),
+    add_finding: &mut impl FnMut(FindingCode, Severity, String, &str),
 ) {
     let sent = row.counts.sent + row.counts.refused;
     if let Some(planned) = row.intended_rate.filter(|_| sent > 100 && row.ended.is_none())
@@ -219,7 +224,7 @@ fn pace(
         let is_crowded = result.host.cores > 0 && spinning(result) >= result.host.cores as u64;
         let advice =
             if is_crowded { "Lower the rate." } else { "Lower the rate, or use more flows." };
-        say(FindingCode::GeneratorBehind, Severity::Warning, message, advice);
+        add_finding(FindingCode::GeneratorBehind, Severity::Warning, message, advice);
     }
     let late = row.send_late_ns.as_ref().zip(row.delay_ns.as_ref());
     if let Some((late, delay)) = late.filter(|(late, delay)| late.p99 > delay.p99)
@@ -232,7 +237,7 @@ fn pace(
             time(delay.p99)
         );
         let advice = if result.busy_polling { "Lower the rate." } else { "Try --busy-poll." };
-        say(FindingCode::RequestsLate, Severity::Warning, message, advice);
+        add_finding(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
     let delay = row.delay_ns.as_ref().filter(|_| result.mode == PathMode::OpenLoop);
     let is_queue = |delay: &&Distribution| delay.p50 > QUEUE_NS.max(delay.min.saturating_mul(10));
@@ -244,7 +249,7 @@ fn pace(
             time(delay.min)
         );
         let advice = "Lower the rate until T no longer grows with it.";
-        say(FindingCode::RequestsLate, Severity::Warning, message, advice);
+        add_finding(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
 }
 

@@ -86,14 +86,14 @@ fn result(row: PathRow) -> PathUdpResult {
     }
 }
 
-fn said(result: &PathUdpResult, code: FindingCode) -> Vec<(String, String)> {
+fn texts_of(result: &PathUdpResult, code: FindingCode) -> Vec<(String, String)> {
     let all = all(result, &UdpRunContext::default());
     let of_code = all.into_iter().filter(|finding| finding.code == code);
     of_code.map(|finding| (finding.message, finding.advice)).collect()
 }
 
 fn lost(row: PathRow) -> (String, String) {
-    said(&result(row), FindingCode::PathLoss).remove(0)
+    texts_of(&result(row), FindingCode::PathLoss).remove(0)
 }
 
 #[test]
@@ -134,16 +134,19 @@ fn late_replies_need_a_longer_timeout() {
 fn lateness_is_held_against_the_same_percentile() {
     let with = |late_ns: u64, delay_ns: &[u64]| {
         let (send_late_ns, delay_ns) = (distribution(&[late_ns]), distribution(delay_ns));
-        said(&result(PathRow { send_late_ns, delay_ns, ..row(0, 0, 0) }), FindingCode::RequestsLate)
+        texts_of(
+            &result(PathRow { send_late_ns, delay_ns, ..row(0, 0, 0) }),
+            FindingCode::RequestsLate,
+        )
     };
     let slow = [[50_000; 90].as_slice(), &[94_900_000; 10]].concat();
     assert!(with(13_000_000, &slow).is_empty(), "the path's own are longer");
-    let doubts = with(130_000_000, &slow);
-    assert!(doubts[0].0.contains("at least 130 ms late"), "{doubts:?}");
+    let texts = with(130_000_000, &slow);
+    assert!(texts[0].0.contains("at least 130 ms late"), "{texts:?}");
     let queued = [[60_000; 1].as_slice(), &[86_000_000; 90]].concat();
-    let doubts = with(1_000, &queued);
-    assert_eq!(doubts.len(), 1);
-    assert!(doubts[0].0.starts_with("T has a median of 86."), "{doubts:?}");
+    let texts = with(1_000, &queued);
+    assert_eq!(texts.len(), 1);
+    assert!(texts[0].0.starts_with("T has a median of 86."), "{texts:?}");
     assert!(with(1_000, &[86_000_000; 90]).is_empty(), "a path may be long");
 }
 
@@ -151,18 +154,18 @@ fn lateness_is_held_against_the_same_percentile() {
 fn pollers_need_a_processor_each() {
     let mut crowd = PathUdpResult { flows: 4, busy_polling: true, ..result(row(0, 0, 0)) };
     crowd.rows[0].achieved_rate = 1_000.0;
-    let doubts = said(&crowd, FindingCode::GeneratorLimit);
-    assert!(doubts[0].0.starts_with("8 threads busy-poll"), "{doubts:?}");
-    assert_eq!(said(&crowd, FindingCode::GeneratorBehind)[0].1, "Lower the rate.");
+    let texts = texts_of(&crowd, FindingCode::GeneratorLimit);
+    assert!(texts[0].0.starts_with("8 threads busy-poll"), "{texts:?}");
+    assert_eq!(texts_of(&crowd, FindingCode::GeneratorBehind)[0].1, "Lower the rate.");
     crowd.flows = 1;
-    assert!(said(&crowd, FindingCode::GeneratorLimit).is_empty());
+    assert!(texts_of(&crowd, FindingCode::GeneratorLimit).is_empty());
     crowd.busy_polling = false;
-    assert!(said(&crowd, FindingCode::GeneratorBehind)[0].1.contains("more flows"));
+    assert!(texts_of(&crowd, FindingCode::GeneratorBehind)[0].1.contains("more flows"));
 }
 
 #[test]
-fn an_end_in_the_warm_up_is_told() {
-    let told = |row| {
+fn an_end_in_the_warm_up_is_reported() {
+    let message_of = |row| {
         let circumstances = UdpRunContext { interrupted: true, ..UdpRunContext::default() };
         let findings = all(&result(row), &circumstances);
         let one = findings.into_iter().find(|finding| finding.code == FindingCode::Interrupted);
@@ -173,6 +176,6 @@ fn an_end_in_the_warm_up_is_told() {
         let counts = horolog_record::PathCounts { sent, ..row.counts };
         PathRow { counts, ended: Some(RowEnd::Interrupted), ..row }
     };
-    assert!(told(ended(0)).contains("in the warm-up of a row"));
-    assert!(told(ended(1)).contains("The run was interrupted."));
+    assert!(message_of(ended(0)).contains("in the warm-up of a row"));
+    assert!(message_of(ended(1)).contains("The run was interrupted."));
 }

@@ -79,20 +79,20 @@ impl UdpFlow {
     ) -> Result<Self, UdpPathError> {
         let failed = |source| UdpPathError::Socket { address: to, source };
         let socket = connected(options, to).map_err(failed)?;
-        let tells_class = options.dscp != 0;
+        let receives_class = options.dscp != 0;
         let codec = if options.is_stamp {
             socket.set_hop_limit(to, SENDER_HOP_LIMIT).map_err(failed)?;
             stamp_codec()
         } else {
             let kernel = if options.kernel_timestamps { FLAG_KERNEL_TIME } else { 0 };
-            let class = if tells_class { FLAG_TRAFFIC_CLASS } else { 0 };
+            let class = if receives_class { FLAG_TRAFFIC_CLASS } else { 0 };
             let welcome = hello(&socket, to, kernel | class)?;
             if options.rows.iter().any(|row| row.load_ratio > 0.0) {
                 hello::begin(&socket, welcome.session).map_err(failed)?;
             }
             Codec::Horolog { session: welcome.session }
         };
-        if tells_class {
+        if receives_class {
             socket.enable_traffic_class(to, true).map_err(failed)?;
         }
         if options.kernel_timestamps {
@@ -107,7 +107,7 @@ impl UdpFlow {
             codec,
             wait: if options.busy_polling { Wait::Never } else { Wait::Asleep },
             kernel: options.kernel_timestamps,
-            receives_class: tells_class,
+            receives_class,
             envelope: Envelope::new(),
             out: vec![0; length as usize],
             input: vec![0; ROOM],
@@ -129,8 +129,8 @@ impl UdpFlow {
         }
         let received = self.envelope.receive(self.socket.as_fd(), &mut self.input, self.wait)?;
         self.class_back = received.control.traffic_class.or(self.class_back);
-        let came_ns = received.control.received_at.map(horolog_time::Timestamp::as_ns);
-        Ok(ReceivedDatagram { len: received.len, received_ns: came_ns })
+        let received_ns = received.control.received_at.map(horolog_time::Timestamp::as_ns);
+        Ok(ReceivedDatagram { len: received.len, received_ns })
     }
 
     /// Returns the next kernel transmit timestamp: the datagram's number and the instant.

@@ -92,9 +92,9 @@ impl FlowStats {
     }
 
     /// Publishes the counts so far; `sent` is the number of requests sent.
-    pub(super) fn publish_progress(&self, sent: u64, told: &mut Progress) {
-        told.clear();
-        told.counts = LiveCounts {
+    pub(super) fn publish_progress(&self, sent: u64, progress: &mut Progress) {
+        progress.clear();
+        progress.counts = LiveCounts {
             sent,
             received: self.counts.received,
             late: self.counts.late,
@@ -103,7 +103,7 @@ impl FlowStats {
             refused: self.counts.refused,
             ..LiveCounts::default()
         };
-        told.latency.merge(&self.rtt);
+        progress.latency.merge(&self.rtt);
     }
 
     /// Returns true if a request counts.
@@ -116,12 +116,12 @@ impl FlowStats {
         &mut self,
         reply: &ProbeReply,
         at: &ExchangeTimes,
-        seen: &DuplicateWindow,
+        window: &DuplicateWindow,
     ) -> ReplyClass {
         if reply.is_warm_up {
             return ReplyClass::Other;
         }
-        let mark = seen.mark(u64::from(reply.sequence));
+        let mark = window.mark(u64::from(reply.sequence));
         if mark == MarkOutcome::Outside {
             self.counts.invalid += 1;
             return ReplyClass::Other;
@@ -172,16 +172,16 @@ impl FlowStats {
     fn record(&mut self, reply: &ProbeReply, at: &ExchangeTimes) {
         let ns = |span: i64| u64::try_from(span).unwrap_or(0);
         self.rtt.record(ns(at.latency.as_ns()));
-        let (left, came) =
+        let (left, received_ns) =
             (at.left_ns.unwrap_or(at.sent_ns), at.received_ns.unwrap_or(at.taken_ns));
         self.forward.record(reply.received_ns.saturating_sub(left));
-        self.backward.record(came.saturating_sub(reply.sent_ns));
+        self.backward.record(received_ns.saturating_sub(reply.sent_ns));
         let far = reply.sent_ns.saturating_sub(reply.received_ns);
         self.far.record(ns(far));
-        if let (Some(left), Some(came)) = (at.left_ns, at.received_ns) {
+        if let (Some(left), Some(received_ns)) = (at.left_ns, at.received_ns) {
             self.host_send.record(ns(left.saturating_sub(at.sent_ns)));
-            self.host_receive.record(ns(at.taken_ns.saturating_sub(came)));
-            self.wire.record(ns(came.saturating_sub(left).saturating_sub(far)));
+            self.host_receive.record(ns(at.taken_ns.saturating_sub(received_ns)));
+            self.wire.record(ns(received_ns.saturating_sub(left).saturating_sub(far)));
         }
         self.class_there = reply.traffic_class.or(self.class_there);
         self.far_error = reply.error.or(self.far_error);

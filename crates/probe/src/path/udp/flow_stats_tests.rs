@@ -4,12 +4,12 @@ use super::*;
 
 const WARM_UP: u32 = 2;
 
-fn books() -> (FlowStats, DuplicateWindow) {
-    let seen = DuplicateWindow::new(1_000).unwrap();
-    (0..100).for_each(|sequence| seen.open(sequence));
-    let mut books = FlowStats::new(WARM_UP, Span::from_ms(10));
-    books.counts.sent = 98;
-    (books, seen)
+fn stats_and_window() -> (FlowStats, DuplicateWindow) {
+    let window = DuplicateWindow::new(1_000).unwrap();
+    (0..100).for_each(|sequence| window.open(sequence));
+    let mut stats = FlowStats::new(WARM_UP, Span::from_ms(10));
+    stats.counts.sent = 98;
+    (stats, window)
 }
 
 fn reply(sequence: u32, arrivals: u32, behind: u32) -> ProbeReply {
@@ -37,37 +37,37 @@ fn at(latency_ns: i64) -> ExchangeTimes {
 
 #[test]
 fn each_reply_is_counted_as_what_it_is() {
-    let (mut books, seen) = books();
-    assert_eq!(books.take(&reply(0, 0, 0), &at(1), &seen), ReplyClass::Other, "of the warm-up");
-    assert_eq!(books.take(&reply(2, 1, 0), &at(8_500), &seen), ReplyClass::First);
+    let (mut stats, window) = stats_and_window();
+    assert_eq!(stats.take(&reply(0, 0, 0), &at(1), &window), ReplyClass::Other, "of the warm-up");
+    assert_eq!(stats.take(&reply(2, 1, 0), &at(8_500), &window), ReplyClass::First);
     // 4 overtook 3 on the way there; 6's echo overtook 5's.
     for one in [reply(4, 2, 0), reply(3, 3, 1), reply(6, 5, 1), reply(5, 4, 1)] {
-        assert_eq!(books.take(&one, &at(8_500), &seen), ReplyClass::First);
+        assert_eq!(stats.take(&one, &at(8_500), &window), ReplyClass::First);
     }
-    assert_eq!(books.take(&reply(7, 6, 1), &at(10_000_001), &seen), ReplyClass::Other, "late");
+    assert_eq!(stats.take(&reply(7, 6, 1), &at(10_000_001), &window), ReplyClass::Other, "late");
     // One copy made on the way there, one on the way back.
-    books.take(&reply(8, 7, 1), &at(8_500), &seen);
-    books.take(&reply(8, 8, 2), &at(8_500), &seen);
-    books.take(&reply(6, 5, 1), &at(8_500), &seen);
-    books.take(&reply(1_000_000, 8, 2), &at(1), &seen);
-    let PathCounts { received, late, duplicate, reordered, invalid, .. } = books.counts;
+    stats.take(&reply(8, 7, 1), &at(8_500), &window);
+    stats.take(&reply(8, 8, 2), &at(8_500), &window);
+    stats.take(&reply(6, 5, 1), &at(8_500), &window);
+    stats.take(&reply(1_000_000, 8, 2), &at(1), &window);
+    let PathCounts { received, late, duplicate, reordered, invalid, .. } = stats.counts;
     assert_eq!((received, late, duplicate, reordered, invalid), (6, 1, 2, 2, 1));
-    let (forward, backward) = books.directions().unwrap();
+    let (forward, backward) = stats.directions().unwrap();
     assert_eq!((forward.lost, forward.duplicate, forward.reordered), (91, 1, 1));
     assert_eq!((backward.lost, backward.duplicate, backward.reordered), (0, 1, 1));
 }
 
 #[test]
 fn times_are_split_between_host_wire_and_far_end() {
-    let (mut books, seen) = books();
-    books.take(&reply(2, 1, 0), &at(8_500), &seen);
-    assert_eq!(books.forward.summary().unwrap().min, 3_000);
-    assert_eq!(books.backward.summary().unwrap().min, 3_000);
+    let (mut stats, window) = stats_and_window();
+    stats.take(&reply(2, 1, 0), &at(8_500), &window);
+    assert_eq!(stats.forward.summary().unwrap().min, 3_000);
+    assert_eq!(stats.backward.summary().unwrap().min, 3_000);
     let one = |recorder: &Recorder| recorder.min().unwrap();
-    assert_eq!((one(&books.rtt), one(&books.far)), (8_500, 1_000));
-    assert_eq!((one(&books.host_send), one(&books.host_receive)), (1_000, 500));
-    assert_eq!(one(&books.wire), 6_000);
+    assert_eq!((one(&stats.rtt), one(&stats.far)), (8_500, 1_000));
+    assert_eq!((one(&stats.host_send), one(&stats.host_receive)), (1_000, 500));
+    assert_eq!(one(&stats.wire), 6_000);
     let mut other = FlowStats::new(WARM_UP, Span::from_ms(10));
-    other.merge(&books);
+    other.merge(&stats);
     assert_eq!((other.rtt.count(), other.counts.sent, other.class_there), (1, 98, Some(0xb8)));
 }

@@ -57,10 +57,10 @@ pub(super) struct FlowShared {
 }
 
 impl FlowShared {
-    pub(super) fn new(seen: DuplicateWindow, reach: usize) -> Self {
+    pub(super) fn new(window: DuplicateWindow, reach: usize) -> Self {
         let sent_at = (0..reach.next_power_of_two()).map(|_| AtomicI64::new(0)).collect();
         let (next, is_done) = (AtomicU32::new(0), AtomicBool::new(false));
-        Self { window: seen, sent_at, next, is_done, is_renumbered: AtomicBool::new(false) }
+        Self { window, sent_at, next, is_done, is_renumbered: AtomicBool::new(false) }
     }
 
     fn sent_at(&self, sequence: u32) -> &AtomicI64 {
@@ -173,14 +173,14 @@ impl FlowReceiver<'_> {
     pub(super) fn run(mut self) -> (FlowOutcome, UdpFlow) {
         let timeout = Span::from_ns(self.shared.timeout.as_nanos() as i64);
         let mut ended = self.flow.sleep_at_most(TICK).err().map(|_| RowEnd::Failed);
-        let mut heard = MonotonicClock.now();
+        let mut last_received = MonotonicClock.now();
         let mut polls = 0_u32;
         let mut quiet_since = None;
         while ended.is_none() {
             match self.flow.receive() {
-                Ok(came) => {
-                    heard = MonotonicClock.now();
-                    self.take(came, heard);
+                Ok(received) => {
+                    last_received = MonotonicClock.now();
+                    self.take(received, last_received);
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => std::hint::spin_loop(),
@@ -199,11 +199,11 @@ impl FlowReceiver<'_> {
                 if now - since > timeout || self.is_all_answered() {
                     break;
                 }
-            } else if now - heard > UNREACHABLE_AFTER.max(timeout + timeout)
+            } else if now - last_received > UNREACHABLE_AFTER.max(timeout + timeout)
                 && now > self.schedule.start + UNREACHABLE_AFTER
             {
                 if self.flow.is_there(self.shared.to) && self.flow.sleep_at_most(TICK).is_ok() {
-                    heard = MonotonicClock.now();
+                    last_received = MonotonicClock.now();
                 } else {
                     ended = Some(RowEnd::Vanished);
                 }
@@ -222,9 +222,10 @@ impl FlowReceiver<'_> {
     }
 
     fn publish_progress(&mut self, now: Timestamp<Monotonic>) {
-        if let Some(mut told) = self.publisher.as_mut().and_then(|telling| telling.slot_if_due(now))
+        if let Some(mut progress) =
+            self.publisher.as_mut().and_then(|publisher| publisher.slot_if_due(now))
         {
-            self.stats.publish_progress(self.left_so_far(), &mut told);
+            self.stats.publish_progress(self.left_so_far(), &mut progress);
         }
     }
 
@@ -233,9 +234,9 @@ impl FlowReceiver<'_> {
         counts.received + counts.late >= self.left_so_far()
     }
 
-    fn take(&mut self, came: ReceivedDatagram, taken: Timestamp<Monotonic>) {
+    fn take(&mut self, received: ReceivedDatagram, taken: Timestamp<Monotonic>) {
         let taken_ns = (taken + self.offset).as_ns();
-        let bytes = &self.flow.input[..came.len];
+        let bytes = &self.flow.input[..received.len];
         let Some(reply) = self.flow.codec.read(bytes, Timestamp::from_ns(taken_ns)) else {
             self.stats.counts.invalid += 1;
             return;
@@ -247,7 +248,7 @@ impl FlowReceiver<'_> {
             sent_ns: (sent + self.offset).as_ns(),
             taken_ns,
             left_ns: self.left(reply.sequence),
-            received_ns: came.received_ns,
+            received_ns: received.received_ns,
         };
         self.stats.take(&reply, &at, &self.between.window);
     }

@@ -56,14 +56,14 @@ struct PingPongExchange<'a> {
 pub(super) fn ping_pong(
     flow: &mut UdpFlow,
     shared: &RowState<'_>,
-    mut books: FlowStats,
-    seen: &DuplicateWindow,
-    (offset, mut telling): (Span, Option<ProgressPublisher<'_>>),
+    mut stats: FlowStats,
+    window: &DuplicateWindow,
+    (offset, mut publisher): (Span, Option<ProgressPublisher<'_>>),
 ) -> FlowOutcome {
     let timeout = Span::from_ns(shared.timeout.as_nanos() as i64);
     let length = Span::from_ns(shared.time.as_nanos() as i64);
     let (mut begun, mut over) = (None, MonotonicClock.now());
-    let (mut heard, mut refusals) = (over, 0);
+    let (mut last_received, mut refusals) = (over, 0);
     let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| RowEnd::Failed);
     let warm_until = over + Span::from_ns(WARM_UP_TIME.as_nanos() as i64);
     let mut next = 0;
@@ -80,33 +80,36 @@ pub(super) fn ping_pong(
         }
         shared.before_request(is_first);
         let mut exchange =
-            PingPongExchange { flow: &mut *flow, stats: &mut books, window: seen, timeout, offset };
+            PingPongExchange { flow: &mut *flow, stats: &mut stats, window, timeout, offset };
         let waited = exchange.once(sequence, sequence < shared.warm_up);
         over = match waited {
             ReplyWait::Answered(taken) => taken,
             _ => MonotonicClock.now(),
         };
-        if let Some(mut told) = telling.as_mut().and_then(|telling| telling.slot_if_due(over)) {
-            books.publish_progress(books.counts.sent, &mut told);
+        if let Some(mut progress) =
+            publisher.as_mut().and_then(|publisher| publisher.slot_if_due(over))
+        {
+            stats.publish_progress(stats.counts.sent, &mut progress);
         }
         match waited {
-            ReplyWait::Answered(_) => (heard, refusals) = (over, 0),
+            ReplyWait::Answered(_) => (last_received, refusals) = (over, 0),
             ReplyWait::Failed => ended = Some(RowEnd::Failed),
             ReplyWait::Refused => {
                 refusals += 1;
                 ended = (refusals >= REFUSALS).then_some(RowEnd::Closed);
             }
-            ReplyWait::TimedOut if over - heard < UNREACHABLE_AFTER.max(timeout + timeout) => {}
+            ReplyWait::TimedOut
+                if over - last_received < UNREACHABLE_AFTER.max(timeout + timeout) => {}
             ReplyWait::TimedOut => {
                 if flow.is_there(shared.to) && flow.sleep_at_most(shared.timeout).is_ok() {
-                    heard = over;
+                    last_received = over;
                 } else {
                     ended = Some(RowEnd::Vanished);
                 }
             }
         }
     }
-    FlowOutcome { stats: books, begun, over, ended }
+    FlowOutcome { stats, begun, over, ended }
 }
 
 impl PingPongExchange<'_> {
@@ -148,9 +151,9 @@ impl PingPongExchange<'_> {
         let mut polls = 0_u32;
         loop {
             match self.flow.receive() {
-                Ok(came) => {
+                Ok(received) => {
                     let taken = MonotonicClock.now();
-                    if self.take(came, sequence, sent, taken) {
+                    if self.take(received, sequence, sent, taken) {
                         return ReplyWait::Answered(taken);
                     }
                     if taken - sent > self.timeout {
@@ -160,8 +163,9 @@ impl PingPongExchange<'_> {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => {
                         polls = polls.wrapping_add(1);
-                        let looks = self.flow.wait == Wait::Asleep || polls.is_multiple_of(POLLS);
-                        if looks && MonotonicClock.now() - sent >= self.timeout {
+                        let is_check_due =
+                            self.flow.wait == Wait::Asleep || polls.is_multiple_of(POLLS);
+                        if is_check_due && MonotonicClock.now() - sent >= self.timeout {
                             return ReplyWait::TimedOut;
                         }
                     }
@@ -176,13 +180,13 @@ impl PingPongExchange<'_> {
     /// Takes a datagram; returns true if it is the awaited reply.
     fn take(
         &mut self,
-        came: ReceivedDatagram,
+        received: ReceivedDatagram,
         sequence: u32,
         sent: Timestamp<Monotonic>,
         taken: Timestamp<Monotonic>,
     ) -> bool {
         let (sent_ns, taken_ns) = (self.utc(sent), self.utc(taken));
-        let bytes = &self.flow.input[..came.len];
+        let bytes = &self.flow.input[..received.len];
         let Some(reply) = self.flow.codec.read(bytes, Timestamp::from_ns(taken_ns)) else {
             self.stats.counts.invalid += 1;
             return false;
@@ -191,8 +195,13 @@ impl PingPongExchange<'_> {
         // Any other request is no longer awaited, so its reply is late whenever it was sent.
         let latency = if is_awaited { taken - sent } else { Span::from_ns(i64::MAX) };
         let left_ns = if self.flow.kernel { self.left() } else { None };
-        let at =
-            ExchangeTimes { latency, sent_ns, taken_ns, left_ns, received_ns: came.received_ns };
+        let at = ExchangeTimes {
+            latency,
+            sent_ns,
+            taken_ns,
+            left_ns,
+            received_ns: received.received_ns,
+        };
         self.stats.take(&reply, &at, self.window);
         is_awaited
     }

@@ -111,7 +111,7 @@ mod tests {
 
     /// A far end of an older version does not announce short probes, and would not echo them.
     #[test]
-    fn a_far_end_that_echoes_no_short_probes_is_told_from_a_silent_one() {
+    fn a_far_end_without_short_probes_is_distinguished_from_an_unreachable_one() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
         let far = std::thread::spawn(move || {

@@ -50,12 +50,12 @@ pub(super) struct RowOutcome {
 
 /// Returns the record of a row.
 pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
-    let RowOutcome { stats: books, duration, .. } = outcome;
+    let RowOutcome { stats, duration, .. } = outcome;
     let counts = PathCounts {
-        lost: books.counts.sent.saturating_sub(books.counts.received),
-        ..books.counts
+        lost: stats.counts.sent.saturating_sub(stats.counts.received),
+        ..stats.counts
     };
-    let rtt_ns = Distribution::of_recorder(&books.rtt);
+    let rtt_ns = Distribution::of_recorder(&stats.rtt);
     let delay_ns = rtt_ns.as_ref().map(Distribution::half);
     // One-way delay is known if the clocks differ by less than the delay between the ends.
     let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
@@ -75,13 +75,13 @@ pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
         backward,
         host_losses: outcome.host_losses,
         send_late_ns: outcome.late.as_ref().and_then(Distribution::of_recorder),
-        forward_ns: signed(&books.forward),
-        backward_ns: signed(&books.backward),
-        far_ns: Distribution::of_recorder(&books.far),
-        host_send_ns: Distribution::of_recorder(&books.host_send),
-        host_receive_ns: Distribution::of_recorder(&books.host_receive),
-        wire_ns: Distribution::of_recorder(&books.wire),
-        dscp_forward: dscp(books.class_there),
+        forward_ns: signed(&stats.forward),
+        backward_ns: signed(&stats.backward),
+        far_ns: Distribution::of_recorder(&stats.far),
+        host_send_ns: Distribution::of_recorder(&stats.host_send),
+        host_receive_ns: Distribution::of_recorder(&stats.host_receive),
+        wire_ns: Distribution::of_recorder(&stats.wire),
+        dscp_forward: dscp(stats.class_there),
         dscp_backward: dscp(outcome.class_back),
         ended: outcome.ended,
         rtt_ns,
@@ -119,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn one_way_is_told_where_the_clocks_are_near_enough() {
+    fn one_way_delay_is_reported_if_the_clocks_agree_closely() {
         let outcome = |clock_error_ns| {
-            let mut books = FlowStats::new(0, Span::from_ms(10));
-            books.rtt.record(20_000);
-            books.forward.record(9_000);
-            books.counts.sent = 2;
-            books.counts.received = 1;
+            let mut stats = FlowStats::new(0, Span::from_ms(10));
+            stats.rtt.record(20_000);
+            stats.forward.record(9_000);
+            stats.counts.sent = 2;
+            stats.counts.received = 1;
             RowOutcome {
-                stats: books,
+                stats,
                 directions: None,
                 host_losses: None,
                 load_arrived: None,

@@ -86,10 +86,10 @@ impl PathUdp {
         self,
         progress: &dyn Fn(usize, &RowPlan),
         is_over: &(dyn Fn() -> bool + Sync),
-        onlooker: Option<&dyn PathObserver>,
+        observer: Option<&dyn PathObserver>,
     ) -> Result<PathUdpResult, UdpPathError> {
         let started = rfc3339_now();
-        let mut lookout = PathLiveSampler::new();
+        let mut sampler = PathLiveSampler::new();
         let mut rows: Vec<PathRow> = Vec::new();
         let mut circumstances = UdpRunContext::default();
         for (index, plan) in self.options.rows.iter().enumerate() {
@@ -101,10 +101,10 @@ impl PathUdp {
             let clock = realtime_minus_monotonic();
             let name = live::name(plan);
             let under = self.under(index, &name);
-            let looking = onlooker.map(|onlooker| (onlooker, &lookout, under));
-            let row = self.row(plan, clock, is_over, looking)?;
-            if let Some(onlooker) = onlooker {
-                lookout.end(onlooker, under, live::counts(&row), live::ended(&row));
+            let sampling = observer.map(|observer| (observer, &sampler, under));
+            let row = self.row(plan, clock, is_over, sampling)?;
+            if let Some(observer) = observer {
+                sampler.end(observer, under, live::counts(&row), live::ended(&row));
             }
             if !clock.agrees(realtime_minus_monotonic()) {
                 circumstances.stepped.push(index);
@@ -173,7 +173,7 @@ impl PathUdp {
         plan: &RowPlan,
         clock: ClockOffset,
         is_over: &(dyn Fn() -> bool + Sync),
-        looks: Option<(&dyn PathObserver, &PathLiveSampler, CurrentRow<'_>)>,
+        sampling: Option<(&dyn PathObserver, &PathLiveSampler, CurrentRow<'_>)>,
     ) -> Result<PathRow, UdpPathError> {
         let options = &self.options;
         let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
@@ -208,11 +208,11 @@ impl PathUdp {
             _ => 0,
         };
         let is_done = AtomicBool::new(false);
-        let slots = looks.map(|_| ProgressSlots::new(flows.len()));
+        let slots = sampling.map(|_| ProgressSlots::new(flows.len()));
         let all = thread::scope(|scope| {
             let (shared, is_done, slots) = (&shared, &is_done, slots.as_ref());
-            if let (Some((onlooker, lookout, under)), Some(slots)) = (looks, slots) {
-                scope.spawn(move || lookout.sample_until(onlooker, under, slots, is_done));
+            if let (Some((observer, sampler, under)), Some(slots)) = (sampling, slots) {
+                scope.spawn(move || sampler.sample_until(observer, under, slots, is_done));
             }
             let loading = load.map(|load| scope.spawn(move || load.run(shared, session, is_done)));
             let all = self.flows(flows, shared, clock.offset, slots);
@@ -250,19 +250,23 @@ impl PathUdp {
         slots: Option<&ProgressSlots>,
     ) -> Vec<(FlowOutcome, UdpFlow, Option<Recorder>)> {
         let start = MonotonicClock.now() + LEAD;
-        let telling = |index| Some(ProgressPublisher::new(slots?.of(index)?, start));
+        let publisher_of = |index| Some(ProgressPublisher::new(slots?.of(index)?, start));
         thread::scope(|scope| {
             let threads: Vec<_> = flows
                 .into_iter()
                 .enumerate()
                 .map(|(index, flow)| {
-                    let told = (offset, telling(index));
+                    let offset_and_publisher = (offset, publisher_of(index));
                     match self.options.rate {
-                        None => scope.spawn(move || self.ping_pong(flow, shared, told)),
+                        None => {
+                            scope.spawn(move || self.ping_pong(flow, shared, offset_and_publisher))
+                        }
                         Some(rate) => {
                             let phase = Span::from_ns((index as f64 * 1e9 / rate) as i64);
                             let begin = start + phase;
-                            scope.spawn(move || self.open_loop(flow, shared, told, (rate, begin)))
+                            scope.spawn(move || {
+                                self.open_loop(flow, shared, offset_and_publisher, (rate, begin))
+                            })
                         }
                     }
                 })
@@ -275,11 +279,11 @@ impl PathUdp {
         &self,
         mut flow: UdpFlow,
         shared: &RowState<'_>,
-        told: (Span, Option<ProgressPublisher<'_>>),
+        offset_and_publisher: (Span, Option<ProgressPublisher<'_>>),
     ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
-        let seen = DuplicateWindow::new(REACH.0 as u64).ok()?;
-        let books = self.flow_stats();
-        let brought = ping_pong(&mut flow, shared, books, &seen, told);
+        let window = DuplicateWindow::new(REACH.0 as u64).ok()?;
+        let stats = self.flow_stats();
+        let brought = ping_pong(&mut flow, shared, stats, &window, offset_and_publisher);
         Some((brought, flow, None))
     }
 
@@ -287,7 +291,7 @@ impl PathUdp {
         &self,
         flow: UdpFlow,
         shared: &RowState<'_>,
-        (offset, telling): (Span, Option<ProgressPublisher<'_>>),
+        (offset, publisher): (Span, Option<ProgressPublisher<'_>>),
         (rate, start): (f64, Timestamp<Monotonic>),
     ) -> Option<(FlowOutcome, UdpFlow, Option<Recorder>)> {
         let options = &self.options;
@@ -307,17 +311,9 @@ impl PathUdp {
             let sender =
                 FlowSender { socket: &socket, codec, out, shared, between, schedule, offset };
             let sending = scope.spawn(move || sender.run());
-            let books = self.flow_stats();
-            let receiver = FlowReceiver {
-                flow,
-                stats: books,
-                shared,
-                between,
-                schedule,
-                offset,
-                left_at,
-                publisher: telling,
-            };
+            let stats = self.flow_stats();
+            let receiver =
+                FlowReceiver { flow, stats, shared, between, schedule, offset, left_at, publisher };
             let received = receiver.run();
             sending.join().ok().map(|sent| (sent, received))
         })?;
@@ -339,11 +335,11 @@ impl PathUdp {
         all: &[(FlowOutcome, UdpFlow, Option<Recorder>)],
     ) -> RowOutcome {
         let options = &self.options;
-        let mut books = self.flow_stats();
+        let mut stats = self.flow_stats();
         let mut late: Option<Recorder> = None;
         let mut sum = FlowSums::default();
         for (brought, flow, own_late) in all {
-            books.merge(&brought.stats);
+            stats.merge(&brought.stats);
             if let Some(own) = own_late {
                 late.get_or_insert_default().merge(own);
             }
@@ -355,7 +351,7 @@ impl PathUdp {
         let sent = gate.sent().saturating_sub(relaxed(&gate.load_before));
         let valid = gate.valid().saturating_sub(relaxed(&gate.valid_before));
         let ratio = if valid == 0 { 0.0 } else { sent as f64 / valid as f64 };
-        let far_error = books.far_error.zip(own_error_ns());
+        let far_error = stats.far_error.zip(own_error_ns());
         let by_reply = far_error.map(|(far, own)| far.as_ns().unsigned_abs().saturating_add(own));
         RowOutcome {
             directions: sum.directions.filter(|_| sum.all_counted),
@@ -375,7 +371,7 @@ impl PathUdp {
             planned_rate: options.rate,
             fragments: self.fragments(plan),
             receives_class: options.dscp != 0,
-            stats: books,
+            stats,
             late,
         }
     }

@@ -19,11 +19,11 @@ struct Missing<'a> {
 
 impl<'a> Missing<'a> {
     /// Returns the losses of a server that answered other requests.
-    fn of(server: &'a ServerResult, beside: &QueryServerContext) -> Option<Self> {
+    fn of(server: &'a ServerResult, context: &QueryServerContext) -> Option<Self> {
         let QueryCounts { received, lost, unreachable, .. } = &server.counts;
         let all = lost.saturating_sub(other_replies(&server.counts));
-        let closed = beside.closed.min(all);
-        let unreachable = unreachable.saturating_sub(beside.closed).min(all - closed);
+        let closed = context.closed.min(all);
+        let unreachable = unreachable.saturating_sub(context.closed).min(all - closed);
         (*received > 0 && all > 0).then_some(Self { server, all, closed, unreachable })
     }
 
@@ -48,8 +48,8 @@ impl<'a> Missing<'a> {
 }
 
 /// Returns true if a server answered at first and then stopped; a single loss does not count.
-const fn has_ceased(server: &ServerResult, beside: &QueryServerContext) -> bool {
-    beside.unanswered > 1 && server.counts.received > 0
+const fn has_ceased(server: &ServerResult, context: &QueryServerContext) -> bool {
+    context.unanswered > 1 && server.counts.received > 0
 }
 
 /// Reports requests that this host did not send.
@@ -69,8 +69,8 @@ pub(super) fn unsent(servers: &[ServerResult]) -> Option<Finding> {
 
 pub(super) fn ceased(result: &QueryResult, about: &QueryRunContext<'_>) -> Option<Finding> {
     let each = result.servers.iter().zip(about.servers);
-    let each = each.filter(|(server, beside)| has_ceased(server, beside));
-    let each: Vec<_> = each.filter_map(|(server, beside)| Missing::of(server, beside)).collect();
+    let each = each.filter(|(server, context)| has_ceased(server, context));
+    let each: Vec<_> = each.filter_map(|(server, context)| Missing::of(server, context)).collect();
     let since = |server: &ServerResult| {
         server.samples.last().map_or_else(String::new, |last| {
             let ns = last.sequence.saturating_mul(result.interval_ns);
@@ -95,8 +95,8 @@ pub(super) fn ceased(result: &QueryResult, about: &QueryRunContext<'_>) -> Optio
 
 pub(super) fn unanswered(result: &QueryResult, about: &QueryRunContext<'_>) -> Option<Finding> {
     let each = result.servers.iter().zip(about.servers);
-    let each = each.filter(|(server, beside)| !has_ceased(server, beside));
-    let each: Vec<_> = each.filter_map(|(server, beside)| Missing::of(server, beside)).collect();
+    let each = each.filter(|(server, context)| !has_ceased(server, context));
+    let each: Vec<_> = each.filter_map(|(server, context)| Missing::of(server, context)).collect();
     let is_much =
         |missing: &Missing<'_>| missing.all as f64 > NOTED_LOSS * missing.server.counts.sent as f64;
     let severity = if each.iter().any(is_much) { Severity::Warning } else { Severity::Note };

@@ -32,7 +32,7 @@ fn server(name: &str) -> ServerResult {
     }
 }
 
-fn silent_server(name: &str) -> ServerResult {
+fn unanswered_server(name: &str) -> ServerResult {
     let counts = QueryCounts { sent: 8, lost: 8, ..QueryCounts::default() };
     ServerResult { counts, ..server(name) }
 }
@@ -45,23 +45,23 @@ fn findings_of(
     servers: Vec<ServerResult>,
     interleaved: bool,
     differences: Vec<Difference>,
-    no_card: Option<&str>,
+    no_nic_clock: Option<&str>,
 ) -> Vec<Finding> {
-    let beside = QueryServerContext {
-        no_nic_clock: no_card.map(str::to_owned),
+    let context = QueryServerContext {
+        no_nic_clock: no_nic_clock.map(str::to_owned),
         unanswered: 0,
         closed: 0,
         hint: None,
     };
-    let beside = vec![beside; servers.len()];
-    findings_beside(servers, interleaved, differences, &beside)
+    let contexts = vec![context; servers.len()];
+    findings_in_context(servers, interleaved, differences, &contexts)
 }
 
-fn findings_beside(
+fn findings_in_context(
     servers: Vec<ServerResult>,
     interleaved: bool,
     differences: Vec<Difference>,
-    beside: &[QueryServerContext],
+    contexts: &[QueryServerContext],
 ) -> Vec<Finding> {
     let result = QueryResult {
         schema: QUERY_SCHEMA.to_owned(),
@@ -78,7 +78,7 @@ fn findings_beside(
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    all(&result, &QueryRunContext { clock_synchronised: Some(true), servers: beside })
+    all(&result, &QueryRunContext { clock_synchronised: Some(true), servers: contexts })
 }
 
 fn only(findings: &[Finding], code: FindingCode) -> &Finding {
@@ -88,36 +88,36 @@ fn only(findings: &[Finding], code: FindingCode) -> &Finding {
 }
 
 #[test]
-fn a_clean_run_has_no_doubt() {
+fn a_clean_run_has_no_finding() {
     assert_eq!(findings(vec![server("a"), server("b")]), []);
 }
 
 #[test]
-fn one_silent_server_is_a_doubt_and_nothing_but_silence_an_error() {
-    let found = findings(vec![server("a"), silent_server("b")]);
+fn one_unanswered_server_is_a_warning_and_no_reply_at_all_an_error() {
+    let found = findings(vec![server("a"), unanswered_server("b")]);
     let one = only(&found, FindingCode::NoReplies);
     assert_eq!(one.severity, Severity::Warning);
     assert_eq!(one.message, "No valid reply: b: none of 8 requests received a reply.");
-    let found = findings(vec![silent_server("a"), silent_server("b")]);
+    let found = findings(vec![unanswered_server("a"), unanswered_server("b")]);
     assert_eq!(only(&found, FindingCode::NoReplies).severity, Severity::Error);
     let end = QueryEnd { reason: QueryEndReason::Unresolved, message: "no such name".into() };
-    let found = findings(vec![ServerResult { ended: Some(end), ..silent_server("c") }]);
+    let found = findings(vec![ServerResult { ended: Some(end), ..unanswered_server("c") }]);
     assert!(only(&found, FindingCode::NoReplies).message.ends_with("c: no such name."));
 }
 
 #[test]
-fn answers_that_ceased_are_told_with_since_when() {
+fn an_outage_is_reported_with_the_last_answered_request() {
     let half = |lost| {
         let counts = QueryCounts { sent: 20, received: 20 - lost, lost, ..Default::default() };
         let samples = (0..20 - lost).map(|at| figures::tests::sample(at, 0, 10)).collect();
         ServerResult { counts, samples, ..server("a") }
     };
-    let found = |lost, silent| {
-        let beside = [
-            QueryServerContext { unanswered: silent, ..QueryServerContext::default() },
+    let found = |lost, unanswered| {
+        let contexts = [
+            QueryServerContext { unanswered, ..QueryServerContext::default() },
             QueryServerContext::default(),
         ];
-        findings_beside(vec![half(lost), server("b")], false, Vec::new(), &beside)
+        findings_in_context(vec![half(lost), server("b")], false, Vec::new(), &contexts)
     };
     let ended = found(12, 12);
     let one = only(&ended, FindingCode::ServerOutage);
@@ -133,11 +133,10 @@ fn answers_that_ceased_are_told_with_since_when() {
 fn what_a_closed_port_explains_is_not_laid_on_the_way() {
     let counts =
         QueryCounts { sent: 8, received: 2, lost: 6, unreachable: 6, ..Default::default() };
-    let of = |silent, closed| {
-        let beside =
-            [QueryServerContext { unanswered: silent, closed, ..QueryServerContext::default() }];
+    let of = |unanswered, closed| {
+        let contexts = [QueryServerContext { unanswered, closed, ..QueryServerContext::default() }];
         let server = ServerResult { counts: counts.clone(), ..server("a") };
-        findings_beside(vec![server], false, Vec::new(), &beside)
+        findings_in_context(vec![server], false, Vec::new(), &contexts)
     };
     let found = of(1, 6);
     let one = only(&found, FindingCode::PathLoss);
@@ -149,9 +148,9 @@ fn what_a_closed_port_explains_is_not_laid_on_the_way() {
         one.message.contains("port closed: 2 of 6, host or network unreachable: 4 of 6"),
         "{one:?}"
     );
-    let beside = [QueryServerContext { closed: 8, ..QueryServerContext::default() }];
-    let closed = silent_server("a");
-    let found = findings_beside(vec![closed], false, Vec::new(), &beside);
+    let contexts = [QueryServerContext { closed: 8, ..QueryServerContext::default() }];
+    let closed = unanswered_server("a");
+    let found = findings_in_context(vec![closed], false, Vec::new(), &contexts);
     let one = only(&found, FindingCode::NoReplies);
     assert_eq!(one.message, "No valid reply: a: no program listens at this port.");
     assert!(!one.advice.contains("on the path"), "{one:?}");
@@ -196,15 +195,15 @@ fn kisses_and_invalid_replies_are_named() {
 }
 
 #[test]
-fn a_delay_below_zero_is_a_doubt() {
+fn a_negative_delay_is_a_finding() {
     let samples = [10, -60_000].map(|delay| figures::tests::sample(0, 0, delay)).to_vec();
     let found = findings(vec![ServerResult { samples, ..server("a") }]);
     assert!(only(&found, FindingCode::NegativeDelay).message.ends_with("a: 1 of 2."));
 }
 
 #[test]
-fn what_a_server_says_of_itself_is_a_doubt() {
-    let says = ServerState {
+fn an_unsynchronised_server_is_a_finding() {
+    let state = ServerState {
         leap: LeapState::Unsynchronised,
         version: 4,
         stratum: 16,
@@ -213,26 +212,26 @@ fn what_a_server_says_of_itself_is_a_doubt() {
         root_dispersion_ns: 0,
         precision: -20,
     };
-    let mut unsynchronised = ServerResult { server_state: Some(says), ..server("a") };
+    let mut unsynchronised = ServerResult { server_state: Some(state), ..server("a") };
     unsynchronised.counts.unsynchronised = 7;
     let message = |server: &ServerResult| {
         only(&findings(vec![server.clone()]), FindingCode::ServerUnsynchronised).message.clone()
     };
-    let told = message(&unsynchronised);
-    assert!(told.contains("a: not synchronised yet (INIT) in 7 of 8 replies"), "{told}");
-    if let Some(says) = &mut unsynchronised.server_state {
-        "0.0.0.0".clone_into(&mut says.reference_id);
+    let text = message(&unsynchronised);
+    assert!(text.contains("a: not synchronised yet (INIT) in 7 of 8 replies"), "{text}");
+    if let Some(state) = &mut unsynchronised.server_state {
+        "0.0.0.0".clone_into(&mut state.reference_id);
     }
     assert!(message(&unsynchronised).contains("a: not synchronised in 7 of 8"));
 }
 
 #[test]
-fn a_server_that_answers_is_not_called_silent() {
-    let mut refused = silent_server("a");
+fn a_server_that_replies_is_not_reported_as_unanswered() {
+    let mut refused = unanswered_server("a");
     refused.counts.kisses = BTreeMap::from([("NKEY".to_owned(), 8)]);
-    let mut broken = silent_server("b");
+    let mut broken = unanswered_server("b");
     broken.counts.invalid = BTreeMap::from([(InvalidReason::Version, 8)]);
-    let mut late = silent_server("c");
+    let mut late = unanswered_server("c");
     late.counts.late = 5;
     for (server, why) in [(refused, "8 other"), (broken, "8 other"), (late, "5 replies")] {
         let found = findings(vec![server]);
@@ -257,7 +256,7 @@ fn each_kiss_has_its_own_advice() {
 }
 
 #[test]
-fn basic_replies_are_a_doubt_where_interleaved_ones_were_asked_for() {
+fn basic_replies_are_a_finding_if_interleaved_ones_were_requested() {
     let found = findings_of(vec![server("a")], true, Vec::new(), None);
     assert!(only(&found, FindingCode::InterleavedNotUsed).message.contains("a: 8 of 8"));
     let mut all = server("a");
@@ -266,9 +265,9 @@ fn basic_replies_are_a_doubt_where_interleaved_ones_were_asked_for() {
 }
 
 #[test]
-fn timestamps_by_less_than_was_asked_for_are_named() {
-    let stamps = TimestampCounts { kernel: 6, user: 2, ..TimestampCounts::default() };
-    let found = findings(vec![ServerResult { transmit_timestamps: stamps, ..server("a") }]);
+fn timestamps_from_a_worse_source_than_requested_are_reported() {
+    let timestamps = TimestampCounts { kernel: 6, user: 2, ..TimestampCounts::default() };
+    let found = findings(vec![ServerResult { transmit_timestamps: timestamps, ..server("a") }]);
     assert!(
         only(&found, FindingCode::TimestampsMissing)
             .message
@@ -313,15 +312,15 @@ fn nts(server: Option<&str>, renewals: u64) -> NtsUse {
 }
 
 #[test]
-fn the_server_that_was_asked_is_named_and_the_target_beside_it() {
-    let redirected = ServerResult { nts: Some(nts(Some("b:1123"), 0)), ..silent_server("a") };
-    let said = findings(vec![redirected, server("c")]);
-    let silent = said.iter().find(|finding| finding.code == FindingCode::NoReplies).unwrap();
-    assert!(silent.message.contains("b:1123 (for a): none of 8"), "{silent:?}");
+fn the_polled_server_is_named_with_its_target() {
+    let redirected = ServerResult { nts: Some(nts(Some("b:1123"), 0)), ..unanswered_server("a") };
+    let found = findings(vec![redirected, server("c")]);
+    let no_replies = found.iter().find(|finding| finding.code == FindingCode::NoReplies).unwrap();
+    assert!(no_replies.message.contains("b:1123 (for a): none of 8"), "{no_replies:?}");
 }
 
 #[test]
-fn renewed_keys_and_an_abandoned_algorithm_are_told() {
+fn renewed_keys_and_an_abandoned_algorithm_are_reported() {
     let of =
         |renewals| findings(vec![ServerResult { nts: Some(nts(None, renewals)), ..server("a") }]);
     let codes = |all: &[Finding]| all.iter().map(|finding| finding.code).collect::<Vec<_>>();
@@ -331,13 +330,18 @@ fn renewed_keys_and_an_abandoned_algorithm_are_told() {
 }
 
 #[test]
-fn failed_key_establishment_has_the_hints_of_its_failures() {
+fn a_failed_nts_ke_exchange_has_the_hints_of_its_failures() {
     let (reason, message) = (QueryEndReason::NoKeys, "no TLS".to_owned());
-    let failed = ServerResult { ended: Some(QueryEnd { reason, message }), ..silent_server("a") };
+    let failed =
+        ServerResult { ended: Some(QueryEnd { reason, message }), ..unanswered_server("a") };
     let hint = |hint| QueryServerContext { hint: Some(hint), ..QueryServerContext::default() };
-    let beside = [hint("update it"), hint("update it"), hint("renew it")];
-    let said =
-        findings_beside(vec![failed.clone(), failed.clone(), failed], false, Vec::new(), &beside);
-    let finding = said.iter().find(|one| one.code == FindingCode::NtsKeFailed).unwrap();
+    let contexts = [hint("update it"), hint("update it"), hint("renew it")];
+    let found = findings_in_context(
+        vec![failed.clone(), failed.clone(), failed],
+        false,
+        Vec::new(),
+        &contexts,
+    );
+    let finding = found.iter().find(|one| one.code == FindingCode::NtsKeFailed).unwrap();
     assert_eq!(finding.advice, "Update it; renew it.");
 }

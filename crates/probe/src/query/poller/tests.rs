@@ -20,10 +20,10 @@ const AT_SERVER_NS: i64 = 5_000;
 const BACK_NS: i64 = 44_000;
 /// Between what this program, the kernel and the card see of a packet.
 const TO_KERNEL_NS: i64 = 6_000;
-const TO_CARD_NS: i64 = 2_000;
+const TO_NIC_NS: i64 = 2_000;
 /// The card's clock is ahead by this much.
-const CARD_AHEAD_NS: i64 = 37 * NS_PER_S + 123;
-const CARD_INDEX: u32 = 7;
+const PHC_AHEAD_NS: i64 = 37 * NS_PER_S + 123;
+const NIC_INDEX: u32 = 7;
 const CONVERSION: Span = Span::from_ns(40);
 
 struct SimulatedPace(Arc<SimulatedClock>);
@@ -42,14 +42,14 @@ impl QueryClock for SimulatedPace {
     }
 }
 
-struct SimulatedCard;
+struct SimulatedNicClock;
 
-impl NicClock for SimulatedCard {
+impl NicClock for SimulatedNicClock {
     fn compare(&mut self) {}
 
     fn convert(&self, time: HardwareTime) -> Option<PacketTimestamp> {
-        let at = Timestamp::from_ns(time.ns - CARD_AHEAD_NS);
-        (time.interface == CARD_INDEX).then(|| PacketTimestamp::hardware(at, CONVERSION))
+        let at = Timestamp::from_ns(time.ns - PHC_AHEAD_NS);
+        (time.interface == NIC_INDEX).then(|| PacketTimestamp::hardware(at, CONVERSION))
     }
 
     fn describe(&self) -> HardwareClock {
@@ -64,9 +64,9 @@ type Humour = fn(&mut Vec<u8>, u64);
 struct Wire {
     clock: Arc<SimulatedClock>,
     humour: Humour,
-    asked: u64,
+    requests: u64,
     /// The best that timestamps are taken by.
-    stamps: TimestampSource,
+    best_source: TimestampSource,
     /// The server forgets its clients at once.
     forgetful: bool,
     /// The network doubles replies.
@@ -84,8 +84,8 @@ impl Wire {
         Self {
             clock: Arc::new(SimulatedClock::new(START)),
             humour,
-            asked: 0,
-            stamps: TimestampSource::Kernel,
+            requests: 0,
+            best_source: TimestampSource::Kernel,
             forgetful: false,
             twice: false,
             flooded: false,
@@ -127,8 +127,8 @@ impl Wire {
         };
         let mut bytes = vec![0; HEADER_LEN];
         reply.emit(&mut bytes);
-        (self.humour)(&mut bytes, self.asked);
-        self.asked += 1;
+        (self.humour)(&mut bytes, self.requests);
+        self.requests += 1;
         if !bytes.is_empty() {
             let copies = if self.twice { 2 } else { 1 };
             let parcel = (at_ns + AT_SERVER_NS + BACK_NS, bytes);
@@ -139,18 +139,18 @@ impl Wire {
     fn packet<'a>(
         &self,
         bytes: &'a [u8],
-        card_ns: i64,
+        nic_ns: i64,
         kernel_ns: i64,
     ) -> BatchPacket<'a, Endpoints> {
-        let hardware = HardwareTime { interface: CARD_INDEX, ns: card_ns + CARD_AHEAD_NS };
+        let hardware = HardwareTime { interface: NIC_INDEX, ns: nic_ns + PHC_AHEAD_NS };
         BatchPacket {
             bytes,
             address: Endpoints::default(),
             truncated: false,
-            received_at: (self.stamps != TimestampSource::User)
+            received_at: (self.best_source != TimestampSource::User)
                 .then(|| Timestamp::from_ns(kernel_ns)),
             received_monotonic: None,
-            hardware: (self.stamps == TimestampSource::Hardware).then_some(hardware),
+            hardware: (self.best_source == TimestampSource::Hardware).then_some(hardware),
             wants_timestamp: false,
         }
     }
@@ -175,16 +175,16 @@ impl BatchDevice for Wire {
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
         batch.clear();
         let until = self.now_ns() + wait.as_nanos() as i64;
-        let seen_ns = |at_ns: i64| at_ns + TO_CARD_NS + TO_KERNEL_NS;
-        let next = self.coming.front().map(|(at_ns, _)| seen_ns(*at_ns));
+        let delivered_ns = |at_ns: i64| at_ns + TO_NIC_NS + TO_KERNEL_NS;
+        let next = self.coming.front().map(|(at_ns, _)| delivered_ns(*at_ns));
         let wakes = next.filter(|next| *next <= until).unwrap_or(until);
         self.advance((wakes - self.now_ns()).max(0));
         let now_ns = self.now_ns();
         while !batch.is_full()
             && let Some((at_ns, bytes)) =
-                self.coming.pop_front_if(|(at_ns, _)| seen_ns(*at_ns) <= now_ns)
+                self.coming.pop_front_if(|(at_ns, _)| delivered_ns(*at_ns) <= now_ns)
         {
-            assert!(batch.push_packet(&self.packet(&bytes, at_ns, at_ns + TO_CARD_NS)));
+            assert!(batch.push_packet(&self.packet(&bytes, at_ns, at_ns + TO_NIC_NS)));
         }
         while self.flooded && wait.is_zero() && !batch.is_full() {
             assert!(batch.push_packet(&self.packet(b"noise", now_ns, now_ns)));
@@ -194,12 +194,12 @@ impl BatchDevice for Wire {
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         for packet in batch.iter() {
-            self.clock.advance(Span::from_ns(TO_KERNEL_NS + TO_CARD_NS));
-            let at_card = self.now_ns();
+            self.clock.advance(Span::from_ns(TO_KERNEL_NS + TO_NIC_NS));
+            let at_nic = self.now_ns();
             if packet.wants_timestamp {
-                self.looped.push_back((at_card, framed(packet.bytes)));
+                self.looped.push_back((at_nic, framed(packet.bytes)));
             }
-            self.serve(packet.bytes, at_card + THERE_NS);
+            self.serve(packet.bytes, at_nic + THERE_NS);
         }
         Ok(batch.len())
     }
@@ -207,7 +207,7 @@ impl BatchDevice for Wire {
     fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         batch.clear();
         while let Some((at_ns, frame)) = self.looped.pop_front() {
-            assert!(batch.push_packet(&self.packet(&frame, at_ns, at_ns - TO_CARD_NS)));
+            assert!(batch.push_packet(&self.packet(&frame, at_ns, at_ns - TO_NIC_NS)));
         }
         Ok(batch.len())
     }
@@ -225,36 +225,36 @@ fn plan(count: u64, interleaved: bool) -> PollPlan {
     PollPlan { start, interval: Duration::from_millis(100), count, closing: interleaved }
 }
 
-fn asked_over<D: BatchDevice<Address = Endpoints>>(
+fn poll_over<D: BatchDevice<Address = Endpoints>>(
     device: D,
     clock: &Arc<SimulatedClock>,
-    card: bool,
+    with_nic_clock: bool,
     plan: &PollPlan,
 ) -> PollOutcome {
-    let manner = PollOptions {
+    let options = PollOptions {
         version: 4,
         interleaved: plan.closing,
         timeout: Duration::from_millis(50),
         precision: -30,
     };
     let pace = SimulatedPace(Arc::clone(clock));
-    let card = card.then(|| Box::new(SimulatedCard) as Box<dyn NicClock>);
+    let nic_clock = with_nic_clock.then(|| Box::new(SimulatedNicClock) as Box<dyn NicClock>);
     let random = Nonces::new().unwrap();
-    ServerPoller::new(device, manner, None, card, random, &pace).run(plan, &|| {}, &|| false)
+    ServerPoller::new(device, options, None, nic_clock, random, &pace).run(plan, &|| {}, &|| false)
 }
 
-fn asked(wire: Wire, card: bool, plan: &PollPlan) -> PollOutcome {
+fn poll(wire: Wire, with_nic_clock: bool, plan: &PollPlan) -> PollOutcome {
     let clock = Arc::clone(&wire.clock);
-    asked_over(wire, &clock, card, plan)
+    poll_over(wire, &clock, with_nic_clock, plan)
 }
 
 #[test]
 fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
-    let ServerStats { counts, samples, server_state: says, ended, .. } =
-        asked(Wire::new(faithful), false, &plan(20, false)).account;
+    let ServerStats { counts, samples, server_state, ended, .. } =
+        poll(Wire::new(faithful), false, &plan(20, false)).account;
     assert_eq!((counts.sent, counts.received, counts.lost), (20, 20, 0));
     assert_eq!((samples.len(), ended), (20, None));
-    assert_eq!(says.unwrap().reference_id, "GPS");
+    assert_eq!(server_state.unwrap().reference_id, "GPS");
     for (sequence, sample) in (0..).zip(&samples) {
         assert_eq!(sample.sequence, sequence);
         assert_eq!(
@@ -263,8 +263,8 @@ fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
         );
         // Both ways, and the time between kernel and card at both ends. The server says half the
         // time that a reply takes it.
-        let there = THERE_NS + TO_CARD_NS;
-        let back = BACK_NS + TO_CARD_NS + AT_SERVER_NS / 2;
+        let there = THERE_NS + TO_NIC_NS;
+        let back = BACK_NS + TO_NIC_NS + AT_SERVER_NS / 2;
         assert!((sample.delay_ns - there - back).abs() <= 2, "{sample:?}");
         assert!((sample.offset_ns - AHEAD_NS - (there - back) / 2).abs() <= 2, "{sample:?}");
         assert!((sample.offset_ns - AHEAD_NS).unsigned_abs() <= sample.bound_ns());
@@ -272,9 +272,9 @@ fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
 }
 
 #[test]
-fn a_card_sees_less_delay_than_the_kernel_and_this_program_more() {
-    let delay = |wire: Wire, card| {
-        let done = asked(wire, card, &plan(5, false));
+fn a_nic_measures_less_delay_than_the_kernel_and_this_program_more() {
+    let delay = |wire: Wire, with_nic_clock| {
+        let done = poll(wire, with_nic_clock, &plan(5, false));
         let account = done.account;
         (
             account.samples[2].delay_ns,
@@ -287,34 +287,34 @@ fn a_card_sees_less_delay_than_the_kernel_and_this_program_more() {
     let by = |hardware, kernel, user| TimestampCounts { hardware, kernel, user };
 
     let (ns, transmit, receive, clock) =
-        delay(Wire { stamps: TimestampSource::Hardware, ..Wire::new(faithful) }, true);
+        delay(Wire { best_source: TimestampSource::Hardware, ..Wire::new(faithful) }, true);
     assert!((ns - path).abs() <= 2, "{ns}");
     assert_eq!((transmit, receive), (by(5, 0, 0), by(5, 0, 0)));
     assert_eq!(clock.unwrap().clock, 3);
 
     // A card that takes none leaves the kernel's.
     let (ns, transmit, ..) = delay(Wire::new(faithful), true);
-    assert!((ns - path - 2 * TO_CARD_NS).abs() <= 2, "{ns}");
+    assert!((ns - path - 2 * TO_NIC_NS).abs() <= 2, "{ns}");
     assert_eq!(transmit, by(0, 5, 0));
 
     let (ns, transmit, receive, clock) =
-        delay(Wire { stamps: TimestampSource::User, ..Wire::new(faithful) }, false);
-    assert!((ns - path - 2 * TO_CARD_NS - 2 * TO_KERNEL_NS).abs() <= 2, "{ns}");
+        delay(Wire { best_source: TimestampSource::User, ..Wire::new(faithful) }, false);
+    assert!((ns - path - 2 * TO_NIC_NS - 2 * TO_KERNEL_NS).abs() <= 2, "{ns}");
     assert_eq!((transmit, receive, clock), (by(0, 0, 5), by(0, 0, 5), None));
 }
 
 #[test]
-fn what_the_card_s_conversion_is_off_by_is_dispersion() {
-    let dispersion = |card| {
-        let wire = Wire { stamps: TimestampSource::Hardware, ..Wire::new(faithful) };
-        asked(wire, card, &plan(1, false)).account.samples[0].dispersion_ns
+fn the_error_of_the_phc_conversion_is_dispersion() {
+    let dispersion = |with_nic_clock| {
+        let wire = Wire { best_source: TimestampSource::Hardware, ..Wire::new(faithful) };
+        poll(wire, with_nic_clock, &plan(1, false)).account.samples[0].dispersion_ns
     };
     assert_eq!(dispersion(true), dispersion(false) + 80);
 }
 
 #[test]
 fn interleaved_mode_learns_when_replies_really_left() {
-    let account = asked(Wire::new(faithful), false, &plan(10, true)).account;
+    let account = poll(Wire::new(faithful), false, &plan(10, true)).account;
     assert_eq!((account.samples.len(), account.counts.sent), (10, 11), "one more to close");
     assert_eq!(account.counts.interleaved, 10);
     for sample in &account.samples {
@@ -326,7 +326,7 @@ fn interleaved_mode_learns_when_replies_really_left() {
 #[test]
 fn a_server_that_knows_no_interleaved_mode_is_measured_all_the_same() {
     let wire = Wire { forgetful: true, ..Wire::new(faithful) };
-    let account = asked(wire, false, &plan(10, true)).account;
+    let account = poll(wire, false, &plan(10, true)).account;
     assert_eq!((account.samples.len(), account.counts.interleaved), (10, 0));
     assert!(account.samples.iter().all(|sample| !sample.interleaved));
 }
@@ -334,7 +334,7 @@ fn a_server_that_knows_no_interleaved_mode_is_measured_all_the_same() {
 #[test]
 fn invalid_replies_give_no_sample() {
     use InvalidReason::{Length, Mode as BadMode, Origin, Stratum, Timestamp, Version};
-    let humour: Humour = |reply, asked| match asked {
+    let humour: Humour = |reply, index| match index {
         0 => reply[24] ^= 1,        // Another origin.
         1 => reply[0] = 0x23,       // Mode 3.
         2 => reply.truncate(47),    // Too short.
@@ -344,7 +344,7 @@ fn invalid_replies_give_no_sample() {
         6 => reply[40..48].fill(0), // No transmit timestamp.
         _ => reply[0] = 0x1c,       // Version 3.
     };
-    let account = asked(Wire::new(humour), false, &plan(8, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(8, false)).account;
     let expected = [(Length, 2), (BadMode, 1), (Version, 1), (Origin, 1), (Stratum, 1)];
     let expected = expected.into_iter().chain([(Timestamp, 1)]);
     assert_eq!(account.counts.invalid, expected.collect::<BTreeMap<_, _>>());
@@ -356,19 +356,19 @@ fn invalid_replies_give_no_sample() {
 fn a_second_reply_at_the_same_time_is_a_duplicate() {
     let mut wire = Wire::new(faithful);
     wire.twice = true;
-    let account = asked(wire, false, &plan(6, false)).account;
+    let account = poll(wire, false, &plan(6, false)).account;
     assert_eq!((account.counts.received, account.counts.duplicate), (6, 6));
     assert_eq!(account.samples.len(), 6);
 }
 
 #[test]
-fn a_kiss_rate_makes_it_ask_less_often() {
-    let humour: Humour = |reply, asked| {
-        if asked == 1 {
+fn a_kiss_rate_reduces_the_polling_rate() {
+    let humour: Humour = |reply, index| {
+        if index == 1 {
             kiss(reply, *b"RATE");
         }
     };
-    let account = asked(Wire::new(humour), false, &plan(5, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(5, false)).account;
     assert_eq!(account.counts.kisses, BTreeMap::from([("RATE".to_owned(), 1)]));
     let slots: Vec<_> = account.samples.iter().map(|sample| sample.sequence).collect();
     assert_eq!(slots, [0, 3, 5, 7], "1 was the kiss");
@@ -377,24 +377,24 @@ fn a_kiss_rate_makes_it_ask_less_often() {
 
 #[test]
 fn a_kiss_deny_ends_it() {
-    let humour: Humour = |reply, asked| {
-        if asked == 2 {
+    let humour: Humour = |reply, index| {
+        if index == 2 {
             kiss(reply, *b"DENY");
         }
     };
-    let account = asked(Wire::new(humour), false, &plan(50, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(50, false)).account;
     assert_eq!((account.counts.sent, account.samples.len()), (3, 2));
     assert_eq!(account.ended.unwrap().reason, QueryEndReason::Kiss);
 }
 
 #[test]
 fn a_lost_exchange_leaves_a_gap_on_the_grid() {
-    let humour: Humour = |reply, asked| {
-        if asked == 1 {
+    let humour: Humour = |reply, index| {
+        if index == 1 {
             reply.clear();
         }
     };
-    let account = asked(Wire::new(humour), false, &plan(4, false)).account;
+    let account = poll(Wire::new(humour), false, &plan(4, false)).account;
     let slots: Vec<_> = account.samples.iter().map(|sample| sample.sequence).collect();
     assert_eq!(slots, [0, 2, 3]);
     assert_eq!((account.counts.sent, account.counts.received, account.counts.lost), (4, 3, 1));
@@ -406,7 +406,7 @@ fn a_slow_server_s_replies_are_late_and_the_grid_holds() {
     // On its way back for a second when the first request goes out.
     let stale = (START + NS_PER_S, vec![0; HEADER_LEN]);
     wire.coming.push_back(stale);
-    let account = asked(wire, false, &plan(12, false)).account;
+    let account = poll(wire, false, &plan(12, false)).account;
     // Replies wait behind it: nothing is received until it has come.
     assert!(account.counts.late >= 9, "{:?}", account.counts);
     assert!(account.samples.iter().all(|sample| sample.sequence >= 9), "{:?}", account.samples);
@@ -421,23 +421,23 @@ fn stopping_keeps_what_there_is() {
     let wire = Wire::new(faithful);
     let clock = Arc::clone(&wire.clock);
     let pace = SimulatedPace(Arc::clone(&clock));
-    let manner = PollOptions {
+    let options = PollOptions {
         version: 4,
         interleaved: false,
         timeout: Duration::from_millis(50),
         precision: -30,
     };
-    let asker = ServerPoller::new(wire, manner, None, None, Nonces::new().unwrap(), &pace);
+    let poller = ServerPoller::new(wire, options, None, None, Nonces::new().unwrap(), &pace);
     let until = START + NS_PER_S / 2;
     let stop = || Clock::<Utc>::now(&*clock).as_ns() > until;
-    let account = asker.run(&plan(1_000, false), &|| {}, &stop).account;
+    let account = poller.run(&plan(1_000, false), &|| {}, &stop).account;
     assert_eq!((account.samples.len(), account.counts.sent), (5, 5));
     assert_eq!(account.ended.unwrap().reason, QueryEndReason::Interrupted);
 }
 
 #[test]
 fn who_sends_for_ever_does_not_hold_it_up() {
-    let done = asked(Wire { flooded: true, ..Wire::new(faithful) }, false, &plan(3, false));
+    let done = poll(Wire { flooded: true, ..Wire::new(faithful) }, false, &plan(3, false));
     let counts = done.account.counts;
     assert_eq!((counts.received, counts.sent), (3, 3));
     assert!(counts.invalid[&InvalidReason::Length] >= DRAIN_BATCHES as u64, "{counts:?}");
@@ -455,7 +455,7 @@ proptest! {
         let clock = Arc::clone(&wire.clock);
         let faults = FaultPlan { seed, loss, duplication, reordering, ..FaultPlan::default() };
         let device = Faulty::new(wire, faults, Arc::clone(&clock) as _, 8, CAPACITY);
-        let account = asked_over(device, &clock, false, &plan(60, interleaved)).account;
+        let account = poll_over(device, &clock, false, &plan(60, interleaved)).account;
         let counts = &account.counts;
         prop_assert_eq!(counts.received + counts.lost, counts.sent);
         prop_assert!(account.samples.len() as u64 <= counts.received);

@@ -42,7 +42,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn somebody_else_s_server_is_not_asked_too_often() {
+fn a_public_server_is_not_polled_too_often() {
     let public = |count, interval_ms: Option<u64>| QueryOptions {
         count,
         interval: interval_ms.map(Duration::from_millis),
@@ -93,8 +93,8 @@ fn serve(ahead: Span, requests: u32) -> (SocketAddr, thread::JoinHandle<()>) {
 fn two_servers_side_by_side_are_as_far_apart_as_they_are() {
     let (first, one) = serve(Span::from_ms(7), 5);
     let (second, other) = serve(Span::from_ms(-3), 5);
-    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let names = [first, second, nobody].map(|address| address.to_string());
+    let unbound = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let names = [first, second, unbound].map(|address| address.to_string());
     let names: Vec<_> = names.iter().map(String::as_str).chain(["no-such-name.invalid"]).collect();
     let interval = Some(Duration::from_millis(20));
     let query = Query::prepare(QueryOptions { count: 5, interval, ..options(&names) }).unwrap();

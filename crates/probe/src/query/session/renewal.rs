@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_or_two_silent_polls_are_enough_and_a_reply_undoes_them() {
+    fn a_refusal_or_two_unanswered_polls_suffice_and_a_reply_resets_them() {
         let mut renewal = RenewalState::default();
         renewal.unanswered();
         assert!(!renewal.is_wanted(), "one packet may be lost");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_after_silence_is_followed_at_once_but_once() {
+    fn a_refusal_after_unanswered_polls_is_followed_at_once_but_once() {
         let mut renewal = RenewalState::default();
         renewal.unanswered();
         renewal.unanswered();

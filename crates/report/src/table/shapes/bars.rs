@@ -17,8 +17,8 @@ pub(crate) struct Bar {
 
 impl Bar {
     /// Creates a bar of `#` alone.
-    pub(crate) fn plain(name: String, size: Option<f64>, beside: String) -> Self {
-        Self { name, size, tail: None, value_text: beside }
+    pub(crate) fn plain(name: String, size: Option<f64>, value_text: String) -> Self {
+        Self { name, size, tail: None, value_text }
     }
 
     fn longest(&self) -> f64 {
@@ -40,13 +40,13 @@ pub(crate) fn bars_up_to(title: &str, all: &[Bar], full: f64, style: &TableStyle
         return Vec::new();
     }
     let worth: Vec<_> = all.iter().map(Bar::longest).collect();
-    let (kept, left) = top_indices(&worth);
-    let kept: Vec<_> = kept.into_iter().map(|at| &all[at]).collect();
-    let texts = kept.iter().map(|bar| (&*bar.name, &*bar.value_text));
+    let (indices, left) = top_indices(&worth);
+    let shown: Vec<_> = indices.into_iter().map(|at| &all[at]).collect();
+    let texts = shown.iter().map(|bar| (&*bar.name, &*bar.value_text));
     let (width, columns) = room(texts, BAR_MAX, style);
     let mut lines = Vec::new();
     lines.extend(
-        kept.iter().map(|bar| line(&bar.name, width, &bar.drawn(full, columns), &bar.value_text)),
+        shown.iter().map(|bar| line(&bar.name, width, &bar.drawn(full, columns), &bar.value_text)),
     );
     lines.extend((left > 0).then(|| format!("  and {left} more, none longer")));
     titled(&format!("{title}:"), lines, style)
@@ -54,9 +54,9 @@ pub(crate) fn bars_up_to(title: &str, all: &[Bar], full: f64, style: &TableStyle
 
 /// Returns the lines of bars of which the first are the worst, regardless of their length.
 pub(crate) fn worst_first(title: &str, all: &[Bar], full: f64, style: &TableStyle) -> Vec<String> {
-    let kept = &all[..all.len().min(ROWS_MAX)];
-    let mut lines = bars_up_to(title, kept, full, style);
-    let left = all.len() - kept.len();
+    let shown = &all[..all.len().min(ROWS_MAX)];
+    let mut lines = bars_up_to(title, shown, full, style);
+    let left = all.len() - shown.len();
     lines.extend((left > 0 && !lines.is_empty()).then(|| format!("  and {left} more were better")));
     lines
 }
@@ -68,8 +68,9 @@ impl Bar {
             (share * width as f64).round() as usize
         };
         let (solid, end) = (columns(self.size), columns(self.tail));
-        let kept = solid.min(width);
-        let mut drawn = "#".repeat(kept) + &"-".repeat(end.min(width).saturating_sub(kept));
+        let solid_width = solid.min(width);
+        let mut drawn =
+            "#".repeat(solid_width) + &"-".repeat(end.min(width).saturating_sub(solid_width));
         if solid.max(end) > width {
             drawn.pop();
             drawn.push('>');
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_look_like_this() {
+    fn bars_match_the_expected_text() {
         let all = [
             bar("a", Some(50.0), Some(100.0)),
             bar("long name", Some(25.0), None),
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_bars_the_longest_are_kept() {
+    fn of_many_bars_the_longest_are_shown() {
         let all: Vec<_> =
             (0..40).map(|at| bar(&at.to_string(), Some(f64::from(at)), None)).collect();
         let lines = bars("sizes", &all, &STYLE);

@@ -33,13 +33,13 @@ pub(crate) fn distributions(
         _ => {}
     }
     let worth: Vec<_> = known.iter().map(|(_, read, _)| read.p99 as f64).collect();
-    let (kept, left) = top_indices(&worth);
-    let kept: Vec<_> = kept.into_iter().map(|at| &known[at]).collect();
-    let least = kept.iter().map(|(_, read, _)| read.least).min().unwrap_or(1);
-    let most = kept.iter().map(|(_, read, _)| read.most).max().unwrap_or(1);
+    let (indices, left) = top_indices(&worth);
+    let shown: Vec<_> = indices.into_iter().map(|at| &known[at]).collect();
+    let least = shown.iter().map(|(_, read, _)| read.least).min().unwrap_or(1);
+    let most = shown.iter().map(|(_, read, _)| read.most).max().unwrap_or(1);
     let decades = (most as f64 / least as f64).log10();
     let finest = (decades * COLUMNS_PER_DECADE).ceil() as usize;
-    let texts = kept.iter().map(|(name, _, beside)| (&**name, &**beside));
+    let texts = shown.iter().map(|(name, _, value_text)| (&**name, &**value_text));
     let (width, columns) = room(texts, MARKS_MAX, style);
     let columns = columns.min(finest);
     if columns < 2 {
@@ -48,8 +48,8 @@ pub(crate) fn distributions(
     let ends = [least, most].map(human_ns);
     let title = format!("{about}, histogram from {} to {}, log scales:", ends[0], ends[1]);
     let mut lines = Vec::new();
-    lines.extend(kept.iter().map(|(name, read, beside)| {
-        line(name, width, &read.marks((least, most), columns), beside)
+    lines.extend(shown.iter().map(|(name, read, value_text)| {
+        line(name, width, &read.marks((least, most), columns), value_text)
     }));
     lines.extend((left > 0).then(|| format!("  and {left} more, none with a higher p99")));
     titled(&title, lines, style)
@@ -121,10 +121,10 @@ pub(crate) fn distribution(title: &str, times: &Distribution, style: &TableStyle
 /// Returns the lower end of each bar and its count, from the shortest to the longest without a gap.
 fn bars(times: &Distribution, per_decade: f64) -> Vec<(u64, u64)> {
     let Ok(histogram) = Histogram::decode(&times.histogram) else { return Vec::new() };
-    let place = |value: u64| ((value.max(1) as f64).log10() * per_decade).floor() as i32;
+    let bucket_index = |value: u64| ((value.max(1) as f64).log10() * per_decade).floor() as i32;
     let mut bars: Vec<(i32, u64)> = Vec::new();
     for (value, count) in histogram.recorded() {
-        let at = place(value);
+        let at = bucket_index(value);
         // The bars so far are in order.
         while let Some((last, _)) = bars.last().copied().filter(|(last, _)| *last < at) {
             bars.push((last + 1, 0));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_the_slowest_are_kept() {
+    fn of_many_the_slowest_are_shown() {
         let all: Vec<_> = (1..=20).map(|at| times(&[(1_000, 1), (10_000 * at, 9)])).collect();
         let named: Vec<_> =
             all.iter().enumerate().map(|(at, one)| (format!("core {at}"), one)).collect();

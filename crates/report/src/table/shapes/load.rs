@@ -25,7 +25,7 @@ pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
                 .collect();
             trials(Trials { all, lost: "lost" }, style)
         },
-        |course| course.lines(style),
+        |sparklines| sparklines.lines(style),
     );
     lines.extend(round_trips(result, style));
     lines
@@ -100,21 +100,21 @@ mod tests {
     }
 
     #[test]
-    fn looks_like_this() {
+    fn output_matches_the_expected_text() {
         let text = drawn(&fixture::load(), 100);
         assert_eq!(text, include_str!("load.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn a_course_is_drawn_over_time_and_nothing_is_no_line() {
+    fn a_series_is_drawn_over_time_and_nothing_is_no_line() {
         let mut result = fixture::load();
         result.series = Some(fixture::series());
         assert!(drawn(&result, 100).starts_with("over time, 0 s to 1 s:\n  lost |"), "{result:?}");
         assert_eq!(drawn(&fixture::empty(), 100), "");
-        let mut silent = fixture::empty();
-        silent.trials = vec![fixture::silent_trial(), fixture::extreme_trial()];
+        let mut degenerate = fixture::empty();
+        degenerate.trials = vec![fixture::trial_without_requests(), fixture::extreme_trial()];
         for width in [0, 40, usize::MAX] {
-            let text = drawn(&silent, width);
+            let text = drawn(&degenerate, width);
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
             assert!(drawn(&fixture::load(), width).lines().all(|line| line.len() < 110));
         }

@@ -94,13 +94,13 @@ pub(crate) struct SparklineGroup {
 impl SparklineGroup {
     /// Creates rows whose points have their seconds.
     pub(crate) fn over_time(about: &str, rows: Vec<SparklineRow>) -> Self {
-        let places = rows.iter().map(|row| row.points.len()).max().unwrap_or(0);
+        let row_len = rows.iter().map(|row| row.points.len()).max().unwrap_or(0);
         let times = || rows.iter().flat_map(|row| &row.points).map(|(at_s, _)| *at_s);
         let known = || times().filter(|at_s| at_s.is_finite());
         let from = known().reduce(f64::min).unwrap_or(0.0);
         let to = known().reduce(f64::max).unwrap_or(0.0);
         let title = format!("{about}, {} to {}", elapsed(from), elapsed(to));
-        Self { title, ends: (from, to), row_len: places, rows }
+        Self { title, ends: (from, to), row_len, rows }
     }
 
     /// Creates rows whose points have the number of their interval, of this many planned ones.
@@ -112,13 +112,13 @@ impl SparklineGroup {
     ) -> Self {
         let last = planned.saturating_sub(1) as f64;
         let title = format!("{about}, 0 s to {}", elapsed(last * (interval_ns as f64 / 1e9)));
-        let places = usize::try_from(planned).unwrap_or(usize::MAX);
-        Self { title, ends: (0.0, last), row_len: places, rows }
+        let row_len = usize::try_from(planned).unwrap_or(usize::MAX);
+        Self { title, ends: (0.0, last), row_len, rows }
     }
 
     /// Creates rows of this many values, made by [`Row::in_order`].
-    pub(crate) fn in_order(title: String, places: usize, rows: Vec<SparklineRow>) -> Self {
-        Self { title, ends: (0.0, places.saturating_sub(1) as f64), row_len: places, rows }
+    pub(crate) fn in_order(title: String, row_len: usize, rows: Vec<SparklineRow>) -> Self {
+        Self { title, ends: (0.0, row_len.saturating_sub(1) as f64), row_len, rows }
     }
 
     /// Returns the lines; none if no row has two values.
@@ -130,8 +130,8 @@ impl SparklineGroup {
             return Vec::new();
         }
         let worth: Vec<_> = drawn.iter().map(Drawn::worth).collect();
-        let (kept, left) = top_indices(&worth);
-        drawn = kept.into_iter().map(|at| drawn[at].clone()).collect();
+        let (indices, left) = top_indices(&worth);
+        drawn = indices.into_iter().map(|at| drawn[at].clone()).collect();
         let texts = drawn.iter().map(|one| (&*one.row.name, &*one.value_text));
         let (width, columns) = room(texts, MARKS_MAX.min(self.row_len), style);
         let columns = columns.min(self.row_len);
@@ -177,7 +177,7 @@ impl<'a> Drawn<'a> {
             SparklineScale::Range => most <= least,
             SparklineScale::Zero | SparklineScale::Log => low == high,
         };
-        let beside = match row.scale {
+        let value_text = match row.scale {
             _ if is_flat => format!("{low} throughout"),
             SparklineScale::Range if (most - least).is_finite() => {
                 format!("{low} to {high}, range {}", row.unit.distance(most - least))
@@ -185,7 +185,7 @@ impl<'a> Drawn<'a> {
             SparklineScale::Log if !is_log => format!("{low} to {high}, log scale"),
             _ => format!("{low} to {high}"),
         };
-        Some(Self { row, least, most, middle, is_flat, value_text: beside })
+        Some(Self { row, least, most, middle, is_flat, value_text })
     }
 
     fn worth(&self) -> f64 {
@@ -252,8 +252,8 @@ pub(crate) fn allan(clocks: &[(&str, &[AllanDeviation])], style: &TableStyle) ->
     };
     let ends = [first, last].map(|point| elapsed(point.tau_s));
     let title = format!("Allan deviation, {} to {}", ends[0], ends[1]);
-    let places = clocks.iter().map(|(_, points)| points.len()).max().unwrap_or(0);
-    SparklineGroup::in_order(title, places, clocks.iter().map(row).collect()).lines(style)
+    let row_len = clocks.iter().map(|(_, points)| points.len()).max().unwrap_or(0);
+    SparklineGroup::in_order(title, row_len, clocks.iter().map(row).collect()).lines(style)
 }
 
 /// Formats seconds of a run.
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_scale_is_said_and_what_is_missing_is_a_gap() {
+    fn a_log_scale_is_labelled_and_a_missing_value_is_a_gap() {
         let gap = [Some(1e3), None, Some(1e9)];
         let lines = drawn(&gap, SparklineScale::Log, SparklineUnit::Time, 80);
         assert_eq!(lines, ["by row, log scale:", "  it |_ #| 1.00 µs to 1.00 s"]);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_is_said_so_and_one_value_is_no_shape() {
+    fn constant_values_are_labelled_and_one_value_is_no_shape() {
         let lines = drawn(&all(&[8.701e6, 8.704e6]), SparklineScale::Log, SparklineUnit::Time, 80);
         assert_eq!(lines[1], "  it |__| 8.70 ms throughout");
         let lines = drawn(&all(&[0.0, 0.0]), SparklineScale::Zero, SparklineUnit::Share, 80);
@@ -360,14 +360,14 @@ mod tests {
             scale: SparklineScale::Range,
             unit: SparklineUnit::Ppb,
         };
-        let course =
+        let sparklines =
             SparklineGroup::over_time("frequency", vec![named("a", points), named("b", whole)]);
         let expected = [
             "frequency, 0 s to 9 s:",
             "  a |_..-    *#| +1.0 ppb to +10.0 ppb, range 9.0 ppb",
             "  b |__________| +5.0 ppb throughout",
         ];
-        assert_eq!(course.lines(&STYLE), expected);
+        assert_eq!(sparklines.lines(&STYLE), expected);
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_rows_the_highest_are_kept() {
+    fn of_many_rows_the_highest_are_shown() {
         let rows = (0..40).map(|at| {
             let name = format!("core {at}");
             row(&name, &all(&[1e3, 1e4 + f64::from(at)]), SparklineScale::Log, SparklineUnit::Time)

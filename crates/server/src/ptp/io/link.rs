@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_user_may_not_do_is_said_in_ptp_s_terms() {
+    fn missing_privileges_are_reported_in_terms_of_ptp() {
         let address = SocketAddr::from(([0, 0, 0, 0], 319));
         let text = LinkError::from(UdpError::Privilege(address)).to_string();
         assert!(text.contains("CAP_NET_BIND_SERVICE") && !text.contains("1024"), "{text}");

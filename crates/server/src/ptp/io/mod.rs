@@ -78,9 +78,9 @@ struct PortBinding {
 
 /// Returns the bindings of the configured ports, and opens none of them.
 fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
-    let mut places = Vec::new();
+    let mut bindings = Vec::new();
     if !ptp.is_on() {
-        return Ok(places);
+        return Ok(bindings);
     }
     let mut netlink = Netlink::open()?;
     let addresses = netlink.addresses()?;
@@ -91,14 +91,19 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
         let own = addresses.iter().filter(|address| address.index == link.index);
         let own: Vec<IpAddr> = own.map(|address| address.prefix.address()).collect();
         for &transport in &ptp.transports {
-            let number = places.len() as u16 + 1;
+            let number = bindings.len() as u16 + 1;
             let mut settings = ptp.port(number, transport, mac);
             settings.address = protocol_address(transport, mac, &own)
                 .ok_or(PtpStartError::NoAddress(name.clone(), transport.name()))?;
-            places.push(PortBinding { interface: name.clone(), index: link.index, mac, settings });
+            bindings.push(PortBinding {
+                interface: name.clone(),
+                index: link.index,
+                mac,
+                settings,
+            });
         }
     }
-    Ok(places)
+    Ok(bindings)
 }
 
 impl OpenPtp {
@@ -109,11 +114,11 @@ impl OpenPtp {
 
     /// Opens the configured ports, if any.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, PtpStartError> {
-        let places = port_bindings(&config.ptp)?;
-        let identity = places.first().map_or(0, |place| clock_identity(place.mac));
-        let clock = config.ptp.clock(identity, places.len() as u16);
+        let bindings = port_bindings(&config.ptp)?;
+        let identity = bindings.first().map_or(0, |binding| clock_identity(binding.mac));
+        let clock = config.ptp.clock(identity, bindings.len() as u16);
         let mut ports = Vec::new();
-        for PortBinding { interface, index, mac, settings } in places {
+        for PortBinding { interface, index, mac, settings } in bindings {
             let hardware = config.timestamps.hardware.contains(&interface);
             let name = interface.as_str();
             let link: Box<dyn PortLink> = match settings.transport {

@@ -79,12 +79,12 @@ mod tests {
 
     /// Works for so long at the beginning of each of so many milliseconds.
     fn work(budget: &mut PriorityBudget, worked: Span, turns: i64) -> bool {
-        let mut is_kept = true;
+        let mut is_within_budget = true;
         for _ in 0..turns {
             let began = budget.at + Span::from_ms(1) - worked;
-            is_kept = budget.take(began, began + worked);
+            is_within_budget = budget.take(began, began + worked);
         }
-        is_kept
+        is_within_budget
     }
 
     #[test]

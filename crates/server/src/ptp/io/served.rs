@@ -120,7 +120,7 @@ impl ServedTime<'_> {
         // The error of a free-running clock is unknown.
         let is_bounded = time_source != SOURCE_OSCILLATOR && page.distance > Span::ZERO;
         PtpClockState {
-            clock_class: self.clock_class.map_or(class, |given| given.max(least)),
+            clock_class: self.clock_class.map_or(class, |configured| configured.max(least)),
             accuracy: if is_bounded { accuracy(page.distance_recent) } else { ACCURACY_UNKNOWN },
             variance: VARIANCE_UNKNOWN,
             time_source,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_follows_from_the_source() {
+    fn the_clock_state_follows_from_the_source() {
         let primary = state(|_| ());
         assert!(primary.usable);
         assert_eq!((primary.clock_class, primary.time_source), (6, SOURCE_GNSS));

@@ -217,7 +217,7 @@ impl PtpStatus {
 
 impl PtpPortStatus {
     fn of(status: &PortStatus) -> Self {
-        let PortStatus { settings, view, timestamp_counts: stamps, .. } = status;
+        let PortStatus { settings, view, timestamp_counts, .. } = status;
         let by_type = |count: &dyn Fn(MessageType) -> u64| {
             let counts = MessageType::ALL.map(|kind| (name(kind), count(kind)));
             counts.into_iter().filter(|(_, count)| *count > 0).collect()
@@ -236,10 +236,10 @@ impl PtpPortStatus {
             received: by_type(&|kind| view.counts.received(kind)),
             sent: by_type(&|kind| view.counts.sent(kind)),
             refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
-            hardware_timestamps: stamps.hardware,
-            kernel_timestamps: stamps.kernel,
-            without_timestamp: stamps.missing,
-            without_departure: status.awaited.saturating_sub(stamps.departures),
+            hardware_timestamps: timestamp_counts.hardware,
+            kernel_timestamps: timestamp_counts.kernel,
+            without_timestamp: timestamp_counts.missing,
+            without_departure: status.awaited.saturating_sub(timestamp_counts.departures),
             send_errors: status.send_errors,
             dropped: status.dropped,
             error: None,
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_that_does_not_come_again_is_told_no_longer() {
+    fn an_error_that_does_not_recur_is_no_longer_reported() {
         let status = SharedStatus::default();
         assert_eq!(status.error(Instant::now()), None);
         status.note_error(&"the network is down");

@@ -190,15 +190,15 @@ impl PortThread {
             allow: std::mem::take(&mut self.allow),
         };
         let mut leaving = SendQueue::default();
-        let mut stamps = PtpTimestampCounts::default();
-        let mut tell_at = now();
+        let mut timestamp_counts = PtpTimestampCounts::default();
+        let mut publish_at = now();
         // XDP then responds to delay requests, so that little work but sending remains.
         let mut precedence = self.fast.is_some().then(|| ThreadPriority::take(now()));
         let mut woken = now();
         while !stop.load(Ordering::Relaxed) {
             self.send_due(&mut port, &mut leaving);
             // After the due messages: the query to the kernel takes longer than a Sync may be late.
-            if now() >= tell_at {
+            if now() >= publish_at {
                 match self.netlink.addresses() {
                     Ok(addresses) => admission.refresh(&addresses, self.fast.as_mut()),
                     Err(error) => self.status.note_error(&error),
@@ -218,8 +218,8 @@ impl PortThread {
                         ));
                     }
                 }
-                self.publish_status(&port, stamps, leaving.awaited);
-                tell_at = now() + STATUS_INTERVAL;
+                self.publish_status(&port, timestamp_counts, leaving.awaited);
+                publish_at = now() + STATUS_INTERVAL;
             }
             // Due actions have just been taken; any that remain wait for another change.
             let due = port.next_due() - now();
@@ -231,8 +231,8 @@ impl PortThread {
             let waited = self.link.wait(wait);
             woken = now();
             let done = waited.and_then(|()| {
-                self.follow_up(&mut port, &mut leaving, &mut stamps)?;
-                self.answer(&mut port, &admission, &mut leaving, &mut stamps)
+                self.follow_up(&mut port, &mut leaving, &mut timestamp_counts)?;
+                self.answer(&mut port, &admission, &mut leaving, &mut timestamp_counts)
             });
             if let Err(error) = done {
                 // An interface that is down comes back; one that was removed does not, and then
@@ -242,7 +242,7 @@ impl PortThread {
             }
         }
         self.leave(&mut port, &mut leaving);
-        self.publish_status(&port, stamps, leaving.awaited);
+        self.publish_status(&port, timestamp_counts, leaving.awaited);
     }
 
     /// Withdraws the grants.
@@ -286,7 +286,7 @@ impl PortThread {
         &mut self,
         port: &mut ClockPort,
         leaving: &mut SendQueue,
-        stamps: &mut PtpTimestampCounts,
+        timestamp_counts: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
         let page = self.page.read();
         let served = ServedTime {
@@ -296,8 +296,8 @@ impl PortThread {
         };
         let mut each = |returned: &super::link::TransmittedMessage<'_>| {
             let (at, by) = returned.timestamp;
-            stamps.count(by);
-            stamps.departures += 1;
+            timestamp_counts.count(by);
+            timestamp_counts.departures += 1;
             port.sent(returned.bytes, returned.to, at, leaving);
         };
         self.link.returned(&served, &|| MonotonicClock.now(), &mut each)?;
@@ -310,7 +310,7 @@ impl PortThread {
         port: &mut ClockPort,
         admission: &UnicastAdmission,
         leaving: &mut SendQueue,
-        stamps: &mut PtpTimestampCounts,
+        timestamp_counts: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
         for _ in 0..BATCHES_PER_TURN {
             let page = self.page.read();
@@ -328,9 +328,9 @@ impl PortThread {
                 }
                 // An event message without a receive time counts as lost.
                 match message.timestamp.filter(|_| message.event) {
-                    Some((_, by)) => stamps.count(by),
+                    Some((_, by)) => timestamp_counts.count(by),
                     None if message.event => {
-                        stamps.missing += 1;
+                        timestamp_counts.missing += 1;
                         return;
                     }
                     None => {}
@@ -357,7 +357,12 @@ impl PortThread {
         Ok(())
     }
 
-    fn publish_status(&mut self, port: &ClockPort, stamps: PtpTimestampCounts, awaited: u64) {
+    fn publish_status(
+        &mut self,
+        port: &ClockPort,
+        timestamp_counts: PtpTimestampCounts,
+        awaited: u64,
+    ) {
         let page = self.page.read();
         let clock = self.served(&page).state(MonotonicClock.now());
         let status = PortStatus {
@@ -365,7 +370,7 @@ impl PortThread {
             settings: self.settings.clone(),
             view: port.view(&clock),
             clock,
-            timestamp_counts: stamps,
+            timestamp_counts,
             awaited,
             send_errors: self.link.refused(),
             dropped: self.link.dropped(),

@@ -10,7 +10,7 @@ fn request(kind: MessageType, log_interval: i8, duration_s: u32) -> Unicast {
 }
 
 /// A message with these negotiations.
-fn say(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
+fn signaling_message(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
     let mut suffix = [0; 512];
     let mut length = 0;
     for negotiation in all {
@@ -24,16 +24,16 @@ fn say(all: &[Unicast], target: PortIdentity) -> Vec<u8> {
 }
 
 /// What is said in a message.
-fn said(sent: &Sent) -> Vec<Unicast> {
+fn negotiations(sent: &Sent) -> Vec<Unicast> {
     sent.message().tlvs().map(|tlv| Unicast::from_tlv(&tlv.unwrap()).unwrap().unwrap()).collect()
 }
 
 /// What a client is answered.
 fn negotiate(port: &mut ClockPort, all: &[Unicast], now: Timestamp<Monotonic>) -> Vec<Unicast> {
-    let mut out = Kept::default();
-    port.receive(&arrival(&say(all, PortIdentity::ALL)), &GOOD, now, &mut out);
+    let mut out = RecordingOutbox::default();
+    port.receive(&arrival(&signaling_message(all, PortIdentity::ALL)), &GOOD, now, &mut out);
     assert!(out.0.len() <= 1);
-    out.0.first().map(said).unwrap_or_default()
+    out.0.first().map(negotiations).unwrap_or_default()
 }
 
 /// Whether the answer to a request is for some time.
@@ -47,7 +47,7 @@ fn unicast_master() -> (ClockPort, Timestamp<Monotonic>) {
 
 /// All that is sent from `now` on for so many seconds.
 fn run(port: &mut ClockPort, now: Timestamp<Monotonic>, duration_s: i64) -> Vec<MessageType> {
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     let mut at = now;
     while at < now + seconds(duration_s) {
         port.due(&GOOD, at, &mut out);
@@ -61,13 +61,13 @@ fn run(port: &mut ClockPort, now: Timestamp<Monotonic>, duration_s: i64) -> Vec<
 #[test]
 fn several_requests_in_a_message_are_granted_in_one() {
     let (mut port, now) = unicast_master();
-    let asked = [
+    let requests = [
         request(MessageType::Announce, 0, 60),
         request(MessageType::Sync, -2, 60),
         request(MessageType::DelayResp, -2, 60),
         request(MessageType::PdelayResp, -2, 60),
     ];
-    let answers = negotiate(&mut port, &asked, now);
+    let answers = negotiate(&mut port, &requests, now);
     let granted: Vec<_> = answers.iter().copied().map(is_granted).collect();
     assert_eq!(granted, [true, true, true, false]);
     let renewal_invited = true;
@@ -81,7 +81,11 @@ fn several_requests_in_a_message_are_granted_in_one() {
     let sent = run(&mut port, now, 10);
     let count = |kind| sent.iter().filter(|&&sent| sent == kind).count();
     assert_eq!((count(MessageType::Announce), count(MessageType::Sync)), (10, 40));
-    assert_eq!(ask(&mut port, &delay_req(), now).len(), 1, "without hybrid mode, by the grant");
+    assert_eq!(
+        replies_to(&mut port, &delay_req(), now).len(),
+        1,
+        "without hybrid mode, by the grant"
+    );
 }
 
 #[test]
@@ -89,7 +93,7 @@ fn streams_are_unicast_and_numbered_each_by_itself() {
     let (mut port, now) = unicast_master();
     negotiate(&mut port, &[request(MessageType::Sync, 0, 60)], now);
     for sequence_id in 0..3 {
-        let mut out = Kept::default();
+        let mut out = RecordingOutbox::default();
         port.due(&GOOD, now + Span::from_ms(125) + seconds(sequence_id), &mut out);
         let [sync] = &out.0[..] else { panic!() };
         assert_eq!(
@@ -106,13 +110,13 @@ fn streams_are_unicast_and_numbered_each_by_itself() {
 #[test]
 fn a_grant_ends_with_its_time_unless_it_is_renewed() {
     let (mut port, now) = unicast_master();
-    let asked = [request(MessageType::Sync, 0, 5), request(MessageType::DelayResp, 0, 5)];
-    negotiate(&mut port, &asked, now);
+    let requests = [request(MessageType::Sync, 0, 5), request(MessageType::DelayResp, 0, 5)];
+    negotiate(&mut port, &requests, now);
     assert_eq!(run(&mut port, now, 4).len(), 4);
-    assert!(negotiate(&mut port, &asked, now + seconds(4)).into_iter().all(is_granted));
+    assert!(negotiate(&mut port, &requests, now + seconds(4)).into_iter().all(is_granted));
     assert_eq!(run(&mut port, now + seconds(4), 20).len(), 5);
     assert_eq!(port.view(&GOOD).grants, 0);
-    assert!(ask(&mut port, &delay_req(), now + seconds(9)).is_empty());
+    assert!(replies_to(&mut port, &delay_req(), now + seconds(9)).is_empty());
 }
 
 #[test]
@@ -123,19 +127,19 @@ fn renewals_do_not_bring_more_messages() {
         let now = now + Span::from_ms(10 * count);
         let log_interval = (count % 2) as i8;
         negotiate(&mut port, &[request(MessageType::Sync, log_interval, 60)], now);
-        let mut out = Kept::default();
+        let mut out = RecordingOutbox::default();
         port.due(&GOOD, now, &mut out);
         sent += out.0.len();
     }
     assert_eq!(sent, 1, "in a second, of one or half a message a second");
-    let asked = request(MessageType::Sync, -7, 60);
-    negotiate(&mut port, &[asked], now + seconds(1));
+    let requested = request(MessageType::Sync, -7, 60);
+    negotiate(&mut port, &[requested], now + seconds(1));
     let sent = run(&mut port, now + seconds(1), 1).len();
     assert!((127..=128).contains(&sent), "a shorter interval is kept to: {sent}");
 }
 
 #[test]
-fn cancelling_and_asking_again_does_not_bring_more_messages() {
+fn cancelling_and_requesting_again_does_not_bring_more_messages() {
     let (mut port, now) = unicast_master();
     let kind = MessageType::Sync;
     let ended = Ended { kind, maintain_request: false, maintain_grant: false };
@@ -143,7 +147,7 @@ fn cancelling_and_asking_again_does_not_bring_more_messages() {
     for count in 0..100 {
         let now = now + Span::from_ms(count);
         negotiate(&mut port, &[Unicast::Cancel(ended), request(kind, 0, 60)], now);
-        let mut out = Kept::default();
+        let mut out = RecordingOutbox::default();
         port.due(&GOOD, now, &mut out);
         sent += out.0.len();
     }
@@ -153,9 +157,10 @@ fn cancelling_and_asking_again_does_not_bring_more_messages() {
 #[test]
 fn one_address_does_not_get_everything() {
     let (mut port, now) = unicast_master();
-    let asked = |clock: u64, log_interval, from| {
+    let signaling_request = |clock: u64, log_interval, from| {
         let header = Header { source: PortIdentity { clock, port: 1 }, ..delay_req().header };
-        let suffix = say(&[request(MessageType::Sync, log_interval, 60)], PortIdentity::ALL);
+        let suffix =
+            signaling_message(&[request(MessageType::Sync, log_interval, 60)], PortIdentity::ALL);
         let message = Message::parse(&suffix).unwrap().0;
         let bytes = bytes(&Message {
             header: Header { source: header.source, ..message.header },
@@ -164,12 +169,22 @@ fn one_address_does_not_get_everything() {
         (bytes, from)
     };
     for clock in 1..200 {
-        let (bytes, from) = asked(clock, 4, super::client(7));
-        port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+        let (bytes, from) = signaling_request(clock, 4, super::client(7));
+        port.receive(
+            &PtpArrival { from, ..arrival(&bytes) },
+            &GOOD,
+            now,
+            &mut RecordingOutbox::default(),
+        );
     }
     assert_eq!(port.view(&GOOD).grants, 64);
-    let (bytes, from) = asked(1, -7, super::client(8));
-    port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+    let (bytes, from) = signaling_request(1, -7, super::client(8));
+    port.receive(
+        &PtpArrival { from, ..arrival(&bytes) },
+        &GOOD,
+        now,
+        &mut RecordingOutbox::default(),
+    );
     assert_eq!(port.view(&GOOD).grants, 65, "another is granted what it asks for");
 }
 
@@ -178,10 +193,10 @@ fn a_client_ends_its_grant() {
     let (mut port, now) = unicast_master();
     let kind = MessageType::Sync;
     negotiate(&mut port, &[request(kind, 0, 60)], now);
-    let kept = Ended { kind, maintain_request: true, maintain_grant: false };
-    assert_eq!(negotiate(&mut port, &[Unicast::Cancel(kept)], now), []);
+    let maintained = Ended { kind, maintain_request: true, maintain_grant: false };
+    assert_eq!(negotiate(&mut port, &[Unicast::Cancel(maintained)], now), []);
     assert_eq!(port.view(&GOOD).grants, 1, "it ended what it had granted, which is nothing");
-    let ended = Ended { maintain_request: false, ..kept };
+    let ended = Ended { maintain_request: false, ..maintained };
     let answers = negotiate(&mut port, &[Unicast::Cancel(ended)], now);
     assert_eq!(answers, [Unicast::AcknowledgeCancel(ended)]);
     assert_eq!((port.view(&GOOD).grants, run(&mut port, now, 3).len()), (0, 0));
@@ -190,16 +205,16 @@ fn a_client_ends_its_grant() {
 #[test]
 fn an_unusable_clock_ends_all_grants() {
     let (mut port, now) = unicast_master();
-    let asked = [request(MessageType::Announce, 0, 60), request(MessageType::Sync, 0, 60)];
-    negotiate(&mut port, &asked, now);
-    let mut out = Kept::default();
+    let requests = [request(MessageType::Announce, 0, 60), request(MessageType::Sync, 0, 60)];
+    negotiate(&mut port, &requests, now);
+    let mut out = RecordingOutbox::default();
     port.due(&UNUSABLE, now, &mut out);
     let [cancel] = &out.0[..] else { panic!("{:?}", out.0) };
     assert_eq!(cancel.to, PtpDestination::To(CLIENT_ADDRESS));
     assert_eq!(cancel.message().body, PtpMessageBody::Signaling(CLIENT));
-    let mut kinds: Vec<_> = said(cancel)
+    let mut kinds: Vec<_> = negotiations(cancel)
         .into_iter()
-        .map(|said| match said {
+        .map(|negotiation| match negotiation {
             Unicast::Cancel(ended) => ended.kind,
             other => panic!("{other:?}"),
         })
@@ -207,8 +222,13 @@ fn an_unusable_clock_ends_all_grants() {
     kinds.sort_unstable();
     assert_eq!(kinds, [MessageType::Sync, MessageType::Announce]);
     assert_eq!(port.view(&GOOD).grants, 0);
-    port.receive(&arrival(&say(&asked, PortIdentity::ALL)), &UNUSABLE, now, &mut out);
-    assert!(!said(&out.0[1]).into_iter().any(is_granted));
+    port.receive(
+        &arrival(&signaling_message(&requests, PortIdentity::ALL)),
+        &UNUSABLE,
+        now,
+        &mut out,
+    );
+    assert!(!negotiations(&out.0[1]).into_iter().any(is_granted));
 }
 
 #[test]
@@ -217,7 +237,7 @@ fn what_is_out_of_bounds_is_denied() {
         UnicastSettings { grants_max: 2, rate_max: 36, duration_max_s: 100, log_interval_min: -4 };
     let (mut port, now) =
         master_of(PortSettings { unicast: bounds, ..settings(PtpProfile::DefaultE2e) });
-    for (asked, duration_s) in [
+    for (requested, duration_s) in [
         (request(MessageType::Sync, -5, 60), 0),
         (request(MessageType::Sync, 11, 60), 0),
         (request(MessageType::Sync, 0, 0), 0),
@@ -230,11 +250,11 @@ fn what_is_out_of_bounds_is_denied() {
         (request(MessageType::Sync, -4, 60), 60),
     ] {
         let [Unicast::Grant { duration_s: granted, renewal_invited, .. }] =
-            negotiate(&mut port, &[asked], now)[..]
+            negotiate(&mut port, &[requested], now)[..]
         else {
-            panic!("{asked:?}")
+            panic!("{requested:?}")
         };
-        assert_eq!((granted, renewal_invited), (duration_s, duration_s > 0), "{asked:?}");
+        assert_eq!((granted, renewal_invited), (duration_s, duration_s > 0), "{requested:?}");
     }
     assert_eq!((port.view(&GOOD).grants, port.view(&GOOD).granted_rate), (2, 36.0));
 }
@@ -242,16 +262,22 @@ fn what_is_out_of_bounds_is_denied() {
 #[test]
 fn only_whom_the_list_admits_is_granted_streams() {
     let (mut port, now) = master();
-    let asked = say(&[request(MessageType::Sync, 0, 60)], PortIdentity::ALL);
-    let mut out = Kept::default();
-    port.receive(&PtpArrival { admitted: false, ..arrival(&asked) }, &GOOD, now, &mut out);
-    assert!(!is_granted(said(&out.0[0])[0]));
+    let signaling_bytes =
+        signaling_message(&[request(MessageType::Sync, 0, 60)], PortIdentity::ALL);
+    let mut out = RecordingOutbox::default();
+    port.receive(
+        &PtpArrival { admitted: false, ..arrival(&signaling_bytes) },
+        &GOOD,
+        now,
+        &mut out,
+    );
+    assert!(!is_granted(negotiations(&out.0[0])[0]));
     assert_eq!(port.counts.refused(PtpRefusal::NotAdmitted), 1);
 }
 
 #[test]
-fn who_is_meant_is_asked() {
-    let asked = [request(MessageType::Sync, 0, 60)];
+fn only_the_target_port_responds() {
+    let requests = [request(MessageType::Sync, 0, 60)];
     for (clock, number, count) in [
         (OWN, 1, 1),
         (u64::MAX, u16::MAX, 1),
@@ -261,9 +287,9 @@ fn who_is_meant_is_asked() {
         (CLIENT.clock, u16::MAX, 0),
     ] {
         let (mut port, now) = master();
-        let mut out = Kept::default();
+        let mut out = RecordingOutbox::default();
         let target = PortIdentity { clock, port: number };
-        port.receive(&arrival(&say(&asked, target)), &GOOD, now, &mut out);
+        port.receive(&arrival(&signaling_message(&requests, target)), &GOOD, now, &mut out);
         assert_eq!((out.0.len(), port.view(&GOOD).grants), (count, count), "{target:?}");
         assert_eq!(port.counts.refused(PtpRefusal::Target), 1 - count as u64);
     }
@@ -273,21 +299,24 @@ fn who_is_meant_is_asked() {
 #[test]
 fn a_malformed_request_among_others_is_passed_over() {
     let (mut port, now) = master();
-    let mut bytes = say(&[request(MessageType::Sync, 0, 60); 3], PortIdentity::ALL);
+    let mut bytes = signaling_message(&[request(MessageType::Sync, 0, 60); 3], PortIdentity::ALL);
     let second = 44 + 10;
     // A reserved type of messages.
     bytes[second + 4] = 0x70;
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.receive(&arrival(&bytes), &GOOD, now, &mut out);
-    assert_eq!(said(&out.0[0]).into_iter().filter(|&said| is_granted(said)).count(), 2);
+    assert_eq!(
+        negotiations(&out.0[0]).into_iter().filter(|&negotiation| is_granted(negotiation)).count(),
+        2
+    );
     assert_eq!(port.counts.refused(PtpRefusal::Length), 1);
 }
 
 #[test]
 fn a_message_of_many_requests_is_answered_in_part() {
     let (mut port, now) = master();
-    let asked = [request(MessageType::Sync, 0, 60); 30];
-    assert_eq!(negotiate(&mut port, &asked, now).len(), 8);
+    let requests = [request(MessageType::Sync, 0, 60); 30];
+    assert_eq!(negotiate(&mut port, &requests, now).len(), 8);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -300,7 +329,7 @@ enum Step {
 fn steps() -> impl Strategy<Value = Step> {
     let kind = (0..MessageType::ALL.len()).prop_map(|index| MessageType::ALL[index]);
     let kinds = prop_oneof![Just(MessageType::Sync), Just(MessageType::Announce), kind];
-    let asked =
+    let negotiation =
         (kinds, -9i8..12, 0u32..40, 0u8..8).prop_map(|(kind, log_interval, duration_s, which)| {
             if which == 0 {
                 Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false })
@@ -309,7 +338,7 @@ fn steps() -> impl Strategy<Value = Step> {
             }
         });
     prop_oneof![
-        8 => (0u8..8, asked).prop_map(|(client, asked)| Step::Ask(client, asked)),
+        8 => (0u8..8, negotiation).prop_map(|(client, negotiation)| Step::Ask(client, negotiation)),
         3 => (0u16..3000).prop_map(Step::Wait),
         1 => Just(Step::Unusable),
     ]
@@ -323,23 +352,23 @@ proptest! {
         for step in all {
             match step {
                 Step::Ask(client, asked) => {
-                    let bytes = say(&[asked], PortIdentity::ALL);
+                    let bytes = signaling_message(&[asked], PortIdentity::ALL);
                     let from = super::client(client);
-                    port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut Kept::default());
+                    port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut RecordingOutbox::default());
                 }
                 Step::Wait(ms) => now = now + Span::from_ms(ms.into()),
-                Step::Unusable => port.due(&UNUSABLE, now, &mut Kept::default()),
+                Step::Unusable => port.due(&UNUSABLE, now, &mut RecordingOutbox::default()),
             }
             let view = port.view(&GOOD);
             prop_assert!(view.grants <= 5 && view.granted_rate <= 40.0, "{:?}", view);
             prop_assert!(port.grants.is_consistent());
-            let mut out = Kept::default();
+            let mut out = RecordingOutbox::default();
             port.due(&GOOD, now, &mut out);
             // Two to the group, and no more than one for each grant.
             prop_assert!(out.0.len() <= 7);
             prop_assert!(port.next_due() > now);
         }
-        port.due(&GOOD, now + seconds(40), &mut Kept::default());
+        port.due(&GOOD, now + seconds(40), &mut RecordingOutbox::default());
         let view = port.view(&GOOD);
         prop_assert_eq!((view.grants, view.granted_rate), (0, 0.0));
     }

@@ -21,14 +21,14 @@ fn question(action: ManagementAction, id: u16, data: &[u8]) -> Vec<u8> {
 }
 
 fn answer_to(port: &mut ClockPort, question: &[u8]) -> Sent {
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.receive(&arrival(question), &GOOD, START, &mut out);
     assert_eq!(out.0.len(), 1, "{:?}", port.counts);
     out.0.remove(0)
 }
 
 /// What is told of this.
-fn told(id: u16) -> Vec<u8> {
+fn managed_data(id: u16) -> Vec<u8> {
     let (mut port, _) = master();
     let sent = answer_to(&mut port, &question(ManagementAction::Get, id, &[]));
     let tlv = sent.message().tlvs().next().unwrap().unwrap();
@@ -52,7 +52,7 @@ fn refused(
 }
 
 #[test]
-fn an_answer_goes_back_to_who_asked() {
+fn a_response_goes_to_its_requester() {
     let (mut port, _) = master();
     let question = question(ManagementAction::Get, id::PRIORITY1, &[0, 0]);
     let sent = answer_to(&mut port, &question);
@@ -64,25 +64,25 @@ fn an_answer_goes_back_to_who_asked() {
     let expected = Addressee { target: CLIENT, starting_hops: 2, hops: 2, action };
     assert_eq!(sent.message().body, PtpMessageBody::Management(expected));
     assert_eq!(sent.message().header.sequence_id, 0xabcd);
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.receive(&PtpArrival { group: true, ..arrival(&question) }, &GOOD, START, &mut out);
     assert_eq!(out.0[0].to, PtpDestination::Group);
 }
 
 #[test]
 fn the_data_sets_are_the_clock_s() {
-    let default = DefaultDataSet::parse(&told(id::DEFAULT_DATA_SET)).unwrap();
+    let default = DefaultDataSet::parse(&managed_data(id::DEFAULT_DATA_SET)).unwrap();
     assert_eq!((default.two_step, default.slave_only, default.ports), (true, false, 1));
     assert_eq!((default.clock.identity, default.clock.clock_class), (OWN, 6));
-    let parent = Parent::parse(&told(id::PARENT_DATA_SET)).unwrap();
+    let parent = Parent::parse(&managed_data(id::PARENT_DATA_SET)).unwrap();
     assert_eq!(parent.port, PortIdentity { clock: OWN, port: 0 });
     assert_eq!(parent.grandmaster, default.clock);
-    let time = TimeProperties::parse(&told(id::TIME_PROPERTIES_DATA_SET)).unwrap();
+    let time = TimeProperties::parse(&managed_data(id::TIME_PROPERTIES_DATA_SET)).unwrap();
     assert_eq!(time, TimeProperties { utc_offset: 37, flags: 0x3c, time_source: 0x20 });
-    let port = PortDataSet::parse(&told(id::PORT_DATA_SET)).unwrap();
+    let port = PortDataSet::parse(&managed_data(id::PORT_DATA_SET)).unwrap();
     assert_eq!((port.state, port.log_announce, port.log_sync), (6, 1, 0));
     assert_eq!((port.delay_mechanism, port.version, port.announce_receipt_timeout), (1, 2, 3));
-    let description = told(id::CLOCK_DESCRIPTION);
+    let description = managed_data(id::CLOCK_DESCRIPTION);
     let description = ClockDescription::parse(&description).unwrap();
     assert_eq!(description.protocol_address, [192, 0, 2, 1]);
     assert_eq!(description.profile, [0, 0x1b, 0x19, 0, 1, 0]);
@@ -108,17 +108,17 @@ fn single_values_have_two_bytes() {
         (id::LOG_MIN_PDELAY_REQ_INTERVAL, [0, 0]),
         (id::USER_DESCRIPTION, [0, 0]),
     ] {
-        assert_eq!(told(id), data, "{id:x}");
+        assert_eq!(managed_data(id), data, "{id:x}");
     }
-    assert_eq!(told(id::UTC_PROPERTIES), [0, 37, 0x04, 0]);
-    assert!(told(id::NULL_MANAGEMENT).is_empty());
+    assert_eq!(managed_data(id::UTC_PROPERTIES), [0, 37, 0x04, 0]);
+    assert!(managed_data(id::NULL_MANAGEMENT).is_empty());
 }
 
 #[test]
-fn the_time_is_told_while_it_is_known() {
-    assert_eq!(PtpTimestamp::parse(&told(id::TIME)), Ok(SENT));
+fn the_time_is_reported_while_the_clock_is_usable() {
+    assert_eq!(PtpTimestamp::parse(&managed_data(id::TIME)), Ok(SENT));
     let (mut port, _) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     let question = question(ManagementAction::Get, id::TIME, &[]);
     port.receive(&arrival(&question), &UNUSABLE, START, &mut out);
     let sent = out.0.remove(0);
@@ -146,9 +146,9 @@ fn nothing_can_be_changed() {
 }
 
 #[test]
-fn who_is_not_on_the_link_is_told_no_more_than_was_sent() {
+fn a_manager_off_the_link_gets_no_more_bytes_than_it_sent() {
     let (mut port, _) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     for (data, answers) in [(&[][..], 0), (&[0; 30], 0), (&[0; 32], 1), (&[0; 40], 1)] {
         let question = question(ManagementAction::Get, id::PARENT_DATA_SET, data);
         let stranger = PtpArrival { on_link: false, ..arrival(&question) };
@@ -163,7 +163,7 @@ fn who_is_not_on_the_link_is_told_no_more_than_was_sent() {
 #[test]
 fn an_answer_is_not_answered() {
     let (mut port, _) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     for action in
         [ManagementAction::Response, ManagementAction::Acknowledge, ManagementAction::Reserved(9)]
     {

@@ -12,7 +12,7 @@ fn a_request_to_the_port_is_answered_to_its_sender() {
     let (mut port, now) = master();
     let mut request = delay_req();
     request.header.correction = TimeInterval(0x2_8000);
-    let [answer] = &ask(&mut port, &request, now)[..] else { panic!() };
+    let [answer] = &replies_to(&mut port, &request, now)[..] else { panic!() };
     assert_eq!(
         (answer.to, answer.event, answer.stamp),
         (PtpDestination::To(CLIENT_ADDRESS), false, false)
@@ -33,7 +33,7 @@ fn a_request_to_the_port_is_answered_to_its_sender() {
 fn a_request_to_the_group_is_answered_to_the_group() {
     let (mut port, now) =
         master_of(PortSettings { log_min_delay_req: -3, ..settings(PtpProfile::DefaultE2e) });
-    let [answer] = &ask_group(&mut port, &delay_req(), now)[..] else { panic!() };
+    let [answer] = &replies_to_group(&mut port, &delay_req(), now)[..] else { panic!() };
     assert_eq!(answer.to, PtpDestination::Group);
     let header = answer.message().header;
     assert_eq!((header.flags, header.log_interval), (PtpFlags(0), -3));
@@ -41,10 +41,10 @@ fn a_request_to_the_group_is_answered_to_the_group() {
 
 /// The order that linuxptp's client asks for: the answer, then a Sync with the request's number.
 #[test]
-fn net_sync_monitor_is_told_the_data_sets_and_gets_a_sync() {
+fn net_sync_monitor_gets_the_data_sets_and_a_sync() {
     let (mut port, now) = master();
     let request = Message { suffix: &REQUEST_TLV, ..delay_req() };
-    let sent = ask(&mut port, &request, now);
+    let sent = replies_to(&mut port, &request, now);
     let [answer, sync] = &sent[..] else { panic!("{sent:?}") };
     let tlv = answer.message().tlvs().next().unwrap().unwrap();
     let response = MonitorResponse::from_tlv(&tlv).unwrap().unwrap();
@@ -59,7 +59,7 @@ fn net_sync_monitor_is_told_the_data_sets_and_gets_a_sync() {
     assert_eq!((sync.kind(), header.sequence_id), (MessageType::Sync, 0xabcd));
     assert_eq!(header.flags, PtpFlags::UNICAST.with(PtpFlags::TWO_STEP));
 
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.sent(&sync.bytes, sync.to, SENT, &mut out);
     let [follow_up] = &out.0[..] else { panic!() };
     assert_eq!((follow_up.to, follow_up.event, follow_up.stamp), (sync.to, false, false));
@@ -72,7 +72,7 @@ fn net_sync_monitor_is_told_the_data_sets_and_gets_a_sync() {
 fn net_sync_monitor_is_for_those_on_the_link() {
     let (mut port, now) = master();
     let request = bytes(&Message { suffix: &REQUEST_TLV, ..delay_req() });
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     let stranger = PtpArrival { admitted: false, on_link: false, ..arrival(&request) };
     port.receive(&stranger, &GOOD, now, &mut out);
     assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::NotAdmitted)), (0, 1));
@@ -82,12 +82,12 @@ fn net_sync_monitor_is_for_those_on_the_link() {
 fn one_step_needs_no_follow_up() {
     let (mut port, now) =
         master_of(PortSettings { one_step: true, ..settings(PtpProfile::DefaultE2e) });
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, now + seconds(1), &mut out);
     let sync = out.0.iter().find(|sent| sent.kind() == MessageType::Sync).unwrap();
     assert!(sync.stamp, "a card writes into what it is to stamp");
     assert!(!sync.message().header.flags.has(PtpFlags::TWO_STEP));
-    let mut after = Kept::default();
+    let mut after = RecordingOutbox::default();
     port.sent(&sync.bytes, sync.to, SENT, &mut after);
     assert!(after.0.is_empty());
 }
@@ -97,14 +97,14 @@ fn a_neighbour_is_answered_in_two_steps() {
     let (mut port, now) = master_of(settings(PtpProfile::DefaultP2p));
     let mut request = Message::new(header(), PtpMessageBody::PdelayReq(PtpTimestamp::ZERO));
     request.header.correction = TimeInterval(7);
-    let [answer] = &ask_group(&mut port, &request, now)[..] else { panic!() };
+    let [answer] = &replies_to_group(&mut port, &request, now)[..] else { panic!() };
     assert_eq!((answer.to, answer.event, answer.stamp), (PtpDestination::PeerGroup, true, true));
     assert_eq!(answer.bytes.len(), bytes(&request).len(), "as long as the question");
     assert_eq!(
         answer.message().body,
         PtpMessageBody::PdelayResp { receive: RECEIVED, requesting: CLIENT }
     );
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.sent(&answer.bytes, answer.to, SENT, &mut out);
     let [follow_up] = &out.0[..] else { panic!() };
     let body = PtpMessageBody::PdelayRespFollowUp { origin: SENT, requesting: CLIENT };
@@ -121,7 +121,7 @@ fn a_question_of_the_other_mechanism_is_not_answered() {
         [(PtpProfile::DefaultP2p, delay_req()), (PtpProfile::DefaultE2e, peer)]
     {
         let (mut port, now) = master_of(settings(profile));
-        assert!(ask_group(&mut port, &request, now).is_empty());
+        assert!(replies_to_group(&mut port, &request, now).is_empty());
         assert_eq!(port.counts.refused(PtpRefusal::Mechanism), 1);
     }
 }
@@ -131,9 +131,9 @@ fn a_question_of_the_other_mechanism_is_not_answered() {
 fn a_neighbour_is_answered_while_the_port_listens_but_not_from_an_unusable_clock() {
     let request = Message::new(header(), PtpMessageBody::PdelayReq(PtpTimestamp::ZERO));
     let mut port = port(PtpProfile::DefaultP2p);
-    assert_eq!(ask_group(&mut port, &request, START).len(), 1);
+    assert_eq!(replies_to_group(&mut port, &request, START).len(), 1);
     let bytes = bytes(&request);
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     for (clock, on_link) in [(UNUSABLE, true), (GOOD, false)] {
         let arrival = PtpArrival { group: true, on_link, ..arrival(&bytes) };
         port.receive(&arrival, &clock, START, &mut out);
@@ -149,7 +149,7 @@ fn what_was_sent_by_others_is_followed_by_nothing() {
     let (mut port, _) = master();
     let mut sync = Message::new(header(), PtpMessageBody::Sync(PtpTimestamp::ZERO));
     sync.header.flags = PtpFlags::TWO_STEP;
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.sent(&bytes(&sync), PtpDestination::Group, SENT, &mut out);
     port.sent(&[1, 2, 3], PtpDestination::Group, SENT, &mut out);
     assert!(out.0.is_empty());
@@ -187,7 +187,7 @@ fn each_fault_has_its_reason() {
     ];
     for (bytes, reason) in cases {
         let (mut port, now) = master();
-        let mut out = Kept::default();
+        let mut out = RecordingOutbox::default();
         port.receive(&arrival(&bytes), &GOOD, now, &mut out);
         let counted = PtpRefusal::ALL.map(|reason| port.counts.refused(reason));
         assert_eq!(port.counts.refused(reason), 1, "{reason:?} of {bytes:02x?}: {counted:?}");
@@ -201,7 +201,7 @@ fn any_minor_version_is_answered() {
         let (mut port, now) = master();
         let mut request = delay_req();
         request.header.minor_version = minor;
-        let answers = ask(&mut port, &request, now);
+        let answers = replies_to(&mut port, &request, now);
         assert_eq!(answers[0].message().header.minor_version, MINOR_VERSION);
     }
 }
@@ -209,7 +209,7 @@ fn any_minor_version_is_answered() {
 #[test]
 fn an_event_message_by_the_way_of_general_ones_has_no_timestamp() {
     let (mut port, now) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     let request = bytes(&delay_req());
     port.receive(&PtpArrival { event: false, ..arrival(&request) }, &GOOD, now, &mut out);
     assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::Channel)), (0, 1));
@@ -219,7 +219,7 @@ fn an_event_message_by_the_way_of_general_ones_has_no_timestamp() {
 fn without_hybrid_mode_a_request_needs_a_grant() {
     let (mut port, now) =
         master_of(PortSettings { hybrid: false, ..settings(PtpProfile::DefaultE2e) });
-    assert!(ask(&mut port, &delay_req(), now).is_empty());
+    assert!(replies_to(&mut port, &delay_req(), now).is_empty());
     assert_eq!(port.counts.refused(PtpRefusal::NotGranted), 1);
 }
 
@@ -229,9 +229,9 @@ fn the_pure_answer_is_the_port_s() {
     for suffix in [&[][..], &REQUEST_TLV] {
         let request = bytes(&Message { suffix, ..delay_req() });
         for group in [false, true] {
-            let asked = DelayReqContext { group, granted: false, admitted: true };
-            let fast = port.fast(&GOOD).unwrap().answer_bytes(&request, asked, RECEIVED).unwrap();
-            let mut out = Kept::default();
+            let context = DelayReqContext { group, granted: false, admitted: true };
+            let fast = port.fast(&GOOD).unwrap().answer_bytes(&request, context, RECEIVED).unwrap();
+            let mut out = RecordingOutbox::default();
             port.receive(&PtpArrival { group, ..arrival(&request) }, &GOOD, now, &mut out);
             assert_eq!(out.0[0].bytes, fast.bytes());
             assert_eq!(out.0.len() == 2, fast.owes_sync);
@@ -244,11 +244,11 @@ fn what_follows_a_message_is_passed_over() {
     let (mut port, now) = master();
     let mut request = bytes(&delay_req());
     request.extend([0xff; 2]);
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.receive(&arrival(&request), &GOOD, now, &mut out);
     assert_eq!((out.0.len(), request.len()), (1, TIMESTAMP_MESSAGE_LEN + 2));
     let mut unknown = [0; 8];
     let length = Tlv { number: 0x2fff, value: &[1, 2] }.emit(&mut unknown);
     let request = Message { suffix: &unknown[..length], ..delay_req() };
-    assert_eq!(ask(&mut port, &request, now).len(), 1, "an unknown TLV");
+    assert_eq!(replies_to(&mut port, &request, now).len(), 1, "an unknown TLV");
 }

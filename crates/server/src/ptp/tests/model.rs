@@ -45,7 +45,7 @@ impl Link {
 
     fn step(&mut self, index: usize) {
         let now = self.now;
-        let mut out = Kept::default();
+        let mut out = RecordingOutbox::default();
         let node = &mut self.nodes[index];
         if !node.there {
             return;
@@ -56,7 +56,7 @@ impl Link {
             let others = self.nodes.iter_mut().enumerate();
             for (_, node) in others.filter(|(other, node)| *other != index && node.there) {
                 let arrival = PtpArrival { group: true, ..arrival(&sent.bytes) };
-                let mut answers = Kept::default();
+                let mut answers = RecordingOutbox::default();
                 node.port.receive(&arrival, &node.clock, now, &mut answers);
                 assert!(answers.0.is_empty(), "masters do not answer one another");
             }

@@ -9,16 +9,16 @@ const OTHER: PortIdentity = PortIdentity { clock: 0x0200_5eff_fe10_0077, port: 1
 
 /// Lets a port hear another master's Announce for so many intervals from `now`, and returns the
 /// instant after the last.
-fn hear(
+fn receive_announces(
     port: &mut ClockPort,
     priority1: u8,
     count: u16,
     mut now: Timestamp<Monotonic>,
 ) -> Timestamp<Monotonic> {
     for sequence_id in 0..count {
-        ask_group(port, &announce(OTHER, priority1, sequence_id), now);
+        replies_to_group(port, &announce(OTHER, priority1, sequence_id), now);
         now = now + seconds(2);
-        port.due(&GOOD, now, &mut Kept::default());
+        port.due(&GOOD, now, &mut RecordingOutbox::default());
     }
     now
 }
@@ -26,7 +26,7 @@ fn hear(
 #[test]
 fn it_listens_before_it_is_the_master() {
     let mut port = port(PtpProfile::DefaultE2e);
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, START, &mut out);
     assert_eq!((port.state(), port.next_due()), (PortState::Listening, START + seconds(6)));
     port.due(&GOOD, START + Span::from_ms(5_999), &mut out);
@@ -34,13 +34,13 @@ fn it_listens_before_it_is_the_master() {
     port.due(&GOOD, START + seconds(6), &mut out);
     assert_eq!(port.state(), PortState::Master);
     assert_eq!(out.kinds(), [MessageType::Announce, MessageType::Sync]);
-    assert!(ask(&mut port, &delay_req(), START + seconds(6)).len() == 1);
+    assert!(replies_to(&mut port, &delay_req(), START + seconds(6)).len() == 1);
 }
 
 #[test]
 fn what_a_master_announces_is_what_the_clock_is() {
     let (mut port, now) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, now + seconds(2), &mut out);
     let sent = &out.0[0];
     assert_eq!((sent.to, sent.event, sent.stamp), (PtpDestination::Group, false, false));
@@ -56,9 +56,9 @@ fn what_a_master_announces_is_what_the_clock_is() {
 }
 
 #[test]
-fn an_unusable_clock_is_silent() {
+fn an_unusable_clock_sends_nothing() {
     let (mut port, now) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&UNUSABLE, now + seconds(2), &mut out);
     assert!(out.0.is_empty());
     assert_eq!(port.state(), PortState::Listening);
@@ -74,7 +74,7 @@ fn an_unusable_clock_is_silent() {
 #[test]
 fn a_request_is_not_answered_from_an_unusable_clock() {
     let (mut port, now) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.receive(&arrival(&bytes(&delay_req())), &UNUSABLE, now, &mut out);
     assert!(out.0.is_empty() && port.fast(&UNUSABLE).is_none());
 }
@@ -82,14 +82,14 @@ fn a_request_is_not_answered_from_an_unusable_clock() {
 #[test]
 fn it_yields_to_a_better_master_and_comes_back() {
     let (mut port, now) = master();
-    let now = hear(&mut port, 127, 1, now);
+    let now = receive_announces(&mut port, 127, 1, now);
     assert_eq!(port.state(), PortState::Master, "once is not enough");
-    let now = hear(&mut port, 127, 2, now);
+    let now = receive_announces(&mut port, 127, 2, now);
     assert_eq!(port.state(), PortState::Passive);
     assert_eq!(port.view(&GOOD).better.unwrap().rank.sender, OTHER);
-    assert!(ask(&mut port, &delay_req(), now).is_empty());
+    assert!(replies_to(&mut port, &delay_req(), now).is_empty());
     // The last was heard two seconds ago; three intervals of two seconds make it gone.
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, now + Span::from_ms(3_999), &mut out);
     assert_eq!((port.state(), port.next_due()), (PortState::Passive, now + seconds(4)));
     assert!(out.0.is_empty());
@@ -101,15 +101,15 @@ fn it_yields_to_a_better_master_and_comes_back() {
 #[test]
 fn an_interface_that_goes_down_makes_it_faulty_until_it_is_up_again() {
     let (mut port, now) = master();
-    let now = hear(&mut port, 129, 3, now);
+    let now = receive_announces(&mut port, 129, 3, now);
     port.link(true, now);
     assert_eq!(port.state(), PortState::Master);
     port.link(false, now);
     assert_eq!(port.state(), PortState::Faulty);
     assert_eq!(port.view(&GOOD).foreign, [], "nobody is heard any more");
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, now + seconds(60), &mut out);
-    assert!(out.0.is_empty() && ask(&mut port, &delay_req(), now).is_empty());
+    assert!(out.0.is_empty() && replies_to(&mut port, &delay_req(), now).is_empty());
     assert_eq!(port.state(), PortState::Faulty);
     let up = now + seconds(60);
     port.link(true, up);
@@ -122,7 +122,7 @@ fn an_interface_that_goes_down_makes_it_faulty_until_it_is_up_again() {
 #[test]
 fn it_does_not_yield_to_a_worse_master() {
     let (mut port, now) = master();
-    hear(&mut port, 129, 5, now);
+    receive_announces(&mut port, 129, 5, now);
     assert_eq!(port.state(), PortState::Master);
     assert!(port.view(&GOOD).better.is_none() && port.view(&GOOD).foreign.len() == 1);
 }
@@ -130,10 +130,10 @@ fn it_does_not_yield_to_a_worse_master() {
 #[test]
 fn a_worse_clock_of_ours_yields() {
     let (mut port, now) = master();
-    let now = hear(&mut port, 128, 3, now);
+    let now = receive_announces(&mut port, 128, 3, now);
     let own_is_better = OWN < OTHER.clock;
     assert!(own_is_better && port.state() == PortState::Master, "equal but for the identity");
-    port.due(&PtpClockState { clock_class: 7, ..GOOD }, now, &mut Kept::default());
+    port.due(&PtpClockState { clock_class: 7, ..GOOD }, now, &mut RecordingOutbox::default());
     assert_eq!(port.state(), PortState::Passive);
 }
 
@@ -142,7 +142,7 @@ fn two_announces_far_apart_do_not_make_a_master() {
     let (mut port, now) = master();
     for sequence_id in 0..4 {
         let now = now + seconds(9 * i64::from(sequence_id));
-        ask_group(&mut port, &announce(OTHER, 1, sequence_id), now);
+        replies_to_group(&mut port, &announce(OTHER, 1, sequence_id), now);
         assert_eq!(port.state(), PortState::Master);
     }
 }
@@ -151,13 +151,13 @@ fn two_announces_far_apart_do_not_make_a_master() {
 fn copies_of_one_announce_do_not_make_a_master() {
     let (mut port, now) = master();
     for _ in 0..4 {
-        ask_group(&mut port, &announce(OTHER, 1, 7), now);
+        replies_to_group(&mut port, &announce(OTHER, 1, 7), now);
     }
     assert_eq!(port.state(), PortState::Master);
 }
 
 #[test]
-fn what_tells_of_no_master_is_not_taken_into_account() {
+fn announces_without_a_usable_master_are_ignored() {
     let (mut port, now) = master();
     let far = |message: &mut Message<'_>, steps, identity| {
         let PtpMessageBody::Announce(announce) = &mut message.body else { panic!() };
@@ -172,12 +172,12 @@ fn what_tells_of_no_master_is_not_taken_into_account() {
         let mut ours = announce(OTHER, 1, sequence_id);
         far(&mut ours, 1, OWN);
         for message in [alternate, distant, ours] {
-            ask_group(&mut port, &message, now);
+            replies_to_group(&mut port, &message, now);
         }
         let looped = announce(PortIdentity { clock: OWN, port: 2 }, 1, sequence_id);
-        ask_group(&mut port, &looped, now);
+        replies_to_group(&mut port, &looped, now);
         let alone = announce(OTHER, 1, sequence_id);
-        ask(&mut port, &alone, now);
+        replies_to(&mut port, &alone, now);
     }
     assert_eq!(port.state(), PortState::Master);
     let refused = [PtpRefusal::Unqualified, PtpRefusal::Own, PtpRefusal::Group];
@@ -186,15 +186,15 @@ fn what_tells_of_no_master_is_not_taken_into_account() {
 
 /// Those who announce once do not keep out one who goes on, if that is better than they are.
 #[test]
-fn a_flood_of_masters_fills_five_places() {
+fn a_flood_of_masters_fills_five_records() {
     let (mut port, mut now) = master();
     for number in 0..1000u16 {
         let sender = PortIdentity { clock: 0xff00 + u64::from(number), port: 1 };
-        ask_group(&mut port, &announce(sender, 200, number), now);
+        replies_to_group(&mut port, &announce(sender, 200, number), now);
     }
     assert_eq!(port.view(&GOOD).foreign.len(), FOREIGN_MASTERS_MAX);
     assert_eq!(port.counts.refused(PtpRefusal::ForeignMastersFull), 995);
-    now = hear(&mut port, 127, 2, now);
+    now = receive_announces(&mut port, 127, 2, now);
     assert_eq!(
         (port.state(), port.view(&GOOD).foreign.len() <= 5),
         (PortState::Passive, true),
@@ -205,19 +205,19 @@ fn a_flood_of_masters_fills_five_places() {
 #[test]
 fn without_a_group_it_is_the_master_at_once() {
     let mut port = port(PtpProfile::G8275_2);
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, START, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Master, 0), "and says nothing unasked");
     let mut request = announce(OTHER, 1, 0);
     request.header.domain = 44;
-    ask_group(&mut port, &request, START);
+    replies_to_group(&mut port, &request, START);
     assert_eq!(port.counts.refused(PtpRefusal::Group), 1);
 }
 
 #[test]
 fn a_late_master_does_not_catch_up() {
     let (mut port, now) = master();
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     port.due(&GOOD, now + seconds(100), &mut out);
     port.due(&GOOD, now + seconds(100), &mut out);
     assert_eq!(out.kinds(), [MessageType::Announce, MessageType::Sync]);
@@ -297,7 +297,7 @@ fn events() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn the_state_follows_from_the_clock_and_the_masters_heard(
+    fn the_state_follows_from_the_clock_and_the_masters_received(
         all in proptest::collection::vec(events(), 0..80),
     ) {
         let mut port = port(PtpProfile::DefaultE2e);
@@ -308,12 +308,12 @@ proptest! {
                     let sender = PortIdentity { clock: OTHER.clock + u64::from(master), port: 1 };
                     let bytes = bytes(&announce(sender, priority1, sequence_id));
                     let arrival = PtpArrival { group: true, ..arrival(&bytes) };
-                    port.receive(&arrival, &clock, now, &mut Kept::default());
+                    port.receive(&arrival, &clock, now, &mut RecordingOutbox::default());
                 }
                 Event::Pass(ms) => now = now + Span::from_ms(ms.into()),
                 Event::Usable(usable) => clock.usable = usable,
             }
-            let mut out = Kept::default();
+            let mut out = RecordingOutbox::default();
             port.due(&clock, now, &mut out);
             let view = port.view(&clock);
             prop_assert!(view.foreign.len() <= FOREIGN_MASTERS_MAX);
@@ -328,16 +328,16 @@ proptest! {
             prop_assert!(out.0.is_empty() || expected == PortState::Master);
             prop_assert!(port.next_due() > now);
         }
-        port.due(&GOOD, now + seconds(8), &mut Kept::default());
+        port.due(&GOOD, now + seconds(8), &mut RecordingOutbox::default());
         prop_assert_eq!(port.state(), PortState::Master, "all others have been silent");
     }
 }
 
 #[test]
-fn a_time_that_jumps_is_not_told_to_those_who_followed_it() {
+fn a_time_that_jumps_is_not_sent_to_its_followers() {
     let (mut port, now) = master();
     let later = now + seconds(1);
-    let mut out = Kept::default();
+    let mut out = RecordingOutbox::default();
     let utc = PtpClockState { flags: PtpFlags(0x30), utc_offset: 0, ..GOOD };
     port.due(&utc, later, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Listening, 0), "UTC after TAI");
@@ -355,7 +355,7 @@ fn a_leap_second_is_no_jump() {
     let before = PtpClockState { flags: GOOD.flags.with(PtpFlags::LEAP_61), ..GOOD };
     let after = PtpClockState { utc_offset: 38, ..GOOD };
     for clock in [before, after, after] {
-        port.due(&clock, now, &mut Kept::default());
+        port.due(&clock, now, &mut RecordingOutbox::default());
         assert_eq!(port.state(), PortState::Master);
     }
 }

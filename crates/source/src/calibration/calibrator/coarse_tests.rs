@@ -11,7 +11,7 @@ use crate::pulse::replay::Replay;
 use crate::{CalibrationConfig, FrameCounts, ParsedSentence};
 
 #[test]
-fn sentences_alone_tell_the_time_to_a_second() {
+fn sentences_alone_determine_the_time_to_a_second() {
     let mut world = World::new(&config(None), Span::from_ms(7_000));
     (0..10).for_each(|_| world.run(Replay::default()));
     let report = world.report().unwrap();
@@ -30,20 +30,21 @@ fn sentences_alone_tell_the_time_to_a_second() {
 }
 
 #[test]
-fn what_sentences_alone_say_is_given_on_where_that_was_asked_for() {
-    for (coarse_output, given) in [(false, 0), (true, 8)] {
+fn coarse_time_is_written_to_outputs_only_where_requested() {
+    for (coarse_output, delivered) in [(false, 0), (true, 8)] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("chrony.sock");
         let reader = UnixDatagram::bind(&path).unwrap();
         reader.set_nonblocking(true).unwrap();
-        let asked = CalibrationConfig { sock_outputs: vec![path], coarse_output, ..config(None) };
-        let mut world = World::new(&asked, Span::from_ms(7_000));
-        let told = world.calibrator.take_notices();
-        assert_eq!(told.iter().any(|notice| notice.contains("--coarse-output")), !coarse_output);
+        let configured =
+            CalibrationConfig { sock_outputs: vec![path], coarse_output, ..config(None) };
+        let mut world = World::new(&configured, Span::from_ms(7_000));
+        let notices = world.calibrator.take_notices();
+        assert_eq!(notices.iter().any(|notice| notice.contains("--coarse-output")), !coarse_output);
         (0..10).for_each(|_| world.run(Replay::default()));
         let output = &world.status().outputs[0];
-        assert_eq!((output.delivered, output.reason.is_none()), (given, coarse_output));
-        assert_eq!(std::iter::from_fn(|| reader.recv(&mut [0; 64]).ok()).count() as u64, given);
+        assert_eq!((output.delivered, output.reason.is_none()), (delivered, coarse_output));
+        assert_eq!(std::iter::from_fn(|| reader.recv(&mut [0; 64]).ok()).count() as u64, delivered);
     }
 }
 
@@ -51,7 +52,7 @@ fn what_sentences_alone_say_is_given_on_where_that_was_asked_for() {
 fn what_names_no_time_is_counted_by_its_reason() {
     let mut world = World::new(&config(None), Span::ZERO);
     world.sends = false;
-    let said = [
+    let cases = [
         ("GNRMC,,V,,,,,,,,,,N", "void", "the receiver has no fix yet"),
         ("GNRMC,081253,A,,,,,,,270219,,,N", "not_valid", "the receiver has no fix: mode N"),
         ("GNRMC,081253,A,,,,,,,270219,,,E", "estimated", "the receiver has no fix: mode E"),
@@ -60,16 +61,16 @@ fn what_names_no_time_is_counted_by_its_reason() {
         ("GPZDA,081253,,,,00,00", "no_time", "the receiver has no time yet"),
         ("GNRMC,081253,A,,,,,,,300219,,,A", "unreadable", "invalid sentence: its date"),
     ];
-    for (text, counted, why) in said {
+    for (text, counted, why) in cases {
         let read = ParsedSentence::read(text).unwrap();
-        world.calibrator.sentence(read, world.look(100).monotonic);
+        world.calibrator.sentence(read, world.readings(100).monotonic);
         world.run(Replay::default());
         assert_eq!(world.status().sentences.get(counted), 1, "{text}");
         assert!(world.reason().starts_with(why), "{}", world.reason());
     }
     let counts = FrameCounts { checksum: 2, no_checksum: 3, garbled: 4, ..FrameCounts::default() };
-    let heard = LineInput { counts, ..LineInput::default() };
-    (0..2).for_each(|_| world.calibrator.line(&heard));
+    let input = LineInput { counts, ..LineInput::default() };
+    (0..2).for_each(|_| world.calibrator.line(&input));
     // Opened anew, with fewer of each.
     let counts = FrameCounts { checksum: 1, ..FrameCounts::default() };
     world.calibrator.line(&LineInput { counts, ..LineInput::default() });
@@ -84,7 +85,7 @@ fn a_receiver_without_a_fix_does_not_revoke_the_time_of_another() {
     let void = ParsedSentence::read("GARMC,,V,,,,,,,,,,N").unwrap();
     for second in 0..30 {
         world.sends = second % 2 == 0;
-        world.calibrator.sentence(void, world.look(50).monotonic);
+        world.calibrator.sentence(void, world.readings(50).monotonic);
         world.run(Replay::default());
         assert!(second < 5 || world.report().is_ok(), "{second}: {:?}", world.report());
     }
@@ -93,8 +94,8 @@ fn a_receiver_without_a_fix_does_not_revoke_the_time_of_another() {
     world.sends = false;
     for second in 0..15 {
         let zda = ParsedSentence { talker: *b"GA", reports_fix: false, ..named(&world) };
-        world.calibrator.sentence(void, world.look(50).monotonic);
-        world.calibrator.sentence(Ok(zda), world.look(60).monotonic);
+        world.calibrator.sentence(void, world.readings(50).monotonic);
+        world.calibrator.sentence(Ok(zda), world.readings(60).monotonic);
         world.run(Replay::default());
         assert_eq!(world.report().is_ok(), second < 8, "{second}");
     }

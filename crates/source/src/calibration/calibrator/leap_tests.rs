@@ -30,7 +30,7 @@ fn a_leap_second_that_is_taken_back_is_not_counted() {
 }
 
 #[test]
-fn a_leap_second_in_holdover_is_no_step_by_somebody() {
+fn a_leap_second_in_holdover_is_no_step_by_another_program() {
     let mut world = before_midnight();
     world.second -= 40;
     world.leap = PendingLeap::Insert;
@@ -75,7 +75,7 @@ impl KernelLeap {
             self.due = None;
         }
         let is_up = declared == PendingLeap::Insert;
-        let seconds = (world.look(0).realtime().as_ns() + NS_PER_S / 2).div_euclid(NS_PER_S);
+        let seconds = (world.readings(0).realtime().as_ns() + NS_PER_S / 2).div_euclid(NS_PER_S);
         match (self.state, is_up) {
             (KernelState::Ok, true) => {
                 self.state = KernelState::Insert;
@@ -165,7 +165,7 @@ fn a_leap_second_that_the_list_takes_back_is_taken_back() {
 }
 
 #[test]
-fn a_flag_that_somebody_else_has_set_stays_and_a_list_without_it_takes_it_down() {
+fn a_foreign_leap_flag_stays_and_a_list_without_the_leap_clears_it() {
     for (known, expected) in
         [(KnownLeaps::default(), PendingLeap::Insert), (list(None), PendingLeap::None)]
     {
@@ -177,7 +177,7 @@ fn a_flag_that_somebody_else_has_set_stays_and_a_list_without_it_takes_it_down()
 }
 
 #[test]
-fn after_a_step_the_flag_is_down_until_the_kernel_has_seen_it() {
+fn after_a_step_the_flag_is_clear_until_the_kernel_has_observed_that() {
     let (mut world, mut kernel) = (steered(70, Span::from_ms(400)), KernelLeap::default());
     world.known = list(Some(leap()));
     let mut before_s = 70;
@@ -202,7 +202,7 @@ fn a_leap_second_of_another_day_is_announced_and_not_declared() {
 }
 
 #[test]
-fn without_control_only_the_labeller_is_told() {
+fn without_control_the_leap_is_announced_to_the_labeller_alone() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     world.second = (leap().midnight - START).as_ns() / NS_PER_S - 60;
     world.known = list(Some(leap()));
@@ -216,15 +216,15 @@ fn without_control_only_the_labeller_is_told() {
 
 #[test]
 fn the_receiver_s_word_counts_where_there_is_no_list() {
-    let said = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
-    let tell = |world: &mut World, times| {
-        (0..times).for_each(|_| world.calibrator.leap_report(&said));
+    let leap_report = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
+    let send_reports = |world: &mut World, times| {
+        (0..times).for_each(|_| world.calibrator.leap_report(&leap_report));
     };
     let (mut world, mut kernel) = (steered(90, Span::ZERO), KernelLeap::default());
-    tell(&mut world, 9);
+    send_reports(&mut world, 9);
     run(&mut world, &mut kernel, 40, true);
     assert_eq!(world.status().tai_minus_utc_s, None);
-    tell(&mut world, 10);
+    send_reports(&mut world, 10);
     run(&mut world, &mut kernel, 1, true);
     assert_eq!(world.status().tai_minus_utc_s, Some(37));
     assert_eq!(world.report().unwrap().tai_minus_utc_s, Some(37));
@@ -247,11 +247,11 @@ fn the_receiver_s_word_counts_where_there_is_no_list() {
 
 #[test]
 fn a_receiver_that_contradicts_the_list_is_named_and_not_followed() {
-    let said = LeapReport { tai_minus_utc_s: 36, next: Some(NextLeap::At(leap())) };
+    let leap_report = LeapReport { tai_minus_utc_s: 36, next: Some(NextLeap::At(leap())) };
     let (mut world, mut kernel) = (steered(90, Span::ZERO), KernelLeap::default());
     (world.known, world.tai_s) = (list(None), 37);
     run(&mut world, &mut kernel, 40, false);
-    (0..20).for_each(|_| world.calibrator.leap_report(&said));
+    (0..20).for_each(|_| world.calibrator.leap_report(&leap_report));
     run(&mut world, &mut kernel, 80, false);
     assert_eq!((world.leapt, declared(&world).tai_offset_s), (Span::ZERO, None));
     let status = world.status();
@@ -270,7 +270,7 @@ fn listed(kind: LeapKind, ahead: Span) -> World {
 }
 
 /// Goes on for so many seconds in each of which the time is said.
-fn run_and_say(world: &mut World, seconds: i64) {
+fn run_with_reports(world: &mut World, seconds: i64) {
     for _ in 0..seconds {
         world.run_for(1);
         assert!(world.report().is_ok(), "{}: {:?}", world.second, world.status());
@@ -285,9 +285,9 @@ fn a_clock_that_steps_late_or_ahead_of_time_is_never_a_second_off() {
             let mut world = listed(kind, Span::ZERO);
             world.run_for(60);
             world.receiver_off_s = step.as_ns() / NS_PER_S;
-            run_and_say(&mut world, late_s);
+            run_with_reports(&mut world, late_s);
             world.leapt = step;
-            run_and_say(&mut world, 60);
+            run_with_reports(&mut world, 60);
             is_undisturbed(&world);
         }
     }
@@ -301,9 +301,9 @@ fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
         let step = LeapSecond { kind, ..leap() }.step();
         world.run_for(60);
         world.receiver_off_s = step.as_ns() / NS_PER_S;
-        run_and_say(&mut world, 6);
+        run_with_reports(&mut world, 6);
         world.owed = -step;
-        run_and_say(&mut world, pulses);
+        run_with_reports(&mut world, pulses);
         for _ in pulses..20 {
             world.run(Replay::default());
             assert!(world.report().is_ok(), "{:?}", world.status());
@@ -315,7 +315,7 @@ fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
         // In the end it steps all the same, as somebody sets it.
         (world.leapt, world.owed) = (step, Span::ZERO);
         world.run_for(3);
-        run_and_say(&mut world, 10);
+        run_with_reports(&mut world, 10);
     }
 }
 
@@ -323,9 +323,9 @@ fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
 fn a_clock_that_is_off_by_seconds_does_not_pass_the_leap_second_by_itself() {
     for ahead_s in [20, -20] {
         let mut world = listed(LeapKind::Insert, Span::from_ns(ahead_s * NS_PER_S));
-        let said = LeapReport { tai_minus_utc_s: 37, next: None };
-        (0..10).for_each(|_| world.calibrator.leap_report(&said));
-        run_and_say_after_the_start(&mut world);
+        let leap_report = LeapReport { tai_minus_utc_s: 37, next: None };
+        (0..10).for_each(|_| world.calibrator.leap_report(&leap_report));
+        run_until_before_the_leap(&mut world);
         assert_eq!(world.status().tai_minus_utc_s, Some(37), "{ahead_s}");
         assert!(world.status().pending_leap.is_some());
         world.run_for(2);
@@ -334,29 +334,29 @@ fn a_clock_that_is_off_by_seconds_does_not_pass_the_leap_second_by_itself() {
         world.run_for(6);
         world.owed = Span::from_ns(NS_PER_S);
         assert_eq!(world.status().tai_minus_utc_s, Some(38), "{ahead_s}");
-        run_and_say(&mut world, 60);
+        run_with_reports(&mut world, 60);
         assert_eq!(world.status().pending_leap, None);
     }
 }
 
 /// Up to two seconds before the leap second of a listed world.
-fn run_and_say_after_the_start(world: &mut World) {
+fn run_until_before_the_leap(world: &mut World) {
     world.run_for(20);
-    run_and_say(world, 38);
+    run_with_reports(world, 38);
 }
 
 #[test]
-fn the_kernel_is_not_told_the_number_of_before_the_leap_second() {
-    let said = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
+fn the_kernel_does_not_receive_the_previous_number_after_the_leap_second() {
+    let leap_report = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::At(leap())) };
     let (mut world, mut kernel) = (steered(90, Span::ZERO), KernelLeap::default());
     world.tai_s = 37;
     run(&mut world, &mut kernel, 40, true);
-    (0..10).for_each(|_| world.calibrator.leap_report(&said));
+    (0..10).for_each(|_| world.calibrator.leap_report(&leap_report));
     run(&mut world, &mut kernel, 51, true);
     world.tai_s = 38;
     run(&mut world, &mut kernel, 30, true);
     // The receiver is told by satellites some minutes later.
-    let late = LeapReport { next: None, ..said };
+    let late = LeapReport { next: None, ..leap_report };
     (0..20).for_each(|_| world.calibrator.leap_report(&late));
     run(&mut world, &mut kernel, 10, true);
     assert_eq!((world.status().tai_minus_utc_s, declared(&world).tai_offset_s), (Some(38), None));
@@ -374,7 +374,7 @@ fn a_majority_that_contradicts_takes_no_leap_second_back() {
 }
 
 #[test]
-fn at_the_end_the_flag_of_somebody_else_stays_and_our_own_does_not() {
+fn at_the_end_a_foreign_leap_flag_stays_and_our_own_is_cleared() {
     for (known, expected) in
         [(KnownLeaps::default(), PendingLeap::Insert), (list(Some(leap())), PendingLeap::None)]
     {

@@ -40,10 +40,10 @@ fn is_same(a: Span, b: Span) -> bool {
 
 impl Calibrator {
     /// Returns UTC by the estimate of the clock; before the leap transition, without its step.
-    pub(super) fn utc(&self, look: &ClockReadings) -> Timestamp<Utc> {
-        let moved = self.servo.moved(look.realtime_minus_monotonic).unwrap_or_default();
-        let estimate = self.servo.estimate(look.monotonic);
-        look.realtime() - moved - estimate.map_or(Span::ZERO, |estimate| estimate.offset)
+    pub(super) fn utc(&self, readings: &ClockReadings) -> Timestamp<Utc> {
+        let moved = self.servo.moved(readings.realtime_minus_monotonic).unwrap_or_default();
+        let estimate = self.servo.estimate(readings.monotonic);
+        readings.realtime() - moved - estimate.map_or(Span::ZERO, |estimate| estimate.offset)
     }
 
     /// Returns the announced leap second whose transition is not complete yet.
@@ -52,10 +52,10 @@ impl Calibrator {
     }
 
     /// Advances to `readings`, through a leap transition if the clock has stepped, or should have.
-    pub(super) fn cross_leap(&mut self, look: &ClockReadings) {
+    pub(super) fn cross_leap(&mut self, readings: &ClockReadings) {
         let Some(leap) = self.to_cross() else { return };
-        let behind = self.utc(look) - leap.instant();
-        if let Some(step) = self.leap_passed(look) {
+        let behind = self.utc(readings) - leap.instant();
+        if let Some(step) = self.leap_passed(readings) {
             self.servo.expect_step(step);
             self.crossing.made = Some(leap);
         } else if behind < Span::ZERO {
@@ -63,7 +63,7 @@ impl Calibrator {
         } else if behind > STEP_TIMEOUT && self.crossing.ahead == Some(leap) {
             // If sentences contradict it, the leap is uncertain.
             if !self.labeller.is_disputed() {
-                self.servo.leap_without_clock(leap.step(), look.monotonic);
+                self.servo.leap_without_clock(leap.step(), readings.monotonic);
             }
             self.crossing.made = Some(leap);
         }
@@ -71,10 +71,10 @@ impl Calibrator {
 
     /// Returns the step of an announced leap second, if the clock has made it and it is not
     /// accounted for yet.
-    pub(super) fn leap_passed(&self, look: &ClockReadings) -> Option<Span> {
+    pub(super) fn leap_passed(&self, readings: &ClockReadings) -> Option<Span> {
         let leap = self.to_cross()?;
-        let moved = self.servo.moved(look.realtime_minus_monotonic)?;
-        let behind = self.utc(look) - leap.instant();
+        let moved = self.servo.moved(readings.realtime_minus_monotonic)?;
+        let behind = self.utc(readings) - leap.instant();
         let is_then = (-SAME_INSTANT..=STEP_TIMEOUT).contains(&behind);
         (is_then && is_same(moved, leap.step())).then_some(moved)
     }

@@ -53,8 +53,8 @@ impl Leaps {
         if self.known.has_list {
             return self.known.next.filter(is_ahead).map(|leap| (leap, true));
         }
-        if let Some(told) = self.receiver.next(&self.known) {
-            return told.leap().filter(is_ahead).map(|leap| (leap, true));
+        if let Some(reported) = self.receiver.next(&self.known) {
+            return reported.leap().filter(is_ahead).map(|leap| (leap, true));
         }
         let kind = match self.kernel?.0 {
             PendingLeap::None => return None,
@@ -89,8 +89,9 @@ impl Leaps {
 
     /// Returns TAI minus UTC for the kernel, if the kernel's value differs.
     pub(super) fn tai_to_declare(&self, realtime: Timestamp<Utc>) -> Option<i32> {
-        let in_doubt = |leap: LeapSecond| (realtime - leap.instant()).as_ns().abs();
-        let near = self.announced.map(in_doubt).is_some_and(|ns| ns <= UNCERTAIN_NEAR_LEAP.as_ns());
+        let distance_ns = |leap: LeapSecond| (realtime - leap.instant()).as_ns().abs();
+        let near =
+            self.announced.map(distance_ns).is_some_and(|ns| ns <= UNCERTAIN_NEAR_LEAP.as_ns());
         let known_s =
             self.known.tai_minus_utc_s.or_else(|| self.receiver.tai_minus_utc_s(&self.known))?;
         let (_, kernel_s) = self.kernel?;
@@ -126,9 +127,9 @@ impl Calibrator {
 
     /// Advances to `readings`: announces the next leap second to the labeller, or withdraws it
     /// if it was withdrawn.
-    pub(super) fn advance_leaps(&mut self, look: &ClockReadings) {
-        let (realtime, utc) = (look.realtime(), self.utc(look));
-        if let Some(kernel) = look.kernel {
+    pub(super) fn advance_leaps(&mut self, readings: &ClockReadings) {
+        let (realtime, utc) = (readings.realtime(), self.utc(readings));
+        if let Some(kernel) = readings.kernel {
             self.leaps.kernel = Some((kernel.leap, kernel.tai_offset_s));
         }
         let leaps = &mut self.leaps;
@@ -156,7 +157,8 @@ impl Calibrator {
         if let Some((leap, is_known)) = next {
             leaps.is_foreign = !is_known;
             // The kernel takes its flag for the day that its clock shows.
-            let has_clock = self.control.is_none() || self.servo.estimate(look.monotonic).is_some();
+            let has_clock =
+                self.control.is_none() || self.servo.estimate(readings.monotonic).is_some();
             let left = leap.midnight - realtime;
             let is_today = left > Span::ZERO && left < DAY - LEAP_NEAR;
             if !is_known || (is_today && has_clock) {

@@ -10,12 +10,12 @@ use crate::pulse::replay::Replay;
 use crate::report::tests::report;
 use crate::{PollRound, SelectionState, SourceEstimate, SourceSelector, TimeSource};
 
-type Said = Arc<Mutex<Result<SourceEstimate, SourceError>>>;
+type ScriptedResult = Arc<Mutex<Result<SourceEstimate, SourceError>>>;
 
 /// A source that says what a test gives it, and remembers how it was judged.
-struct Given(&'static str, Said, Arc<Mutex<Option<SelectionState>>>);
+struct ScriptedSource(&'static str, ScriptedResult, Arc<Mutex<Option<SelectionState>>>);
 
-impl TimeSource for Given {
+impl TimeSource for ScriptedSource {
     fn name(&self) -> &str {
         self.0
     }
@@ -33,7 +33,7 @@ impl TimeSource for Given {
 struct Election {
     world: World,
     panel: SourceSelector,
-    said: Vec<Said>,
+    scripts: Vec<ScriptedResult>,
     judged: Arc<Mutex<Option<SelectionState>>>,
     bound: Span,
 }
@@ -41,18 +41,18 @@ struct Election {
 impl Election {
     fn new(world: World, bound: Span) -> Self {
         let nothing = || Arc::new(Mutex::new(Err(SourceError::NoData("not asked".into()))));
-        let said: Vec<Said> = (0..3).map(|_| nothing()).collect();
+        let scripts: Vec<ScriptedResult> = (0..3).map(|_| nothing()).collect();
         let judged = Arc::<Mutex<Option<SelectionState>>>::default();
-        let given = |(index, name)| -> Box<dyn TimeSource> {
+        let scripted_source = |(index, name)| -> Box<dyn TimeSource> {
             let own = if index == 0 { Arc::clone(&judged) } else { Arc::default() };
-            Box::new(Given(name, Arc::clone(&said[index]), own))
+            Box::new(ScriptedSource(name, Arc::clone(&scripts[index]), own))
         };
         let names = ["calibration", "first", "second"];
         let panel = SourceSelector::new(
-            names.into_iter().enumerate().map(given).collect(),
+            names.into_iter().enumerate().map(scripted_source).collect(),
             Plausibility::default(),
         );
-        Self { world, panel, said, judged, bound }
+        Self { world, panel, scripts, judged, bound }
     }
 
     /// A second with these edges, and the vote at its end.
@@ -62,15 +62,15 @@ impl Election {
             self.world.calibrator.judged(standing);
         }
         self.world.feed(device);
-        let look = self.world.look(900);
-        *self.said[0].lock().unwrap() = self.world.calibrator.report(&look);
+        let readings = self.world.readings(900);
+        *self.scripts[0].lock().unwrap() = self.world.calibrator.report(&readings);
         let (off, bound) = (-self.world.ahead(900), self.bound);
-        for (server, share) in self.said[1..].iter().zip([0.4, -0.6]) {
+        for (server, share) in self.scripts[1..].iter().zip([0.4, -0.6]) {
             let wrong = Span::from_ns((bound.as_ns() as f64 * share) as i64);
-            let said = report((off + wrong).as_ns(), bound.as_ns());
-            *server.lock().unwrap() = Ok(SourceEstimate { at: look.monotonic, ..said });
+            let estimate = report((off + wrong).as_ns(), bound.as_ns());
+            *server.lock().unwrap() = Ok(SourceEstimate { at: readings.monotonic, ..estimate });
         }
-        let round = self.panel.poll(|| look);
+        let round = self.panel.poll(|| readings);
         if let Some(selected) = &round.selected {
             self.world.is_right(selected);
         }

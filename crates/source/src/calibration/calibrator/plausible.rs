@@ -51,10 +51,10 @@ impl Calibrator {
         &mut self,
         sentence: &ParsedSentence,
         at: Timestamp<Monotonic>,
-        look: &ClockReadings,
+        readings: &ClockReadings,
     ) -> Result<(), Implausible> {
         let ahead = Span::from_ns(sentence.utc.as_ns().saturating_sub(at.as_ns()));
-        let system = look.realtime_minus_monotonic;
+        let system = readings.realtime_minus_monotonic;
         // A clock that these sentences have set is no independent evidence.
         let is_own = self.set_unconfirmed().is_some_and(|ahead| agree(ahead, system));
         let system = (!is_own).then_some(system);
@@ -100,9 +100,9 @@ impl Calibrator {
     /// Returns that claim as a report.
     pub(in crate::calibration) fn unconfirmed_report(
         &self,
-        look: &ClockReadings,
+        readings: &ClockReadings,
     ) -> Option<SourceEstimate> {
-        let claim = self.unconfirmed_claim(look.monotonic)?;
-        Some(self.coarse_report(look, &claim))
+        let claim = self.unconfirmed_claim(readings.monotonic)?;
+        Some(self.coarse_report(readings, &claim))
     }
 }

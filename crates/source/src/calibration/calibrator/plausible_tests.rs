@@ -27,13 +27,13 @@ fn no_clock_is_set_by_a_wrong_date_and_the_right_one_heals_it() {
         let status = world.status();
         assert_eq!((status.steps, status.sentences.get(reason)), (0, 20), "{status:?}");
         assert!(world.report().is_err(), "{reason}");
-        let claim = world.calibrator.unconfirmed_report(&world.look(0));
+        let claim = world.calibrator.unconfirmed_report(&world.readings(0));
         assert_eq!(claim.is_some(), reason == "apart");
         world.receiver_off_s = 0;
         world.run_for(20);
         assert!(world.report().is_ok(), "{reason}: {:?}", world.status());
         assert!(world.ahead(0).as_ns().abs() < 100_000, "{reason}: {:?}", world.ahead(0));
-        assert!(world.calibrator.unconfirmed_report(&world.look(0)).is_none());
+        assert!(world.calibrator.unconfirmed_report(&world.readings(0)).is_none());
     }
 }
 
@@ -56,11 +56,13 @@ fn a_clock_that_can_be_right_is_set_when_the_receiver_is_confirmed() {
         );
         world.run_for(20);
         assert_eq!(world.status().steps, 0);
-        let look = world.look(0);
-        let claim = world.calibrator.unconfirmed_report(&look).unwrap();
+        let readings = world.readings(0);
+        let claim = world.calibrator.unconfirmed_report(&readings).unwrap();
         assert!((claim.offset - seconds(3 * DAY_S)).as_ns().abs() < NS_PER_S, "{claim:?}");
         assert!(world.reason().contains("neither is confirmed"), "{}", world.reason());
-        world.calibrator.vouch(claim.offset + look.realtime_minus_monotonic, Support::Confirmed);
+        world
+            .calibrator
+            .vouch(claim.offset + readings.realtime_minus_monotonic, Support::Confirmed);
         world.run_for(60);
         assert_eq!(world.status().steps, u64::from(pulse.is_some()), "{:?}", world.status());
         assert!(world.report().is_ok());
@@ -77,7 +79,7 @@ fn a_clock_that_was_set_by_a_time_that_nothing_confirmed_does_not_confirm_it() {
     }
     assert_eq!(world.status().steps, 1, "{:?}", world.status());
     let set = world.calibrator.set_unconfirmed().unwrap();
-    assert!(agree(set, world.look(0).realtime_minus_monotonic));
+    assert!(agree(set, world.readings(0).realtime_minus_monotonic));
     let before = world.status().sentences.get("apart");
     world.receiver_off_s = 0;
     world.feed(world.pulse());
@@ -94,9 +96,11 @@ fn what_was_counted_before_does_not_delay_a_time_that_is_confirmed() {
             world.feed(world.pulse());
             world.next();
         }
-        let look = world.look(0);
-        let claim = world.calibrator.unconfirmed_report(&look).unwrap();
-        world.calibrator.vouch(claim.offset + look.realtime_minus_monotonic, Support::Confirmed);
+        let readings = world.readings(0);
+        let claim = world.calibrator.unconfirmed_report(&readings).unwrap();
+        world
+            .calibrator
+            .vouch(claim.offset + readings.realtime_minus_monotonic, Support::Confirmed);
         world.run_for(20);
         let report = world.report().unwrap();
         assert!((report.offset - seconds(3 * DAY_S)).as_ns().abs() < NS_PER_S, "{report:?}");
@@ -104,13 +108,14 @@ fn what_was_counted_before_does_not_delay_a_time_that_is_confirmed() {
 }
 
 #[test]
-fn a_clock_that_another_sets_wrong_does_not_make_the_receiver_doubtful() {
+fn a_clock_that_another_program_sets_wrong_does_not_make_the_receiver_implausible() {
     let mut world = World::new(&config(None), Span::ZERO);
     world.run_for(10);
-    let look = world.look(0);
-    world
-        .calibrator
-        .vouch(world.report().unwrap().offset + look.realtime_minus_monotonic, Support::Confirmed);
+    let readings = world.readings(0);
+    world.calibrator.vouch(
+        world.report().unwrap().offset + readings.realtime_minus_monotonic,
+        Support::Confirmed,
+    );
     world.set = seconds(100 * DAY_S);
     world.run_for(20);
     assert!(world.report().is_ok(), "{:?}", world.status());

@@ -13,21 +13,21 @@ impl Calibrator {
     /// Returns the estimate of the time at `readings`.
     pub(in crate::calibration) fn report(
         &self,
-        look: &ClockReadings,
+        readings: &ClockReadings,
     ) -> Result<SourceEstimate, SourceError> {
-        let now = look.monotonic;
+        let now = readings.monotonic;
         if now - self.clocks_read_at > STUCK {
             return Err(SourceError::NoData("its thread is not running".into()));
         }
         if self.conditioner.is_none() {
             // The last report is followed for a while; the reason for the lack of a newer one comes
             // with it.
-            let is_told = self.broken.is_none() && self.unconfirmed_claim(now).is_none();
-            let coarse = self.labeller.coarse(now).filter(|_| is_told);
+            let is_usable = self.broken.is_none() && self.unconfirmed_claim(now).is_none();
+            let coarse = self.labeller.coarse(now).filter(|_| is_usable);
             let coarse = coarse.ok_or_else(|| self.fault(now))?;
-            return Ok(self.coarse_report(look, &coarse));
+            return Ok(self.coarse_report(readings, &coarse));
         }
-        if let Some(moved) = self.moved(look) {
+        if let Some(moved) = self.moved(readings) {
             let seconds = moved.as_seconds();
             return Err(SourceError::Unusable(format!(
                 "another program stepped the system clock by {seconds:+.6} s; waiting for a pulse"
@@ -40,32 +40,32 @@ impl Calibrator {
             frequency_ppb: -estimate.rate_ppb.round() as i64,
             uncertainty: deviations(estimate.uncertainty_ns) + self.unsettled(now),
             reference_id: *b"PPS\0",
-            reference: self.reference.unwrap_or(look.realtime()),
-            ..self.claims(look)
+            reference: self.reference.unwrap_or(readings.realtime()),
+            ..self.claims(readings)
         })
     }
 
     /// Returns a report by sentences alone.
     pub(super) fn coarse_report(
         &self,
-        look: &ClockReadings,
+        readings: &ClockReadings,
         coarse: &CoarseTime,
     ) -> SourceEstimate {
         let CoarseTime { at, utc, uncertainty } = *coarse;
-        let system = Timestamp::<Utc>::from_ns(at.as_ns()) + look.realtime_minus_monotonic;
+        let system = Timestamp::<Utc>::from_ns(at.as_ns()) + readings.realtime_minus_monotonic;
         SourceEstimate {
             at,
             offset: utc - system,
             uncertainty,
             reference: utc,
-            ..self.claims(look)
+            ..self.claims(readings)
         }
     }
 
     /// Returns the fields that are common to every report.
-    fn claims(&self, look: &ClockReadings) -> SourceEstimate {
+    fn claims(&self, readings: &ClockReadings) -> SourceEstimate {
         SourceEstimate {
-            at: look.monotonic,
+            at: readings.monotonic,
             offset: Span::ZERO,
             frequency_ppb: 0,
             slew: Slew::default(),
@@ -75,7 +75,7 @@ impl Calibrator {
             next_leap: self.leaps.receiver_next(),
             stratum: 1,
             reference_id: *b"GNSS",
-            reference: look.realtime(),
+            reference: readings.realtime(),
             root_delay: Span::ZERO,
             root_dispersion: Span::ZERO,
             is_unconfirmed: false,
@@ -104,7 +104,7 @@ impl Calibrator {
         if let Some(fault) = &self.broken {
             return fault.clone();
         }
-        let silent = |text: &str| SourceError::NoData(text.to_owned());
+        let no_data = |text: &str| SourceError::NoData(text.to_owned());
         let has_pulse = self.conditioner.is_some();
         let no_sentence = self.last_sentence.is_missing(now);
         let no_pulse = has_pulse && self.last_pulse.is_missing(now);
@@ -114,21 +114,21 @@ impl Calibrator {
                     .into(),
             );
         }
-        let doubt = |last: &LastInput| last.reject_reason.clone().map(SourceError::Unusable);
+        let reject_error = |last: &LastInput| last.reject_reason.clone().map(SourceError::Unusable);
         match (no_sentence, no_pulse) {
-            (true, true) => silent("no pulses, and no sentences with the time"),
-            (true, false) if has_pulse => doubt(&self.last_pulse)
+            (true, true) => no_data("no pulses, and no sentences with the time"),
+            (true, false) if has_pulse => reject_error(&self.last_pulse)
                 .filter(|_| self.labeller.is_established())
-                .unwrap_or_else(|| silent("pulses arrive, and no sentence names their second")),
-            (true, false) => silent("no sentence with the time"),
-            (false, true) => doubt(&self.last_sentence)
-                .filter(|doubt| {
-                    *doubt != SourceError::Unusable(SentenceReject::NoPulse.to_string())
+                .unwrap_or_else(|| no_data("pulses arrive, and no sentence names their second")),
+            (true, false) => no_data("no sentence with the time"),
+            (false, true) => reject_error(&self.last_sentence)
+                .filter(|error| {
+                    *error != SourceError::Unusable(SentenceReject::NoPulse.to_string())
                 })
-                .unwrap_or_else(|| silent("sentences arrive, and no pulse")),
-            (false, false) => doubt(&self.last_sentence)
-                .or_else(|| doubt(&self.last_pulse))
-                .unwrap_or_else(|| silent("waiting for its first sentences and pulses")),
+                .unwrap_or_else(|| no_data("sentences arrive, and no pulse")),
+            (false, false) => reject_error(&self.last_sentence)
+                .or_else(|| reject_error(&self.last_pulse))
+                .unwrap_or_else(|| no_data("waiting for its first sentences and pulses")),
         }
     }
 
@@ -138,9 +138,9 @@ impl Calibrator {
     }
 
     /// Returns the data of `horolog status` except the Allan deviations.
-    pub(in crate::calibration) fn status(&self, look: &ClockReadings) -> CalibrationStatus {
-        let report = self.report(look);
-        let estimate = self.servo.estimate(look.monotonic);
+    pub(in crate::calibration) fn status(&self, readings: &ClockReadings) -> CalibrationStatus {
+        let report = self.report(readings);
+        let estimate = self.servo.estimate(readings.monotonic);
         let is_coarse = self.conditioner.is_none() && report.is_ok();
         let mut pulses = self.pulses.clone();
         if let Some(conditioner) = &self.conditioner {
@@ -162,7 +162,7 @@ impl Calibrator {
             allan: Vec::new(),
             controls_clock: self.control.is_some() && !self.votes.is_suspended,
             control_suspended: self.votes.is_suspended,
-            holdover_s: self.servo.held_over(look.monotonic).map(Span::as_seconds),
+            holdover_s: self.servo.held_over(readings.monotonic).map(Span::as_seconds),
             holdover_limit_s: self.settings.holdover_max.as_seconds(),
             control_ended: self.control_ended.clone(),
             steps: self.steps,

@@ -89,7 +89,7 @@ impl World {
         Span::from_ns(self.gained(ms).round() as i64) + self.set + stepped
     }
 
-    pub(super) fn look(&self, ms: i64) -> ClockReadings {
+    pub(super) fn readings(&self, ms: i64) -> ClockReadings {
         let gained = Span::from_ns(self.gained(ms).round() as i64);
         let monotonic = Timestamp::from_ns(self.second * NS_PER_S + ms * 1_000_000) + gained;
         let ahead = self.ahead(ms) - gained + self.leapt;
@@ -103,10 +103,10 @@ impl World {
     }
 
     fn edge(&self, ms: i64, edge: Edge) -> ReplayEvent {
-        let look = self.look(ms);
+        let readings = self.readings(ms);
         ReplayEvent::Edge(PulseEdge {
-            realtime: look.realtime(),
-            monotonic: look.monotonic,
+            realtime: readings.realtime(),
+            monotonic: readings.monotonic,
             sequence: (self.second * 1_000 + ms) as u32,
             edge,
         })
@@ -115,7 +115,7 @@ impl World {
     /// One second, and what is said of the time, which is right or nothing.
     pub(super) fn run(&mut self, device: Replay) {
         self.feed(device);
-        if let Ok(report) = self.calibrator.report(&self.look(900)) {
+        if let Ok(report) = self.calibrator.report(&self.readings(900)) {
             self.is_right(&report);
         }
         self.next();
@@ -123,8 +123,8 @@ impl World {
 
     /// A report is within what it says of itself, late in this second.
     pub(super) fn is_right(&self, report: &SourceEstimate) {
-        let off = report.offset_at(self.look(900).monotonic) + self.ahead(900) + self.owed;
-        let bound = report.distance_at(self.look(900).monotonic) + Span::from_ns(1_000);
+        let off = report.offset_at(self.readings(900).monotonic) + self.ahead(900) + self.owed;
+        let bound = report.distance_at(self.readings(900).monotonic) + Span::from_ns(1_000);
         assert!(off.as_ns().abs() <= bound.as_ns(), "{off:?} {report:?} at {}", self.second);
     }
 
@@ -134,7 +134,7 @@ impl World {
         while let Ok(Some(edge)) = device.wait(Duration::ZERO) {
             let ms = (edge.sequence % 1_000).into();
             self.calibrator.edge(edge);
-            self.calibrator.advance(&self.look(ms));
+            self.calibrator.advance(&self.readings(ms));
         }
         if self.sends {
             let utc = START + Span::from_ns((self.second + self.receiver_off_s) * NS_PER_S);
@@ -142,10 +142,10 @@ impl World {
             let sentence = ParsedSentence { talker, utc, is_leap_second, reports_fix };
             let void = SentenceError::NoFix(talker, NoFix::Void);
             let sentence = if self.is_valid { Ok(sentence) } else { Err(void) };
-            self.calibrator.sentence(sentence, self.look(0).monotonic + LAG);
+            self.calibrator.sentence(sentence, self.readings(0).monotonic + LAG);
         }
-        self.calibrator.advance(&self.look(300));
-        self.calibrator.advance(&self.look(900));
+        self.calibrator.advance(&self.readings(300));
+        self.calibrator.advance(&self.readings(900));
     }
 
     /// On to the next second.
@@ -164,7 +164,7 @@ impl World {
     }
 
     pub(super) fn report(&self) -> Result<SourceEstimate, SourceError> {
-        self.calibrator.report(&self.look(0))
+        self.calibrator.report(&self.readings(0))
     }
 
     pub(super) fn reason(&self) -> String {
@@ -173,7 +173,7 @@ impl World {
 
     pub(super) fn status(&self) -> CalibrationStatus {
         let allan = allan(&self.calibrator.stability());
-        CalibrationStatus { allan, ..self.calibrator.status(&self.look(0)) }
+        CalibrationStatus { allan, ..self.calibrator.status(&self.readings(0)) }
     }
 }
 
@@ -308,9 +308,9 @@ fn a_receiver_that_jumps_by_years_or_weeks_moves_nothing() {
         world.run_for(30);
         world.receiver_off_s = off_s;
         world.run_for(25);
-        let doubted = world.status().sentences;
-        let named = ["rollover", "apart", "before_build"].map(|name| doubted.get(name));
-        assert_eq!(named.iter().sum::<u64>(), 25, "{doubted:?}");
+        let counts = world.status().sentences;
+        let named = ["rollover", "apart", "before_build"].map(|name| counts.get(name));
+        assert_eq!(named.iter().sum::<u64>(), 25, "{counts:?}");
         // From the start, by a receiver that has never been right.
         let mut world = World::new(&config(Some("/dev/pps0")), Span::from_ms(3));
         world.receiver_off_s = off_s;
@@ -349,7 +349,7 @@ fn every_pulse_and_correction_is_in_the_log() {
 }
 
 #[test]
-fn a_thread_that_does_not_run_says_nothing() {
+fn a_thread_that_does_not_run_reports_no_time() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     world.run_for(30);
     world.second += 10;
@@ -366,7 +366,7 @@ fn a_device_that_fails_is_named() {
 }
 
 #[test]
-fn a_clock_that_somebody_sets_is_not_served_before_a_pulse_has_come() {
+fn a_clock_that_another_program_sets_is_not_served_before_the_next_pulse() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     world.run_for(60);
     (0..10).for_each(|_| world.run(Replay::default()));
@@ -388,17 +388,17 @@ fn a_clock_that_somebody_sets_is_not_served_before_a_pulse_has_come() {
 fn a_change_of_the_rate_is_allowed_for() {
     let mut world = World::steered(Span::ZERO);
     let frequency = |world: &World| world.control.0.lock().unwrap().frequency_ppb;
-    let mut seen = 0;
+    let mut large_changes = 0;
     for _ in 0..60 {
         let before = frequency(&world);
         world.run_for(1);
         let change = (frequency(&world) - before).abs();
         if let Ok(report) = world.report() {
             assert!(report.uncertainty.as_ns() as f64 >= change, "{change} {report:?}");
-            seen += u32::from(change > 1_000.0);
+            large_changes += u32::from(change > 1_000.0);
         }
     }
-    assert!(seen > 0);
+    assert!(large_changes > 0);
 }
 
 #[test]
@@ -444,8 +444,8 @@ fn a_clock_is_not_steered_by_a_time_that_the_majority_contradicts() {
     assert!(world.status().controls_clock);
     assert!((frequency(&world) + world.gains_ppb).abs() < 50.0);
     assert!(world.ahead(0).as_ns().abs() < 1_000, "{:?}", world.ahead(0));
-    let told = world.calibrator.take_notices().join("; ");
-    assert!(told.contains("majority") && told.contains("agrees with the other"), "{told}");
+    let notices = world.calibrator.take_notices().join("; ");
+    assert!(notices.contains("majority") && notices.contains("agrees with the other"), "{notices}");
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn what_others_have_left_in_the_kernel_is_ended_before_the_first_command() {
 }
 
 #[test]
-fn a_later_step_is_made_where_it_was_asked_for() {
+fn a_later_step_is_made_where_it_was_requested() {
     for (step_threshold, expected) in [(None, 1), (Some(Span::from_ms(1)), 2)] {
         let base = config(Some("/dev/pps0"));
         let config = CalibrationConfig { controls_clock: true, step_threshold, ..base };
@@ -477,7 +477,7 @@ fn a_later_step_is_made_where_it_was_asked_for() {
 }
 
 #[test]
-fn the_oscillator_and_the_lag_of_sentences_are_those_that_were_told() {
+fn the_oscillator_and_the_sentence_lag_are_as_configured() {
     let base = config(Some("/dev/pps0"));
     let held_over = |oscillator| {
         let mut world = World::new(&CalibrationConfig { oscillator, ..base.clone() }, Span::ZERO);

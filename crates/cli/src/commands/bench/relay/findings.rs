@@ -84,8 +84,9 @@ pub(super) fn all(
             "these totals are the limit of the source; the relay can do more",
         )
     });
-    let silent = |cell: &&RelayCell| !cell.repetitions.is_empty() && cell.copies_per_s().is_none();
-    let names: Vec<_> = cells.iter().filter(silent).map(name).collect();
+    let is_lossy =
+        |cell: &&RelayCell| !cell.repetitions.is_empty() && cell.copies_per_s().is_none();
+    let names: Vec<_> = cells.iter().filter(is_lossy).map(name).collect();
     let lossy = (!names.is_empty()).then(|| {
         let message = format!("copies were lost at every rate at {}", names.join("; "));
         finding(
@@ -114,9 +115,9 @@ pub(super) fn all(
         let advice = "missing values were not measured; the others are valid";
         finding(FindingCode::EngineFailed, Severity::Error, message, advice)
     });
-    let doubts =
+    let findings =
         [of_source, lossy, events.noise_finding(), wrong, ended, interrupted].into_iter().flatten();
-    [shared].into_iter().chain(doubts).collect()
+    [shared].into_iter().chain(findings).collect()
 }
 
 /// Name of a cell.
@@ -162,16 +163,16 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_are_told_of_with_the_most_that_they_took() {
+    fn finding_on_other_programs_has_their_largest_share() {
         let mut events = ExperimentEvents::default();
         events.note_others(&cell(1), 0.04);
         assert_eq!(found(&events, FindingCode::TrialsInconsistent), None);
         for (children, share) in [(2, 0.1), (4, 0.3), (2, 0.2), (4, 0.06)] {
             events.note_others(&cell(children), share);
         }
-        let said = found(&events, FindingCode::TrialsInconsistent).unwrap().message;
-        assert!(said.contains("up to 30%"), "{said}");
-        assert!(said.ends_with("send, 64 B, 2 children; send, 64 B, 4 children"), "{said}");
+        let message = found(&events, FindingCode::TrialsInconsistent).unwrap().message;
+        assert!(message.contains("up to 30%"), "{message}");
+        assert!(message.ends_with("send, 64 B, 2 children; send, 64 B, 4 children"), "{message}");
     }
 
     #[test]

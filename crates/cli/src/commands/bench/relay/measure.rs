@@ -59,10 +59,10 @@ pub(super) struct RelayUnderTest<'a> {
 }
 
 impl RelayUnderTest<'_> {
-    fn trial(&mut self, course: &TrialLoad) -> Result<TrialArrivals, CommandFailure> {
-        let (rate, seconds) = (units::human_rate(course.rate), course.duration.as_secs_f64());
+    fn trial(&mut self, load: &TrialLoad) -> Result<TrialArrivals, CommandFailure> {
+        let (rate, seconds) = (units::human_rate(load.rate), load.duration.as_secs_f64());
         self.progress.set_message(&format!("{rate} packets for {seconds:.2} s"));
-        self.stage.run_relayed(self.source, course)
+        self.stage.run_relayed(self.source, load)
     }
 
     /// Searches, and then measures at half the rate; `None` if it was interrupted.
@@ -74,15 +74,18 @@ impl RelayUnderTest<'_> {
                 SearchStep::Trial { rate, duration } => (rate, duration),
                 SearchStep::Done(outcome) => break outcome,
             };
-            let came = self.trial(&TrialLoad { rate, duration, ..self.load })?;
+            let arrivals = self.trial(&TrialLoad { rate, duration, ..self.load })?;
             if output::flow().is_break() {
                 return Ok(None);
             }
-            disordered += came.disordered;
-            is_spoiled |= came.mixed_up || came.damaged > 0;
-            let outcome = outcome_of(&came, rate, duration, self.load.children);
+            disordered += arrivals.disordered;
+            is_spoiled |= arrivals.mixed_up || arrivals.damaged > 0;
+            let outcome = outcome_of(&arrivals, rate, duration, self.load.children);
             search.record(&outcome);
-            trials.push((outcome, came.rate * came.copies as f64 / came.sent.max(1) as f64));
+            trials.push((
+                outcome,
+                arrivals.rate * arrivals.copies as f64 / arrivals.sent.max(1) as f64,
+            ));
         };
         let copies_per_s =
             outcome.lower.and_then(|rate| copies_per_s_at(rate, &trials)).unwrap_or(0.0);
@@ -114,18 +117,19 @@ impl RelayUnderTest<'_> {
         measured: &mut RelayMeasurement,
     ) -> Result<(), CommandFailure> {
         let duration = self.config.final_duration.max(COST_TIME);
-        let course = TrialLoad { rate, duration, ..self.load };
-        let came = self.trial(&course)?;
+        let load = TrialLoad { rate, duration, ..self.load };
+        let arrivals = self.trial(&load)?;
         measured.round.half_rate = Some(RelayHalfRate {
-            rate: came.rate,
-            copies: came.copies,
-            lost: came.lost,
-            cpu_ns_per_copy: came.cpu_ns.and_then(|ns| each(ns, came.copies)),
+            rate: arrivals.rate,
+            copies: arrivals.copies,
+            lost: arrivals.lost,
+            cpu_ns_per_copy: arrivals.cpu_ns.and_then(|ns| each(ns, arrivals.copies)),
             receiving_ns_per_copy: self.receiving_ns,
         });
         let duration = self.config.final_duration;
-        let came = self.trial(&TrialLoad { duration, timed: true, ..course })?;
-        (measured.first_copy, measured.last_copy) = (came.first_copy, came.last_copy);
+        let timed_arrivals = self.trial(&TrialLoad { duration, timed: true, ..load })?;
+        (measured.first_copy, measured.last_copy) =
+            (timed_arrivals.first_copy, timed_arrivals.last_copy);
         Ok(())
     }
 }
@@ -134,22 +138,22 @@ impl RelayUnderTest<'_> {
 /// the relay: with in-kernel copies it is the copies that keep the source's core from sending.
 /// Unsent packets count as lost.
 fn outcome_of(
-    came: &TrialArrivals,
+    arrivals: &TrialArrivals,
     rate: f64,
     duration: Duration,
     children: usize,
 ) -> TrialOutcome {
     let planned = rate * duration.as_secs_f64();
     // One packet more or less is due to the edges.
-    let is_behind = came.sent as f64 + 1.0 < planned * ACHIEVED_SHARE_MIN;
-    let missing = if is_behind { planned as u64 - came.sent } else { 0 };
+    let is_behind = arrivals.sent as f64 + 1.0 < planned * ACHIEVED_SHARE_MIN;
+    let missing = if is_behind { planned as u64 - arrivals.sent } else { 0 };
     let copies = children as u64;
     TrialOutcome {
         offered_rate: rate,
         achieved_rate: rate,
-        sent: (came.sent + missing) * copies,
+        sent: (arrivals.sent + missing) * copies,
         // A duplicate replaced a missing copy.
-        lost: came.lost + came.disordered + came.damaged + missing * copies,
+        lost: arrivals.lost + arrivals.disordered + arrivals.damaged + missing * copies,
         duration,
     }
 }
@@ -197,12 +201,12 @@ pub(super) fn direct(
 pub(super) fn without_relay(
     stage: &mut RelayTestbed,
     source: &PacketSource,
-    course: &TrialLoad,
+    load: &TrialLoad,
 ) -> Result<Recorder, CommandFailure> {
     let (sink, _attachment) = stage.direct_sink()?;
-    let came =
-        stage.run_direct(source, &sink, &TrialLoad { children: 1, timed: true, ..*course })?;
-    Ok(came.first_copy)
+    let arrivals =
+        stage.run_direct(source, &sink, &TrialLoad { children: 1, timed: true, ..*load })?;
+    Ok(arrivals.first_copy)
 }
 
 /// CPU time of receiving a packet from a socket of the relay's host, in ns.
@@ -231,8 +235,8 @@ fn from_socket(
     };
     stage.relay_host().run(send)?.map_err(CommandFailure::environment)?;
     let spent = ProcessorTime::read().map(|now| now.spent_ns(&before, &stage.cores));
-    let came = stage.received_from_socket();
-    Ok(spent.and_then(|ns| each(ns, came)))
+    let received = stage.received_from_socket();
+    Ok(spent.and_then(|ns| each(ns, received)))
 }
 
 /// Time per item; `None` if nothing arrived, or no tick was counted.
@@ -244,26 +248,26 @@ fn each(ns: f64, count: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn came(sent: u64, rate: f64) -> TrialArrivals {
+    fn arrivals(sent: u64, rate: f64) -> TrialArrivals {
         TrialArrivals { sent, rate, copies: sent * 4, ..TrialArrivals::default() }
     }
 
     #[test]
     fn what_the_source_could_not_send_is_not_held() {
         let second = Duration::from_secs(1);
-        let kept = outcome_of(&came(998, 950.0), 1e3, second, 4);
-        assert_eq!((kept.sent, kept.lost), (3_992, 0));
-        let behind = outcome_of(&came(900, 900.0), 1e3, second, 4);
+        let achieved = outcome_of(&arrivals(998, 950.0), 1e3, second, 4);
+        assert_eq!((achieved.sent, achieved.lost), (3_992, 0));
+        let behind = outcome_of(&arrivals(900, 900.0), 1e3, second, 4);
         assert_eq!((behind.sent, behind.lost), (4_000, 400));
-        let silent = outcome_of(&came(0, 0.0), 1e3, second, 4);
-        assert_eq!((silent.sent, silent.lost), (4_000, 4_000));
+        let unsent = outcome_of(&arrivals(0, 0.0), 1e3, second, 4);
+        assert_eq!((unsent.sent, unsent.lost), (4_000, 4_000));
     }
 
     #[test]
-    fn the_rate_is_what_came_in_the_longest_trials() {
+    fn rate_is_the_median_of_the_longest_trials() {
         let trial = |rate, ms| TrialOutcome {
             duration: Duration::from_millis(ms),
-            ..outcome_of(&came(1, 1.0), rate, Duration::ZERO, 1)
+            ..outcome_of(&arrivals(1, 1.0), rate, Duration::ZERO, 1)
         };
         let trials = [
             (trial(1e3, 50), 9e3),
@@ -279,13 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn what_came_twice_or_damaged_counts_as_lost() {
-        let spoiled = TrialArrivals { lost: 1, disordered: 2, damaged: 3, ..came(1_000, 1e3) };
+    fn duplicated_or_damaged_copies_count_as_lost() {
+        let spoiled = TrialArrivals { lost: 1, disordered: 2, damaged: 3, ..arrivals(1_000, 1e3) };
         assert_eq!(outcome_of(&spoiled, 1e3, Duration::from_secs(1), 4).lost, 6);
     }
 
     #[test]
-    fn a_search_is_as_long_as_asked() {
+    fn search_has_the_requested_duration() {
         let config = search(Duration::from_secs(2), 0.0).unwrap();
         assert_eq!(config.final_duration, Duration::from_millis(200));
         let short = search(Duration::from_millis(100), 0.01).unwrap();

@@ -191,7 +191,7 @@ impl RelayTestbed {
     pub(super) fn run_relayed(
         &mut self,
         source: &PacketSource,
-        course: &TrialLoad,
+        load: &TrialLoad,
     ) -> Result<TrialArrivals, CommandFailure> {
         self.trials += 1;
         run(&RelayTrial {
@@ -199,9 +199,9 @@ impl RelayTestbed {
             host: self.lab.server(),
             source,
             sink: &self.sink,
-            cores: &self.cores[..course.lanes.min(self.cores.len())],
+            cores: &self.cores[..load.lanes.min(self.cores.len())],
             first_port: CHILD_PORT,
-            load: course,
+            load,
         })
     }
 
@@ -210,7 +210,7 @@ impl RelayTestbed {
         &mut self,
         source: &PacketSource,
         sink: &StreamSink,
-        course: &TrialLoad,
+        load: &TrialLoad,
     ) -> Result<TrialArrivals, CommandFailure> {
         self.trials += 1;
         run(&RelayTrial {
@@ -218,9 +218,9 @@ impl RelayTestbed {
             host: self.lab.server(),
             source,
             sink,
-            cores: &self.cores[..course.lanes.min(self.cores.len())],
+            cores: &self.cores[..load.lanes.min(self.cores.len())],
             first_port: GROUP_PORT,
-            load: course,
+            load,
         })
     }
 
@@ -383,8 +383,8 @@ impl RelayTrial<'_> {
 
     /// Arrivals at each child so far.
     fn counts(&self) -> Vec<u64> {
-        let came = |number| self.child(number).map(|child| child.packets).sum();
-        (0..self.load.children).map(came).collect()
+        let arrived = |number| self.child(number).map(|child| child.packets).sum();
+        (0..self.load.children).map(arrived).collect()
     }
 
     /// Waits until no more copies arrive, and returns each child's arrivals in time.
@@ -392,16 +392,16 @@ impl RelayTrial<'_> {
         thread::sleep(GRACE);
         let in_time = self.counts();
         let wanted: u64 = sent.iter().sum();
-        let (begun, mut heard) = (Instant::now(), Instant::now());
+        let (begun, mut last_arrival) = (Instant::now(), Instant::now());
         let mut counts = in_time.clone();
         while counts.iter().any(|count| *count < wanted)
-            && heard.elapsed() < IDLE_TIMEOUT
+            && last_arrival.elapsed() < IDLE_TIMEOUT
             && begun.elapsed() < DRAIN_MAX
         {
             thread::sleep(POLL_INTERVAL);
             let now = self.counts();
             if now != counts {
-                (counts, heard) = (now, Instant::now());
+                (counts, last_arrival) = (now, Instant::now());
             }
         }
         in_time
@@ -412,24 +412,24 @@ impl RelayTrial<'_> {
         let first = self.lanes().map(|lane| lane.first_sent_ns).filter(|ns| *ns > 0).min();
         let last = self.lanes().map(|lane| lane.last_sent_ns).max();
         let span_ns = last.zip(first).map_or(0, |(last, first)| last.saturating_sub(first));
-        let mut came = TrialArrivals { sent: total, ..TrialArrivals::default() };
+        let mut arrivals = TrialArrivals { sent: total, ..TrialArrivals::default() };
         let mut is_whole = true;
         for number in 0..self.load.children {
             for (child, &sent) in self.child(number).zip(sent) {
-                came.disordered += child.disordered;
-                came.damaged += child.damaged;
+                arrivals.disordered += child.disordered;
+                arrivals.damaged += child.damaged;
                 is_whole &= child.is_each_once(sent);
             }
         }
         for (first, last) in self.sink.delays() {
-            came.first_copy.merge(&recorder(&first));
-            came.last_copy.merge(&recorder(&last));
+            arrivals.first_copy.merge(&recorder(&first));
+            arrivals.last_copy.merge(&recorder(&last));
         }
-        came.rate = if span_ns > 0 { (total - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
-        came.copies = in_time.iter().sum();
-        came.lost = in_time.iter().map(|count| total.saturating_sub(*count)).sum();
-        came.mixed_up = came.lost == 0 && !is_whole;
-        came
+        arrivals.rate = if span_ns > 0 { (total - 1) as f64 * 1e9 / span_ns as f64 } else { 0.0 };
+        arrivals.copies = in_time.iter().sum();
+        arrivals.lost = in_time.iter().map(|count| total.saturating_sub(*count)).sum();
+        arrivals.mixed_up = arrivals.lost == 0 && !is_whole;
+        arrivals
     }
 }
 

@@ -127,8 +127,8 @@ fn calibrated(status: &Value) -> Vec<String> {
     if let Some(seconds) = status["tai_minus_utc_s"].as_i64() {
         lines.push(figure("TAI minus UTC, received", &format!("{seconds} s")));
     }
-    if let Some(doubt) = status["leap_rejection"].as_str() {
-        lines.push(format!("    {doubt}"));
+    if let Some(rejection) = status["leap_rejection"].as_str() {
+        lines.push(format!("    {rejection}"));
     }
     if let Some(failures) = status["log_failures"].as_u64() {
         lines.push(figure("log entries not written", &full_count(failures)));
@@ -284,26 +284,26 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn looks_like_this() {
+    fn text_matches_the_expected_file() {
         let text = clock(&status(), usize::MAX);
         assert_eq!(text, include_str!("text.txt").trim_end(), "\n{text}");
     }
 
     #[test]
-    fn what_a_master_announces_is_told() {
-        let told = |announced: Value| announces(&announced);
+    fn announcement_of_a_master_is_shown() {
+        let announcement = |announced: Value| announces(&announced);
         let tai = json!({ "clock_class": 6, "accuracy_ns": 100, "ptp_timescale": true,
                           "utc_offset_s": 37, "time_traceable": true,
                           "frequency_traceable": true, "leap": "leap61" });
         let expected = "class 6, within 100 ns, TAI (UTC + 37 s), traceable, leap61";
-        assert_eq!(told(tai), expected);
+        assert_eq!(announcement(tai), expected);
         let own = json!({ "clock_class": 248, "ptp_timescale": false, "leap": "none" });
         let expected = "class 248, accuracy unknown, ARB timescale, not traceable";
-        assert_eq!(told(own), expected);
+        assert_eq!(announcement(own), expected);
     }
 
     #[test]
-    fn what_the_list_says_of_leap_seconds_is_told() {
+    fn leap_second_list_is_shown() {
         let status = json!({ "tai_minus_utc_s": 37, "pending_leap": "insert 2028-12-31" });
         let text = served(&status).join("\n");
         assert!(text.contains("37 s") && text.contains("(list): insert 2028-12-31"), "{text}");
@@ -319,7 +319,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn problems_are_shown() {
         let mut status = status();
         status["synchronised"] = false.into();
         status["sources"] = json!([]);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_said_with_its_file() {
+    fn error_of_an_invalid_result_names_its_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.json");
         fs::write(&path, "{}").unwrap();

@@ -33,14 +33,14 @@ impl CycleLiveView {
     }
 
     pub(super) fn joined(&self, members: usize, of: usize) {
-        self.view.change(|seen| seen.joined = Some((members, of)));
+        self.view.change(|state| state.joined = Some((members, of)));
     }
 
-    pub(super) fn snapshot(&mut self, glance: &RunSnapshot<'_>) {
+    pub(super) fn snapshot(&mut self, snapshot: &RunSnapshot<'_>) {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + EVERY;
-            self.view.change(|seen| seen.update(glance));
+            self.view.change(|state| state.update(snapshot));
         }
     }
 }
@@ -64,24 +64,24 @@ struct TaskHistory {
 }
 
 impl CycleViewState {
-    fn update(&mut self, glance: &RunSnapshot<'_>) {
-        let is_same = |(seen, task): (&TaskHistory, &TaskSnapshot)| {
-            (&seen.last.node, &seen.last.task) == (&task.node, &task.task)
+    fn update(&mut self, snapshot: &RunSnapshot<'_>) {
+        let is_same = |(history, task): (&TaskHistory, &TaskSnapshot)| {
+            (&history.last.node, &history.last.task) == (&task.node, &task.task)
         };
-        if self.run != glance.run
-            || self.tasks.len() != glance.tasks.len()
-            || !self.tasks.iter().zip(glance.tasks).all(is_same)
+        if self.run != snapshot.run
+            || self.tasks.len() != snapshot.tasks.len()
+            || !self.tasks.iter().zip(snapshot.tasks).all(is_same)
         {
             let new = |task: &TaskSnapshot| TaskHistory {
                 last: task.clone(),
                 ratios: SparklineHistory::default(),
             };
-            self.tasks = glance.tasks.iter().map(new).collect();
+            self.tasks = snapshot.tasks.iter().map(new).collect();
         }
-        (self.elapsed, self.total, self.run) = (glance.elapsed, glance.total, glance.run);
-        for (seen, task) in self.tasks.iter_mut().zip(glance.tasks) {
-            seen.last.clone_from(task);
-            seen.ratios.push((task.periods > 0).then_some(task.ratio));
+        (self.elapsed, self.total, self.run) = (snapshot.elapsed, snapshot.total, snapshot.run);
+        for (history, task) in self.tasks.iter_mut().zip(snapshot.tasks) {
+            history.last.clone_from(task);
+            history.ratios.push((task.periods > 0).then_some(task.ratio));
         }
     }
 
@@ -149,20 +149,20 @@ mod tests {
         RunSnapshot { elapsed, total, run: (run, 2), is_last: false, tasks }
     }
 
-    fn drawn(seen: &CycleViewState, columns: usize) -> String {
-        seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    fn drawn(state: &CycleViewState, columns: usize) -> String {
+        state.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn a_task_is_seen_as_a_bar_and_over_time() {
-        let mut seen = CycleViewState::default();
-        assert!(drawn(&seen, 80).contains("no period"));
-        seen.joined = Some((1, 3));
-        assert!(drawn(&seen, 80).contains("1 of 3 other nodes"));
+    fn task_is_drawn_as_a_bar_and_over_time() {
+        let mut state = CycleViewState::default();
+        assert!(drawn(&state, 80).contains("no period"));
+        state.joined = Some((1, 3));
+        assert!(drawn(&state, 80).contains("1 of 3 other nodes"));
         for ratio in [0.25, 0.5, 1.0] {
-            seen.update(&snapshot(0, &[task("node1", ratio), task("a-node-of-a-long-name", 1.5)]));
+            state.update(&snapshot(0, &[task("node1", ratio), task("a-node-of-a-long-name", 1.5)]));
         }
-        let screen = drawn(&seen, 100);
+        let screen = drawn(&state, 100);
         for text in [
             "run 1 of 2: 1.0 of 4.0 s  ███████▌ ",
             "node1        control                 5      1,234  ██████████████████████████████|  100.0%",
@@ -173,17 +173,17 @@ mod tests {
             assert!(screen.contains(text), "{text}: {screen}");
         }
         // The history of another run is discarded.
-        seen.update(&snapshot(1, &[task("node1", 0.5), task("node2", 0.5)]));
-        assert!(drawn(&seen, 100).ends_with("node2        control          █"));
+        state.update(&snapshot(1, &[task("node1", 0.5), task("node2", 0.5)]));
+        assert!(drawn(&state, 100).ends_with("node2        control          █"));
     }
 
     #[test]
     fn any_size_can_be_drawn() {
-        let mut seen = CycleViewState::default();
+        let mut state = CycleViewState::default();
         let empty = TaskSnapshot { periods: 0, ratio: f64::NAN, ..task("node1", 0.0) };
-        (0..9).for_each(|_| seen.update(&snapshot(0, std::slice::from_ref(&empty))));
+        (0..9).for_each(|_| state.update(&snapshot(0, std::slice::from_ref(&empty))));
         for columns in [0, 1, 10, 80, 500] {
-            drawn(&seen, columns);
+            drawn(&state, columns);
         }
     }
 }

@@ -84,7 +84,7 @@ impl TaskArgs {
 
     /// Rejects flags that duplicate settings of a file of tasks.
     fn alone(&self, file: &Path) -> Result<(), CommandFailure> {
-        let given = [
+        let flags = [
             (self.period.is_some(), "--period"),
             (self.deadline.is_some(), "--deadline"),
             (self.compute.is_some(), "--compute"),
@@ -98,7 +98,7 @@ impl TaskArgs {
             (self.program, "--program"),
             (!self.command.is_empty(), "the command"),
         ];
-        let Some((_, flag)) = given.into_iter().find(|(is_given, _)| *is_given) else {
+        let Some((_, flag)) = flags.into_iter().find(|(is_present, _)| *is_present) else {
             return Ok(());
         };
         let file = file.display();

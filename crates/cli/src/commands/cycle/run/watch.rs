@@ -51,13 +51,13 @@ impl RunObserver for CycleRunReporter {
         }
     }
 
-    fn snapshot(&mut self, glance: &RunSnapshot<'_>) {
+    fn snapshot(&mut self, snapshot: &RunSnapshot<'_>) {
         if let Some(progress) = &mut self.progress {
-            let (done, total) = (glance.elapsed.as_secs(), glance.total.as_secs());
+            let (done, total) = (snapshot.elapsed.as_secs(), snapshot.total.as_secs());
             progress.counted(done, total, "s");
         }
         if let Some(live) = &mut self.live {
-            live.snapshot(glance);
+            live.snapshot(snapshot);
         }
     }
 

@@ -28,8 +28,8 @@ impl CycleTestLiveView {
         SharedView::start(CycleTestViewState::default(), CycleTestViewState::lay).map(Self)
     }
 
-    pub(super) fn snapshot(&self, glance: &TestSnapshot<'_>) {
-        self.0.change(|seen| seen.update(glance));
+    pub(super) fn snapshot(&self, snapshot: &TestSnapshot<'_>) {
+        self.0.change(|state| state.update(snapshot));
     }
 }
 
@@ -51,23 +51,23 @@ struct NodeHistory {
 }
 
 impl CycleTestViewState {
-    fn update(&mut self, glance: &TestSnapshot<'_>) {
-        if self.what != glance.what {
+    fn update(&mut self, snapshot: &TestSnapshot<'_>) {
+        if self.what != snapshot.what {
             // Another run, of a search.
-            glance.what.clone_into(&mut self.what);
+            snapshot.what.clone_into(&mut self.what);
             let new = |node: &NodeSnapshot| NodeHistory {
                 last: node.clone(),
                 ratios: SparklineHistory::default(),
             };
-            self.nodes = glance.nodes.iter().map(new).collect();
+            self.nodes = snapshot.nodes.iter().map(new).collect();
         }
-        (self.elapsed, self.total) = (glance.elapsed, glance.total);
-        glance.state.clone_into(&mut self.state);
-        self.faults = glance.faults.to_vec();
-        for (seen, node) in self.nodes.iter_mut().zip(glance.nodes) {
-            let is_new = node.periods > seen.last.periods || seen.ratios.is_empty();
-            seen.ratios.push(node.ratio.filter(|_| is_new));
-            seen.last = node.clone();
+        (self.elapsed, self.total) = (snapshot.elapsed, snapshot.total);
+        snapshot.state.clone_into(&mut self.state);
+        self.faults = snapshot.faults.to_vec();
+        for (history, node) in self.nodes.iter_mut().zip(snapshot.nodes) {
+            let is_new = node.periods > history.last.periods || history.ratios.is_empty();
+            history.ratios.push(node.ratio.filter(|_| is_new));
+            history.last = node.clone();
         }
     }
 
@@ -167,29 +167,29 @@ mod tests {
         }
     }
 
-    fn look(
-        seen: &mut CycleTestViewState,
+    fn push_snapshot(
+        state: &mut CycleTestViewState,
         what: &str,
         nodes: &[NodeSnapshot],
         faults: &[CycleTestFault],
     ) {
         let (elapsed, total) = (Duration::from_secs(4), Duration::from_secs(16));
-        seen.update(&TestSnapshot { what, elapsed, total, state: "rising", nodes, faults });
+        state.update(&TestSnapshot { what, elapsed, total, state: "rising", nodes, faults });
     }
 
-    fn drawn(seen: &CycleTestViewState, columns: usize) -> String {
-        seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    fn drawn(state: &CycleTestViewState, columns: usize) -> String {
+        state.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn nodes_are_seen_as_bars_and_over_time_and_faults_as_they_stand() {
-        let mut seen = CycleTestViewState::default();
-        assert!(drawn(&seen, 80).contains("nodes are starting"));
+    fn nodes_are_drawn_as_bars_and_over_time_with_present_faults() {
+        let mut state = CycleTestViewState::default();
+        assert!(drawn(&state, 80).contains("nodes are starting"));
         for (periods, ratio) in [(1, 0.25), (1, 0.25), (2, 0.5), (1_234, 1.0)] {
             let gone = NodeSnapshot { has_exited: true, ..node("node2", periods, 1.5) };
-            look(&mut seen, "load 1", &[node("node1", periods, ratio), gone], &[fault()]);
+            push_snapshot(&mut state, "load 1", &[node("node1", periods, ratio), gone], &[fault()]);
         }
-        let screen = drawn(&seen, 100);
+        let screen = drawn(&state, 100);
         for text in [
             "load 1: 4.0 of 16.0 s  ███████▌                      |  state rising",
             "node1           3      1,234  ██████████████████████████████|  100.0%",
@@ -201,19 +201,19 @@ mod tests {
             assert!(screen.contains(text), "{text}: {screen}");
         }
         // The history of another run is discarded.
-        look(&mut seen, "load 2", &[node("node1", 5, 0.5)], &[]);
-        let screen = drawn(&seen, 100);
+        push_snapshot(&mut state, "load 2", &[node("node1", 5, 0.5)], &[]);
+        let screen = drawn(&state, 100);
         assert!(screen.ends_with("node1    █") && !screen.contains("fault"), "{screen}");
     }
 
     #[test]
     fn any_size_can_be_drawn() {
-        let mut seen = CycleTestViewState::default();
+        let mut state = CycleTestViewState::default();
         for _ in 0..9 {
-            look(&mut seen, "load 1", &[node("node1", 0, f64::NAN)], &[fault()]);
+            push_snapshot(&mut state, "load 1", &[node("node1", 0, f64::NAN)], &[fault()]);
         }
         for columns in [0, 1, 10, 80, 500] {
-            drawn(&seen, columns);
+            drawn(&state, columns);
         }
     }
 }

@@ -32,13 +32,14 @@ impl CycleTestReporter {
 }
 
 impl TestObserver for CycleTestReporter {
-    fn snapshot(&mut self, glance: &TestSnapshot<'_>) {
+    fn snapshot(&mut self, snapshot: &TestSnapshot<'_>) {
         match self {
             Self::Line(progress) => {
-                let (elapsed, total) = (glance.elapsed.as_secs_f64(), glance.total.as_secs_f64());
-                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", glance.what));
+                let (elapsed, total) =
+                    (snapshot.elapsed.as_secs_f64(), snapshot.total.as_secs_f64());
+                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", snapshot.what));
             }
-            Self::View(live) => live.snapshot(glance),
+            Self::View(live) => live.snapshot(snapshot),
         }
     }
 

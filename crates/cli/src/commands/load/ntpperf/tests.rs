@@ -28,7 +28,7 @@ fn ramp(options: &LoadOptions) -> Ramp {
 }
 
 #[test]
-fn what_is_not_said_is_as_in_ntpperf() {
+fn defaults_are_those_of_ntpperf() {
     let options = options(&["-B"]);
     let ramp = ramp(&options);
     assert_eq!((ramp.min, ramp.max, ramp.multiplier), (1e3, 1e6, 1.5));
@@ -173,8 +173,8 @@ fn a_rate_that_could_not_be_sent_is_known_from_chance() {
 
 #[test]
 fn the_name_that_it_is_called_by_is_the_command() {
-    let of = |given: &[&str]| -> Vec<String> {
-        let all = arguments(given.iter().map(OsString::from));
+    let of = |words: &[&str]| -> Vec<String> {
+        let all = arguments(words.iter().map(OsString::from));
         all.into_iter().map(|argument| argument.into_string().unwrap()).collect()
     };
     assert_eq!(of(&["/usr/bin/ntpperf", "-B"]), ["horolog", "ntpperf", "-B"]);

@@ -25,8 +25,8 @@ impl StallLiveView {
         SharedView::start(StallViewState::new(port), StallViewState::lay).map(Self)
     }
 
-    pub(super) fn snapshot(&self, glance: StallSnapshot) {
-        self.0.change(|seen| seen.update(glance));
+    pub(super) fn snapshot(&self, snapshot: StallSnapshot) {
+        self.0.change(|state| state.update(snapshot));
     }
 }
 
@@ -43,13 +43,13 @@ impl StallViewState {
         Self { port, last: None, stalls: 0, fresh: SparklineHistory::default() }
     }
 
-    fn update(&mut self, mut glance: StallSnapshot) {
-        let stalls = glance.connections.iter().flat_map(|one| one.stalls);
+    fn update(&mut self, mut snapshot: StallSnapshot) {
+        let stalls = snapshot.connections.iter().flat_map(|one| one.stalls);
         let stalls = stalls.fold(0, u64::saturating_add);
         self.fresh.push(Some(stalls.saturating_sub(self.stalls) as f64));
         self.stalls = stalls;
-        glance.connections.truncate(SHOWN_MAX);
-        self.last = Some(glance);
+        snapshot.connections.truncate(SHOWN_MAX);
+        self.last = Some(snapshot);
     }
 
     fn lay(&self, columns: usize) -> Vec<Line<'static>> {
@@ -124,20 +124,20 @@ mod tests {
         StallSnapshot { elapsed, total, connections, missed: 0 }
     }
 
-    fn drawn(seen: &StallViewState, columns: usize) -> String {
-        seen.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    fn drawn(state: &StallViewState, columns: usize) -> String {
+        state.lay(columns).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn connections_are_seen_and_stalls_over_time() {
-        let mut seen = StallViewState::new(443);
-        assert_eq!(drawn(&seen, 80), "path stall: watching port 443");
-        seen.update(snapshot(Vec::new()));
-        assert!(drawn(&seen, 80).contains("no connections"));
+    fn connections_are_drawn_with_stalls_over_time() {
+        let mut state = StallViewState::new(443);
+        assert_eq!(drawn(&state, 80), "path stall: watching port 443");
+        state.update(snapshot(Vec::new()));
+        assert!(drawn(&state, 80).contains("no connections"));
         for stalls in [[1, 0], [1, 2], [1, 2], [5, 2]] {
-            seen.update(snapshot(vec![connection(stalls)]));
+            state.update(snapshot(vec![connection(stalls)]));
         }
-        let screen = drawn(&seen, 100);
+        let screen = drawn(&state, 100);
         for text in [
             "15.0 of 60.0 s  ███████▌ ",
             "192.0.2.2:40000       192.0.2.1:443             1,234       5       2  41.2 ms  \
@@ -153,8 +153,8 @@ mod tests {
             fresh.push(Some(count));
         }
         assert_eq!(over_time.trim_end(), fresh.line(100).trim_end());
-        seen.update(StallSnapshot { missed: 3, ..snapshot(vec![connection([0, 0])]) });
-        let screen = drawn(&seen, 100);
+        state.update(StallSnapshot { missed: 3, ..snapshot(vec![connection([0, 0])]) });
+        let screen = drawn(&state, 100);
         assert!(
             screen.contains("3 connections more not tracked") && screen.contains(" -  -"),
             "{screen}"
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_any_size_can_be_drawn() {
-        let mut seen = StallViewState::new(1);
+        let mut state = StallViewState::new(1);
         let many = snapshot(vec![connection([u64::MAX, 1]); SHOWN_MAX + 9]);
-        (0..9).for_each(|_| seen.update(many.clone()));
-        assert_eq!(seen.last.as_ref().unwrap().connections.len(), SHOWN_MAX);
+        (0..9).for_each(|_| state.update(many.clone()));
+        assert_eq!(state.last.as_ref().unwrap().connections.len(), SHOWN_MAX);
         for columns in [0, 1, 10, 80, 500] {
-            drawn(&seen, columns);
+            drawn(&state, columns);
         }
     }
 }

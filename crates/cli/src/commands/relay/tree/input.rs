@@ -24,7 +24,7 @@ pub(super) struct TreeInput {
 }
 
 pub(super) fn read(args: &TreeArgs) -> Result<TreeInput, CommandFailure> {
-    let given = if let Some(path) = &args.file {
+    let input = if let Some(path) = &args.file {
         let file = TreeFile::parse(&text(path)?);
         let TreeFile { tree, engines } = file.map_err(|fault| located(path, fault))?;
         TreeInput { tree, engines, shapes: Vec::new() }
@@ -40,22 +40,22 @@ pub(super) fn read(args: &TreeArgs) -> Result<TreeInput, CommandFailure> {
             shapes: Vec::new(),
         }
     };
-    let told = engines_of_flags(args, &given.tree);
-    let engines = if told.is_empty() { given.engines } else { told };
+    let specified = engines_of_flags(args, &input.tree);
+    let engines = if specified.is_empty() { input.engines } else { specified };
     if engines.is_empty() && !args.measure.measure {
         return Err(CommandFailure::usage(
             "no processing time of a node given; add --host-based FIRST,NEXT such as 20us,6us, \
              or --measure",
         ));
     }
-    Ok(TreeInput { engines, ..given })
+    Ok(TreeInput { engines, ..input })
 }
 
 /// The engines of the flags.
 fn engines_of_flags(args: &TreeArgs, tree: &Tree) -> Vec<TreeEngine> {
     let flags = [(HOST_BASED, args.host_based), (IN_KERNEL, args.in_kernel)];
-    let told = flags.into_iter().filter_map(|(name, times)| Some((name, times?)));
-    told.map(|(name, times)| TreeEngine::uniform(name, tree, times)).collect()
+    let specified = flags.into_iter().filter_map(|(name, times)| Some((name, times?)));
+    specified.map(|(name, times)| TreeEngine::uniform(name, tree, times)).collect()
 }
 
 /// Function that builds a tree from pairs and a root.

@@ -24,14 +24,14 @@ const TRIAL_PACKETS: usize = 100;
 
 /// Measures the tree with each engine.
 pub(super) fn run(
-    given: &TreeInput,
+    input: &TreeInput,
     args: &MeasureArgs,
 ) -> Result<RelayTreeResult, CommandFailure> {
     let kinds = args.engines();
     if kinds.len() > 2 || (kinds.len() == 2 && kinds[0] == kinds[1]) {
         return Err(CommandFailure::usage("--engine takes one engine, or two different ones"));
     }
-    let course = ProbeTrain {
+    let train = ProbeTrain {
         warm_up: WARM_UP,
         packets: (args.packets() as usize).div_ceil(ROUNDS),
         interval: args.interval(),
@@ -42,19 +42,19 @@ pub(super) fn run(
     let awake = DmaLatencyRequest::hold(0);
     let progress = ProgressLine::new();
     let clock = realtime_minus_monotonic();
-    let mut stage = TreeTestbed::open(&given.tree)?;
-    let mut one = TreeTestbed::open(&alone(&given.tree)?)?;
+    let mut stage = TreeTestbed::open(&input.tree)?;
+    let mut one = TreeTestbed::open(&alone(&input.tree)?)?;
     let (mut engines, mut measured) = (Vec::new(), Vec::new());
     for kind in kinds {
-        let reversed = serves_last_first(&mut one, kind, &course)?;
+        let reversed = serves_last_first(&mut one, kind, &train)?;
         (one.reversed, stage.reversed) = (reversed, reversed);
         let mut pools = [DelaySamples::new(one.tree()), DelaySamples::new(stage.tree())];
         progress.set_message(&format!("{}: starting relays", kind.name()));
         let casts = [one.start(kind)?, stage.start(kind)?];
         for round in 1..=ROUNDS {
             progress.set_message(&format!("{}: round {round} of {ROUNDS}", kind.name()));
-            one.run_round(&casts[0], &course, &mut pools[0])?;
-            stage.run_round(&casts[1], &course, &mut pools[1])?;
+            one.run_round(&casts[0], &train, &mut pools[0])?;
+            stage.run_round(&casts[1], &train, &mut pools[1])?;
         }
         let Some(calibration) = pools[0].calibration(reversed) else {
             if output::flow().is_break() {
@@ -64,7 +64,7 @@ pub(super) fn run(
             return Err(CommandFailure::environment(reason));
         };
         let times = Processing { first_ns: calibration.first_ns, next_ns: calibration.next_ns };
-        engines.push(TreeEngine::uniform(kind.name(), &given.tree, times));
+        engines.push(TreeEngine::uniform(kind.name(), &input.tree, times));
         measured.push(pools[1].measured(calibration));
     }
     progress.finish();
@@ -74,13 +74,13 @@ pub(super) fn run(
         ));
     }
     // The cost of a link is work of the sender, and part of the processing.
-    let mut result = outcome::of(&given.tree.clone().with_delay(0.0), &engines);
+    let mut result = outcome::of(&input.tree.clone().with_delay(0.0), &engines);
     result.method = Some(RelayTreeMethod {
-        packets: (course.packets * ROUNDS) as u64,
+        packets: (train.packets * ROUNDS) as u64,
         repetitions: ROUNDS as u64,
-        warm_up: course.warm_up as u64,
-        interval_ns: course.interval.as_nanos() as u64,
-        payload: course.payload,
+        warm_up: train.warm_up as u64,
+        interval_ns: train.interval.as_nanos() as u64,
+        payload: train.payload,
         idle_states_held: awake.is_ok(),
     });
     for (engine, measured) in result.engines.iter_mut().zip(measured) {
@@ -101,12 +101,12 @@ fn alone(tree: &Tree) -> Result<Tree, CommandFailure> {
 fn serves_last_first(
     one: &mut TreeTestbed,
     kind: CopyEngine,
-    course: &ProbeTrain,
+    train: &ProbeTrain,
 ) -> Result<bool, CommandFailure> {
     one.reversed = false;
     let mut pool = DelaySamples::new(one.tree());
-    let cast = one.start(kind)?;
-    one.run_round(&cast, &ProbeTrain { packets: TRIAL_PACKETS, ..*course }, &mut pool)?;
+    let running = one.start(kind)?;
+    one.run_round(&running, &ProbeTrain { packets: TRIAL_PACKETS, ..*train }, &mut pool)?;
     Ok(pool.calibration(false).is_some_and(|node| line(&node.copies_ns).1 < 0.0))
 }
 

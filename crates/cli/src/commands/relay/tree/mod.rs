@@ -176,7 +176,7 @@ fn refuse_idle(args: &TreeArgs) -> Result<(), CommandFailure> {
         ("--interval", interval.is_some(), "--measure", *measure),
         ("--size", size.is_some(), "--measure", *measure),
     ];
-    match idle.iter().find(|(_, is_given, _, is_used)| *is_given && !is_used) {
+    match idle.iter().find(|(_, is_present, _, is_used)| *is_present && !is_used) {
         Some((flag, _, needed, _)) => {
             Err(CommandFailure::usage(format!("{flag} requires {needed}")))
         }
@@ -206,12 +206,12 @@ pub(super) fn run(args: &TreeArgs) -> Result<(), CommandFailure> {
     let named = [("--toml", &args.toml), ("--json", &args.json), ("--html", &args.html)];
     args.ci.open(&named.map(|(flag, path)| (flag, path.as_deref())))?;
     let files = ResultFiles::open(named)?.with_store(&args.keep);
-    let given = input::read(args)?;
+    let input = input::read(args)?;
     let mut result = if args.measure.measure {
         output::install_interrupt_handler()?;
-        measure::run(&given, &args.measure)?
+        measure::run(&input, &args.measure)?
     } else {
-        outcome::of_model(&given)
+        outcome::of_model(&input)
     };
     let judge =
         |limit: &Limit<TreeMetric>| limit.judge_named(outcome::figures(&result, limit.metric));

@@ -15,9 +15,9 @@ use super::input::TreeInput;
 use crate::output;
 
 /// The result without a measurement.
-pub(super) fn of_model(given: &TreeInput) -> RelayTreeResult {
-    let mut result = of(&given.tree, &given.engines);
-    result.shapes.clone_from(&given.shapes);
+pub(super) fn of_model(input: &TreeInput) -> RelayTreeResult {
+    let mut result = of(&input.tree, &input.engines);
+    result.shapes.clone_from(&input.shapes);
     result
 }
 

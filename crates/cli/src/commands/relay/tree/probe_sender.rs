@@ -93,7 +93,7 @@ impl ProbeSender {
         &mut self,
         to: SocketAddr,
         sinks: &[&ProbeSink],
-        course: &ProbeTrain,
+        train: &ProbeTrain,
     ) -> Result<SinkDelays, CommandFailure> {
         thread::scope(|scope| {
             // Threads of relays are started from elsewhere, and are free to run on any core.
@@ -101,7 +101,7 @@ impl ProbeSender {
                 let cores = affinity::allowed_cores().unwrap_or_default();
                 let pinned = cores.first().map(|core| affinity::pin_to_core(*core)).transpose();
                 pinned.map_err(|error| failed("send", &error))?;
-                self.send(to, sinks, course)
+                self.send(to, sinks, train)
             });
             sending.join().unwrap_or_else(|_| {
                 Err(CommandFailure::environment("the sending thread has exited"))
@@ -113,15 +113,15 @@ impl ProbeSender {
         &mut self,
         to: SocketAddr,
         sinks: &[&ProbeSink],
-        course: &ProbeTrain,
+        train: &ProbeTrain,
     ) -> Result<SinkDelays, CommandFailure> {
         self.probe_trains += 1;
-        let total = course.warm_up + course.packets;
-        let mut packet = vec![0; course.payload.max(HEAD_BYTES)];
+        let total = train.warm_up + train.packets;
+        let mut packet = vec![0; train.payload.max(HEAD_BYTES)];
         packet[4..HEAD_BYTES].copy_from_slice(&self.probe_trains.to_le_bytes());
         let mut sent_at: Vec<Timestamp<Utc>> = Vec::with_capacity(total);
         let mut arrivals = vec![vec![None; total]; sinks.len()];
-        let interval = Span::from_ns(i64::try_from(course.interval.as_nanos()).unwrap_or(i64::MAX));
+        let interval = Span::from_ns(i64::try_from(train.interval.as_nanos()).unwrap_or(i64::MAX));
         while sent_at.len() < total && output::flow().is_continue() {
             let mut due = MonotonicClock.now();
             for _ in 0..CHUNK.min(total - sent_at.len()) {
@@ -138,14 +138,17 @@ impl ProbeSender {
                     self.take(sink, &sent_at, arrivals)
                         .map_err(|error| failed("receive", &error))?;
                 }
-                if arrivals.iter().all(|came| came[..sent_at.len()].iter().all(Option::is_some)) {
+                if arrivals
+                    .iter()
+                    .all(|sink_arrivals| sink_arrivals[..sent_at.len()].iter().all(Option::is_some))
+                {
                     break;
                 }
             }
         }
         for arrivals in &mut arrivals {
             arrivals.truncate(sent_at.len());
-            arrivals.drain(..course.warm_up.min(arrivals.len()));
+            arrivals.drain(..train.warm_up.min(arrivals.len()));
         }
         Ok(arrivals)
     }
@@ -168,10 +171,10 @@ impl ProbeSender {
                 let word = |at: usize| {
                     u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
                 };
-                let (number, course) = (word(0) as usize, word(4));
-                let known = sent_at.get(number).filter(|_| course == self.probe_trains);
-                let stamped = received.control.received_at.filter(|_| received.len == HEAD_BYTES);
-                if let (Some(sent_at), Some(received_at)) = (known, stamped) {
+                let (number, train_number) = (word(0) as usize, word(4));
+                let known = sent_at.get(number).filter(|_| train_number == self.probe_trains);
+                let timestamp = received.control.received_at.filter(|_| received.len == HEAD_BYTES);
+                if let (Some(sent_at), Some(received_at)) = (known, timestamp) {
                     // If the clock was stepped back meanwhile, the value is invalid; the first copy
                     // counts.
                     let delay = u64::try_from((received_at - *sent_at).as_ns()).ok();

@@ -52,8 +52,8 @@ impl TreeTestbed {
             tree.nodes().iter().map(|node| node.parent.map_or(0, |parent| parent + 1)).collect();
         let config = LabConfig { ipv6: false, client_networks: Vec::new(), ..LabConfig::default() };
         let lab = Lab::tree(&above, &config)?;
-        let courier = ProbeSender::open(lab.client())?;
-        Ok(Self { tree: tree.clone(), lab, probe_sender: courier, reversed: false })
+        let probe_sender = ProbeSender::open(lab.client())?;
+        Ok(Self { tree: tree.clone(), lab, probe_sender, reversed: false })
     }
 
     pub(super) fn tree(&self) -> &Tree {
@@ -74,15 +74,15 @@ impl TreeTestbed {
 
     /// Starts a relay at each inner node, and opens a sink at every node.
     pub(super) fn start(&self, kind: CopyEngine) -> Result<RunningRelays, CommandFailure> {
-        let mut cast = RunningRelays { relays: Vec::new(), sinks: Vec::new() };
+        let mut running = RunningRelays { relays: Vec::new(), sinks: Vec::new() };
         for (at, node) in self.tree.nodes().iter().enumerate() {
-            cast.sinks.push(ProbeSink::open(self.host(at), self.sink(at))?);
+            running.sinks.push(ProbeSink::open(self.host(at), self.sink(at))?);
             if !node.children.is_empty() {
                 let spec = self.spec(at, node.depth + 1)?;
-                cast.relays.push((at, self.host(at).run(|| kind.start(&spec))??));
+                running.relays.push((at, self.host(at).run(|| kind.start(&spec))??));
             }
         }
-        Ok(cast)
+        Ok(running)
     }
 
     /// Ends the tree at a level and measures the arrivals at the nodes there, and at the leaves
@@ -90,11 +90,11 @@ impl TreeTestbed {
     fn level(
         &mut self,
         level: usize,
-        cast: &RunningRelays,
-        course: &ProbeTrain,
+        running: &RunningRelays,
+        train: &ProbeTrain,
     ) -> Result<(Vec<usize>, SinkDelays), CommandFailure> {
         let nodes = self.tree.nodes();
-        for (at, relay) in &cast.relays {
+        for (at, relay) in &running.relays {
             // Farther up, tables are as before; relays from the level on receive nothing.
             if (1..=2).contains(&level.saturating_sub(nodes[*at].depth)) {
                 let children = self.children(*at, level);
@@ -111,10 +111,10 @@ impl TreeTestbed {
             node.depth == level || node.depth < level && node.children.is_empty()
         };
         let ends: Vec<usize> = (0..nodes.len()).filter(is_end).collect();
-        let sinks: Vec<&ProbeSink> = ends.iter().map(|at| &cast.sinks[*at]).collect();
+        let sinks: Vec<&ProbeSink> = ends.iter().map(|at| &running.sinks[*at]).collect();
         let root = if level == 0 { self.sink(0) } else { self.address(0) };
-        let arrivals = self.probe_sender.run(root, &sinks, course)?;
-        if cast.relays.iter().any(|(_, relay)| relay.has_died()) {
+        let arrivals = self.probe_sender.run(root, &sinks, train)?;
+        if running.relays.iter().any(|(_, relay)| relay.has_died()) {
             return Err(CommandFailure::environment("a relay in a lab host has exited; see above"));
         }
         Ok((ends, arrivals))
@@ -164,15 +164,15 @@ impl TreeTestbed {
     /// Ends the tree at each of its levels once.
     pub(super) fn run_round(
         &mut self,
-        cast: &RunningRelays,
-        course: &ProbeTrain,
+        running: &RunningRelays,
+        train: &ProbeTrain,
         pool: &mut DelaySamples,
     ) -> Result<(), CommandFailure> {
         for level in 0..=self.tree.depth() {
             if output::flow().is_break() {
                 break;
             }
-            let (ends, arrivals) = self.level(level, cast, course)?;
+            let (ends, arrivals) = self.level(level, running, train)?;
             pool.add(level, &ends, &arrivals);
         }
         Ok(())

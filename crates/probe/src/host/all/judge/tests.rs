@@ -83,7 +83,7 @@ fn clock(findings: Vec<Finding>) -> HostClockResult {
     }
 }
 
-fn said(code: FindingCode, severity: Severity, message: &str) -> Finding {
+fn sample_finding(code: FindingCode, severity: Severity, message: &str) -> Finding {
     finding(code, severity, message.to_owned(), "Do something.")
 }
 
@@ -120,14 +120,17 @@ fn the_most_severe_finding_is_the_verdict() {
         (Severity::Error, HostVerdict::Unfit),
     ] {
         let mut result = measured();
-        result.clock =
-            Some(clock(vec![said(FindingCode::ClockBackwards, severity, "It went back.")]));
+        result.clock = Some(clock(vec![sample_finding(
+            FindingCode::ClockBackwards,
+            severity,
+            "It went back.",
+        )]));
         assert_eq!(judged(result).verdict, verdict, "{severity:?}");
     }
 }
 
 #[test]
-fn wake_ups_that_are_late_are_told_of_the_worst_core() {
+fn late_wakeups_are_reported_of_the_worst_core() {
     for (p99_ns, verdict) in [
         (100_000, HostVerdict::Fit),
         (110_000, HostVerdict::Marginal),
@@ -149,16 +152,18 @@ fn wake_ups_that_are_late_are_told_of_the_worst_core() {
 #[test]
 fn the_worst_are_by_severity_and_then_by_part() {
     let mut result = measured();
-    let stolen =
-        |core: usize| said(FindingCode::OsNoise, Severity::Warning, &format!("Core {core}."));
-    let unlocked = said(FindingCode::MemoryNotLocked, Severity::Note, "Memory.");
+    let stolen = |core: usize| {
+        sample_finding(FindingCode::OsNoise, Severity::Warning, &format!("Core {core}."))
+    };
+    let unlocked = sample_finding(FindingCode::MemoryNotLocked, Severity::Note, "Memory.");
     result.interrupt = Some(interrupt(vec![unlocked.clone(), stolen(1), stolen(0)]));
     let mut late = timer(&[5_000_000]);
-    late.findings = vec![unlocked, said(FindingCode::PeriodsMissed, Severity::Warning, "Missed.")];
+    late.findings =
+        vec![unlocked, sample_finding(FindingCode::PeriodsMissed, Severity::Warning, "Missed.")];
     result.timer = Some(late);
     result.clock = Some(clock(vec![
-        said(FindingCode::TaiUnknown, Severity::Note, "TAI."),
-        said(FindingCode::ClockSlow, Severity::Warning, "Slow."),
+        sample_finding(FindingCode::TaiUnknown, Severity::Note, "TAI."),
+        sample_finding(FindingCode::ClockSlow, Severity::Warning, "Slow."),
     ]));
     let result = judged(result);
     assert_eq!(
@@ -171,9 +176,9 @@ fn the_worst_are_by_severity_and_then_by_part() {
 }
 
 #[test]
-fn what_several_parts_say_is_told_once() {
+fn a_finding_of_several_parts_is_reported_once() {
     let mut result = measured();
-    let refused = said(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
+    let refused = sample_finding(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
     result.interrupt = Some(interrupt(vec![refused.clone()]));
     let mut ordinary = timer(&[9_000]);
     ordinary.findings = vec![refused];
@@ -186,7 +191,7 @@ fn what_several_parts_say_is_told_once() {
 }
 
 #[test]
-fn what_was_not_measured_is_a_doubt_and_nothing_at_all_no_verdict() {
+fn an_unmeasured_part_is_a_finding_and_leaves_no_verdict() {
     let mut result = measured();
     result.timer = None;
     let why = vec!["no core".to_owned()];
@@ -207,7 +212,8 @@ fn what_was_not_measured_is_a_doubt_and_nothing_at_all_no_verdict() {
 fn what_decides_has_to_be_measured_to_its_end() {
     let verdict = |change: fn(&mut HostAllResult)| {
         let mut result = measured();
-        result.clock = Some(clock(vec![said(FindingCode::ClockSlow, Severity::Warning, "Slow.")]));
+        result.clock =
+            Some(clock(vec![sample_finding(FindingCode::ClockSlow, Severity::Warning, "Slow.")]));
         change(&mut result);
         judged(result).verdict
     };
@@ -226,20 +232,20 @@ fn what_decides_has_to_be_measured_to_its_end() {
     assert!(cut.findings[1].message.contains("'nic' was not started"), "{:?}", cut.findings);
     let bad = verdict(|all| {
         all.timer = None;
-        let back = said(FindingCode::ClockBackwards, Severity::Error, "It went back.");
+        let back = sample_finding(FindingCode::ClockBackwards, Severity::Error, "It went back.");
         all.clock = Some(clock(vec![back]));
     });
     assert_eq!(bad, HostVerdict::Unfit, "what was measured is enough to say no");
 }
 
 #[test]
-fn a_part_says_what_it_lacked() {
+fn a_part_reports_what_it_lacked() {
     assert_eq!(state(&[]), (HostPartState::Measured, Vec::new()));
-    let refused = said(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
-    let missed = said(FindingCode::PeriodsMissed, Severity::Warning, "Missed.");
+    let refused = sample_finding(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
+    let missed = sample_finding(FindingCode::PeriodsMissed, Severity::Warning, "Missed.");
     let lacked = vec!["Refused.".to_owned()];
     assert_eq!(state(&[missed.clone(), refused.clone()]), (HostPartState::Reduced, lacked));
-    let ended = said(FindingCode::Interrupted, Severity::Note, "Ended.");
+    let ended = sample_finding(FindingCode::Interrupted, Severity::Note, "Ended.");
     let (state, why) = state(&[refused, ended]);
     assert_eq!((state, why), (HostPartState::Interrupted, vec!["Ended.".to_owned()]));
 }
@@ -273,8 +279,8 @@ fn a_core_of_which_a_tenth_is_taken_makes_a_host_unfit() {
         judged(HostAllResult { interrupt: Some(taken_of(percent)), ..measured() })
     };
     assert_eq!(of(&[0, 0]).verdict, HostVerdict::Fit);
-    let doubtful = of(&[2, 10]);
-    assert_eq!((doubtful.verdict, doubtful.findings.len()), (HostVerdict::Marginal, 0));
+    let marginal = of(&[2, 10]);
+    assert_eq!((marginal.verdict, marginal.findings.len()), (HostVerdict::Marginal, 0));
     let unfit = of(&[11, 40]);
     assert_eq!(unfit.verdict, HostVerdict::Unfit);
     let worst = &unfit.worst_findings[0];

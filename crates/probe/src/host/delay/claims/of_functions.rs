@@ -11,30 +11,30 @@ const S: u64 = 1_000_000_000;
 /// Ratio of two medians below which they count as equal on a busy host.
 const ALIKE: f64 = 1.5;
 
-pub(super) fn all(seen: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
-    let mut claims = Vec::from(of_sleep(seen));
-    claims.extend(of_usleep(seen));
-    claims.extend(of_usleep_s_faults(seen));
-    claims.extend(of_nanosleep(seen));
-    claims.extend(of_select(seen));
+pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
+    let mut claims = Vec::from(of_sleep(input));
+    claims.extend(of_usleep(input));
+    claims.extend(of_usleep_s_faults(input));
+    claims.extend(of_nanosleep(input));
+    claims.extend(of_select(input));
     claims
 }
 
 /// Returns true if a wait is made of an alarm: it replaces the pending one, or delivers its signal.
-fn is_made_of_alarms(beside: AlarmInteraction) -> bool {
-    beside.signals > 0 || beside.elapsed_s > 5
+fn is_made_of_alarms(interaction: AlarmInteraction) -> bool {
+    interaction.signals > 0 || interaction.elapsed_s > 5
 }
 
-fn describe_interaction(beside: AlarmInteraction) -> String {
+fn describe_interaction(interaction: AlarmInteraction) -> String {
     format!(
         "{} signals arrived, and a pending alarm moved {} s nearer",
-        beside.signals, beside.elapsed_s
+        interaction.signals, interaction.elapsed_s
     )
 }
 
-fn of_sleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
+fn of_sleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     let exact = |kind| {
-        seen.overshoot(kind, S).map(|d| {
+        input.overshoot(kind, S).map(|d| {
             let figure = format!("a second took {} longer at the median", time(d.p50));
             (d.p50 < S / 100, figure)
         })
@@ -44,7 +44,8 @@ fn of_sleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
         claim(
             "sleep-is-alarm",
             "sleep() installs a handler for SIGALRM, calls alarm() and pauses.",
-            seen.evidence
+            input
+                .evidence
                 .sleep_alarm_interaction
                 .map(|one| (is_made_of_alarms(one), describe_interaction(one))),
         ),
@@ -57,9 +58,9 @@ fn of_sleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     ]
 }
 
-fn of_usleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
-    let shortest = || seen.overshoot(DelayKind::Usleep, US);
-    let tick_ns = seen.result.tick.tick_ns;
+fn of_usleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
+    let shortest = || input.overshoot(DelayKind::Usleep, US);
+    let tick_ns = input.result.tick.tick_ns;
     [
         claim(
             "usleep-tick",
@@ -73,7 +74,7 @@ fn of_usleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
         ),
         claim("usleep-at-least", "usleep() waits at least the requested time.", {
             let cells = || {
-                seen.result.cells.iter().filter(|cell| {
+                input.result.cells.iter().filter(|cell| {
                     cell.function == DelayKind::Usleep && cell.overshoot_ns.is_some()
                 })
             };
@@ -85,7 +86,7 @@ fn of_usleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
         claim(
             "short-is-longer",
             "Short delays take longer than requested.",
-            seen.overshoot(DelayKind::Usleep, 100 * US).map(|d| {
+            input.overshoot(DelayKind::Usleep, 100 * US).map(|d| {
                 let share = d.p50 as f64 / (100 * US) as f64;
                 let figure = format!(
                     "100 µs took {:.0}% longer at the median, at least {} longer",
@@ -98,7 +99,7 @@ fn of_usleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
         claim(
             "switch-10-ms",
             "A switch into the kernel and back takes 10 to 30 ms.",
-            seen.under(DelayKind::Usleep, US, DelaySlack::Minimal).or_else(shortest).map(|d| {
+            input.under(DelayKind::Usleep, US, DelaySlack::Minimal).or_else(shortest).map(|d| {
                 let figure = format!(
                     "a wait of 1 µs, including sleep and wake-up, took {} longer at the median",
                     time(d.p50)
@@ -109,8 +110,8 @@ fn of_usleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
     ]
 }
 
-fn of_usleep_s_faults(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
-    let evidence = seen.evidence;
+fn of_usleep_s_faults(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
+    let evidence = input.evidence;
     [
         claim(
             "usleep-signals",
@@ -123,9 +124,9 @@ fn of_usleep_s_faults(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
             "usleep-limit",
             "usleep() accepts less than a second; above that it fails at once.",
             evidence.usleep_above_limit.as_ref().map(|one| {
-                let (asked, took) = (one.requested.as_secs_f64(), one.duration.as_secs_f64());
+                let (requested, took) = (one.requested.as_secs_f64(), one.duration.as_secs_f64());
                 let how = one.error.as_deref().unwrap_or("without an error");
-                (took < asked, format!("{asked:.1} s took {took:.3} s, {how}"))
+                (took < requested, format!("{requested:.1} s took {took:.3} s, {how}"))
             }),
         ),
         claim(
@@ -141,10 +142,10 @@ fn of_usleep_s_faults(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     ]
 }
 
-fn of_nanosleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
-    let at = |ns| seen.overshoot(DelayKind::Nanosleep, ns);
+fn of_nanosleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
+    let at = |ns| input.overshoot(DelayKind::Nanosleep, ns);
     let resumed =
-        |resumption| seen.result.interrupted.iter().find(|one| one.resumption == resumption);
+        |resumption| input.result.interrupted.iter().find(|one| one.resumption == resumption);
     [
         claim(
             "nanosleep-not-ns",
@@ -163,7 +164,7 @@ fn of_nanosleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
         claim(
             "nanosleep-beats-usleep",
             "nanosleep() is more accurate than usleep() can be.",
-            at(100 * US).zip(seen.overshoot(DelayKind::Usleep, 100 * US)).map(|(nano, micro)| {
+            at(100 * US).zip(input.overshoot(DelayKind::Usleep, 100 * US)).map(|(nano, micro)| {
                 let ratio = micro.p50 as f64 / nano.p50.max(1) as f64;
                 let figure = format!(
                     "at 100 µs usleep() overshoots by {}, nanosleep() by {}",
@@ -176,7 +177,7 @@ fn of_nanosleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
         claim(
             "nanosleep-errors",
             "A program that ignores the return value of nanosleep() may use a CPU fully.",
-            seen.evidence.no_time.map(|one| {
+            input.evidence.no_time.map(|one| {
                 let figure = format!(
                     "with an invalid time it returned {} times in {:.0} ms and never slept ({:.0}% \
                      of a core)",
@@ -221,20 +222,20 @@ fn of_nanosleep(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
     ]
 }
 
-fn of_select(seen: &DelayClaimInput<'_>) -> [DelayClaim; 2] {
+fn of_select(input: &DelayClaimInput<'_>) -> [DelayClaim; 2] {
     [
         claim(
             "select-exact",
             "select() is accurate to the microsecond.",
-            seen.overshoot(DelayKind::Select, 10 * MS).map(|d| {
+            input.overshoot(DelayKind::Select, 10 * MS).map(|d| {
                 (d.p50 < 2 * US, format!("10 ms took {} longer at the median", time(d.p50)))
             }),
         ),
         claim(
             "select-best",
             "select() is the best function for a delay.",
-            seen.overshoot(DelayKind::Select, 100 * MS)
-                .zip(seen.overshoot(DelayKind::ClockNanosleepAbsolute, 100 * MS))
+            input.overshoot(DelayKind::Select, 100 * MS)
+                .zip(input.overshoot(DelayKind::ClockNanosleepAbsolute, 100 * MS))
                 .map(|(select, nano)| {
                     // The minimum, since a busy host adds an arbitrary time to either.
                     let ratio = nano.min as f64 / select.min.max(1) as f64;

@@ -11,15 +11,15 @@ const USUAL_HZ: [u32; 4] = [100, 250, 300, 1_000];
 /// Claimed range of 32 bits of ticks at 100 per second, in days.
 const CLAIMED_DAYS: f64 = 497.0;
 
-pub(super) fn all(seen: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
-    let mut claims = Vec::from(of_the_tick(seen));
-    claims.extend(of_jiffies(seen));
-    claims.extend(of_clocks(seen));
+pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
+    let mut claims = Vec::from(of_the_tick(input));
+    claims.extend(of_jiffies(input));
+    claims.extend(of_clocks(input));
     claims
 }
 
-fn of_the_tick(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
-    let (tick, evidence) = (&seen.result.tick, seen.evidence);
+fn of_the_tick(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
+    let (tick, evidence) = (&input.result.tick, input.evidence);
     let hz = tick.hz;
     let is_hz = |wanted: u32| hz.map(|hz| (hz == wanted, format!("HZ = {hz}")));
     [
@@ -63,8 +63,8 @@ fn of_the_tick(seen: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
     ]
 }
 
-fn of_jiffies(seen: &DelayClaimInput<'_>) -> [DelayClaim; 5] {
-    let tick = &seen.result.tick;
+fn of_jiffies(input: &DelayClaimInput<'_>) -> [DelayClaim; 5] {
+    let tick = &input.result.tick;
     let days_at_100 = 2_f64.powi(32) / 100.0 / SECONDS_PER_DAY;
     let here = tick
         .wrap_32_days
@@ -124,8 +124,8 @@ const fn is_plainly_after(now: u32, then: u32) -> bool {
     now > then
 }
 
-fn of_clocks(seen: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
-    let (tick, evidence) = (&seen.result.tick, seen.evidence);
+fn of_clocks(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
+    let (tick, evidence) = (&input.result.tick, input.evidence);
     [
         claim(
             "gettimeofday-microsecond",

@@ -136,7 +136,7 @@ fn what_fails_on_a_kernel_of_today_fails_and_the_rest_holds() {
 }
 
 #[test]
-fn an_old_kernel_is_as_it_is_said_to_be() {
+fn an_old_kernel_behaves_as_claimed() {
     let mut old = result(4 * MS);
     old.tick.jiffies_bits = 32;
     let mut evidence = evidence();
@@ -163,7 +163,7 @@ fn an_old_kernel_is_as_it_is_said_to_be() {
 }
 
 #[test]
-fn a_resumed_wait_that_spins_or_drags_on_is_told() {
+fn a_resumed_wait_that_spins_or_overruns_fails_the_claim() {
     let of = |took_ns, processor_ns| {
         let mut result = result(55_000);
         result.interrupted[0].duration_ns = took_ns;
