@@ -81,7 +81,7 @@ fn search(server: Server, binary: &Path) -> Result<Run> {
 
 /// The share of interleaved replies in the trials at the rate found.
 fn share(result: &LoadResult, rate: f64) -> f64 {
-    let near = |trial: &&Trial| (trial.offered_rate / rate - 1.0).abs() < SAME_RATE;
+    let near = |trial: &&Trial| (trial.intended_rate / rate - 1.0).abs() < SAME_RATE;
     let decisive = result.trials.iter().filter(near);
     let (interleaved, received) = decisive.fold((0, 0), |(interleaved, received), trial| {
         (interleaved + trial.responses.interleaved, received + trial.received)

@@ -45,7 +45,7 @@ fn trial(latencies: &mut Latencies) -> Trial {
     let mut distribution = || Distribution::of_recorder(&latencies.recorded(RATE * TRIAL_S));
     Trial {
         phase: None,
-        offered_rate: RATE as f64,
+        intended_rate: RATE as f64,
         achieved_rate: RATE as f64,
         duration_s: TRIAL_S as f64,
         clients: 1_024,
@@ -76,7 +76,7 @@ fn point(second: usize, latencies: &mut Latencies) -> Point {
     Point {
         at_s: second as f64,
         trial: second / TRIAL_S,
-        offered_rate: RATE as f64,
+        intended_rate: RATE as f64,
         sent: RATE as u64,
         received: RATE as u64,
         lost: 0,

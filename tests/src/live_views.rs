@@ -217,7 +217,7 @@ fn a_load_run_is_shown_live_and_its_table_follows() -> Result<()> {
     let _server = Server::start(lab.server(), Engine::Socket, &[at], &[])?;
     let mut run = viewed_load(&lab, &["-r", "1k-2k", "-t", "2"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("1.50 k/s"))?;
-    for label in ["engine udp", "offered", "answered", "latency", "lateness", "total", "q ends"] {
+    for label in ["engine udp", "intended", "answered", "latency", "lateness", "total", "q ends"] {
         ensure!(text.contains(label), "{label}: {text}");
     }
     // The first trial stands among those that are over.
@@ -273,7 +273,7 @@ fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
     // The trials of a search, of which those that are over stand below.
     let mut run = viewed(&["--search", "pdr", "-r", "20-40", "-d", "1"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("latency      50% "))?;
-    ensure!(text.contains("offered ") && text.contains("total "), "{text}");
+    ensure!(text.contains("intended ") && text.contains("total "), "{text}");
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
     ensure!(stdout.lines().count() > 3, "{stdout}");

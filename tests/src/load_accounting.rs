@@ -329,7 +329,7 @@ fn check_schedule(result: &LoadResult, trial: &Trial, planned: u64) -> Result<()
     let behind = has(result, FindingCode::GeneratorBehind);
     ensure!(trial.sent <= planned, "more than planned");
     ensure!(trial.sent == planned || behind, "less than planned, without a doubt");
-    let is_slow = trial.achieved_rate < 0.999 * trial.offered_rate;
+    let is_slow = trial.achieved_rate < 0.999 * trial.intended_rate;
     ensure!(is_slow == behind || trial.sent < planned, "behind: {behind}");
     // First and last request of a schedule lie one interval less than its duration apart.
     let sent_s = trial.sent as f64 / trial.achieved_rate;

@@ -79,9 +79,9 @@ fn check_parts(trial: &LoadTrial) -> Result<()> {
     let shares: f64 = trial.parts.iter().map(|part| part.share).sum();
     ensure!((shares - 1.0).abs() < 1e-9, "{shares}");
     for MixPartResult { name, share, trial: part, .. } in &trial.parts {
-        let offered = trial.offered_rate * share;
-        ensure!((part.offered_rate - offered).abs() < 1e-6 * offered, "{name}: {part:?}");
-        let planned = offered * trial.duration_s;
+        let intended = trial.intended_rate * share;
+        ensure!((part.intended_rate - intended).abs() < 1e-6 * intended, "{name}: {part:?}");
+        let planned = intended * trial.duration_s;
         // A generator that had no time to send everything says so by the rate.
         ensure!(part.sent as f64 <= planned + 2.0, "{name}: {part:?}");
     }

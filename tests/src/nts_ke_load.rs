@@ -44,7 +44,7 @@ pub(crate) fn the_sustainable_rate_of_a_server_is_found() -> Result<()> {
     ensure!(status == Some(0) && held.kind == SearchKind::Pdr, "{status:?}, {result:?}");
     ensure!(held.end == SearchEnd::CappedAtMax && held.lower == Some(40.0), "{held:?}");
     for trial in &result.trials {
-        let planned = trial.offered_rate.context("no planned rate")?;
+        let planned = trial.intended_rate.context("no planned rate")?;
         ensure!((10.0..=40.0).contains(&planned) && trial.sent > 0, "{trial:?}");
         ensure!(trial.received + trial.lost == trial.sent, "{trial:?}");
         ensure!(trial.failures.values().sum::<u64>() == trial.lost, "{trial:?}");

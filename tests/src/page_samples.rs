@@ -163,7 +163,7 @@ fn nts_ke_load(load: &Value) -> Result<Value> {
     let mut fill = Fill::new(2);
     let mut trial = |rate: f64, lost: u64| -> Result<Value> {
         Ok(json!({
-            "offered_rate": rate, "achieved_rate": rate - 0.5, "duration_s": 2.0, "clients": 64,
+            "intended_rate": rate, "achieved_rate": rate - 0.5, "duration_s": 2.0, "clients": 64,
             "sent": 2 * rate as u64, "received": 2 * rate as u64 - lost, "lost": lost,
             "failures": { "timeout": lost }, "handshake_ns": fill.distribution()?,
         }))

@@ -132,7 +132,7 @@ fn check_search(result: &LoadResult) -> Result<()> {
         let (lower, upper) = search.lower.zip(search.upper).context("no bounds")?;
         ensure!(lower < upper && upper <= 1.03 * lower, "{search:?}");
         let held = |rate: f64| (rate - lower).abs() < 1e-6 * lower;
-        let at_lower = result.trials.iter().filter(|trial| held(trial.offered_rate));
+        let at_lower = result.trials.iter().filter(|trial| held(trial.intended_rate));
         ensure!(at_lower.filter(|trial| trial.lost == 0).count() > 0, "{search:?}");
     } else {
         ensure!(search.rate <= high, "{search:?} is more than {high}");

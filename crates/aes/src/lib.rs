@@ -54,7 +54,7 @@ impl AesKey {
         made
     }
 
-    /// Returns a placeholder for a key that is set later ([`Key::renew`]), at negligible cost.
+    /// Returns a placeholder for a key that is set later ([`AesKey::renew`]), at negligible cost.
     #[inline]
     #[must_use]
     pub fn blank() -> Self {

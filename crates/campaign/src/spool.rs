@@ -81,7 +81,7 @@ pub enum EntryError {
 /// Stored report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpoolEntry {
-    /// Identifier ([`crate::report::Report::id`]).
+    /// Identifier ([`crate::report::AgentReport::id`]).
     pub id: String,
     /// Campaign of the report.
     pub campaign: CampaignId,

@@ -79,7 +79,7 @@ fn each_number_is_a_row() {
     let result = json!({
         "schema": "horolog.load/2",
         "started": "2026-01-02T03:04:05.678Z",
-        "trials": [{ "offered_rate": 1000.0, "sent": 7 }],
+        "trials": [{ "intended_rate": 1000.0, "sent": 7 }],
     });
     let foreign = json!({ "schema": "horolog.new/9", "started": "today", "x": -0.5 });
     let file = written(&[(3, result), (4, foreign), (5, json!({}))]);
@@ -88,8 +88,8 @@ fn each_number_is_a_row() {
         (3, "horolog.load/2".to_owned(), started, path.to_owned(), value)
     };
     let expected = [
-        load("trials[offered_rate=1000].offered_rate", 1000.0),
-        load("trials[offered_rate=1000].sent", 7.0),
+        load("trials[intended_rate=1000].intended_rate", 1000.0),
+        load("trials[intended_rate=1000].sent", 7.0),
         (4, "horolog.new/9".to_owned(), None, "x".to_owned(), -0.5),
     ];
     assert_eq!(rows(&file), expected);

@@ -27,7 +27,7 @@ pub type ServerReading = Result<ServerCounts, String>;
 pub type QueryServers = Box<dyn FnMut(Instant) -> Vec<ServerReading> + Send>;
 
 /// Timeout of all servers together: a stopped one costs its own entry, not the snapshot, for which
-/// [`crate::Remote`] waits a little longer.
+/// [`crate::remote`] waits a little longer.
 pub(crate) const SERVERS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reader of the counters.

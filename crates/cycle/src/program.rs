@@ -1,5 +1,6 @@
 //! Counterpart of [`crate::mark`] for programs in Rust that are the work of a task. A program
-//! implements [`Program`] and calls [`serve`]; `crates/cycle/examples/program.rs` is an example.
+//! implements [`PeriodicProgram`] and calls [`serve`]; `crates/cycle/examples/program.rs` is an
+//! example.
 
 use std::env;
 use std::fmt::Display;

@@ -88,7 +88,7 @@ pub struct BatchPacket<'a, A> {
     pub received_monotonic: Option<Timestamp<Monotonic>>,
     /// Hardware receive timestamp, on the interface's own clock; `None` if disabled or not taken.
     pub hardware: Option<HardwareTime>,
-    /// True for a packet to send that needs a transmit timestamp ([`crate::Device::sent`]).
+    /// True for a packet to send that needs a transmit timestamp ([`crate::BatchDevice::sent`]).
     pub wants_timestamp: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct PacketMut<'a, A> {
     pub bytes: &'a mut [u8],
     /// Destination address.
     pub address: &'a mut A,
-    /// True if it needs a transmit timestamp ([`crate::Device::sent`]).
+    /// True if it needs a transmit timestamp ([`crate::BatchDevice::sent`]).
     pub wants_timestamp: &'a mut bool,
 }
 

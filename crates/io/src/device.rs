@@ -35,7 +35,7 @@ pub trait BatchDevice {
     ///
     /// # Errors
     ///
-    /// As for [`Device::receive`].
+    /// As for [`BatchDevice::receive`].
     fn sent(&mut self, batch: &mut Batch<Self::Address>) -> io::Result<usize> {
         batch.clear();
         Ok(0)

@@ -61,7 +61,7 @@ pub(crate) struct FaultDecider {
 }
 
 /// Wrapper of a device that injects faults into sent and received packets. Delayed packets are sent
-/// and received with the next call after their time. See [`Device`] for the rest.
+/// and received with the next call after their time. See [`BatchDevice`] for the rest.
 pub struct Faulty<D: BatchDevice> {
     inner: D,
     clock: Arc<dyn Clock<Monotonic> + Send + Sync>,

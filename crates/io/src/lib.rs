@@ -1,4 +1,4 @@
-//! Packet-device trait [`Device`] and its devices: UDP sockets, raw Ethernet frames, `AF_XDP`
+//! Packet-device trait [`BatchDevice`] and its devices: UDP sockets, raw Ethernet frames, `AF_XDP`
 //! sockets, a pair joined in memory, and a wrapper that injects faults. Also the parsing of targets
 //! ([`target`]).
 //!

@@ -62,8 +62,8 @@ pub struct PacketOptions {
     pub receive_buffer: Option<usize>,
     /// Send buffer size to request, in bytes; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// Time that [`Device::send`] waits for room in a full send buffer before it counts a frame as
-    /// refused. Zero: no wait.
+    /// Time that [`BatchDevice::send`] waits for room in a full send buffer before it counts a
+    /// frame as refused. Zero: no wait.
     pub send_wait: Duration,
 }
 
@@ -103,7 +103,7 @@ pub enum PacketError {
 }
 
 /// Packet socket bound to one interface. Its packets are whole Ethernet frames without checksum; a
-/// frame longer than the interface's MTU permits is refused. See [`Device`] for the rest.
+/// frame longer than the interface's MTU permits is refused. See [`BatchDevice`] for the rest.
 #[derive(Debug)]
 pub struct PacketDevice {
     socket: Socket,

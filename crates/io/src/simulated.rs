@@ -25,7 +25,7 @@ pub struct SimulatedLink {
     pub phc_ahead: Option<Span>,
 }
 
-/// One end of a [`SimulatedLink`]. See [`Device`] for its behaviour.
+/// One end of a [`SimulatedLink`]. See [`BatchDevice`] for its behaviour.
 #[derive(Debug)]
 pub struct Simulated<A> {
     link: SimulatedLink,

@@ -79,7 +79,7 @@ impl Default for Endpoints {
     }
 }
 
-/// UDP socket. See [`Device`] for its behaviour.
+/// UDP socket. See [`BatchDevice`] for its behaviour.
 #[derive(Debug)]
 pub struct UdpDevice {
     socket: Socket,

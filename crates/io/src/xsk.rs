@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_millis(1);
 
 /// `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds the
 /// link of a reply's frame. A frame without UDP counts as a packet without readable bytes. See
-/// [`Device`] for the rest.
+/// [`BatchDevice`] for the rest.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,

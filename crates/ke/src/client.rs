@@ -1,4 +1,4 @@
-//! NTS-KE client. [`Exchange`] is the protocol without a connection: it runs over any stream,
+//! NTS-KE client. [`NtsKeExchange`] is the protocol without a connection: it runs over any stream,
 //! blocking or not. [`KeClient`] holds the state that exchanges share. Nothing is retried, and no
 //! name is resolved.
 
@@ -182,7 +182,7 @@ pub enum ExchangeProgress {
         /// True if data is waiting to be written.
         write: bool,
     },
-    /// It is complete: [`Exchange::close`] informs the server, and then the connection can be
+    /// It is complete: [`NtsKeExchange::close`] informs the server, and then the connection can be
     /// closed.
     Done(Box<SessionMaterial>),
 }

@@ -150,7 +150,7 @@ pub enum KeResponse {
 pub struct Grant {
     /// Number of the AEAD algorithm.
     pub algorithm: u16,
-    /// See [`Request::exact_exporter`].
+    /// See [`KeRequest::exact_exporter`].
     pub exact_exporter: bool,
     /// The NTP server, if it is another host.
     pub server: Option<String>,

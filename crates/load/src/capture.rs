@@ -99,7 +99,7 @@ pub struct CaptureSummary {
     pub fault: Option<String>,
 }
 
-/// A capture in progress, until [`Capture::end`].
+/// A capture in progress, until [`RunningCapture::end`].
 pub(crate) struct RunningCapture {
     control: CaptureControl,
     ending: Arc<AtomicBool>,
@@ -109,7 +109,7 @@ pub(crate) struct RunningCapture {
 }
 
 impl RunningCapture {
-    /// Opens the file and the capture socket. Nothing is written before [`Capture::begin`].
+    /// Opens the file and the capture socket. Nothing is written before [`RunningCapture::begin`].
     pub(crate) fn open(options: &CaptureOptions, plan: &RunPlan) -> Result<Self, CaptureError> {
         let (interface, is_loopback) = match &plan.route {
             Route::ThisHost => ("lo", true),

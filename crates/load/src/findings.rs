@@ -55,7 +55,7 @@ impl<'a> ObservedTrial<'a> {
     /// slightly more or less than the intended rate.
     fn achieved_share(&self, spacing: Spacing) -> f64 {
         let planned = match spacing {
-            Spacing::Constant => self.trial.offered_rate,
+            Spacing::Constant => self.trial.intended_rate,
             Spacing::Exponential => self.planned as f64 / self.trial.duration_s.max(1e-9),
         };
         // A few requests have no meaningful rate.
@@ -177,7 +177,7 @@ fn noisy(trials: &[ObservedTrial<'_>], search: &SearchResult) -> Option<Finding>
     let at_lower = trials
         .iter()
         .map(|observed| observed.trial)
-        .filter(|trial| (trial.offered_rate - lower).abs() <= lower * 1e-6);
+        .filter(|trial| (trial.intended_rate - lower).abs() <= lower * 1e-6);
     let ratios: Vec<_> = at_lower.map(Trial::loss_ratio).collect();
     let high = ratios.iter().copied().fold(0.0, f64::max);
     let failed = ratios.iter().filter(|&&ratio| ratio > search.goal_loss_ratio).count();

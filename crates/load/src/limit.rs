@@ -271,7 +271,7 @@ impl LoadLimit {
         if let Metric::Search(kind) = self.metric {
             return self.result([(None, found(search, kind))]);
         }
-        let counts = |trial: &Trial| counts(search, trial.offered_rate);
+        let counts = |trial: &Trial| counts(search, trial.intended_rate);
         let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
         self.result(trials.map(|(index, trial)| (Some(index), self.of_trial(trial))))
     }
@@ -295,7 +295,7 @@ impl LoadLimit {
             _ => None,
         };
         let counts =
-            |trial: &NtsKeTrial| trial.offered_rate.is_none_or(|rate| counts(search, rate));
+            |trial: &NtsKeTrial| trial.intended_rate.is_none_or(|rate| counts(search, rate));
         let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
         self.result(trials.map(|(index, trial)| (Some(index), of(trial))))
     }

@@ -285,7 +285,7 @@ fn each_client<T: Send>(
 fn record(connections: usize, counts: NtsKeClientCounts, took: Duration) -> NtsKeTrial {
     let received = counts.times.count();
     NtsKeTrial {
-        offered_rate: None,
+        intended_rate: None,
         achieved_rate: received as f64 / took.as_secs_f64().max(1e-9),
         duration_s: took.as_secs_f64(),
         clients: connections as u64,

@@ -118,7 +118,8 @@ pub struct LoadOptions {
     pub fairness: bool,
     /// Compliant clients during the load.
     pub well_behaved: Option<CompliantClientOptions>,
-    /// Overload of the server, by [`Job::Overload`] or after a search at the rate that it found.
+    /// Overload of the server, by [`LoadJob::Overload`] or after a search at the rate that it
+    /// found.
     pub surge: Option<OverloadTest>,
     /// Limits of the run.
     pub limits: Vec<LoadLimit>,

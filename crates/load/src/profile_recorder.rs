@@ -97,7 +97,7 @@ impl<'a> ProfileRecorder<'a> {
         let point = Point {
             at_s: index as f64 * interval_s,
             trial: self.first_trial + self.followed.trials.len(),
-            offered_rate: self.profile.rate_at(middle),
+            intended_rate: self.profile.rate_at(middle),
             sent: counts.sent,
             received: counts.sent.saturating_sub(counts.lost()),
             lost: counts.lost(),

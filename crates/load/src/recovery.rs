@@ -53,7 +53,7 @@ mod tests {
             Point {
                 at_s: index as f64,
                 trial: 0,
-                offered_rate: 1000.0,
+                intended_rate: 1000.0,
                 sent: 1000,
                 received: 1000 - lost,
                 lost,

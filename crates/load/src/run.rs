@@ -247,7 +247,7 @@ impl LoadRun {
             trial::record(&plan, &counts, loss_attribution::attribute(missing, &before, &after));
         let trial = Trial { compliant_clients: well_behaved, ..trial };
         let outcome = TrialOutcome {
-            offered_rate: rate,
+            intended_rate: rate,
             achieved_rate: trial.achieved_rate,
             sent: trial.sent,
             lost: trial.lost,

@@ -23,7 +23,7 @@ pub fn record(
     let invalid = InvalidReason::ALL.into_iter().zip(counts.invalid);
     Trial {
         phase: None,
-        offered_rate: plan.rate,
+        intended_rate: plan.rate,
         achieved_rate: achieved_rate(counts),
         duration_s: duration_s(plan, counts),
         clients: u64::from(plan.clients),

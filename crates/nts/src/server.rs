@@ -141,7 +141,7 @@ fn parts(packet: &[u8]) -> Result<SealedParts<'_>, NtsRefusal<'_>> {
 /// Opens the request `packet` (the header and all bytes after it) with the keys from its cookie.
 ///
 /// # Errors
-/// See [`Refusal`].
+/// See [`NtsRefusal`].
 pub fn open_request<'a>(
     keys: &CookieKeys,
     packet: &'a [u8],

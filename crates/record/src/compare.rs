@@ -74,7 +74,7 @@ pub struct ComparedRun {
 /// Metric of both runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedMetric {
-    /// Path in the results, such as `trials[offered_rate=10000].rtt_ns`.
+    /// Path in the results, such as `trials[intended_rate=10000].rtt_ns`.
     pub path: String,
     /// Kind of metric.
     pub figure: ComparedMetricKind,

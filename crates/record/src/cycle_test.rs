@@ -278,7 +278,7 @@ pub struct CycleTestTrial {
     /// too old when taken, counts as one.
     pub missed: u64,
     /// Share of the due reports that were sent.
-    pub offered: f64,
+    pub sent_ratio: f64,
 }
 
 /// Row of the scorecard.

@@ -1,6 +1,6 @@
 //! Settings and features of a NIC, as reported by its driver and the kernel, and recommended
 //! changes for serving or loading time. Facts that an interface lacks are absent, with the reason
-//! in [`HostNicResult::untold`].
+//! in [`HostNicResult::unavailable`].
 
 use serde::{Deserialize, Serialize};
 

@@ -104,7 +104,7 @@ pub struct Snapshot {
     /// Intended rate at this instant, in requests per second; absent if each request waits for
     /// another.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub offered_rate: Option<f64>,
+    pub intended_rate: Option<f64>,
     /// Requests sent per second since the last snapshot of the same part.
     pub sent_rate: f64,
     /// Valid replies per second, likewise.
@@ -136,7 +136,7 @@ pub struct PartSummary {
     pub name: String,
     /// Intended rate, in requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub offered_rate: Option<f64>,
+    pub intended_rate: Option<f64>,
     /// Achieved rate, in requests per second.
     pub achieved_rate: f64,
     /// Duration, in seconds.
@@ -172,7 +172,7 @@ impl PartSummary {
         Self {
             index,
             name: trial.phase.clone().unwrap_or_default(),
-            offered_rate: Some(trial.offered_rate),
+            intended_rate: Some(trial.intended_rate),
             achieved_rate: trial.achieved_rate,
             duration_s: trial.duration_s,
             sent: trial.sent,
@@ -191,7 +191,7 @@ impl PartSummary {
     pub fn of_nts_ke(index: usize, trial: &NtsKeTrial) -> Self {
         Self {
             index,
-            offered_rate: trial.offered_rate,
+            intended_rate: trial.intended_rate,
             achieved_rate: trial.achieved_rate,
             duration_s: trial.duration_s,
             sent: trial.sent,

@@ -157,7 +157,7 @@ pub struct Trial {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Intended rate, in requests per second.
-    pub offered_rate: f64,
+    pub intended_rate: f64,
     /// Achieved rate: requests sent over the time between the first and the last.
     pub achieved_rate: f64,
     /// Duration of sending, in seconds.

@@ -21,7 +21,7 @@ pub struct NtsKeResult {
     pub host: Host,
     /// Target of the load; the port is a TCP port.
     pub target: Target,
-    /// [`Mode::NtsKe`].
+    /// Mode: always `nts-ke`.
     pub mode: RequestMode,
     /// Trials, in the order in which they ran.
     pub trials: Vec<NtsKeTrial>,
@@ -40,7 +40,7 @@ pub struct NtsKeResult {
 pub struct NtsKeTrial {
     /// Intended rate of exchange starts per second, if planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offered_rate: Option<f64>,
+    pub intended_rate: Option<f64>,
     /// Completed exchanges over the time from the first one's start to the last one's end; if a
     /// rate was planned, exchanges begun per second from the first to the last.
     pub achieved_rate: f64,

@@ -24,7 +24,7 @@ pub struct Point {
     /// Index of the trial to which it belongs.
     pub trial: usize,
     /// Intended rate, in requests per second.
-    pub offered_rate: f64,
+    pub intended_rate: f64,
     /// Requests sent.
     pub sent: u64,
     /// Valid replies within the timeout, only the first to each request.

@@ -132,7 +132,7 @@
   const ended = (state) => {
     if (!page.parts) return;
     rows("ended", state.ended.slice().reverse().map((part) => row([
-      datum(part.index + 1, "count"), part.name || state.part_kind, datum(part.offered_rate, "rate"),
+      datum(part.index + 1, "count"), part.name || state.part_kind, datum(part.intended_rate, "rate"),
       datum(part.achieved_rate, "rate"), datum(part.sent, "count"), datum(part.received, "count"),
       datum(part.lost, "count"), datum(part.latency_ns?.p50, "ns"), datum(part.latency_ns?.p99, "ns"),
     ])));

@@ -42,8 +42,10 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
     let (what, titles, rows): (String, _, Vec<_>) = match &role.figures {
         CampaignFigures::Load { trials, .. } => {
             let last = trials.last()?;
-            let what =
-                format!("round trip, p99, in the trial at {}", human_rate(last.trial.offered_rate));
+            let what = format!(
+                "round trip, p99, in the trial at {}",
+                human_rate(last.trial.intended_rate)
+            );
             let breakdown_row = |part| of_generator(part, last.index);
             (what, ["generator", "p99", "lost"], parts().filter_map(breakdown_row).collect())
         }

@@ -44,9 +44,9 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
                     percent_of(trial.lost, trial.sent),
                 ];
                 cells.extend(times(trial.rtt_ns.as_ref()));
-                (human_rate(trial.offered_rate), cells)
+                (human_rate(trial.intended_rate), cells)
             };
-            let titles = ["offered/s", "from", "sent/s", "requests", "loss"];
+            let titles = ["intended/s", "from", "sent/s", "requests", "loss"];
             let titles = titles.into_iter().chain(TIMES).collect();
             let rows = trials.iter().map(row).collect();
             vec![RoleTable { caption: caption("trials, all generators"), titles, rows }]
@@ -260,7 +260,7 @@ fn up_to(role: &CampaignRole) -> Option<String> {
         None => "first rate not answered".to_owned(),
     };
     let gave_way = match capacity.limit {
-        None => "no limit reached, so it is above the offered rates".to_owned(),
+        None => "no limit reached, so it is above the intended rates".to_owned(),
         Some(CampaignLimit {
             limited_by: CampaignLimitOf::Servers,
             intended_rate: planned_rate,

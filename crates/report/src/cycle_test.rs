@@ -31,7 +31,7 @@ pub(crate) const STAGES: [&str; 4] = ["compute", "comm", "idle", "barrier"];
 pub(crate) const SOURCES: [&str; 6] =
     ["intended", "sent", "failed", "rate", "late p50", "late p99"];
 /// Titles of [`trial_rows`].
-pub(crate) const TRIALS: [&str; 4] = ["duration", "periods", "missed", "offered"];
+pub(crate) const TRIALS: [&str; 4] = ["duration", "periods", "missed", "sent"];
 /// Titles of [`score_cells`].
 pub(crate) const SCORES: [&str; 4] = ["kind", "value", "share", "grade"];
 
@@ -147,7 +147,7 @@ pub(crate) fn trial_rows(search: &CycleTestSearch) -> Rows {
             seconds(trial.duration_s),
             full_count(trial.planned),
             full_count(trial.missed),
-            percent(trial.offered),
+            percent(trial.sent_ratio),
         ];
         (factor(trial.load), cells)
     };

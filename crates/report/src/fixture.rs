@@ -165,7 +165,7 @@ pub(crate) fn series() -> Series {
     let point = |(index, lost): (usize, u64)| Point {
         at_s: index as f64 * 0.5,
         trial: index.min(1),
-        offered_rate: 200.0,
+        intended_rate: 200.0,
         sent: 100,
         received: 100 - lost,
         lost,
@@ -196,7 +196,7 @@ pub(crate) fn empty() -> LoadResult {
 pub(crate) fn trial_without_requests() -> Trial {
     Trial {
         phase: None,
-        offered_rate: 0.0,
+        intended_rate: 0.0,
         achieved_rate: f64::NAN,
         duration_s: 0.0,
         clients: 0,
@@ -227,7 +227,7 @@ pub(crate) fn extreme_trial() -> Trial {
     let distribution = distribution(1e18, 1.0);
     Trial {
         phase: None,
-        offered_rate: 1e30,
+        intended_rate: 1e30,
         achieved_rate: f64::MAX,
         duration_s: f64::INFINITY,
         clients: u64::MAX,
@@ -361,9 +361,9 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
     }
 }
 
-fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
-    let behind = if offered_rate > 1.25 * capacity { 0.98 } else { 1.0 };
-    let achieved_rate = offered_rate * behind;
+fn trial(intended_rate: f64, capacity: f64, base_ns: f64) -> Trial {
+    let behind = if intended_rate > 1.25 * capacity { 0.98 } else { 1.0 };
+    let achieved_rate = intended_rate * behind;
     let sent = (achieved_rate * DURATION_S) as u64;
     let load = achieved_rate / capacity;
     let lost = if load > 1.0 { (sent as f64 * (1.0 - 1.0 / load)) as u64 } else { 0 };
@@ -377,7 +377,7 @@ fn trial(offered_rate: f64, capacity: f64, base_ns: f64) -> Trial {
     let queue = 1.0 + 0.4 / (1.02 - load.min(1.0)) / 10.0;
     Trial {
         phase: None,
-        offered_rate,
+        intended_rate,
         achieved_rate,
         duration_s: DURATION_S,
         clients: 16_384,

@@ -116,8 +116,8 @@ fn counted(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result 
 }
 
 fn rates(to: &mut MetricFamilyWriter<'_>, snapshot: &Snapshot) -> fmt::Result {
-    let offered = snapshot.offered_rate.unwrap_or(0.0);
-    to.gauge("offered_requests_per_second", "Intended rate", offered)?;
+    let intended = snapshot.intended_rate.unwrap_or(0.0);
+    to.gauge("intended_requests_per_second", "Intended rate", intended)?;
     to.gauge("sent_requests_per_second", "Requests sent", snapshot.sent_rate)?;
     to.gauge("replies_per_second", "Valid replies per second", snapshot.received_rate)?;
     let share = "Unanswered share of the requests since the last snapshot";

@@ -155,7 +155,7 @@ pub struct ServerConfig {
     /// Delay to the reference clock.
     pub root_delay: Span,
     /// Dispersion to the reference clock; by default the kernel's estimate of its maximum error,
-    /// and zero with [`Trust::Local`].
+    /// and zero with [`ClockTrust::Local`].
     pub root_dispersion: Option<Span>,
     /// Test: lead of the served time over the system clock.
     pub test_offset: Span,

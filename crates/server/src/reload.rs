@@ -9,7 +9,7 @@
 //!    part adopts stay unchanged until a restart. The result must pass the same checks as a
 //!    configuration at start.
 //! 2. [`ReloadPart::prepare`] does everything that can fail (reads files, opens sockets) and
-//!    changes nothing that runs. It returns a [`PreparedChange`] that cannot fail.
+//!    changes nothing that runs. It returns a [`PreparedReload`] that cannot fail.
 //!
 //! Only after every part has prepared are the changes applied, in the order of the parts. A part
 //! keeps its changeable state in an [`arc_swap::ArcSwap`] (or an atomic) that its threads read, so

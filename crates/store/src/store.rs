@@ -19,7 +19,7 @@ use crate::reference::{RunReference, is_key};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest number of runs listed for an ambiguous reference.
 const NAMED_MAX: i64 = 5;
-/// Columns of a list, in the order of [`Run`]'s fields.
+/// Columns of a list, in the order of [`RunMetadata`]'s fields.
 const COLUMNS: &str = "id, key, schema, started, command, errors, warnings, bytes, name, broken";
 
 /// Stored run, without its result.

@@ -47,7 +47,7 @@ pub struct Received {
 
 impl Received {
     /// Returns true if it was sent to one address of this host alone; valid for sockets with
-    /// [`crate::socket::Socket::tell_unicast`].
+    /// [`crate::socket::Socket::enable_unicast_detection`].
     #[must_use]
     pub fn is_unicast(&self) -> bool {
         self.len != LINK_GROUP_LEN && self.control.is_unicast()

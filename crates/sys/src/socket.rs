@@ -17,7 +17,7 @@ use crate::filter::{self, Instruction};
 /// Index of the number of dropped datagrams in the answer to `SO_MEMINFO`.
 const MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
-/// Length of every datagram that [`Socket::tell_unicast`] marks, and of no other.
+/// Length of every datagram that [`Socket::enable_unicast_detection`] marks, and of no other.
 pub const LINK_GROUP_LEN: usize = 1;
 
 /// Datagram socket, IPv4 or IPv6, or a packet socket ([`crate::packet`]).
@@ -128,7 +128,7 @@ impl Socket {
     }
 
     /// Marks datagrams for one host whose link address is a group's or the broadcast address, like
-    /// [`Socket::tell_unicast`], except those that have this byte at this offset.
+    /// [`Socket::enable_unicast_detection`], except those that have this byte at this offset.
     pub fn mark_link_groups(&self, unless: Option<(u32, u8)>) -> io::Result<()> {
         self.attach_filter(&filter::link_groups(Some(LINK_GROUP_LEN as u32), unless))
     }

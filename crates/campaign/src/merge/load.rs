@@ -24,7 +24,7 @@ pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -
     let mut by_key: BTreeMap<TrialKey, Vec<&Trial>> = BTreeMap::new();
     for result in &results {
         for (index, trial) in result.trials.iter().enumerate() {
-            by_key.entry((index, rate_class(trial.offered_rate))).or_default().push(trial);
+            by_key.entry((index, rate_class(trial.intended_rate))).or_default().push(trial);
         }
     }
     let key_count = by_key.len();
@@ -49,7 +49,7 @@ pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -
 /// if rates did not rise.
 fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacity> {
     let shared: Vec<_> = trials.iter().take_while(|one| one.generators == generators).collect();
-    let rates = shared.iter().map(|one| one.trial.offered_rate);
+    let rates = shared.iter().map(|one| one.trial.intended_rate);
     if shared.len() < 2 || !rates.is_sorted_by(|one, next| one < next) {
         return None;
     }
@@ -67,12 +67,12 @@ fn limit(trial: &Trial) -> Option<CampaignLimit> {
     let loss = if trial.sent > 0 { trial.lost as f64 / trial.sent as f64 } else { 0.0 };
     let of = if loss > LOSS_MAX {
         CampaignLimitOf::Servers
-    } else if trial.achieved_rate < trial.offered_rate * SENT_MIN {
+    } else if trial.achieved_rate < trial.intended_rate * SENT_MIN {
         CampaignLimitOf::Generators
     } else {
         return None;
     };
-    let [planned_rate, sent_rate] = [trial.offered_rate, trial.achieved_rate];
+    let [planned_rate, sent_rate] = [trial.intended_rate, trial.achieved_rate];
     Some(CampaignLimit { limited_by: of, intended_rate: planned_rate, sent_rate, loss })
 }
 
@@ -94,7 +94,7 @@ fn together(trials: &[&Trial], unmerged: &mut MergeFailures<'_>) -> Trial {
     };
     Trial {
         phase: trials.first().and_then(|trial| trial.phase.clone()),
-        offered_rate: rates(|trial| trial.offered_rate),
+        intended_rate: rates(|trial| trial.intended_rate),
         achieved_rate: rates(|trial| trial.achieved_rate),
         duration_s: trials.iter().map(|trial| trial.duration_s).fold(0.0, f64::max),
         clients: sum(|trial| trial.clients),

@@ -90,7 +90,7 @@ pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
     let received = rtts.len() as u64;
     Trial {
         phase: None,
-        offered_rate: rate,
+        intended_rate: rate,
         achieved_rate: rate - 1.0,
         duration_s: 2.0,
         clients: 16,
@@ -187,7 +187,7 @@ fn loads_become_one() {
     assert_eq!((first.generators, second.generators), (3, 1));
     let Trial { sent, received, lost, clients, .. } = first.trial;
     assert_eq!((sent, received, lost, clients), (10, 4, 6, 48));
-    assert!((first.trial.offered_rate - 3e3).abs() < 1e-9);
+    assert!((first.trial.intended_rate - 3e3).abs() < 1e-9);
     assert_eq!(first.trial.lost_at[&horolog_record::LossLocation::Late], 3);
     assert_eq!(first.trial.rtt_ns, distribution(&[5, 7, 100, 100]));
     assert_eq!(second.trial.rtt_ns, distribution(&[9]));

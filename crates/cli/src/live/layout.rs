@@ -76,8 +76,8 @@ fn figures(snapshot: &Snapshot) -> Vec<String> {
         named(
             "rate",
             &format!(
-                "offered {}   sent {}   answered {}   unanswered {}",
-                rate(snapshot.offered_rate),
+                "intended {}   sent {}   answered {}   unanswered {}",
+                rate(snapshot.intended_rate),
                 human_rate(snapshot.sent_rate),
                 human_rate(snapshot.received_rate),
                 percent(snapshot.unanswered_ratio),
@@ -121,7 +121,7 @@ fn over_time(run: &LiveRun, columns: usize) -> Vec<Line<'static>> {
         is_there.then(|| Line::from(format!("{name:<NAME$} {}", sparkline(&figures, width))))
     };
     let lines = [
-        line("offered", |snapshot| snapshot.offered_rate),
+        line("intended", |snapshot| snapshot.intended_rate),
         line("answered", |snapshot| snapshot.byte_rate.is_none().then_some(snapshot.received_rate)),
         line("bytes", |snapshot| snapshot.byte_rate),
         line("unanswered", |snapshot| {
@@ -158,9 +158,9 @@ const ALSO: [(&str, FigureOf); 2] = [
 ];
 
 fn row(cells: [String; 6], others: impl Iterator<Item = String>) -> String {
-    let [name, offered, sent, lost, median, tail] = cells;
+    let [name, intended, sent, lost, median, tail] = cells;
     let others = others.map(|text| format!(" {text:>10}")).collect::<Vec<_>>().concat();
-    format!("{name:<20.20} {offered:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{others}")
+    format!("{name:<20.20} {intended:>10} {sent:>10} {lost:>9} {median:>10} {tail:>10}{others}")
 }
 
 fn cells(part: &PartSummary) -> [String; 6] {
@@ -172,7 +172,7 @@ fn cells(part: &PartSummary) -> [String; 6] {
     };
     [
         format!("{}{name}", part.index + 1),
-        part.offered_rate.map_or_else(absent, human_rate),
+        part.intended_rate.map_or_else(absent, human_rate),
         human_rate(part.achieved_rate),
         lost.unwrap_or_else(absent),
         time(|times| times.p50),
@@ -190,7 +190,7 @@ fn ended(run: &LiveRun) -> Vec<Line<'static>> {
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
     let also = ALSO.into_iter().filter(|(_, of)| all.iter().any(|part| of(part).is_some()));
     let also: Vec<_> = also.collect();
-    let head = [run.part_kind, "offered", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
+    let head = [run.part_kind, "intended", "sent", "lost", "50%", "99%"].map(ToOwned::to_owned);
     let names = also.iter().map(|(name, _)| (*name).to_owned());
     let mut lines = vec![Line::default(), Line::styled(row(head, names), reversed)];
     for part in all.iter().rev().take(PARTS) {
@@ -216,7 +216,7 @@ mod tests {
             Percentiles { p50: 10_000, p90: 20_000, p99: 30_000, p99_9: 40_000, max: 50_000 };
         for number in 1..=10 {
             run.snapshots.push(Snapshot {
-                offered_rate: Some(1e5),
+                intended_rate: Some(1e5),
                 sent_rate: 1e4 * f64::from(number),
                 received_rate: 1e4 * f64::from(number),
                 counts: LiveCounts { sent: 12_345, received: 12_000, ..LiveCounts::default() },
@@ -255,7 +255,7 @@ mod tests {
         for text in [
             "load  192.0.2.1 port 123",
             "trial 2 (overload): 1.0 of 2.0 s  ███████████████ ",
-            "offered 100 k/s   sent 100 k/s",
+            "intended 100 k/s   sent 100 k/s",
             "50% 10.0 µs",
             "max 50.0 µs",
             "sent 12,345   answered 12,000   unanswered 345",

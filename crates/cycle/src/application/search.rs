@@ -68,8 +68,8 @@ pub(super) fn search(
         }
         let trial = trial(&ran.run, load, duration);
         search.record(&TrialOutcome {
-            offered_rate: rate,
-            achieved_rate: rate * trial.offered,
+            intended_rate: rate,
+            achieved_rate: rate * trial.sent_ratio,
             sent: trial.planned,
             lost: trial.missed,
             duration,
@@ -121,6 +121,6 @@ fn trial(run: &CycleTestRun, load: f64, duration: Duration) -> CycleTestTrial {
         duration_s: duration.as_secs_f64(),
         planned,
         missed: (planned.saturating_sub(in_time) + left_over).min(planned),
-        offered: if due > 0 { sent as f64 / due as f64 } else { 1.0 },
+        sent_ratio: if due > 0 { sent as f64 / due as f64 } else { 1.0 },
     }
 }

@@ -34,8 +34,8 @@ pub struct UdpOptions {
     pub send_buffer: Option<usize>,
     /// Only interface to use, by name.
     pub interface: Option<String>,
-    /// Time that [`crate::Device::send`] waits for room in a full send buffer before it counts a
-    /// datagram as refused. Zero: no wait.
+    /// Time that [`crate::BatchDevice::send`] waits for room in a full send buffer before it counts
+    /// a datagram as refused. Zero: no wait.
     pub send_wait: Duration,
 }
 

@@ -1,5 +1,5 @@
 //! Loop of one sending thread in a trial: sends each request at its intended send time, receives
-//! replies in between, and waits for the last ones. The [`Port`] trait abstracts the device, so
+//! replies in between, and waits for the last ones. The [`LanePort`] trait abstracts the device, so
 //! that this loop is the same for all of them.
 //!
 //! One thread does both, because a second one for receiving would have no core of its own: on two
@@ -87,7 +87,7 @@ pub(crate) trait LanePort: Send {
     fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool;
 
     /// Returns true after queueing one more request with a payload other than the template's; false
-    /// as [`Port::push`] does.
+    /// as [`LanePort::push`] does.
     fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool;
 
     /// Sends the queued requests and returns how many were sent; the others are discarded.
@@ -96,10 +96,11 @@ pub(crate) trait LanePort: Send {
     /// Fetches the datagrams available, without waiting, and returns their number.
     fn receive(&mut self) -> io::Result<usize>;
 
-    /// Returns the number of [`Port::receive`] calls after which a full round has found nothing.
+    /// Returns the number of [`LanePort::receive`] calls after which a full round has found
+    /// nothing.
     fn receive_calls(&self) -> usize;
 
-    /// Returns the datagrams that the last [`Port::receive`] fetched, the target's only.
+    /// Returns the datagrams that the last [`LanePort::receive`] fetched, the target's only.
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>>;
 
     /// Returns the datagrams that the kernel dropped for lack of room since the port was opened.

@@ -113,14 +113,14 @@ pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Op
         missing,
         (FindingCode::GeneratorBehind, Severity::Warning),
         |observed| {
-            let Trial { offered_rate, achieved_rate, sent, .. } = observed.trial;
+            let Trial { intended_rate, achieved_rate, sent, .. } = observed.trial;
             let refused = match observed.refused {
                 0 => String::new(),
                 refused => format!("; sending failed for {refused}"),
             };
-            if *achieved_rate < BEHIND * offered_rate {
+            if *achieved_rate < BEHIND * intended_rate {
                 format!(
-                    "the generator sent {achieved_rate:.0} of {offered_rate:.0} requests/s{refused}"
+                    "the generator sent {achieved_rate:.0} of {intended_rate:.0} requests/s{refused}"
                 )
             } else {
                 let planned = observed.planned;

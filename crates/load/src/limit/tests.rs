@@ -148,7 +148,7 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
 #[test]
 fn an_nts_ke_search_is_judged_by_its_result() {
     let at = |rate, lost| NtsKeTrial {
-        offered_rate: Some(rate),
+        intended_rate: Some(rate),
         achieved_rate: rate,
         duration_s: 1.0,
         clients: 1,

@@ -94,7 +94,7 @@ impl<'a> NtsKeSampler<'a> {
                 received: trial.received,
                 ..TrialCounts::default()
             };
-            let under = self.under(trial.offered_rate, trial.duration_s);
+            let under = self.under(trial.intended_rate, trial.duration_s);
             if let Some(snapshot) = self.sampler.end(&under, std::iter::once(&counts)) {
                 let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::of);
                 self.follower.snapshot(Snapshot { latency_ns, ..snapshot });
@@ -140,7 +140,7 @@ mod tests {
 
     fn trial() -> NtsKeTrial {
         NtsKeTrial {
-            offered_rate: None,
+            intended_rate: None,
             achieved_rate: 1.0,
             duration_s: 2.0,
             clients: 1,
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!((first.counts.sent, first.counts.received), (3, 2));
         assert!(first.latency_ns.is_some_and(|times| times.p50 / 1_000 == 5_000), "{first:?}");
         let last = recorder.snapshots.last().unwrap();
-        assert_eq!((last.counts.sent, last.sent_rate, last.offered_rate), (4, 2.0, None));
+        assert_eq!((last.counts.sent, last.sent_rate, last.intended_rate), (4, 2.0, None));
         assert_eq!(recorder.ended, [0]);
     }
 

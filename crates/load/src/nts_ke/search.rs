@@ -46,7 +46,7 @@ pub(super) fn search(
         };
         let (trial, failure) = context.trial(rate, duration, sampler)?;
         let outcome = TrialOutcome {
-            offered_rate: rate,
+            intended_rate: rate,
             achieved_rate: trial.achieved_rate,
             sent: trial.sent,
             lost: trial.lost,
@@ -141,7 +141,7 @@ impl SearchContext<'_> {
             Rate::from_span(counts.sent, 0, (last - first).as_nanos() as u64)
         });
         let trial = NtsKeTrial {
-            offered_rate: Some(rate),
+            intended_rate: Some(rate),
             achieved_rate: begun.map_or(0.0, Rate::per_second),
             duration_s: duration.as_secs_f64(),
             clients: clients as u64,

@@ -67,7 +67,7 @@ impl LiveSampler {
         all.add(&counts);
         Snapshot {
             at_s: self.begun.elapsed().as_secs_f64(),
-            offered_rate: under.rate,
+            intended_rate: under.rate,
             sent_rate: per_second(gained.sent),
             received_rate: per_second(gained.received),
             byte_rate: None,

@@ -144,8 +144,8 @@ fn step(step: ChainStep, jobs: &[Option<SivInput<'_>>], states: &mut [SivState])
     }
 }
 
-/// Input of a chain: blocks of a message in place, and the number of blocks of [`State::last`] that
-/// follow.
+/// Input of a chain: blocks of a message in place, and the number of blocks of [`SivState::last`]
+/// that follow.
 type ChainInput<'a> = (&'a [Block], usize);
 
 impl SivState {

@@ -85,7 +85,7 @@ impl PathLiveSampler {
         counts.add(&so_far.counts);
         Snapshot {
             at_s: self.begun.elapsed().as_secs_f64(),
-            offered_rate: under.rate,
+            intended_rate: under.rate,
             sent_rate: per_second(gained.sent),
             received_rate: per_second(gained.received),
             byte_rate: under.is_transfer.then(|| per_second(gained.bytes)),

@@ -1,9 +1,9 @@
 //! Offsets of servers' clocks from this host's clock, once or over a long run, several servers at
 //! once.
 //!
-//! The evaluation of an exchange is pure arithmetic ([`measure`]). A [`Client`] builds requests and
-//! validates replies; it reads no clock and opens nothing. Sockets, timestamps and the NIC's clock
-//! are separate from both.
+//! The evaluation of an exchange is pure arithmetic ([`measure`]). An `NtpClient` builds requests
+//! and validates replies; it reads no clock and opens nothing. Sockets, timestamps and the NIC's
+//! clock are separate from both.
 
 mod client;
 mod differences;

@@ -199,7 +199,7 @@ fn held(paths: &[ValuePath<'_>]) -> Vec<(String, f64)> {
 /// Returns true if it is a trial at a rate above the one that its search found: its outcome is
 /// chance, and the rate already expresses the overload.
 fn is_beyond(path: &ValuePath<'_>, held: &[(String, f64)]) -> bool {
-    let Some(rate) = number(path.fields, "offered_rate") else { return false };
+    let Some(rate) = number(path.fields, "intended_rate") else { return false };
     let is_of = |trials: &str| {
         let rest = path.name.strip_prefix(trials);
         rest.is_some_and(|rest| rest.ends_with(']') && !rest.contains("]."))

@@ -36,7 +36,7 @@ const IDENTITIES: [&str; 28] = [
     "clients",
     "length",
     "load_ratio",
-    "offered_rate",
+    "intended_rate",
     "index",
 ];
 
@@ -135,7 +135,7 @@ pub(super) fn distribution(fields: &Map<String, Value>) -> Option<Distribution> 
     (!distribution.histogram.is_empty()).then_some(distribution)
 }
 
-/// Returns the numbers of a result, each with its path, such as `trials[offered_rate=1000].sent`.
+/// Returns the numbers of a result, each with its path, such as `trials[intended_rate=1000].sent`.
 /// Series and samples are excluded: they are long and their items have no identity.
 #[must_use]
 pub fn numbers(result: &Value) -> Vec<(String, f64)> {

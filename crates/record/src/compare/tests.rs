@@ -18,7 +18,7 @@ fn times(seed: u64, count: usize, scale: f64) -> Value {
 }
 
 fn load(trials: &[(f64, Value, [u64; 2])]) -> Value {
-    let trial = |(rate, times, [lost, sent]): &(f64, Value, [u64; 2])| json!({ "offered_rate": rate, "rtt_ns": times, "lost": lost, "sent": sent });
+    let trial = |(rate, times, [lost, sent]): &(f64, Value, [u64; 2])| json!({ "intended_rate": rate, "rtt_ns": times, "lost": lost, "sent": sent });
     json!({
         "schema": "horolog.load/2",
         "command": ["horolog", "load", "ntp", "--json", "a"],
@@ -75,11 +75,11 @@ fn items_are_the_same_by_what_they_are_of() {
     let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
     let paths: std::collections::BTreeSet<_> =
         comparison.figures.iter().map(|one| one.path.as_str()).collect();
-    let expected = ["trials[offered_rate=2000].lost", "trials[offered_rate=2000].rtt_ns"];
+    let expected = ["trials[intended_rate=2000].lost", "trials[intended_rate=2000].rtt_ns"];
     assert_eq!(paths.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(
         comparison.only_earlier,
-        ["trials[offered_rate=1000].lost", "trials[offered_rate=1000].rtt_ns"]
+        ["trials[intended_rate=1000].lost", "trials[intended_rate=1000].rtt_ns"]
     );
     assert_eq!(comparison.only_later.len(), 2);
 }
@@ -141,7 +141,7 @@ fn trials_above_what_a_search_found_decide_nothing() {
     let comparison =
         ResultComparison::of(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
     let has = |rate: &str| {
-        let trial = format!("trials[offered_rate={rate}]");
+        let trial = format!("trials[intended_rate={rate}]");
         comparison.figures.iter().any(|one| one.path.starts_with(&trial))
     };
     assert!(has("1000") && !has("2000"), "{comparison:?}");
@@ -223,7 +223,7 @@ fn lists_of_numbers_are_numbers_and_damaged_histograms_are_named() {
     assert_eq!(damaged(&result), None);
     result["trials"][0]["rtt_ns"]["histogram"] = json!("AAAA");
     let (path, _) = damaged(&result).unwrap();
-    assert_eq!(path, "trials[offered_rate=1000].rtt_ns");
+    assert_eq!(path, "trials[intended_rate=1000].rtt_ns");
 }
 
 #[test]
@@ -271,12 +271,12 @@ fn metrics_of_the_measuring_side_decide_nothing() {
 fn one_second_of_a_long_run_is_no_figure() {
     let of = |lost: u64| {
         json!({
-            "trials": [{ "offered_rate": 1e3, "sent": 1_000_000, "lost": lost }],
-            "series": { "points": [{ "offered_rate": 1e3, "sent": 1_000, "lost": lost }] },
+            "trials": [{ "intended_rate": 1e3, "sent": 1_000_000, "lost": lost }],
+            "series": { "points": [{ "intended_rate": 1e3, "sent": 1_000, "lost": lost }] },
         })
     };
     let found = verdicts_by_path(&of(0), &of(20));
-    assert_eq!(found, [("trials[offered_rate=1000].lost".to_owned(), CompareVerdict::Same)]);
+    assert_eq!(found, [("trials[intended_rate=1000].lost".to_owned(), CompareVerdict::Same)]);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn what_was_missed_invalid_or_late_is_compared() {
     let path = "runs[0].nodes[name=node1].tasks[name=task]";
     assert_eq!(found[1], (format!("{path}.missed"), CompareVerdict::Worse));
     let trial = |late: u64, origin: u64| {
-        json!({ "trials": [{ "offered_rate": 1e3, "sent": 10_000, "lost": 0, "late": late,
+        json!({ "trials": [{ "intended_rate": 1e3, "sent": 10_000, "lost": 0, "late": late,
             "invalid": { "origin": origin, "mode": 1 } }] })
     };
     let found = verdicts_by_path(&trial(0, 0), &trial(3_000, 5_000));

@@ -91,7 +91,7 @@ fn fields_are_read_by_their_names() {
     assert_eq!((second.figure, second.low), (ComparedMetricKind::Loss, None));
     assert_eq!((third.figure, third.informational), (ComparedMetricKind::P50, true));
     assert_eq!(result.later_repeats[0].reference, "last~1");
-    assert_eq!(result.only_later, ["trials[offered_rate=30000].rtt_ns"]);
+    assert_eq!(result.only_later, ["trials[intended_rate=30000].rtt_ns"]);
 }
 
 #[test]

@@ -218,12 +218,12 @@ fn noticed() -> impl Strategy<Value = CycleTestDetection> {
 
 fn search() -> impl Strategy<Value = CycleTestSearch> {
     let trial = ([number(), number(), number()], any::<[u64; 2]>()).prop_map(
-        |([load, duration_s, offered], [planned, missed])| CycleTestTrial {
+        |([load, duration_s, sent_ratio], [planned, missed])| CycleTestTrial {
             load,
             duration_s,
             planned,
             missed,
-            offered,
+            sent_ratio,
         },
     );
     let bounds = [option::of(number()), option::of(number())];

@@ -146,7 +146,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
     let apart = (option::of(any::<String>()), option::of(fairness()), option::of(well_behaved()));
     (rates, counts, maps, distributions, apart).prop_map(|(rates, counts, maps, all, apart)| {
         let (phase, fairness, well_behaved) = apart;
-        let (offered_rate, achieved_rate, duration_s) = rates;
+        let (intended_rate, achieved_rate, duration_s) = rates;
         let [
             clients,
             sent,
@@ -165,7 +165,7 @@ fn whole_trial() -> impl Strategy<Value = Trial> {
         let ([rtt_ns, response_time_ns, lateness_ns], tx_offset_ns, timestamped) = all;
         Trial {
             phase,
-            offered_rate,
+            intended_rate,
             achieved_rate,
             duration_s,
             clients,
@@ -303,7 +303,7 @@ fn point() -> impl Strategy<Value = Point> {
     let counts: [_; 6] = std::array::from_fn(|_| any::<u64>());
     let figures: [_; 5] = std::array::from_fn(|_| any::<u64>());
     (number(), any::<usize>(), number(), counts, option::of(figures)).prop_map(
-        |(at_s, trial, offered_rate, counts, figures)| {
+        |(at_s, trial, intended_rate, counts, figures)| {
             let [sent, received, lost, late, unsynchronised, invalid] = counts;
             let rtt_ns = figures.map(|[p50, p90, p99, p99_9, max]| Percentiles {
                 p50,
@@ -315,7 +315,7 @@ fn point() -> impl Strategy<Value = Point> {
             Point {
                 at_s,
                 trial,
-                offered_rate,
+                intended_rate,
                 sent,
                 received,
                 lost,

@@ -110,7 +110,7 @@ fn single_runs(result: &BenchCoresResult) -> Plot {
         let point = column.points.iter().find(|point| point.saturated)?;
         let runs = (1_u32..).zip(&point.runs);
         let points = runs.map(|(number, run)| (f64::from(number), run.responses_per_s)).collect();
-        let label = format!("{}, {} offered", cores(column.cores), human_rate(point.rate));
+        let label = format!("{}, {} intended", cores(column.cores), human_rate(point.rate));
         Some(PlotSeries::new(label, points))
     });
     Plot {

@@ -82,7 +82,7 @@ fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
         let name = &role.role;
         match &role.figures {
             CampaignFigures::Load { trials, .. } => all.extend(trials.iter().filter_map(|one| {
-                let rate = crate::units::human_rate(one.trial.offered_rate);
+                let rate = crate::units::human_rate(one.trial.intended_rate);
                 Some((format!("{name}, {rate}"), one.trial.rtt_ns.as_ref()?))
             })),
             CampaignFigures::Paths { rows, .. } => all.extend(rows.iter().filter_map(|one| {
@@ -131,7 +131,7 @@ mod tests {
         {
             assert!(main.contains(shown), "{shown}");
         }
-        for first in ["offered/s", "relay", "part"] {
+        for first in ["intended/s", "relay", "part"] {
             let head = format!("<thead><tr><th scope=\"col\" class=\"words\">{first}</th>");
             assert!(main.contains(&head), "{first}");
         }

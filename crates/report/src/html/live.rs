@@ -75,7 +75,7 @@ const fn figure(
 }
 
 const LOAD_FIGURES: &[LiveFigure] = &[
-    figure("offered", "Offered", "rate", "offered_rate"),
+    figure("intended", "Intended", "rate", "intended_rate"),
     figure("sent_rate", "Sent", "rate", "sent_rate"),
     figure("received_rate", "Answered", "rate", "received_rate"),
     figure("unanswered", "Unanswered share", "share", "unanswered_ratio"),
@@ -95,7 +95,7 @@ const LOAD_PLOTS: &[LivePlot] = &[
         unit: "rate",
         log: false,
         series: &[
-            series("offered", "offered_rate"),
+            series("intended", "intended_rate"),
             series("sent", "sent_rate"),
             series("answered", "received_rate"),
         ],
@@ -276,7 +276,7 @@ fn main(page: &LivePageData) -> String {
     let mut below = String::new();
     if page.parts {
         let columns =
-            ["", "name", "offered", "sent rate", "sent", "answered", "lost", "50%", "99%"];
+            ["", "name", "intended", "sent rate", "sent", "answered", "lost", "50%", "99%"];
         below += "<h2>Finished</h2>\n";
         below += &table("Trials and phases, newest first", &head(&columns), "ended");
         below += &table("Losses by location", &head(&["location", "lost"]), "locations");

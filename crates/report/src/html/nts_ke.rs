@@ -16,7 +16,7 @@ use crate::verdict::search_sentence;
 
 const TABLE: &str = "trials";
 const TITLES: [&str; 9] =
-    ["offered", "started", "clients", "attempts", "failed", "p50", "p90", "p99", "max"];
+    ["intended", "started", "clients", "attempts", "failed", "p50", "p90", "p99", "max"];
 
 const HISTOGRAM: PlotTarget = PlotTarget {
     id: "rtt-histogram",
@@ -64,8 +64,8 @@ pub fn nts_ke(result: &NtsKeResult) -> String {
         lead: format!("NTS-KE exchanges, started {}", result.started),
         verdict: top(result),
         main: main.concat(),
-        note: "Times are from the start of the connection, or from its intended start if a rate \
-               was offered, to the keys.",
+        note: "Times are from the start of the connection, or from its intended start in a \
+               trial with a rate, to the keys.",
         schema: &result.schema,
         plots,
         result,
@@ -103,7 +103,7 @@ fn cells(trial: &NtsKeTrial) -> [String; 9] {
     let [p50, p90, p99, max] =
         FIGURES.map(|(_, of)| times.map_or_else(|| ABSENT.to_owned(), |one| human_ns(of(one))));
     [
-        rate(trial.offered_rate),
+        rate(trial.intended_rate),
         rate(Some(trial.achieved_rate)),
         full_count(trial.clients),
         full_count(trial.sent),

@@ -18,7 +18,7 @@ type DistributionFigure = (&'static str, fn(&Distribution) -> String);
 
 const COUNTS: [TrialColumn; 21] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
-    ("requests per second", "offered", |t| rate(t.offered_rate)),
+    ("requests per second", "intended", |t| rate(t.intended_rate)),
     ("load", "time", |t| seconds(t.duration_s)),
     ("load", "clients", |t| full_count(t.clients)),
     ("requests", "sent", |t| full_count(t.sent)),

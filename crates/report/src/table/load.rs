@@ -89,7 +89,7 @@ const NTP: [RequestMode; 4] =
 
 const FIELDS: [LoadColumn; 22] = [
     field(LoadColumnGroup::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
-    field(LoadColumnGroup::Load, "planned/s", 9, 2, planned),
+    field(LoadColumnGroup::Load, "intended/s", 10, 2, planned),
     field(LoadColumnGroup::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
     field(LoadColumnGroup::Replies, "lost", 7, 0, |trial| share(trial.lost, trial, Tone::Bad)),
     field(LoadColumnGroup::Replies, "invalid", 7, 1, |trial| {
@@ -236,11 +236,11 @@ fn rate(rate: f64, tone: Tone) -> Cell {
 
 /// Returns the intended rate, if it differs from the achieved one.
 fn planned(trial: &Trial) -> Cell {
-    let difference = (trial.achieved_rate - trial.offered_rate).abs();
-    if difference <= trial.offered_rate.abs() * RATE_TOLERANCE {
+    let difference = (trial.achieved_rate - trial.intended_rate).abs();
+    if difference <= trial.intended_rate.abs() * RATE_TOLERANCE {
         Cell::plain(String::new())
     } else {
-        rate(trial.offered_rate, Tone::Warning)
+        rate(trial.intended_rate, Tone::Warning)
     }
 }
 

@@ -83,7 +83,7 @@ impl NtpperfTable {
         let counts = if self.ptp { ptp_counts(trial) } else { ntp_counts(trial) };
         let shares = counts.map(share).concat();
         let panel = self.panel.map_or_else(String::new, |panel| panel.cells(trial));
-        let (rate, clients) = (trial.offered_rate, trial.clients);
+        let (rate, clients) = (trial.intended_rate, trial.clients);
         format!("{rate:<9.0}{clients:>5}{shares}{panel}")
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             Responses { basic: first, interleaved: second, ..Responses::default() }
         };
         let mut trial = Trial {
-            offered_rate: rate,
+            intended_rate: rate,
             clients,
             sent: SENT,
             // A result counts invalid replies as lost too.

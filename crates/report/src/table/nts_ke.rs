@@ -16,7 +16,7 @@ fn groups() -> Vec<ColumnGroup> {
     vec![
         ColumnGroup {
             title: "NTS-KE exchanges",
-            columns: vec![right("offered/s", 9), right("started/s", 9), right("clients", 7)],
+            columns: vec![right("intended/s", 10), right("started/s", 9), right("clients", 7)],
         },
         ColumnGroup { title: "", columns: vec![right("failed", 7)] },
         ColumnGroup {
@@ -39,7 +39,7 @@ pub fn nts_ke_row(trial: &NtsKeTrial, style: &TableStyle) -> String {
     let rate = |rate: f64| amount(rate).map_or_else(absent, |rate| format!("{rate:.0}"));
     let tone = if trial.lost > 0 { Tone::Bad } else { Tone::Plain };
     let mut cells = vec![
-        Cell::plain(trial.offered_rate.map_or_else(absent, rate)),
+        Cell::plain(trial.intended_rate.map_or_else(absent, rate)),
         Cell::plain(rate(trial.achieved_rate)),
         Cell::plain(full_count(trial.clients)),
         Cell { text: percent_of(trial.lost, trial.sent), tone },
@@ -63,7 +63,7 @@ pub fn nts_ke(result: &NtsKeResult, style: &TableStyle) -> String {
         let sentence = wrapped(&search_sentence(search), "", "  ", style);
         lines.extend(sentence.iter().map(|line| Tone::Strong.paint(line, style.colour)));
     }
-    for trial in result.trials.iter().filter(|trial| trial.offered_rate.is_none()) {
+    for trial in result.trials.iter().filter(|trial| trial.intended_rate.is_none()) {
         let line = format!(
             "NTS-KE exchanges: {} by {} clients; {} of {} failed.",
             human_rate(trial.achieved_rate),
@@ -128,9 +128,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::fixture;
 
-    pub(crate) fn trial(offered_rate: Option<f64>) -> NtsKeTrial {
+    pub(crate) fn trial(intended_rate: Option<f64>) -> NtsKeTrial {
         NtsKeTrial {
-            offered_rate,
+            intended_rate,
             achieved_rate: 1234.5,
             duration_s: 2.0,
             clients: 32,
@@ -176,8 +176,8 @@ pub(crate) mod tests {
         let style = TableStyle::default();
         let rows =
             format!("{}\n{}", nts_ke_header(&style), nts_ke_row(&trial(Some(1240.0)), &style));
-        let expected = "     NTS-KE exchanges       |         |     from the intended start\n\
-                        offered/s started/s clients |  failed |     p50     p90     p99     max\n     \
+        let expected = "      NTS-KE exchanges       |         |     from the intended start\n\
+                        intended/s started/s clients |  failed |     p50     p90     p99     max\n      \
                         1240      1234      32 |   0.28% |       -       -       -       -";
         assert_eq!(rows, expected);
         let text = text(vec![trial(Some(1240.0)), trial(Some(2480.0))], true);

@@ -82,7 +82,7 @@ mod tests {
         Point {
             at_s: 12.0,
             trial: 0,
-            offered_rate: 50e3,
+            intended_rate: 50e3,
             sent: 50_000,
             received: 50_000 - lost,
             lost,

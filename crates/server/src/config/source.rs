@@ -8,7 +8,7 @@ use super::ConfigError;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceConfig {
     /// Time sources to compare. Without any, the kernel's report is used, read at each page update;
-    /// with [`crate::Trust::Local`] none.
+    /// with [`crate::ClockTrust::Local`] none.
     pub sources: Vec<SourceSpec>,
     /// True if the configured stratum is claimed instead of the sources'.
     pub keep_stratum: bool,

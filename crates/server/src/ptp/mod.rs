@@ -1,6 +1,7 @@
-//! PTP grandmaster (IEEE 1588-2019), as a state machine per port: messages received by a [`Port`]
-//! and due timers result in messages in an [`Outbox`]. It reads no clock and opens no socket; the
-//! instant, the state of the clock and the receive timestamps are passed with each call.
+//! PTP grandmaster (IEEE 1588-2019), as a state machine per port: messages received by a
+//! [`ClockPort`] and due timers result in messages in an [`Outbox`]. It reads no clock and opens no
+//! socket; the instant, the state of the clock and the receive timestamps are passed with each
+//! call.
 //!
 //! A port is the master, or does not send while it listens, while its clock is unusable, and while
 //! there is a better master; it is never a slave. Its stored state about other clocks has a fixed
@@ -119,7 +120,7 @@ pub struct PtpArrival<'a> {
 /// Receiver of the messages that a port sends.
 pub trait Outbox {
     /// Sends a message. An `event` message goes by the port of event messages; one with `stamp` is
-    /// passed to [`Port::sent`] with its transmit time.
+    /// passed to [`ClockPort::sent`] with its transmit time.
     ///
     /// Over UDP and IPv6 the sender must append the two bytes after a message (annex D.5).
     fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]);

@@ -231,7 +231,7 @@ impl ClockPort {
     }
 
     /// Returns the time of the next action, apart from those caused by the clock's own state: the
-    /// caller must also call [`Port::due`] when that changes.
+    /// caller must also call [`ClockPort::due`] when that changes.
     #[must_use]
     pub fn next_due(&self) -> Timestamp<Monotonic> {
         let forever = Timestamp::from_ns(i64::MAX);

@@ -81,15 +81,15 @@ pub enum SearchStep {
 /// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialOutcome {
-    /// Intended rate by [`Step::Trial`], per second.
-    pub offered_rate: f64,
+    /// Intended rate by [`SearchStep::Trial`], per second.
+    pub intended_rate: f64,
     /// Achieved rate, per second, from the first and last transmission (see [`crate::loss::Rate`]).
     pub achieved_rate: f64,
     /// Requests sent.
     pub sent: u64,
     /// Requests without a valid reply in time.
     pub lost: u64,
-    /// Duration by [`Step::Trial`], or the actual time of sending.
+    /// Duration by [`SearchStep::Trial`], or the actual time of sending.
     pub duration: Duration,
 }
 
@@ -199,7 +199,7 @@ impl Search {
         self.trials += 1;
         self.trial_time += outcome.duration;
         let goal = self.stage().goal;
-        self.load_at(outcome.offered_rate).add(&TrialData::from_outcome(outcome), &goal);
+        self.load_at(outcome.intended_rate).add(&TrialData::from_outcome(outcome), &goal);
         while self.current + 1 < self.stages.len()
             && matches!(self.plan(), StageDecision::Settled(_))
         {

@@ -13,7 +13,7 @@ pub(super) fn beyond(capacity: f64) -> impl Fn(f64) -> f64 {
 pub(super) fn outcome(rate: f64, duration: Duration, loss: f64) -> TrialOutcome {
     let sent = (rate * duration.as_secs_f64()).round();
     TrialOutcome {
-        offered_rate: rate,
+        intended_rate: rate,
         achieved_rate: rate,
         sent: sent as u64,
         lost: (sent * loss).ceil() as u64,
@@ -51,5 +51,5 @@ pub(super) fn limited(
     loss: impl Fn(f64) -> f64,
 ) -> TrialOutcome {
     let achieved = rate.min(limit);
-    TrialOutcome { offered_rate: rate, ..outcome(achieved, duration, loss(achieved)) }
+    TrialOutcome { intended_rate: rate, ..outcome(achieved, duration, loss(achieved)) }
 }

@@ -29,7 +29,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
 }
 
 #[test]
-fn pdr_reports_the_received_rate_not_the_offered_rate() {
+fn pdr_reports_the_received_rate_not_the_intended_rate() {
     let config = SearchConfig { goal: LossGoal::PDR, ..ndr() };
     let found = run_loss(config, beyond(200_000.0));
     assert_eq!(found.reason, StopReason::Converged);
@@ -106,7 +106,7 @@ fn a_generator_that_hiccups_now_and_then_is_not_limited() {
 #[test]
 fn a_generator_that_sends_nothing_ends_the_search() {
     let found = run(ndr(), |rate, duration| TrialOutcome {
-        offered_rate: rate,
+        intended_rate: rate,
         achieved_rate: f64::NAN,
         sent: 0,
         lost: 0,

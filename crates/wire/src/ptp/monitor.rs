@@ -39,7 +39,7 @@ pub struct MonitorResponse<'a> {
     pub current: Current,
     /// TAI minus UTC, in seconds (clause 8.2.4).
     pub utc_offset: i16,
-    /// Low eight bits of [`super::Flags`].
+    /// Low eight bits of [`super::PtpFlags`].
     pub time_flags: u8,
     /// Time source of the grandmaster.
     pub time_source: u8,
@@ -102,7 +102,7 @@ impl<'a> MonitorResponse<'a> {
     /// Writes it as a TLV to the front of `buffer` and returns its length.
     ///
     /// # Panics
-    /// If `buffer` is shorter than that; see [`Response::tlv_len`].
+    /// If `buffer` is shorter than that; see [`MonitorResponse::tlv_len`].
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let length = Self::tlv_len(self.address.len());
         let (tlv_head, value) = buffer[..length].split_at_mut(HEAD_LEN);

@@ -87,12 +87,12 @@ pub struct RelayChildCounts {
     /// Copies dropped because the MAC address of the next hop is unknown.
     pub unresolved: u64,
     /// Copies dropped because the driver had no room for them. They count as sent if
-    /// [`Relay::uncounted_drops_reason`] returns a reason.
+    /// [`RelayPrograms::uncounted_drops_reason`] returns a reason.
     pub driver_full: u64,
     /// Copies that the kernel did not make: there was no route to the child, the interface was down
     /// or did not accept frames from BPF programs, or memory was exhausted. A copy counts here once
-    /// it certainly will not be made, which requires calls of [`Relay::poll_completions`]; so the
-    /// count never falls.
+    /// it certainly will not be made, which requires calls of [`RelayPrograms::poll_completions`];
+    /// so the count never falls.
     pub interface_down: u64,
 }
 

@@ -63,7 +63,7 @@ pub struct RelayGroup {
     /// Rate limit of the packets that are copied.
     pub limit: Option<RelayLimit>,
     /// Cost of the copies of one packet in the limit of
-    /// [`Relay::limit_copies`](super::Relay::limit_copies), in ns.
+    /// [`RelayPrograms::limit_copies`](super::RelayPrograms::limit_copies), in ns.
     pub copies_ns: u64,
 }
 

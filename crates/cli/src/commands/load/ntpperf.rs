@@ -260,13 +260,13 @@ struct NtpperfRows {
 impl NtpperfRows {
     /// Returns true if the generator sent noticeably less than intended.
     fn is_behind(&self, trial: &Trial) -> bool {
-        let planned = trial.offered_rate * self.duration_s;
+        let planned = trial.intended_rate * self.duration_s;
         let chance = match self.spacing {
             Spacing::Constant => 0.0,
             Spacing::Exponential => DEVIATIONS / planned.max(1.0).sqrt(),
         };
         let least = 1.0 - BEHIND.max(LATE_S / self.duration_s).max(chance);
-        (trial.sent as f64) < planned * least || trial.achieved_rate < trial.offered_rate * least
+        (trial.sent as f64) < planned * least || trial.achieved_rate < trial.intended_rate * least
     }
 }
 
@@ -310,7 +310,7 @@ pub(crate) fn run(args: NtpperfArgs) -> Result<(), CommandFailure> {
     let NtpperfRows { progress, gave_up, .. } = rows;
     let printed = progress.finish_printing();
     if let (true, Some(trial)) = (gave_up, result.trials.last()) {
-        output::print_note(&format!("Could not send requests at rate {:.0}", trial.offered_rate));
+        output::print_note(&format!("Could not send requests at rate {:.0}", trial.intended_rate));
     }
     outputs.write(&result, horolog_report::html::load)?;
     printed?;

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn worse_generator_lateness_is_a_finding() {
         let figure = |of_measurer, verdict| ComparedMetric {
-            path: "trials[offered_rate=1000].lateness_ns".to_owned(),
+            path: "trials[intended_rate=1000].lateness_ns".to_owned(),
             figure: ComparedMetricKind::P99,
             earlier: Some(1e3),
             later: Some(2e3),

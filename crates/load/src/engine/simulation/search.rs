@@ -64,7 +64,7 @@ fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
         let counts = counts.unwrap();
         assert_eq!(counts.invalid, [0; InvalidReason::ALL.len()]);
         search.record(&TrialOutcome {
-            offered_rate: rate,
+            intended_rate: rate,
             achieved_rate: achieved_rate(&counts),
             sent: counts.sent,
             lost: counts.lost(),

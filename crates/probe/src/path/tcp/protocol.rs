@@ -52,7 +52,7 @@ pub enum ConnectionJob {
 const WORKS: [ConnectionJob; 4] =
     [ConnectionJob::Facts, ConnectionJob::Exchange, ConnectionJob::Sink, ConnectionJob::Source];
 
-/// Socket options and answering mode of the far end. Names as in [`FLAGS`].
+/// Socket options and answering mode of the far end. Names as in the socket options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a socket")]
 pub struct ConnectionFlags {

@@ -25,7 +25,7 @@ pub(super) fn counts(row: &PathRow) -> LiveCounts {
 /// Returns its summary.
 pub(super) fn ended(row: &PathRow) -> PartSummary {
     PartSummary {
-        offered_rate: row.intended_rate,
+        intended_rate: row.intended_rate,
         achieved_rate: row.achieved_rate,
         duration_s: row.duration_s,
         sent: row.counts.sent,

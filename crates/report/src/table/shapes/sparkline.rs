@@ -116,7 +116,7 @@ impl SparklineGroup {
         Self { title, ends: (0.0, last), row_len, rows }
     }
 
-    /// Creates rows of this many values, made by [`Row::in_order`].
+    /// Creates rows of this many values, made by [`SparklineRow::in_order`].
     pub(crate) fn in_order(title: String, row_len: usize, rows: Vec<SparklineRow>) -> Self {
         Self { title, ends: (0.0, row_len.saturating_sub(1) as f64), row_len, rows }
     }

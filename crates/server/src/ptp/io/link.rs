@@ -59,8 +59,8 @@ pub(super) trait PortLink: Send {
         each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Queues a message for [`Link::flush`]; sends the queue first if it is full. With `stamp`, the
-    /// message is returned with its transmit time.
+    /// Queues a message for [`PortLink::flush`]; sends the queue first if it is full. With `stamp`,
+    /// the message is returned with its transmit time.
     fn push(&mut self, message: &OutgoingPtpMessage<'_>);
 
     /// Sends the queue; messages that the kernel refuses are counted.

@@ -1,4 +1,4 @@
-//! Thread of a port: it waits for messages and timers, and lets [`Port`] decide.
+//! Thread of a port: it waits for messages and timers, and lets [`ClockPort`] decide.
 
 use std::io;
 use std::net::IpAddr;

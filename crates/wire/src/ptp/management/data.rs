@@ -105,7 +105,7 @@ pub struct Current {
 pub struct TimeProperties {
     /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
-    /// Low eight bits of [`crate::ptp::Flags`].
+    /// Low eight bits of [`crate::ptp::PtpFlags`].
     pub flags: u8,
     /// Time source of the grandmaster (table 6).
     pub time_source: u8,

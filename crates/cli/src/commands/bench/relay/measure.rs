@@ -149,7 +149,7 @@ fn outcome_of(
     let missing = if is_behind { planned as u64 - arrivals.sent } else { 0 };
     let copies = children as u64;
     TrialOutcome {
-        offered_rate: rate,
+        intended_rate: rate,
         achieved_rate: rate,
         sent: (arrivals.sent + missing) * copies,
         // A duplicate replaced a missing copy.
@@ -161,7 +161,7 @@ fn outcome_of(
 /// Copies per second received in the trials at a rate, the median of the longest ones: packets sent
 /// in time by the count may have taken a little longer.
 fn copies_per_s_at(rate: f64, trials: &[(TrialOutcome, f64)]) -> Option<f64> {
-    let at = || trials.iter().filter(|(trial, _)| is_same(trial.offered_rate, rate));
+    let at = || trials.iter().filter(|(trial, _)| is_same(trial.intended_rate, rate));
     let longest = at().map(|(trial, _)| trial.duration).max()?;
     let mut rates: Vec<_> =
         at().filter(|(trial, _)| trial.duration == longest).map(|(_, rate)| *rate).collect();

@@ -145,7 +145,7 @@ fn the_panel_follows_from_the_options() {
 /// A trial of two seconds at 10,000 requests per second.
 fn trial(sent: u64, achieved_rate: f64) -> Trial {
     serde_json::from_value(serde_json::json!({
-        "offered_rate": 10_000.0, "achieved_rate": achieved_rate, "duration_s": 2.0,
+        "intended_rate": 10_000.0, "achieved_rate": achieved_rate, "duration_s": 2.0,
         "clients": 1_000, "sent": sent, "received": 0, "lost": sent, "duplicate": 0, "late": 0,
         "invalid": {}, "responses": { "basic": 0 }, "lost_at": {},
     }))
