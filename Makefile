@@ -79,12 +79,15 @@ static: setup ## a binary that needs no library of the system (MACHINE=aarch64)
 sbom: papers ## what the binary is made of (CycloneDX), and the licences of that
 	@echo "wrote $(PAPERS)/horolog.cdx.json and $(PAPERS)/NOTICES"
 
-lint: setup ## formatting, clippy, and the project's own rules (cargo xtask tidy)
+lint: setup ## formatting, clippy, links of comments, and the project's own rules (cargo xtask tidy)
 	$(call heading,Formatting)
 	@cargo fmt --all --check
 	@cargo fmt --manifest-path fuzz/Cargo.toml --check
 	$(call heading,Clippy)
 	@cargo clippy --locked --release --workspace --all-targets -- -D warnings
+	$(call heading,Links between comments)
+	@RUSTDOCFLAGS='-D rustdoc::broken_intra_doc_links -A rustdoc::private_intra_doc_links' \
+		cargo doc --locked --release --workspace --no-deps --document-private-items --quiet
 	$(call heading,Tidy)
 	@cargo xtask tidy
 

@@ -1,7 +1,7 @@
 //! Application-layer multicast: a relay receives one packet of a group and sends each of the
 //! group's children a unicast copy. UDP only; TCP is out of scope.
 //!
-//! The decision about a packet is one pure function ([`decide`]) of the packet, the routing table
+//! The decision about a packet is one pure function ([`decide()`]) of the packet, the routing table
 //! and the limits; a [`CopySender`] sends the copies, or an [`XdpEngine`] makes them in the
 //! driver's path by the same decision. A relay is not an open amplifier: sources and destinations
 //! are restricted to lists, rates and fan-out have limits, loops end, and every refusal is counted.

@@ -1,4 +1,4 @@
-//! NTP server: the decision on replies ([`decide`], pure), served over sockets and in XDP
+//! NTP server: the decision on replies ([`decide()`], pure), served over sockets and in XDP
 //! ([`Server`]), the model with which the XDP program is compared ([`decide_frame`]), and the clock
 //! page that a thread updates.
 //!

@@ -1,4 +1,4 @@
-//! XDP engine of the server: attachment, clock, addresses and counters. [`crate::decide`] decides
+//! XDP engine of the server: attachment, clock, addresses and counters. [`crate::decide()`] decides
 //! its replies and [`crate::decide_frame`] models them; no decision is repeated here.
 
 use std::collections::BTreeSet;

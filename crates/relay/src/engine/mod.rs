@@ -1,7 +1,7 @@
 //! Engines, which send the copies that were decided upon. The two socket engines are defined here;
 //! they pass each copy to a socket, never wait, and try no copy twice.
 //!
-//! The XDP engine is another implementation of the same decision ([`crate::decide`]): it receives
+//! The XDP engine is another implementation of the same decision ([`crate::decide()`]): it receives
 //! the table with its lists, limits and children, leaves unsupported packets to the socket engines,
 //! and keeps counters of the same kinds.
 

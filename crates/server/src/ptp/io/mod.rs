@@ -1,5 +1,5 @@
 //! Grandmaster on its interfaces: the sockets of each port, and a thread that passes received
-//! messages to [`ClockPort`] and sends the resulting ones. Responses are decided there.
+//! messages to [`super::ClockPort`] and sends the resulting ones. Responses are decided there.
 
 mod ethernet;
 mod fast;
