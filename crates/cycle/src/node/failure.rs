@@ -118,7 +118,7 @@ impl Display for TaskFailure {
             Self::TooLong(ms) => write!(f, "no answer within --timeout ({ms} ms)"),
             Self::NotStarted(number) => {
                 let error = io::Error::from_raw_os_error((*number).into());
-                write!(f, "it could not be started: {error}")
+                write!(f, "cannot start: {error}")
             }
         }
     }
@@ -135,12 +135,12 @@ mod tests {
         for (fault, expected) in [
             (TaskFailure::Program(ProgramFailure::Gone), "unexpected end of the program"),
             (TaskFailure::State("dry".into()), "states = [\"dry\"]"),
-            (TaskFailure::State(wet), "the state 'wet and dry and cold and warm...'"),
+            (TaskFailure::State(wet), "state 'wet and dry and cold and warm...'"),
             (TaskFailure::Status(3), "exit status 3"),
             (TaskFailure::Signal(9), "terminated by signal 9"),
-            (TaskFailure::TooLong(10_000), "longer than --timeout (10 s)"),
-            (TaskFailure::TooLong(250), "longer than --timeout (250 ms)"),
-            (TaskFailure::NotStarted(2), "it could not be started: No such file"),
+            (TaskFailure::TooLong(10_000), "within --timeout (10 s)"),
+            (TaskFailure::TooLong(250), "within --timeout (250 ms)"),
+            (TaskFailure::NotStarted(2), "cannot start: No such file"),
         ] {
             let words = fault.to_words();
             assert_ne!(words[0], 0, "{fault:?}");

@@ -470,7 +470,7 @@ mod tests {
                 .unwrap()
         };
         assert!(error(&["/nowhere/at/all"]).contains("cannot start"));
-        assert!(error(&["true"]).contains("it ended"));
+        assert!(error(&["true"]).contains("unexpected end"));
         assert!(error(&["sleep", "600"]).contains("must be 'ready'"));
         assert!(error(&["sh", "-c", "echo begin >&3; sleep 600"]).contains("out of order"));
     }

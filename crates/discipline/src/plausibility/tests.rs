@@ -177,7 +177,7 @@ fn reasons_name_both_dates() {
     assert!(text(-17_126).contains("--plausible-from"));
     assert!(text(19_400).starts_with("reported time 2080-01-07 is after 2046-11-25"));
     assert!(text(5 - WEEKS).starts_with("reported time is 1024 weeks behind, the error of a GPS"));
-    assert!(text(5 + 2 * WEEKS).starts_with("it is 2 times 1024 weeks ahead"));
+    assert!(text(5 + 2 * WEEKS).starts_with("reported time is 2 times 1024 weeks ahead"));
 }
 
 #[test]

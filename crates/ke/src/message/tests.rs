@@ -139,7 +139,7 @@ fn what_a_response_may_not_be() {
         ("occurs twice", &[NEXT, AEAD, AEAD, COOKIE, END]),
         ("data after", &[NEXT, AEAD, COOKIE, END, END]),
         ("wrong length", &[NEXT, AEAD, COOKIE, &[0x80, 0, 0, 1, 0]]),
-        ("port 0", &[NEXT, AEAD, &[0x80, 7, 0, 2, 0, 0], COOKIE, END]),
+        ("NTP port is 0", &[NEXT, AEAD, &[0x80, 7, 0, 2, 0, 0], COOKIE, END]),
     ];
     for (why, records) in bad {
         let message = response(records).unwrap_err().to_string();
