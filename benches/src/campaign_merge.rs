@@ -18,7 +18,7 @@ use horolog_campaign::report::{
     AgentReport, FRAGMENT_BYTES_MAX, Fragment, Reassembly, ReportContent, fragment,
 };
 use horolog_campaign::role::RoleKind;
-use horolog_record::{CampaignFigures, Host, LoadResult, rfc3339_now};
+use horolog_record::{Host, LoadResult, MergedResults, rfc3339_now};
 use horolog_report::{html, table, to_json};
 use tempfile::TempDir;
 
@@ -137,7 +137,7 @@ impl Ground {
         fs::write(directory.join("result.json"), to_json(&result))?;
         let took_s = began.elapsed().as_secs_f64();
         // It is the result that was to be made.
-        let CampaignFigures::Load { trials, .. } = &result.roles[0].figures else {
+        let MergedResults::Load { trials, .. } = &result.roles[0].merged else {
             anyhow::bail!("no trials")
         };
         let sent = (AGENTS * RATE * TRIAL_S) as u64;

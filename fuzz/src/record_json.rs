@@ -52,7 +52,7 @@ fn of_any_kind(mut result: Value) {
         }
     }
     let compared = ResultComparison::of(&[&result], &[&result], 0.1);
-    let changed = compared.figures.iter().find(|figure| figure.verdict == CompareVerdict::Worse);
+    let changed = compared.metrics.iter().find(|metric| metric.verdict == CompareVerdict::Worse);
     assert_eq!(changed, None, "a result is no worse than itself");
     assert!(csv::figures(1, "a", "b", &result).lines().all(|line| line.starts_with("1,a,")));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use horolog_record::{
-    CampaignEnd, CampaignFigures, CampaignResult, CampaignRole, FindingCode, LoadResult,
+    CampaignEnd, CampaignResult, CampaignRole, FindingCode, LoadResult, MergedResults,
 };
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -60,7 +60,7 @@ fn role<'a>(result: &'a CampaignResult, name: &str) -> Result<&'a CampaignRole> 
 fn a_server_is_loaded_from_several_hosts() -> Result<()> {
     let set = ["--set", "rate=400-600", "--set", "time=500ms", "--set", "generators=3"];
     let (_, result) = run(&[&["ntp-saturation"][..], &set].concat())?;
-    let CampaignFigures::Load { trials, capacity } = &role(&result, "load")?.figures else {
+    let MergedResults::Load { trials, capacity } = &role(&result, "load")?.merged else {
         bail!("no trials: {result:?}");
     };
     ensure!(capacity.is_some(), "nothing is said of what rising rates found");
@@ -104,7 +104,7 @@ fn all_pairs_are_measured_over_ipv6() -> Result<()> {
 fn all_pairs(more: &[&str]) -> Result<CampaignResult> {
     let plan = ["udp-all-pairs", "--set", "time=500ms", "--set", "rate=50"];
     let (_, result) = run(&[&plan, more].concat())?;
-    let CampaignFigures::Paths { pairs, rows } = &role(&result, "probe")?.figures else {
+    let MergedResults::Paths { pairs, rows } = &role(&result, "probe")?.merged else {
         bail!("no paths: {result:?}");
     };
     ensure!(pairs.len() == 6 && pairs.iter().all(|pair| pair.from != pair.to), "{pairs:?}");
@@ -119,11 +119,11 @@ fn every_leaf_of_a_tree_receives_every_packet() -> Result<()> {
     let set = ["--set", "time=1s", "--set", "rate=100", "--set", "leaves=3"];
     let (status, result) = run(&[&["relay-tree"][..], &set].concat())?;
     ensure!(status == Some(0), "nobody was to answer the source: {:?}", result.findings);
-    let relays = |name: &str| match &role(&result, name)?.figures {
-        CampaignFigures::Relays { relays, .. } => Ok(relays.clone()),
+    let relays = |name: &str| match &role(&result, name)?.merged {
+        MergedResults::Relays { relays, .. } => Ok(relays.clone()),
         other => bail!("{name}: {other:?}"),
     };
-    let CampaignFigures::Load { trials, .. } = &role(&result, "source")?.figures else {
+    let MergedResults::Load { trials, .. } = &role(&result, "source")?.merged else {
         bail!("no source: {result:?}");
     };
     let sent = trials[0].trial.sent;
@@ -142,7 +142,7 @@ fn a_cluster_is_pinned_to_cores_and_released_by_datagrams() -> Result<()> {
     let set = ["nodes=2", "period=40ms", "time=1s", "core=0,1", "signal=udp"];
     let set = set.map(|set| ["--set", set]).concat();
     let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
-    let CampaignFigures::Cycles { tasks, .. } = &role(&result, "lead")?.figures else {
+    let MergedResults::Cycles { tasks, .. } = &role(&result, "lead")?.merged else {
         bail!("no cycles: {result:?}");
     };
     ensure!(tasks.len() == 1 && tasks[0].periods == 50, "{tasks:?}");
@@ -158,7 +158,7 @@ fn a_cluster_runs_the_tasks_of_a_file() -> Result<()> {
     let text = format!("tasks={fast}{slow}");
     let set = ["nodes=2", "time=1s", &text].map(|set| ["--set", set]).concat();
     let (_, result) = run(&[&["rt-cluster"][..], &set].concat())?;
-    let CampaignFigures::Cycles { tasks, .. } = &role(&result, "lead")?.figures else {
+    let MergedResults::Cycles { tasks, .. } = &role(&result, "lead")?.merged else {
         bail!("no cycles: {result:?}");
     };
     let periods: Vec<_> = tasks.iter().map(|task| (&*task.task, task.periods)).collect();
@@ -175,7 +175,7 @@ fn a_cluster_runs_in_step_and_its_slow_node_is_named() -> Result<()> {
     let set = ["nodes=2", "period=40ms", "time=1s", "slow=2=5"].map(|set| ["--set", set]);
     let (status, result) = run(&[&["rt-cluster"][..], &set.concat()].concat())?;
     ensure!(status == Some(0), "{:?}", result.findings);
-    let CampaignFigures::Cycles { tasks, nodes } = &role(&result, "lead")?.figures else {
+    let MergedResults::Cycles { tasks, nodes } = &role(&result, "lead")?.merged else {
         bail!("no cycles: {result:?}");
     };
     let [task] = &tasks[..] else { bail!("{tasks:?}") };

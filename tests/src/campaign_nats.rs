@@ -334,7 +334,7 @@ pub(crate) fn a_cluster_of_agents_runs_in_step() -> Result<()> {
     let mut controller = crate::campaign_lab::Program::start(&mut command, log)?;
     let result = field.result(&mut controller, 0)?;
     let roles = result["roles"].as_array().context("no roles")?;
-    let cycles = &roles[0]["figures"]["cycles"];
+    let cycles = &roles[0]["merged"]["cycles"];
     ensure!(cycles["tasks"][0]["nodes"] == 2 && cycles["tasks"][0]["periods"] == 50, "{cycles}");
     ensure!(cycles["nodes"][1]["job"] == "member.1", "{cycles}");
     let agent = cycles["nodes"][1]["agent"].as_str().context("no agent")?;

@@ -213,7 +213,7 @@ fn results_of_every_kind_are_stored_shown_and_exported() -> Result<()> {
         ensure!(shown.status.success() && !shown.stdout.is_empty(), "{run:?}: {shown:?}");
         let same = test_store.horolog(&["runs", "compare", &id, &id, "--json", "-"])?;
         let result: CompareResult = serde_json::from_slice(&same.stdout)?;
-        let worse = result.figures.iter().any(|figure| figure.verdict == CompareVerdict::Worse);
+        let worse = result.metrics.iter().any(|figure| figure.verdict == CompareVerdict::Worse);
         ensure!(!worse && same.status.code() != Some(1), "{run:?}: {result:?}");
     }
     Ok(())

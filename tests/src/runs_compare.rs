@@ -50,7 +50,7 @@ fn unsound_and_failed_results_are_reported() -> Result<()> {
     let mut slow = load;
     (slow["search"]["lower"], slow["search"]["upper"]) = (1e3.into(), 1.1e3.into());
     slow["search"]["rate"] = 1e3.into();
-    let output = compare(&[&sound, &written("slow.json", &slow)?, "--figure", "search"])?;
+    let output = compare(&[&sound, &written("slow.json", &slow)?, "--metric", "search"])?;
     let stdout = String::from_utf8(output.stdout)?;
     ensure!(output.status.code() == Some(1) && stdout.contains("worse"), "{stdout}");
     let test = golden("cycle_test")?;
@@ -96,15 +96,15 @@ fn a_less_accurate_server_is_found() -> Result<()> {
     let off = [query("d.json")?, query("e.json")?, query("f.json")?];
 
     // What is as it was is not called worse; how long it takes differs by itself on any machine.
-    let same = compare(&[&right[0], &right[1], "--figure", "offset"])?;
+    let same = compare(&[&right[0], &right[1], "--metric", "offset"])?;
     ensure!(same.status.success(), "{same:?}");
-    let worse = compare(&[&right[0], &off[0], "--figure", "offset", "--json", "-"])?;
+    let worse = compare(&[&right[0], &off[0], "--metric", "offset", "--json", "-"])?;
     ensure!(worse.status.code() == Some(1), "{worse:?}");
     let result: CompareResult = serde_json::from_slice(&worse.stdout)?;
-    let [figure] = &result.figures[..] else { anyhow::bail!("{result:?}") };
+    let [figure] = &result.metrics[..] else { anyhow::bail!("{result:?}") };
     let (low, high) = figure.low.zip(figure.high).context("no bounds")?;
     let is_right = figure.verdict == CompareVerdict::Worse
-        && figure.figure == ComparedMetricKind::Offset
+        && figure.metric == ComparedMetricKind::Offset
         && figure.later.is_some_and(|later| (later - OFFSET).abs() < OFFSET_ERROR_MAX)
         && low < high
         && low > OFFSET - 2.0 * OFFSET_ERROR_MAX;
@@ -116,7 +116,7 @@ fn a_less_accurate_server_is_found() -> Result<()> {
     let repeats = [&result.earlier_repeats, &result.later_repeats].map(Vec::len);
     ensure!(repeats == [2, 2] && result.threshold > 999.0, "{result:?}");
     let delays = |one: &&horolog_record::ComparedMetric| one.path.ends_with("delay_ns");
-    let median = result.figures.iter().find(delays).context("no delays")?;
+    let median = result.metrics.iter().find(delays).context("no delays")?;
     ensure!(median.low.is_some() && median.verdict != CompareVerdict::Worse, "{median:?}");
     let comparison = compare(&[&right, &off])?;
     let text = String::from_utf8(comparison.stdout)?;
@@ -126,7 +126,7 @@ fn a_less_accurate_server_is_found() -> Result<()> {
     let stderr = String::from_utf8(twice.stderr)?;
     ensure!(twice.status.code() == Some(2) && stderr.contains("is the same run as"), "{stderr}");
 
-    let nothing = compare(&[&right, &off, "--figure", "no-such-figure"])?;
+    let nothing = compare(&[&right, &off, "--metric", "no-such-metric"])?;
     ensure!(nothing.status.code() == Some(2), "{nothing:?}");
     Ok(())
 }

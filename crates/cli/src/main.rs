@@ -6,7 +6,6 @@
     clippy::print_stdout,
     reason = "they panic on a closed pipe and a full disk; `output` has writers that do not"
 )]
-
 #![allow(
     rustdoc::broken_intra_doc_links,
     reason = "comments on flags are help texts, in which brackets are notation"

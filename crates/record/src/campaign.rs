@@ -134,13 +134,13 @@ pub struct CampaignRole {
     /// Number of instances with a result.
     pub results: u64,
     /// Combined results of all instances.
-    pub figures: CampaignFigures,
+    pub merged: MergedResults,
 }
 
 /// Combined results of one kind. Counts are sums; distributions cover all values recorded anywhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CampaignFigures {
+pub enum MergedResults {
     /// Results of load: trials of one index and intended rate.
     Load {
         /// Trials, in the order in which they ran.

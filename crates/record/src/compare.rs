@@ -42,7 +42,7 @@ pub struct CompareResult {
     /// Share of bootstrap replications between each metric's bounds.
     pub confidence: f64,
     /// Metrics of both runs, in the order of their paths.
-    pub figures: Vec<ComparedMetric>,
+    pub metrics: Vec<ComparedMetric>,
     /// Paths that only the earlier run has, or not all of several.
     pub only_earlier: Vec<String>,
     /// Paths that only the later run has, or not all of several.
@@ -56,7 +56,7 @@ pub struct CompareResult {
 impl CompareResult {
     /// Returns the metrics that decide: those of the measured object.
     pub fn deciding(&self) -> impl Iterator<Item = &ComparedMetric> + Clone {
-        self.figures.iter().filter(|figure| !figure.informational)
+        self.metrics.iter().filter(|figure| !figure.informational)
     }
 }
 
@@ -77,7 +77,7 @@ pub struct ComparedMetric {
     /// Path in the results, such as `trials[intended_rate=10000].rtt_ns`.
     pub path: String,
     /// Kind of metric.
-    pub figure: ComparedMetricKind,
+    pub metric: ComparedMetricKind,
     /// Earlier value: ns, a share, or a rate per second; for several runs the mean, and for their
     /// offsets the mean distance from 0. Absent if an attempt of a run did not succeed, such as a
     /// fault that was not detected.
@@ -156,7 +156,7 @@ pub struct ComparedCondition {
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct ResultComparison {
     /// See [`CompareResult`].
-    pub figures: Vec<ComparedMetric>,
+    pub metrics: Vec<ComparedMetric>,
     /// See [`CompareResult`].
     pub only_earlier: Vec<String>,
     /// See [`CompareResult`].
@@ -175,7 +175,7 @@ impl ResultComparison {
         let conditions = earlier.first().zip(later.first());
         let conditions = conditions
             .map_or_else(Vec::new, |(earlier, later)| conditions::differing(earlier, later));
-        Self { figures, only_earlier, only_later, conditions }
+        Self { metrics: figures, only_earlier, only_later, conditions }
     }
 }
 

@@ -110,7 +110,7 @@ pub struct CyclePredictCost {
     /// Source: the file, or a measurement for this prediction.
     pub source: String,
     /// Name of the value used.
-    pub figure: String,
+    pub statistic: String,
 }
 
 /// Kinds of costs.

@@ -208,7 +208,7 @@ pub struct DelayClaim {
     /// Verdict on this host.
     pub verdict: ClaimVerdict,
     /// Value that decides it, or the reason for its absence.
-    pub figure: String,
+    pub evidence: String,
 }
 
 /// Verdicts on a claim.

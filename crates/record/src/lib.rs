@@ -60,10 +60,9 @@ pub use bench_relay::{
 };
 pub use campaign::{
     CAMPAIGN_SCHEMA, CampaignCapacity, CampaignChild, CampaignClock, CampaignDelivery,
-    CampaignDistribution, CampaignEnd, CampaignFigures, CampaignLimit, CampaignLimitOf,
-    CampaignNode, CampaignPair, CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay,
-    CampaignResult, CampaignRole, CampaignStart, CampaignTask, CampaignTrial,
-    CampaignUnusableAgent,
+    CampaignDistribution, CampaignEnd, CampaignLimit, CampaignLimitOf, CampaignNode, CampaignPair,
+    CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay, CampaignResult, CampaignRole,
+    CampaignStart, CampaignTask, CampaignTrial, CampaignUnusableAgent, MergedResults,
 };
 pub use clients::{CompliantClients, Fairness};
 pub use clock::{

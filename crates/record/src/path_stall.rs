@@ -262,7 +262,7 @@ pub struct StallClaim {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
     /// Value that decided it, or the reason for its absence.
-    pub figure: String,
+    pub evidence: String,
 }
 
 /// Observed traffic.

@@ -2,8 +2,8 @@
 //! which differs from the others. The table and the HTML report draw bars of it.
 
 use horolog_record::{
-    CampaignFigures, CampaignNode, CampaignPair, CampaignPart, CampaignRelay, CampaignResult,
-    CampaignRole, PathCounts,
+    CampaignNode, CampaignPair, CampaignPart, CampaignRelay, CampaignResult, CampaignRole,
+    MergedResults, PathCounts,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -39,8 +39,8 @@ pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = Breakd
 
 fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
     let parts = || parts.iter().filter(|part| part.role == role.role);
-    let (what, titles, rows): (String, _, Vec<_>) = match &role.figures {
-        CampaignFigures::Load { trials, .. } => {
+    let (what, titles, rows): (String, _, Vec<_>) = match &role.merged {
+        MergedResults::Load { trials, .. } => {
             let last = trials.last()?;
             let what = format!(
                 "round trip, p99, in the trial at {}",
@@ -49,7 +49,7 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
             let breakdown_row = |part| of_generator(part, last.index);
             (what, ["generator", "p99", "lost"], parts().filter_map(breakdown_row).collect())
         }
-        CampaignFigures::Paths { pairs, .. } => {
+        MergedResults::Paths { pairs, .. } => {
             let last = pairs.last()?;
             let row = |pair: &CampaignPair| length(pair.length, pair.load_ratio);
             let same = pairs.iter().filter(|pair| row(pair) == row(last));
@@ -60,8 +60,8 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
             let what = format!("round trip at {} bytes, p99", row(last));
             (what, ["path", "p99", "lost"], same.filter_map(breakdown_row).collect())
         }
-        CampaignFigures::Relays { relays, .. } => return Some(of_relays(&role.role, relays)),
-        CampaignFigures::Cycles { nodes, .. } => {
+        MergedResults::Relays { relays, .. } => return Some(of_relays(&role.role, relays)),
+        MergedResults::Cycles { nodes, .. } => {
             let breakdown_row = |node: &CampaignNode| {
                 let name = format!("{}, {}", node.node, node.task);
                 let missed = percent_of(node.missed, node.periods);
@@ -70,7 +70,7 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
             let what = "response time, p99".to_owned();
             (what, ["node", "p99", "missed"], nodes.iter().filter_map(breakdown_row).collect())
         }
-        CampaignFigures::Distributions { distributions } => {
+        MergedResults::Distributions { distributions } => {
             let first = distributions.iter().rev().max_by_key(|one| one.results)?;
             let breakdown_row = |part: &CampaignPart| {
                 let times =

@@ -1,9 +1,9 @@
 //! Outcome of a campaign, as cells and sentences that the table and the HTML report share.
 
 use horolog_record::{
-    CampaignDelivery, CampaignEnd, CampaignFigures, CampaignLimit, CampaignLimitOf, CampaignNode,
-    CampaignPart, CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask,
-    Distribution, PathCounts,
+    CampaignDelivery, CampaignEnd, CampaignLimit, CampaignLimitOf, CampaignNode, CampaignPart,
+    CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask, Distribution,
+    MergedResults, PathCounts,
 };
 
 use crate::units::{ABSENT, full_count, human_ns, human_rate, percent_of, signed_ns};
@@ -33,8 +33,8 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
             role.role, role.kind, role.results, role.instances
         )
     };
-    match &role.figures {
-        CampaignFigures::Load { trials, .. } => {
+    match &role.merged {
+        MergedResults::Load { trials, .. } => {
             let row = |one: &horolog_record::CampaignTrial| {
                 let trial = &one.trial;
                 let mut cells = vec![
@@ -51,7 +51,7 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
             let rows = trials.iter().map(row).collect();
             vec![RoleTable { caption: caption("trials, all generators"), titles, rows }]
         }
-        CampaignFigures::Paths { pairs, rows } => {
+        MergedResults::Paths { pairs, rows } => {
             let of_all = rows.iter().map(|row| {
                 let name = length(row.length, row.load_ratio);
                 (name, path_cells(row.paths.to_string(), &row.counts, row.rtt_ns.as_ref()))
@@ -78,15 +78,15 @@ fn of_role(role: &CampaignRole) -> Vec<RoleTable> {
                 },
             ]
         }
-        CampaignFigures::Relays { relays, .. } => {
+        MergedResults::Relays { relays, .. } => {
             let titles = vec!["relay", "received", "refused", "to", "sent", "dropped", "delivered"];
             let rows = relays.iter().flat_map(of_relay).collect();
             vec![RoleTable { caption: caption("by child"), titles, rows }]
         }
-        CampaignFigures::Cycles { tasks, nodes } => {
+        MergedResults::Cycles { tasks, nodes } => {
             vec![of_tasks(caption("all nodes"), tasks), of_nodes(caption("each node"), nodes)]
         }
-        CampaignFigures::Distributions { distributions } => {
+        MergedResults::Distributions { distributions } => {
             let row = |one: &horolog_record::CampaignDistribution| {
                 let mut cells = vec![one.results.to_string(), full_count(one.distribution.count)];
                 cells.extend(times(Some(&one.distribution)));
@@ -253,7 +253,7 @@ fn delivered(delivery: &CampaignDelivery) -> Vec<String> {
 
 /// Returns the rate up to which servers replied.
 fn up_to(role: &CampaignRole) -> Option<String> {
-    let CampaignFigures::Load { capacity: Some(capacity), .. } = &role.figures else { return None };
+    let MergedResults::Load { capacity: Some(capacity), .. } = &role.merged else { return None };
     let lost = |share: f64| format!("{}%", (share * 1e4).round() / 1e2);
     let answered = match capacity.answered_rate {
         Some(rate) => format!("up to {} answered", human_rate(rate)),

@@ -144,7 +144,7 @@ fn compared(result: &Value) -> Vec<Case> {
         };
         Case { name, outcome, detail }
     };
-    result.figures.iter().map(case).collect()
+    result.metrics.iter().map(case).collect()
 }
 
 /// Returns the case of the measurement itself: it fails for reasons that no other case has.

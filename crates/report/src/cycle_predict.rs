@@ -190,7 +190,7 @@ fn of_one_kind(costs: &[&CyclePredictCost]) -> String {
     let source = costs.first().map_or("", |cost| cost.source.as_str());
     // Parts carry their own label.
     let figure = costs.first().filter(|cost| cost.part.is_none());
-    let figure = figure.map_or_else(String::new, |cost| format!("; {}", cost.figure));
+    let figure = figure.map_or_else(String::new, |cost| format!("; {}", cost.statistic));
     let name = costs.first().map_or_else(String::new, |cost| cost_name(cost));
     format!("{name}: {}{figure} [{source}].", each.join(", "))
 }
@@ -228,7 +228,7 @@ pub(crate) fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>
         let cells = vec![
             human_ns(cost.ns),
             cost.every_ns.map_or_else(|| ABSENT.to_owned(), human_ns),
-            cost.figure.clone(),
+            cost.statistic.clone(),
             cost.source.clone(),
         ];
         (cost_name(cost) + &bytes, cells)

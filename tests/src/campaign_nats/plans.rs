@@ -4,7 +4,7 @@
 //! hosts with `campaign_local`.
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_record::{CampaignEnd, CampaignFigures, CampaignResult};
+use horolog_record::{CampaignEnd, CampaignResult, MergedResults};
 use libtest_mimic::Trial;
 
 use crate::campaign_lab::{Field, Program};
@@ -32,30 +32,30 @@ fn run(field: &Field, plan: &str, sets: &[&str]) -> Result<CampaignResult> {
     Ok(result)
 }
 
-fn figures<'a>(result: &'a CampaignResult, role: &str) -> Result<&'a CampaignFigures> {
+fn figures<'a>(result: &'a CampaignResult, role: &str) -> Result<&'a MergedResults> {
     let role = result.roles.iter().find(|one| one.role == role);
-    Ok(&role.context("no such role")?.figures)
+    Ok(&role.context("no such role")?.merged)
 }
 
 pub(crate) fn plans_of_the_program_are_run_by_agents() -> Result<()> {
     let field = Field::new(4)?;
     let sets = ["generators=2", "rate=200-300", "time=500ms", "server-engine=socket"];
     let result = run(&field, "ntp-saturation", &sets)?;
-    let CampaignFigures::Load { trials, .. } = figures(&result, "load")? else {
+    let MergedResults::Load { trials, .. } = figures(&result, "load")? else {
         bail!("no trials: {result:?}");
     };
     ensure!(trials.len() == 2 && trials.iter().all(|one| one.generators == 2), "{trials:?}");
     ensure!(trials.iter().all(|one| one.trial.received > 0), "nobody answered: {trials:?}");
 
     let result = run(&field, "udp-all-pairs", &["nodes=3", "rate=50", "time=500ms"])?;
-    let CampaignFigures::Paths { pairs, .. } = figures(&result, "probe")? else {
+    let MergedResults::Paths { pairs, .. } = figures(&result, "probe")? else {
         bail!("no paths: {result:?}");
     };
     ensure!(pairs.len() == 6 && pairs.iter().all(|pair| pair.counts.received > 0), "{pairs:?}");
 
     let result = run(&field, "relay-tree", &["leaves=1", "middles=1", "rate=100", "time=1s"])?;
     let relays = |role: &str| match figures(&result, role)? {
-        CampaignFigures::Relays { relays, .. } => Ok(relays[0].clone()),
+        MergedResults::Relays { relays, .. } => Ok(relays[0].clone()),
         other => bail!("{role}: {other:?}"),
     };
     let (root, leaf) = (relays("root")?, relays("leaf")?);

@@ -3,8 +3,8 @@
 //! first node's record is read, and its nodes are identified by their jobs and agents.
 
 use horolog_record::{
-    CampaignFigures, CampaignNode, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask,
-    Distribution,
+    CampaignNode, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask, Distribution,
+    MergedResults,
 };
 use serde::Deserialize;
 
@@ -15,7 +15,7 @@ pub(super) fn merge(
     own: &[&MergedPart<'_>],
     parts: &[MergedPart<'_>],
     unmerged: &mut MergeFailures<'_>,
-) -> CampaignFigures {
+) -> MergedResults {
     let (mut tasks, mut nodes) = (Vec::new(), Vec::new());
     for part in own {
         let Some(result) = part.read::<CycleResult>(unmerged) else { continue };
@@ -25,7 +25,7 @@ pub(super) fn merge(
             tasks.extend(cluster.tasks(run, of_run, unmerged));
         }
     }
-    CampaignFigures::Cycles { tasks, nodes }
+    MergedResults::Cycles { tasks, nodes }
 }
 
 /// Returns the location of the node named in a message of its leader, as a sentence; empty if it

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{CampaignDistribution, CampaignFigures, Distribution};
+use horolog_record::{CampaignDistribution, Distribution, MergedResults};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const PATHS_MAX: usize = 256;
 /// Largest depth of the search in a record.
 const DEPTH_MAX: usize = 12;
 
-pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> CampaignFigures {
+pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> MergedResults {
     let mut by_path: BTreeMap<String, Vec<Distribution>> = BTreeMap::new();
     for result in own.iter().filter_map(|part| part.result()) {
         find_distributions(result, String::new(), DEPTH_MAX, &mut |path, distribution| {
@@ -32,7 +32,7 @@ pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -
         Some(CampaignDistribution { path, results: all.len() as u64, distribution })
     };
     let distributions = by_path.into_iter().take(PATHS_MAX).filter_map(together).collect();
-    CampaignFigures::Distributions { distributions }
+    MergedResults::Distributions { distributions }
 }
 
 /// Finds the distributions of a record that can be merged, with their paths.

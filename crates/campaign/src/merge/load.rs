@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignCapacity, CampaignFigures, CampaignLimit, CampaignLimitOf, CampaignTrial, ClassCounts,
-    Distribution, LoadResult, Responses, Trial,
+    CampaignCapacity, CampaignLimit, CampaignLimitOf, CampaignTrial, ClassCounts, Distribution,
+    LoadResult, MergedResults, Responses, Trial,
 };
 
 use super::{MergeFailures, MergedPart};
@@ -19,7 +19,7 @@ const SENT_MIN: f64 = 0.99;
 /// as different.
 type TrialKey = (usize, u64);
 
-pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> CampaignFigures {
+pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -> MergedResults {
     let results: Vec<LoadResult> = own.iter().filter_map(|part| part.read(unmerged)).collect();
     let mut by_key: BTreeMap<TrialKey, Vec<&Trial>> = BTreeMap::new();
     for result in &results {
@@ -42,7 +42,7 @@ pub(super) fn merge(own: &[&MergedPart<'_>], unmerged: &mut MergeFailures<'_>) -
         );
     }
     let capacity = capacity(&trials, results.len() as u64);
-    CampaignFigures::Load { trials, capacity }
+    MergedResults::Load { trials, capacity }
 }
 
 /// Returns the highest rate without loss or shortfall, as far as every generator took part; `None`

@@ -113,7 +113,7 @@ fn merged(role: &Role, parts: &[MergedPart<'_>], findings: &mut Vec<Finding>) ->
     let own: Vec<&MergedPart<'_>> =
         parts.iter().filter(|part| part.placed.job.id.role == role.name).collect();
     let mut unmerged = MergeFailures { role: role.name.as_str(), findings };
-    let figures = match role.kind {
+    let merged = match role.kind {
         RoleKind::LoadNtp | RoleKind::LoadPtpDelay => load::merge(&own, &mut unmerged),
         RoleKind::PathUdp => paths::merge(&own, parts, &mut unmerged),
         RoleKind::RelayRun => relays::merge(&own, parts, &mut unmerged),
@@ -130,7 +130,7 @@ fn merged(role: &Role, parts: &[MergedPart<'_>], findings: &mut Vec<Finding>) ->
         kind: role.kind.to_string(),
         instances: own.len() as u64,
         results: own.iter().filter(|part| part.result().is_some()).count() as u64,
-        figures,
+        merged,
     }
 }
 

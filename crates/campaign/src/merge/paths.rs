@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignFigures, CampaignPair, CampaignPathRow, Distribution, PathCounts, PathRow,
-    PathUdpResult,
+    CampaignPair, CampaignPathRow, Distribution, MergedResults, PathCounts, PathRow, PathUdpResult,
 };
 
 use super::{MergeFailures, MergedPart};
@@ -18,7 +17,7 @@ pub(super) fn merge(
     own: &[&MergedPart<'_>],
     parts: &[MergedPart<'_>],
     unmerged: &mut MergeFailures<'_>,
-) -> CampaignFigures {
+) -> MergedResults {
     let mut pairs = Vec::new();
     let mut by_key: BTreeMap<PathRowKey, Vec<PathRow>> = BTreeMap::new();
     for part in own {
@@ -47,7 +46,7 @@ pub(super) fn merge(
             rtt_ns: unmerged.distribution(&all),
         }
     });
-    CampaignFigures::Paths { rows: rows.collect(), pairs }
+    MergedResults::Paths { rows: rows.collect(), pairs }
 }
 
 /// Returns the agent of the far end: of a pair the other; otherwise the one that has its address.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use horolog_record::{CampaignChild, CampaignFigures, CampaignRelay};
+use horolog_record::{CampaignChild, CampaignRelay, MergedResults};
 use serde::Deserialize;
 
 use super::load::counts;
@@ -45,7 +45,7 @@ pub(super) fn merge(
     own: &[&MergedPart<'_>],
     parts: &[MergedPart<'_>],
     unmerged: &mut MergeFailures<'_>,
-) -> CampaignFigures {
+) -> MergedResults {
     // Includes relays of other roles; their invalid records are reported when those roles are
     // merged.
     let readable = |part: &'_ &MergedPart<'_>| part.placed.job.kind == RoleKind::RelayRun;
@@ -60,7 +60,7 @@ pub(super) fn merge(
     });
     let relays: Vec<_> = relays.collect();
     let children = || relays.iter().flat_map(|relay| &relay.children);
-    CampaignFigures::Relays {
+    MergedResults::Relays {
         packets: relays.iter().fold(0, |sum, relay| sum.saturating_add(relay.packets)),
         copies: children().fold(0, |sum, child| sum.saturating_add(child.sent)),
         dropped: counts(children().map(|child| &child.dropped)),

@@ -1,8 +1,8 @@
 //! Results put together are what one program would have recorded that did everything.
 
 use horolog_record::{
-    CampaignCapacity, CampaignFigures, CampaignLimitOf, FindingCode, LoadEngineKind,
-    PATH_UDP_SCHEMA, PathCounts, RequestMode, Responses, Severity, Spacing, Target, Trial,
+    CampaignCapacity, CampaignLimitOf, FindingCode, LoadEngineKind, MergedResults, PATH_UDP_SCHEMA,
+    PathCounts, RequestMode, Responses, Severity, Spacing, Target, Trial,
 };
 use horolog_stats::Recorder;
 use proptest::collection::vec;
@@ -154,13 +154,13 @@ pub(super) fn load(trials: Vec<Trial>) -> Value {
 
 fn trials(result: &CampaignResult) -> &[horolog_record::CampaignTrial] {
     let role = result.roles.iter().find(|role| role.role == "load").unwrap();
-    let CampaignFigures::Load { trials, .. } = &role.figures else { panic!("{role:?}") };
+    let MergedResults::Load { trials, .. } = &role.merged else { panic!("{role:?}") };
     trials
 }
 
 fn capacity(result: &CampaignResult) -> Option<CampaignCapacity> {
     let role = result.roles.iter().find(|role| role.role == "load").unwrap();
-    let CampaignFigures::Load { capacity, .. } = &role.figures else { panic!("{role:?}") };
+    let MergedResults::Load { capacity, .. } = &role.merged else { panic!("{role:?}") };
     *capacity
 }
 
@@ -338,8 +338,7 @@ fn relays_are_held_against_their_children() {
             outcome("leaf.2", relay(7, &[])),
         ],
     );
-    let CampaignFigures::Relays { relays, packets, copies, dropped } = &result.roles[0].figures
-    else {
+    let MergedResults::Relays { relays, packets, copies, dropped } = &result.roles[0].merged else {
         panic!("{result:?}");
     };
     assert_eq!((*packets, *copies, dropped["no-route"]), (10, 17, 2));
@@ -362,7 +361,7 @@ fn distributions_of_any_record_are_found_by_their_paths() {
         ]}))
     };
     let result = merged(plan, vec![outcome("t.1", record(&[1, 2])), outcome("t.2", record(&[3]))]);
-    let CampaignFigures::Distributions { distributions } = &result.roles[0].figures else {
+    let MergedResults::Distributions { distributions } = &result.roles[0].merged else {
         panic!("{result:?}");
     };
     let [one] = &distributions[..] else { panic!("{distributions:?}") };
@@ -396,7 +395,7 @@ fn nodes_of_a_cluster_are_identified_by_their_agents() {
         "message": "600 of 600 periods were not done by their deadline.", "advice": "See."
     }]);
     let result = merged(plan, vec![outcome("lead.1", Some(record)), outcome("member.1", None)]);
-    let CampaignFigures::Cycles { tasks, nodes } = &result.roles[0].figures else {
+    let MergedResults::Cycles { tasks, nodes } = &result.roles[0].merged else {
         panic!("{result:?}");
     };
     let [task] = &tasks[..] else { panic!("{tasks:?}") };
@@ -449,7 +448,7 @@ fn paths_make_a_matrix() {
     };
     let result =
         merged(plan, vec![outcome("probe.1", record(&[5, 6])), outcome("probe.2", record(&[7]))]);
-    let CampaignFigures::Paths { pairs, rows } = &result.roles[1].figures else {
+    let MergedResults::Paths { pairs, rows } = &result.roles[1].merged else {
         panic!("{result:?}");
     };
     let ends: Vec<_> = pairs.iter().map(|pair| (&*pair.from, &*pair.to)).collect();

@@ -159,7 +159,7 @@ pub(super) mod tests {
             bytes: None,
             half_ns: None,
             source: "a test".to_owned(),
-            figure: "made up".to_owned(),
+            statistic: "made up".to_owned(),
         }
     }
 

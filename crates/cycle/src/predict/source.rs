@@ -148,7 +148,7 @@ impl CostExtractor<'_> {
             bytes: None,
             half_ns: None,
             source: self.source.to_owned(),
-            figure,
+            statistic: figure,
         }
     }
 

@@ -241,7 +241,7 @@ fn figure(
     let of_measurer = is_informational(path);
     ComparedMetric {
         path: path.to_owned(),
-        figure,
+        metric: figure,
         earlier,
         later,
         low,

@@ -28,7 +28,7 @@ fn load(trials: &[(f64, Value, [u64; 2])]) -> Value {
 }
 
 fn verdicts(comparison: &ResultComparison) -> Vec<(ComparedMetricKind, CompareVerdict)> {
-    comparison.figures.iter().map(|one| (one.figure, one.verdict)).collect()
+    comparison.metrics.iter().map(|one| (one.metric, one.verdict)).collect()
 }
 
 #[test]
@@ -36,8 +36,8 @@ fn the_same_is_the_same() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1e6), [5, 50_000])]);
     let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
-    assert!(comparison.figures.len() == 4, "{comparison:?}");
-    assert!(comparison.figures.iter().all(|one| one.verdict == CompareVerdict::Same));
+    assert!(comparison.metrics.len() == 4, "{comparison:?}");
+    assert!(comparison.metrics.iter().all(|one| one.verdict == CompareVerdict::Same));
     assert_eq!(comparison.conditions, []);
 }
 
@@ -46,12 +46,12 @@ fn what_is_slower_and_loses_more_is_worse() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1.3e6), [500, 50_000])]);
     let worse = ResultComparison::of(&[&one], &[&other], THRESHOLD);
-    assert!(worse.figures.iter().all(|one| one.verdict == CompareVerdict::Worse), "{worse:?}");
+    assert!(worse.metrics.iter().all(|one| one.verdict == CompareVerdict::Worse), "{worse:?}");
     let better = ResultComparison::of(&[&other], &[&one], THRESHOLD);
-    assert!(better.figures.iter().all(|one| one.verdict == CompareVerdict::Better), "{better:?}");
+    assert!(better.metrics.iter().all(|one| one.verdict == CompareVerdict::Better), "{better:?}");
     // What is not beyond the threshold is no regression.
     let lenient = ResultComparison::of(&[&one], &[&other], 0.5);
-    assert!(lenient.figures.iter().all(|figure| figure.figure == ComparedMetricKind::Loss
+    assert!(lenient.metrics.iter().all(|figure| figure.metric == ComparedMetricKind::Loss
         || figure.verdict == CompareVerdict::Same));
 }
 
@@ -74,7 +74,7 @@ fn items_are_the_same_by_what_they_are_of() {
     let other = load(&[trial(2e3, 5e6), trial(3e3, 9e6)]);
     let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
     let paths: std::collections::BTreeSet<_> =
-        comparison.figures.iter().map(|one| one.path.as_str()).collect();
+        comparison.metrics.iter().map(|one| one.path.as_str()).collect();
     let expected = ["trials[intended_rate=2000].lost", "trials[intended_rate=2000].rtt_ns"];
     assert_eq!(paths.into_iter().collect::<Vec<_>>(), expected);
     assert_eq!(
@@ -111,7 +111,7 @@ fn rates_are_judged_by_their_bounds() {
     assert_eq!(of(&base, &nothing), CompareVerdict::Worse);
     assert_eq!(of(&nothing, &base), CompareVerdict::Better);
     let comparison = ResultComparison::of(&[&base], &[&capped], THRESHOLD);
-    let [figure] = &comparison.figures[..] else { panic!("{comparison:?}") };
+    let [figure] = &comparison.metrics[..] else { panic!("{comparison:?}") };
     assert!(figure.low.is_some_and(|low| low > 18.0) && figure.high.is_none(), "{figure:?}");
 }
 
@@ -121,7 +121,7 @@ fn several_open_ended_searches_are_unclear_on_that_side() {
     let of = |rate: f64, upper: Option<f64>| json!({ "search": { "rate": rate, "lower": rate, "upper": upper } });
     let (capped, slower) = (vec![of(2e6, None); 3], vec![of(1e6, None); 3]);
     let verdict = |one: &[Value], other: &[Value]| {
-        ResultComparison::of(&refs(one), &refs(other), THRESHOLD).figures[0].verdict
+        ResultComparison::of(&refs(one), &refs(other), THRESHOLD).metrics[0].verdict
     };
     assert_eq!(verdict(&capped, &slower), CompareVerdict::Unclear);
     let found = vec![of(1e6, Some(1.01e6)); 3];
@@ -142,7 +142,7 @@ fn trials_above_what_a_search_found_decide_nothing() {
         ResultComparison::of(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
     let has = |rate: &str| {
         let trial = format!("trials[intended_rate={rate}]");
-        comparison.figures.iter().any(|one| one.path.starts_with(&trial))
+        comparison.metrics.iter().any(|one| one.path.starts_with(&trial))
     };
     assert!(has("1000") && !has("2000"), "{comparison:?}");
     assert!(!comparison.only_later.iter().any(|path| path.contains("3000")), "{comparison:?}");
@@ -182,7 +182,7 @@ fn offsets_of_several_runs_are_judged_by_how_far_they_are_from_0() {
     let side = |offsets: &[i64]| offsets.iter().map(|offset| of(*offset)).collect::<Vec<_>>();
     let judged = |one: &[i64], other: &[i64]| {
         let (one, other) = (side(one), side(other));
-        ResultComparison::of(&refs(&one), &refs(&other), THRESHOLD).figures[0].clone()
+        ResultComparison::of(&refs(&one), &refs(&other), THRESHOLD).metrics[0].clone()
     };
     let jumps = judged(&[2_000; 4], &[5_000_000, -5_000_000, 5_000_000, -5_000_000]);
     assert_eq!((jumps.verdict, jumps.later), (CompareVerdict::Worse, Some(5e6)));
@@ -250,7 +250,7 @@ fn conditions_stated_by_a_result_are_named_if_they_differ() {
 /// The verdict of each figure, by its place.
 fn verdicts_by_path(one: &Value, other: &Value) -> Vec<(String, CompareVerdict)> {
     let comparison = ResultComparison::of(&[one], &[other], THRESHOLD);
-    comparison.figures.into_iter().map(|one| (one.path, one.verdict)).collect()
+    comparison.metrics.into_iter().map(|one| (one.path, one.verdict)).collect()
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn metrics_of_the_measuring_side_decide_nothing() {
     };
     let comparison = ResultComparison::of(&[&of(1, 1e3)], &[&of(2, 9e3)], THRESHOLD);
     let (own, measured): (Vec<_>, Vec<_>) =
-        comparison.figures.iter().partition(|one| one.informational);
+        comparison.metrics.iter().partition(|one| one.informational);
     assert!(own.iter().all(|one| one.verdict == CompareVerdict::Worse) && own.len() == 3);
     assert!(measured.iter().all(|one| one.verdict == CompareVerdict::Same), "{measured:?}");
 }
@@ -349,8 +349,8 @@ fn several_runs_that_differ_among_themselves_are_unclear() {
     };
     let [one, other, slower] = [side(1, 1e6), side(10, 1e6), side(20, 2e6)];
     let median = |comparison: &ResultComparison| {
-        let is = |one: &&ComparedMetric| one.figure == ComparedMetricKind::P50;
-        comparison.figures.iter().find(is).unwrap().verdict
+        let is = |one: &&ComparedMetric| one.metric == ComparedMetricKind::P50;
+        comparison.metrics.iter().find(is).unwrap().verdict
     };
     let single = ResultComparison::of(&[&one[0]], &[&other[1]], THRESHOLD);
     assert_eq!(median(&single), CompareVerdict::Worse);
@@ -361,7 +361,7 @@ fn several_runs_that_differ_among_themselves_are_unclear() {
     // What one of them lacks cannot be compared.
     let lacking = load(&[]);
     let several = ResultComparison::of(&[&one[0], &lacking], &[&other[0]], THRESHOLD);
-    assert!(several.figures.is_empty() && several.only_later.len() == 2, "{several:?}");
+    assert!(several.metrics.is_empty() && several.only_later.len() == 2, "{several:?}");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn anything_can_be_compared() {
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {
         let comparison = ResultComparison::of(&[&strange], &[&load(&[])], THRESHOLD);
-        assert_eq!(comparison.figures, []);
+        assert_eq!(comparison.metrics, []);
     }
 }
 

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
     CAMPAIGN_SCHEMA, CampaignCapacity, CampaignChild, CampaignClock, CampaignDelivery,
-    CampaignDistribution, CampaignEnd, CampaignFigures, CampaignLimit, CampaignNode, CampaignPair,
-    CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay, CampaignResult, CampaignRole,
-    CampaignStart, CampaignTask, CampaignTrial, CampaignUnusableAgent, PathCounts,
+    CampaignDistribution, CampaignEnd, CampaignLimit, CampaignNode, CampaignPair, CampaignPart,
+    CampaignPathRow, CampaignPlan, CampaignRelay, CampaignResult, CampaignRole, CampaignStart,
+    CampaignTask, CampaignTrial, CampaignUnusableAgent, MergedResults, PathCounts,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -160,7 +160,7 @@ prop_compose! {
     }
 }
 
-fn figures() -> impl Strategy<Value = CampaignFigures> {
+fn merged() -> impl Strategy<Value = MergedResults> {
     let of_trial = (any::<usize>(), any::<u64>(), trial())
         .prop_map(|(index, generators, trial)| CampaignTrial { index, generators, trial });
     let path = (any::<String>(), any::<u64>(), distribution());
@@ -171,11 +171,11 @@ fn figures() -> impl Strategy<Value = CampaignFigures> {
     });
     prop_oneof![
         (vec(of_trial, 0..2), option::of(capacity()))
-            .prop_map(|(trials, capacity)| CampaignFigures::Load { trials, capacity }),
+            .prop_map(|(trials, capacity)| MergedResults::Load { trials, capacity }),
         (vec(pair(), 0..2), vec(row(), 0..2))
-            .prop_map(|(pairs, rows)| CampaignFigures::Paths { pairs, rows }),
+            .prop_map(|(pairs, rows)| MergedResults::Paths { pairs, rows }),
         (vec(relay(), 0..2), any::<[u64; 2]>(), by_reason()).prop_map(
-            |(relays, [packets, copies], dropped)| CampaignFigures::Relays {
+            |(relays, [packets, copies], dropped)| MergedResults::Relays {
                 relays,
                 packets,
                 copies,
@@ -183,15 +183,15 @@ fn figures() -> impl Strategy<Value = CampaignFigures> {
             }
         ),
         (vec(task(), 0..2), vec(node(), 0..2))
-            .prop_map(|(tasks, nodes)| CampaignFigures::Cycles { tasks, nodes }),
-        vec(path, 0..2).prop_map(|distributions| CampaignFigures::Distributions { distributions }),
+            .prop_map(|(tasks, nodes)| MergedResults::Cycles { tasks, nodes }),
+        vec(path, 0..2).prop_map(|distributions| MergedResults::Distributions { distributions }),
     ]
 }
 
 prop_compose! {
-    fn role()(names in any::<[String; 2]>(), counts: [u64; 2], figures in figures()) -> CampaignRole {
+    fn role()(names in any::<[String; 2]>(), counts: [u64; 2], merged in merged()) -> CampaignRole {
         let ([role, kind], [instances, results]) = (names, counts);
-        CampaignRole { role, kind, instances, results, figures }
+        CampaignRole { role, kind, instances, results, merged }
     }
 }
 
@@ -264,7 +264,7 @@ fn the_file_is_written_as_it_was_read() {
     assert_eq!(result.schema, CAMPAIGN_SCHEMA);
     assert_eq!(result.parts[0].end, CampaignEnd::Done);
     assert_eq!(result.start.unwrap().spread_ns, 130_000);
-    let CampaignFigures::Load { trials, .. } = &result.roles[0].figures else { panic!("no load") };
+    let MergedResults::Load { trials, .. } = &result.roles[0].merged else { panic!("no load") };
     assert_eq!((trials[0].generators, trials[0].trial.sent), (2, 1_000_000));
 }
 
@@ -276,11 +276,11 @@ fn fields_that_are_not_known_are_ignored() {
         "/start",
         "/delivery",
         "/delivery/unusable/0",
-        "/roles/3/figures/cycles/tasks/0",
-        "/roles/3/figures/cycles/nodes/0",
+        "/roles/3/merged/cycles/tasks/0",
+        "/roles/3/merged/cycles/nodes/0",
         "/roles/0",
-        "/roles/1/figures/paths/pairs/0",
-        "/roles/2/figures/relays/relays/0",
+        "/roles/1/merged/paths/pairs/0",
+        "/roles/2/merged/relays/relays/0",
         "/parts/0",
     ] {
         file.pointer_mut(at).unwrap()["from_a_later_version"] = json!(1);

@@ -30,7 +30,7 @@ fn figure() -> impl Strategy<Value = ComparedMetric> {
     all.prop_map(|((path, figure, verdict), (earlier, later, low, high), of_measurer)| {
         ComparedMetric {
             path,
-            figure,
+            metric: figure,
             earlier: Some(earlier),
             later: Some(later),
             low,
@@ -66,7 +66,7 @@ fn comparison() -> impl Strategy<Value = CompareResult> {
             later_repeats,
             threshold,
             confidence,
-            figures,
+            metrics: figures,
             only_earlier,
             only_later,
             conditions,
@@ -85,11 +85,11 @@ fn the_file_is_written_as_it_was_read() {
 #[test]
 fn fields_are_read_by_their_names() {
     let result: CompareResult = read(COMPARISON);
-    let [first, second, third] = &result.figures[..] else { panic!("{result:?}") };
-    assert_eq!((first.figure, first.verdict), (ComparedMetricKind::P999, CompareVerdict::Worse));
+    let [first, second, third] = &result.metrics[..] else { panic!("{result:?}") };
+    assert_eq!((first.metric, first.verdict), (ComparedMetricKind::P999, CompareVerdict::Worse));
     assert_eq!((first.low, first.high), (Some(0.25), Some(0.5)));
-    assert_eq!((second.figure, second.low), (ComparedMetricKind::Loss, None));
-    assert_eq!((third.figure, third.informational), (ComparedMetricKind::P50, true));
+    assert_eq!((second.metric, second.low), (ComparedMetricKind::Loss, None));
+    assert_eq!((third.metric, third.informational), (ComparedMetricKind::P50, true));
     assert_eq!(result.later_repeats[0].reference, "last~1");
     assert_eq!(result.only_later, ["trials[intended_rate=30000].rtt_ns"]);
 }

@@ -97,7 +97,7 @@ fn cost() -> impl Strategy<Value = CyclePredictCost> {
             bytes,
             half_ns,
             source,
-            figure,
+            statistic: figure,
         },
     )
 }

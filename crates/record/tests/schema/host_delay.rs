@@ -87,7 +87,7 @@ fn claim() -> impl Strategy<Value = DelayClaim> {
         id,
         statement,
         verdict,
-        figure,
+        evidence: figure,
     })
 }
 

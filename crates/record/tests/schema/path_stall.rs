@@ -116,7 +116,7 @@ fn claim() -> impl Strategy<Value = StallClaim> {
         id,
         statement,
         holds: held,
-        figure,
+        evidence: figure,
     })
 }
 

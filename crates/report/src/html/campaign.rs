@@ -1,7 +1,7 @@
 //! HTML report of a campaign: the measurements of each role over all its parts, the end of each
 //! part, and the plan.
 
-use horolog_record::{CampaignFigures, CampaignPart, CampaignResult, Distribution};
+use horolog_record::{CampaignPart, CampaignResult, Distribution, MergedResults};
 
 use super::breakdown::breakdowns;
 use super::data::{headed, row};
@@ -80,19 +80,19 @@ fn distributions(result: &CampaignResult) -> Vec<(String, &Distribution)> {
     let mut all = Vec::new();
     for role in &result.roles {
         let name = &role.role;
-        match &role.figures {
-            CampaignFigures::Load { trials, .. } => all.extend(trials.iter().filter_map(|one| {
+        match &role.merged {
+            MergedResults::Load { trials, .. } => all.extend(trials.iter().filter_map(|one| {
                 let rate = crate::units::human_rate(one.trial.intended_rate);
                 Some((format!("{name}, {rate}"), one.trial.rtt_ns.as_ref()?))
             })),
-            CampaignFigures::Paths { rows, .. } => all.extend(rows.iter().filter_map(|one| {
+            MergedResults::Paths { rows, .. } => all.extend(rows.iter().filter_map(|one| {
                 Some((format!("{name}, {} bytes", one.length), one.rtt_ns.as_ref()?))
             })),
-            CampaignFigures::Relays { .. } => {}
-            CampaignFigures::Cycles { tasks, .. } => all.extend(tasks.iter().filter_map(|one| {
+            MergedResults::Relays { .. } => {}
+            MergedResults::Cycles { tasks, .. } => all.extend(tasks.iter().filter_map(|one| {
                 Some((format!("{name}, {}, response", one.task), one.response_ns.as_ref()?))
             })),
-            CampaignFigures::Distributions { distributions } => all.extend(
+            MergedResults::Distributions { distributions } => all.extend(
                 distributions
                     .iter()
                     .map(|one| (format!("{name}, {}", one.path), &one.distribution)),

@@ -20,7 +20,7 @@ const KNEE_MIN: f64 = 1e-3;
 /// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn compare(result: &CompareResult) -> String {
-    let rows = each(by_number(&result.figures), |figure| row(&name(figure), cells(figure)));
+    let rows = each(by_number(&result.metrics), |figure| row(&name(figure), cells(figure)));
     let main = [
         section("Findings", &findings(&result.findings)),
         section("Changes", &changes(result)),
@@ -103,11 +103,11 @@ type ChangeBounds<'a> = (&'a ComparedMetric, f64, f64);
 /// Returns the bounds of each change on one axis, with the threshold on either side of no change.
 fn changes(result: &CompareResult) -> String {
     let mut known: Vec<ChangeBounds<'_>> = result
-        .figures
+        .metrics
         .iter()
         .filter(|one| one.verdict != CompareVerdict::NotEnough)
         // These are in ns, the others shares.
-        .filter(|one| one.figure != ComparedMetricKind::Offset)
+        .filter(|one| one.metric != ComparedMetricKind::Offset)
         .filter_map(|one| Some((one, one.low?, one.high?)))
         .filter(|(_, low, high)| low.is_finite() && high.is_finite())
         .collect();
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn a_huge_change_hides_no_other() {
         let mut result = fixture::compare();
-        result.figures.truncate(2);
-        for (figure, change) in result.figures.iter_mut().zip([0.1, 48.0]) {
+        result.metrics.truncate(2);
+        for (figure, change) in result.metrics.iter_mut().zip([0.1, 48.0]) {
             (figure.low, figure.high) = (Some(0.0), Some(change));
             figure.verdict = CompareVerdict::Worse;
         }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn numbers_are_in_their_order() {
-        let one = fixture::compare().figures.remove(0);
+        let one = fixture::compare().metrics.remove(0);
         let paths = ["t[r=10000].b", "t[r=10000].a", "t[r=20000].b", "t[r=5000].b", "c", "a"];
         let figures = paths.map(|path| ComparedMetric { path: path.to_owned(), ..one.clone() });
         let ordered: Vec<_> = by_number(&figures).iter().map(|one| one.path.as_str()).collect();
@@ -239,10 +239,10 @@ mod tests {
             (CompareVerdict::Unclear, "unclear"),
             (CompareVerdict::NotEnough, "not enough data"),
         ] {
-            result.figures.iter_mut().for_each(|figure| figure.verdict = verdict);
+            result.metrics.iter_mut().for_each(|figure| figure.verdict = verdict);
             assert_eq!(word(&result), expected);
         }
-        result.figures.clear();
+        result.metrics.clear();
         assert_eq!(word(&result), "no common metrics");
     }
 }

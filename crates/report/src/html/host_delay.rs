@@ -150,7 +150,7 @@ fn claims(result: &HostDelayResult) -> String {
              <p class=\"advice\">{}</p></li>\n",
             verdict(claim.verdict),
             text(&claim.statement),
-            text(&claim.figure)
+            text(&claim.evidence)
         )
     });
     format!("<p>{}</p>\n<ul class=\"findings\">\n{items}</ul>\n", text(&tally(result)))
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn each_measured_setting_is_a_view_and_no_text_becomes_markup() {
         let mut result = fixture::host_delay();
-        result.claims[0].figure = "<img src=x>".to_owned();
+        result.claims[0].evidence = "<img src=x>".to_owned();
         result.cells[0].error = Some("<script>".to_owned());
         let page = host_delay(&result);
         assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));

@@ -101,7 +101,7 @@ fn claims(result: &PathStallResult) -> String {
         return String::new();
     }
     let rows = each(&result.claims, |claim| {
-        row(&claim.statement, [stall::held(claim.holds).to_owned(), claim.figure.clone()])
+        row(&claim.statement, [stall::held(claim.holds).to_owned(), claim.evidence.clone()])
     });
     table("claims", "Claims about stalls", &["here", "value"], &rows)
 }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn patterns_and_claims_are_shown_and_nothing_becomes_markup() {
         let mut result = fixture::path_stall();
-        result.claims[0].figure = "<img src=x>".to_owned();
+        result.claims[0].evidence = "<img src=x>".to_owned();
         let page = path_stall(&result);
         assert!(!page.contains("<img") && page.contains("&lt;img src=x&gt;"));
         assert!(page.contains("plot-batches") && page.contains("Nagle + delayed ACK"));

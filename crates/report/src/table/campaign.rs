@@ -87,7 +87,7 @@ mod tests {
     fn of_many_rows_the_worst_are_drawn() {
         let mut result = fixture::campaign();
         for role in &mut result.roles {
-            if let horolog_record::CampaignFigures::Paths { pairs, .. } = &mut role.figures {
+            if let horolog_record::MergedResults::Paths { pairs, .. } = &mut role.merged {
                 let pair = pairs[0].clone();
                 pairs.extend((0..20).map(|at| {
                     let mut pair = pair.clone();

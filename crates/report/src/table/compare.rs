@@ -25,7 +25,7 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
     let is_shown = |figure: &&ComparedMetric| {
         !matches!(figure.verdict, CompareVerdict::Same | CompareVerdict::NotEnough)
     };
-    let shown = result.figures.iter().filter(is_shown);
+    let shown = result.metrics.iter().filter(is_shown);
     let rows: Vec<_> = shown.map(|figure| (name(figure), cells(figure).to_vec())).collect();
     if !rows.is_empty() {
         let columns = COLUMNS.map(|(title, width)| Column::right(title, width));
@@ -41,8 +41,8 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
             |text: &str| if text.is_empty() { ABSENT.to_owned() } else { format!("'{text}'") };
         format!("{}: was {}, is {}.", one.path, shown(&one.earlier), shown(&one.later))
     });
-    let method = (!result.figures.is_empty()).then(|| method(result));
-    let own = result.figures.iter().any(|figure| is_shown(&figure) && figure.informational);
+    let method = (!result.metrics.is_empty()).then(|| method(result));
+    let own = result.metrics.iter().any(|figure| is_shown(&figure) && figure.informational);
     let sentences = own.then(|| BRACKETS.to_owned()).into_iter().chain(only).chain(conditions);
     lines.extend(footer(sentences, method, (&[], &result.findings), style));
     lines.join("\n")
@@ -114,7 +114,7 @@ fn some(names: impl Iterator<Item = String>, count: usize) -> String {
 /// Returns the name of a figure: its path, and the one of its times.
 #[must_use]
 pub fn name(figure: &ComparedMetric) -> String {
-    let kind = match figure.figure {
+    let kind = match figure.metric {
         ComparedMetricKind::P50 => "p50",
         ComparedMetricKind::P99 => "p99",
         ComparedMetricKind::P999 => "p99.9",
@@ -136,7 +136,7 @@ pub(crate) fn compared_figure(figure: &ComparedMetric) -> (String, String, Compa
 
 /// Returns the cells in the order of [`COLUMNS`].
 pub(crate) fn cells(figure: &ComparedMetric) -> [String; 4] {
-    let value = |value: Option<f64>| match (value, figure.figure) {
+    let value = |value: Option<f64>| match (value, figure.metric) {
         (None, _) => "none".to_owned(),
         (Some(value), ComparedMetricKind::Loss) => percent(value),
         (Some(value), ComparedMetricKind::Rate) => human_rate(value),
@@ -157,7 +157,7 @@ pub(crate) fn cells(figure: &ComparedMetric) -> [String; 4] {
 /// Formats `+4.1% to +9.8%`, or one of them if the other is not known; for shares their difference,
 /// for single readings `+4.1%`.
 fn change(figure: &ComparedMetric) -> String {
-    let bound = |bound: f64| match figure.figure {
+    let bound = |bound: f64| match figure.metric {
         ComparedMetricKind::Offset => signed_mean_ns(bound),
         ComparedMetricKind::Loss => format!("{:+.3}%", bound * 100.0),
         _ => format!("{:+.1}%", bound * 100.0),
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn nothing_in_common_is_reported() {
         let mut result = fixture::compare();
-        result.figures.clear();
+        result.metrics.clear();
         let text = compare(&result, &TableStyle::default());
         assert!(text.contains("no common metrics") && !text.contains("bootstrap"), "{text}");
     }

@@ -131,8 +131,8 @@ fn claims(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
     for claim in &result.claims {
         let word = verdict(claim.verdict);
         let text = match claim.verdict {
-            ClaimVerdict::Elsewhere => format!("{} {}", claim.statement, claim.figure),
-            _ => format!("{} → {word}: {}", claim.statement, claim.figure),
+            ClaimVerdict::Elsewhere => format!("{} {}", claim.statement, claim.evidence),
+            _ => format!("{} → {word}: {}", claim.statement, claim.evidence),
         };
         let mark = match claim.verdict {
             ClaimVerdict::Holds => "  + ",

@@ -35,7 +35,8 @@ pub fn path_stall(result: &PathStallResult, style: &TableStyle) -> String {
     lines.extend(limit_lines(&result.limits, style));
     lines.extend(finding_lines(&result.findings, style));
     for claim in &result.claims {
-        let text = format!("{}: {} ({})", stall::held(claim.holds), claim.statement, claim.figure);
+        let text =
+            format!("{}: {} ({})", stall::held(claim.holds), claim.statement, claim.evidence);
         push_wrapped(&text, &mut lines);
     }
     if !result.cells.is_empty() {

@@ -42,7 +42,7 @@ pub(super) struct RunsCompareArgs {
     /// Compare only metrics whose names contain this text, such as 'rtt_ns p99' or 'search'.
     /// Repeatable.
     #[arg(long, value_name = "TEXT")]
-    figure: Vec<String>,
+    metric: Vec<String>,
     /// Write the comparison to FILE as JSON; '-' writes it to standard output instead of the text.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -86,7 +86,7 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
     }
     earlier.iter().chain(&later).try_for_each(sound)?;
     let mut result = compared(&earlier, &later, args.threshold);
-    keep_named(&mut result, &args.figure)?;
+    keep_named(&mut result, &args.metric)?;
     files.write(&result, [to_json, html::compare], table::compare)?;
     judged(&result)
 }
@@ -112,11 +112,11 @@ fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Comma
         return Ok(());
     }
     let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
-    let had = result.figures.len();
-    result.figures.retain(|figure| is_wanted(&table::compared_name(figure)));
+    let had = result.metrics.len();
+    result.metrics.retain(|metric| is_wanted(&table::compared_name(metric)));
     result.only_earlier.retain(|path| is_wanted(path));
     result.only_later.retain(|path| is_wanted(path));
-    if had > 0 && result.figures.is_empty() {
+    if had > 0 && result.metrics.is_empty() {
         return Err(CommandFailure::usage(format!(
             "none of the {had} common metrics has '{}' in its name; --json lists them",
             wanted.join("' or '")
@@ -126,7 +126,7 @@ fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Comma
 }
 
 fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> CompareResult {
-    let ResultComparison { figures, only_earlier, only_later, conditions } =
+    let ResultComparison { metrics, only_earlier, only_later, conditions } =
         ResultComparison::of(&results_of(earlier), &results_of(later), threshold);
     let run = |input: &RunInput| ComparedRun {
         reference: input.reference.clone(),
@@ -144,8 +144,8 @@ fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> Compare
         later_repeats: later[1..].iter().map(run).collect(),
         threshold,
         confidence: bootstrap::CONFIDENCE,
-        findings: lateness_findings(&figures),
-        figures,
+        findings: lateness_findings(&metrics),
+        metrics,
         only_earlier,
         only_later,
         conditions,
@@ -154,10 +154,10 @@ fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> Compare
 
 /// A finding if the generator's own lateness differs between the runs: its times are part of the
 /// measured ones.
-fn lateness_findings(figures: &[ComparedMetric]) -> Vec<Finding> {
-    let of_measurer = || figures.iter().filter(|figure| figure.informational);
-    let differs = |figure: &&ComparedMetric| {
-        matches!(figure.verdict, CompareVerdict::Worse | CompareVerdict::Better)
+fn lateness_findings(metrics: &[ComparedMetric]) -> Vec<Finding> {
+    let of_measurer = || metrics.iter().filter(|metric| metric.informational);
+    let differs = |metric: &&ComparedMetric| {
+        matches!(metric.verdict, CompareVerdict::Worse | CompareVerdict::Better)
     };
     let differing = of_measurer().filter(differs).count();
     let finding = (differing > 0).then(|| Finding {
@@ -177,7 +177,7 @@ fn lateness_findings(figures: &[ComparedMetric]) -> Vec<Finding> {
 
 /// Status 1 if a metric is worse, 3 if nothing can be compared.
 fn judged(result: &CompareResult) -> Result<(), CommandFailure> {
-    let of = |verdict| result.deciding().filter(move |figure| figure.verdict == verdict);
+    let of = |verdict| result.deciding().filter(move |metric| metric.verdict == verdict);
     let all = result.deciding().count();
     if let Some(first) = of(CompareVerdict::Worse).next() {
         return Err(CommandFailure::Limit(format!(
@@ -207,9 +207,9 @@ mod tests {
 
     #[test]
     fn worse_generator_lateness_is_a_finding() {
-        let figure = |of_measurer, verdict| ComparedMetric {
+        let metric = |of_measurer, verdict| ComparedMetric {
             path: "trials[intended_rate=1000].lateness_ns".to_owned(),
-            figure: ComparedMetricKind::P99,
+            metric: ComparedMetricKind::P99,
             earlier: Some(1e3),
             later: Some(2e3),
             low: Some(0.9),
@@ -218,9 +218,9 @@ mod tests {
             informational: of_measurer,
         };
         let (same, worse) = (CompareVerdict::Same, CompareVerdict::Worse);
-        assert_eq!(lateness_findings(&[figure(true, same), figure(false, worse)]), []);
+        assert_eq!(lateness_findings(&[metric(true, same), metric(false, worse)]), []);
         let found =
-            lateness_findings(&[figure(true, same), figure(true, worse), figure(false, worse)]);
+            lateness_findings(&[metric(true, same), metric(true, worse), metric(false, worse)]);
         assert!(found.len() == 1 && found[0].message.contains("1 of 2"), "{found:?}");
     }
 }

@@ -89,7 +89,7 @@ fn messages_have_the_whole_round_trip_and_half_of_it() {
     let all = costs(&[source(CostRecord::Path(Box::new(golden("path_udp"))))], Worst::Max);
     let message = &all.list()[0];
     assert_eq!((message.bytes, message.ns, message.half_ns), (Some(2_000), 20_060, Some(10_030)));
-    assert!(message.figure.contains("round trip") && message.source == "file");
+    assert!(message.statistic.contains("round trip") && message.source == "file");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn claim(id: &str, statement: &str, judged: Option<(bool, String)>) -> DelayClai
         Some((false, figure)) => (ClaimVerdict::Fails, figure),
         None => (ClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
     };
-    DelayClaim { id: id.to_owned(), statement: statement.to_owned(), verdict, figure }
+    DelayClaim { id: id.to_owned(), statement: statement.to_owned(), verdict, evidence: figure }
 }
 
 /// Returns the claims that other commands show.
@@ -67,7 +67,7 @@ fn elsewhere() -> [DelayClaim; 6] {
         id: id.to_owned(),
         statement: statement.to_owned(),
         verdict: ClaimVerdict::Elsewhere,
-        figure: format!("see '{command}'"),
+        evidence: format!("see '{command}'"),
     };
     [
         (

@@ -56,7 +56,7 @@ fn ms(ns: u64) -> String {
 }
 
 fn claim(id: &str, statement: &str, (held, figure): (Option<bool>, String)) -> StallClaim {
-    StallClaim { id: id.to_owned(), statement: statement.to_owned(), holds: held, figure }
+    StallClaim { id: id.to_owned(), statement: statement.to_owned(), holds: held, evidence: figure }
 }
 
 /// Returns all claims in fixed order.

@@ -127,7 +127,7 @@ fn what_fails_on_a_kernel_of_today_fails_and_the_rest_holds() {
             _ => ClaimVerdict::Holds,
         };
         assert_eq!(claim.verdict, expected, "{claim:?}");
-        assert!(!claim.figure.is_empty() && !claim.figure.contains("NaN"), "{claim:?}");
+        assert!(!claim.evidence.is_empty() && !claim.evidence.contains("NaN"), "{claim:?}");
     }
     let mut ids: Vec<_> = claims.iter().map(|claim| &claim.id).collect();
     ids.sort();
