@@ -1,14 +1,11 @@
 //! Configuration of a server: resolved options and the rules for them. The module parses no command
 //! line and queries nothing on the host.
 
-mod calibration;
 mod error;
-mod interleaved;
 mod leap;
 mod limits;
 mod nts;
 mod operation;
-mod plausibility;
 mod source;
 mod timestamps;
 
@@ -22,14 +19,14 @@ use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{LeapIndicator, PORT};
 
 pub use error::ConfigError;
-pub use interleaved::{InterleavedConfig, InterleavedEngine};
 pub use leap::{LeapConfig, LeapSystem, SMEARS};
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::{OperationConfig, Sandbox, WebConfig};
-pub use plausibility::PlausibilityConfig;
-pub use source::SourceConfig;
-pub use timestamps::{TimestampsConfig, TimestampsConfigError};
+pub use source::{PlausibilityConfig, SourceConfig};
+pub use timestamps::{
+    InterleavedConfig, InterleavedEngine, TimestampsConfig, TimestampsConfigError,
+};
 
 use crate::ptp::PtpConfig;
 
@@ -268,7 +265,7 @@ impl ServerConfig {
         self.interleaved.check()?;
         self.leap_seconds.check()?;
         self.source.check(self.calibration.as_ref())?;
-        calibration::check(self.calibration.as_ref())?;
+        source::check_calibration(self.calibration.as_ref())?;
         self.nts.check()?;
         self.timestamps.check()?;
         self.ptp.check(&self.timestamps.hardware)?;

@@ -1,6 +1,9 @@
-//! Options for time sources, and their rules.
+//! Options for time sources, calibration and the plausibility of times, and their rules.
 
-use horolog_source::{CalibrationConfig, SourceSpec};
+use std::path::PathBuf;
+
+use horolog_source::{CalibrationConfig, Plausibility, SourceSpec};
+use horolog_time::{Span, Timestamp, Utc};
 
 use super::ConfigError;
 
@@ -31,6 +34,32 @@ impl SourceConfig {
             lines.extend(own);
         }
         Ok(())
+    }
+}
+
+/// Returns the first rule that the calibration options break.
+pub(super) fn check_calibration(
+    calibration: Option<&CalibrationConfig>,
+) -> Result<(), ConfigError> {
+    let checked = calibration.map_or(Ok(()), CalibrationConfig::check);
+    checked.map_err(|error| ConfigError::Calibration(error.to_string()))
+}
+
+/// Options for the plausibility of times, common to all time sources.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlausibilityConfig {
+    /// Build date; earlier times are implausible.
+    pub build: Timestamp<Utc>,
+    /// Largest plausible distance after the build date.
+    pub reach: Span,
+    /// File in which the time is saved while the server is down; none by default.
+    pub saved_time: Option<PathBuf>,
+}
+
+impl Default for PlausibilityConfig {
+    fn default() -> Self {
+        let Plausibility { build, reach, .. } = Plausibility::default();
+        Self { build, reach, saved_time: None }
     }
 }
 
