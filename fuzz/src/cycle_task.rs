@@ -18,7 +18,7 @@ fn cost(kind: Kind, ns: u64, every_ns: Option<u64>, bytes: Option<u64>) -> Cycle
         bytes,
         half_ns: bytes.map(|_| ns / 2),
         source: String::new(),
-        figure: String::new(),
+        statistic: String::new(),
     }
 }
 

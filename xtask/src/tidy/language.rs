@@ -15,7 +15,7 @@ use super::file_names::FileNames;
 use super::files::TextFile;
 use super::test_items::{self, TestModules, is_test};
 use super::words::words;
-use super::{error_texts, speech};
+use super::{error_texts, names, speech};
 
 /// The file with the lists and budgets, from the repository's root.
 const BUDGET_FILE: &str = "xtask/src/tidy/language.toml";
@@ -58,10 +58,9 @@ struct Budget {
     openings: usize,
 }
 
-/// Names and comments of one file.
+/// Types and comments of one file outside of tests.
 #[derive(Default)]
 struct Vocabulary {
-    names: Vec<(usize, String)>,
     types: Vec<(usize, String)>,
     comments: Vec<(usize, String)>,
 }
@@ -84,13 +83,21 @@ pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
     let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let (mut findings, mut occurrences, mut comments) = (Vec::new(), Vec::new(), 0);
     let mut file_names = FileNames::default();
-    let product = files.iter().filter(|file| !only_tests.contains(&file.path));
-    for (krate, file) in product.filter_map(|file| Some((crate_of(file)?, file))) {
-        let count = counts.entry(krate.to_owned()).or_default();
+    for (owner, file) in files.iter().filter_map(|file| Some((owner_of(file)?, file))) {
+        let count = counts.entry(owner.to_owned()).or_default();
         let mut add = |line: usize, message: String| {
             occurrences.push(Finding::new(&file.path, line, message));
         };
         let syntax = if file.extension() == "rs" { Some(parse(file)?) } else { None };
+        for (line, name) in syntax.iter().flat_map(|syntax| names::declared(&file.path, syntax)) {
+            if let Some(word) = rules.retired_word(&name) {
+                count.retired += 1;
+                add(line, format!("'{name}' has the retired word '{word}'"));
+            }
+        }
+        if !is_product(file) || only_tests.contains(&file.path) {
+            continue;
+        }
         let tests = syntax.as_ref().map(test_items::lines).unwrap_or_default();
         for (line, name) in speech::uses(&file.text, &tests, &rules.speech) {
             count.speech += 1;
@@ -102,14 +109,8 @@ pub(super) fn check(files: &[TextFile], list: bool) -> Result<Report> {
             add(line, message);
         }
         file_names.add(file, &syntax);
-        let vocabulary = Vocabulary::read(&file.path, &syntax);
+        let vocabulary = Vocabulary::read(&syntax);
         comments += vocabulary.comments.len();
-        for (line, name) in &vocabulary.names {
-            if let Some(word) = rules.retired_word(name) {
-                count.retired += 1;
-                add(*line, format!("'{name}' has the retired word '{word}'"));
-            }
-        }
         for (line, text) in &vocabulary.comments {
             if rules.openings.iter().any(|opening| opens_with(text, opening)) {
                 count.openings += 1;
@@ -233,18 +234,24 @@ impl fmt::Display for Budget {
     }
 }
 
-/// The crate of a source file that the product is made of, in Rust or C; tests are excluded.
-fn crate_of(file: &TextFile) -> Option<&str> {
-    let (krate, path) = file.path.strip_prefix("crates/")?.split_once('/')?;
-    let is_product = match file.extension() {
-        "rs" => {
-            let module = path.strip_prefix("src/")?.strip_suffix(".rs")?;
-            !(module.ends_with("tests") || module.contains("tests/") || module.ends_with("_test"))
-        }
-        "c" | "h" => true,
-        _ => false,
+/// The crate of a source file, or the directory of a program beside the crates.
+fn owner_of(file: &TextFile) -> Option<&str> {
+    let (owner, path) = file.path.split_once('/')?;
+    let owner = match owner {
+        "crates" => path.split_once('/')?.0,
+        "tests" | "benches" | "fuzz" | "xtask" => owner,
+        _ => return None,
     };
-    is_product.then_some(krate)
+    ["rs", "c", "h"].contains(&file.extension()).then_some(owner)
+}
+
+/// Returns true for a source file that the product is made of; tests are excluded.
+fn is_product(file: &TextFile) -> bool {
+    let path = file.path.strip_prefix("crates/").and_then(|path| path.split_once('/'));
+    let module = path.and_then(|(_, path)| path.strip_prefix("src/")?.strip_suffix(".rs"));
+    let is_test =
+        |path: &str| path.ends_with("tests") || path.contains("tests/") || path.ends_with("_test");
+    path.is_some_and(|_| file.extension() != "rs" || module.is_some_and(|path| !is_test(path)))
 }
 
 /// Returns true if a text begins with these words.
@@ -253,20 +260,13 @@ fn opens_with(text: &str, opening: &str) -> bool {
 }
 
 impl Vocabulary {
-    fn read(path: &str, syntax: &syn::File) -> Self {
+    fn read(syntax: &syn::File) -> Self {
         let mut vocabulary = Self::default();
         vocabulary.visit_file(syntax);
-        let stem = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs"));
-        vocabulary.names.extend(stem.map(|stem| (1, stem.to_owned())));
         vocabulary
     }
 
-    fn name(&mut self, name: &syn::Ident) {
-        self.names.push((name.span().start().line, name.to_string()));
-    }
-
     fn declare_type(&mut self, name: &syn::Ident) {
-        self.name(name);
         self.types.push((name.span().start().line, name.to_string()));
     }
 
@@ -293,7 +293,6 @@ impl<'ast> Visit<'ast> for Vocabulary {
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if !is_test(&item.attrs) {
-            self.name(&item.ident);
             self.comment(&item.attrs);
             visit::visit_item_mod(self, item);
         }
@@ -330,30 +329,25 @@ impl<'ast> Visit<'ast> for Vocabulary {
 
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
         if !is_test(&item.attrs) {
-            self.name(&item.ident);
             self.comment(&item.attrs);
         }
     }
 
     fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
-        self.name(&item.ident);
         self.comment(&item.attrs);
     }
 
     fn visit_variant(&mut self, variant: &'ast syn::Variant) {
-        self.name(&variant.ident);
         self.comment(&variant.attrs);
         visit::visit_variant(self, variant);
     }
 
     fn visit_field(&mut self, field: &'ast syn::Field) {
-        field.ident.iter().for_each(|name| self.name(name));
         self.comment(&field.attrs);
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         if !is_test(&item.attrs) {
-            self.name(&item.sig.ident);
             self.comment(&item.attrs);
             visit::visit_item_fn(self, item);
         }
@@ -367,31 +361,18 @@ impl<'ast> Visit<'ast> for Vocabulary {
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         if !is_test(&item.attrs) {
-            self.name(&item.sig.ident);
             self.comment(&item.attrs);
             visit::visit_impl_item_fn(self, item);
         }
     }
 
     fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.name(&item.ident);
         self.comment(&item.attrs);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
-        self.name(&item.sig.ident);
         self.comment(&item.attrs);
         visit::visit_trait_item_fn(self, item);
-    }
-
-    // Parameters and variables. A field's shorthand is counted where the field is declared.
-    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
-        self.name(&pattern.ident);
-        visit::visit_pat_ident(self, pattern);
-    }
-
-    fn visit_use_rename(&mut self, alias: &'ast syn::UseRename) {
-        self.name(&alias.rename);
     }
 }
 
@@ -422,7 +403,7 @@ Config = "each crate has its own"
     }
 
     #[test]
-    fn names_with_retired_words_are_found_wherever_they_are_declared() {
+    fn retired_words_of_any_declaration_are_found() {
         let source = "//! A.\nstruct Told { told_at: u8 }\nenum E { Told }\nfn told() {}\n\
                       mod told {}\nconst TOLD: u8 = 0;\ntrait T { fn told(); }\n\
                       impl E { fn told() { struct Told; } }\nfn has_told() {}\n";
@@ -432,18 +413,23 @@ Config = "each crate has its own"
     }
 
     #[test]
-    fn what_only_tests_have_is_theirs() {
-        let source = "//! A.\n#[cfg(test)]\nmod tests { fn told() {} }\n#[test]\nfn told() {}\n";
-        assert_eq!(found(source).0, Vec::<String>::new());
-        let files = texts(&[("crates/a/src/a/tests.rs", "fn told() {}"), (BUDGET_FILE, RULES)]);
-        assert_eq!(check(&files, true).unwrap().findings, []);
+    fn comments_and_types_of_tests_are_theirs_but_names_are_not() {
+        let source = "//! A.\n#[cfg(test)]\nmod tests {\n/// What.\nstruct Here; }\n\
+                      #[test]\nfn told() {}\n";
+        assert_eq!(found(source).0, ["7 'told' has the retired word 'told'"]);
+        for path in ["crates/a/src/a/tests.rs", "tests/src/a.rs", "fuzz/src/a.rs"] {
+            let files = texts(&[(path, "/// What.\nfn told() {}"), (BUDGET_FILE, RULES)]);
+            let lines = check(&files, true).unwrap().findings;
+            let lines: Vec<_> = lines.iter().filter(|found| found.path == path).collect();
+            assert_eq!(lines.len(), 1, "{lines:?}");
+        }
     }
 
     #[test]
     fn files_of_test_modules_are_theirs() {
         let files = texts(&[
             ("crates/a/src/lib.rs", "//! A.\n#[cfg(test)]\nmod testing;\n"),
-            ("crates/a/src/testing.rs", "fn told() {}"),
+            ("crates/a/src/testing.rs", "/// What.\nfn a() {}"),
             (BUDGET_FILE, RULES),
         ]);
         assert_eq!(check(&files, true).unwrap().findings, []);

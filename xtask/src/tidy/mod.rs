@@ -13,6 +13,7 @@ mod language;
 mod licences;
 mod links;
 mod lints;
+mod names;
 mod phrases;
 mod privacy;
 mod source;

@@ -158,10 +158,10 @@ fn the_operator_accepts_the_implausible_time_and_nothing_else() {
 
 #[test]
 fn reasons_name_both_dates() {
-    let reported = |said| {
+    let reported = |day_number| {
         basis(None, None).judge(
             &TimeEvidence { now: NOW, system: Some(day(5)), others: &[] },
-            day(said),
+            day(day_number),
             None,
         )
     };

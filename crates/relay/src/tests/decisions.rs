@@ -134,10 +134,10 @@ fn a_child_s_own_hindrances_are_its_own() {
     group.children[0].set_mtu(127);
     let packet = packet("198.51.100.9:40000", "192.0.2.1:5000");
     let copies = decided(&fragmenting, &packet).unwrap();
-    assert!(copies.children().all(|(_, told)| told.is_ok()), "fragments fit everywhere");
+    assert!(copies.children().all(|(_, outcome)| outcome.is_ok()), "fragments fit everywhere");
     group.children[1].set_unreachable(true);
     let copies = decided(&table, &packet).unwrap();
-    let outcomes = || copies.children().map(|(_, told)| told).collect::<Vec<_>>();
+    let outcomes = || copies.children().map(|(_, outcome)| outcome).collect::<Vec<_>>();
     assert_eq!(outcomes(), [Err(CopyDrop::TooLarge), Err(CopyDrop::Unresolved)]);
     group.children[0].set_mtu(128);
     group.children[1].allow_trial_copy();

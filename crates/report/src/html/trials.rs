@@ -94,7 +94,7 @@ struct TrialRow<'a> {
 /// Columns of words, after the others.
 const WORDS: [TextColumn; 2] = [
     ("loss location", |trial| {
-        listed(trial.lost_at.iter().map(|(place, count)| (location_name(*place), *count)))
+        listed(trial.lost_at.iter().map(|(location, count)| (location_name(*location), *count)))
     }),
     ("invalid by reason", |trial| {
         listed(trial.invalid.iter().map(|(reason, count)| (reason_name(*reason), *count)))

@@ -180,9 +180,9 @@ const OFFSET_FIELDS: [LoadColumn; 7] = [
     field(LoadColumnGroup::TxOffset, "p50", 8, 2, |trial| offset(trial, |d| d.p50)),
     field(LoadColumnGroup::TxOffset, "p99", 8, 2, |trial| offset(trial, |d| d.p99)),
     field(LoadColumnGroup::TxOffset, "timestamped", 11, 3, |trial| {
-        let stamped = trial.timestamped.unwrap_or_default();
-        let tone = if stamped < trial.received { Tone::Warning } else { Tone::Plain };
-        Cell { text: percent_of(stamped, trial.received), tone }
+        let timestamped = trial.timestamped.unwrap_or_default();
+        let tone = if timestamped < trial.received { Tone::Warning } else { Tone::Plain };
+        Cell { text: percent_of(timestamped, trial.received), tone }
     }),
 ];
 

@@ -310,9 +310,9 @@ fn a_restarted_agent_reports_interrupted_jobs_and_does_not_restart_them() {
 /// A step of a play.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Look(Option<OrderCommand>),
+    Read(Option<OrderCommand>),
     /// The instant has passed meanwhile.
-    LookLate,
+    ReadLate,
     Gone,
     Ready,
     Ended(usize),
@@ -322,11 +322,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        Just(Step::Look(None)),
-        Just(Step::Look(START)),
-        Just(Step::Look(Some(OrderCommand::Finish))),
-        Just(Step::Look(Some(OrderCommand::Abandon))),
-        Just(Step::LookLate),
+        Just(Step::Read(None)),
+        Just(Step::Read(START)),
+        Just(Step::Read(Some(OrderCommand::Finish))),
+        Just(Step::Read(Some(OrderCommand::Abandon))),
+        Just(Step::ReadLate),
         Just(Step::Gone),
         Just(Step::Ready),
         (0_usize..3).prop_map(Step::Ended),
@@ -365,8 +365,8 @@ impl World {
     fn decide(&mut self, step: Step) -> Vec<AgentAction> {
         let jobs = ["ends.1", "ask.1", "ask.2"];
         match step {
-            Step::Look(word) => read_assignment(&mut self.machine, word, 1),
-            Step::LookLate => read_assignment(&mut self.machine, START, 20),
+            Step::Read(word) => read_assignment(&mut self.machine, word, 1),
+            Step::ReadLate => read_assignment(&mut self.machine, START, 20),
             Step::Gone => self.machine.on_assignment(Ok(None), Ok(()), now(1)),
             Step::Ready if self.begun => self.machine.on_job_event(OrderEvent::Ready, now(1)),
             Step::Ended(job) if self.begun => self.machine.on_outcome(ended(jobs[job])),

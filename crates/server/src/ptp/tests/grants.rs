@@ -321,7 +321,7 @@ fn a_message_of_many_requests_is_answered_in_part() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ask(u8, Unicast),
+    Negotiate(u8, Unicast),
     Wait(u16),
     Unusable,
 }
@@ -338,7 +338,7 @@ fn steps() -> impl Strategy<Value = Step> {
             }
         });
     prop_oneof![
-        8 => (0u8..8, negotiation).prop_map(|(client, negotiation)| Step::Ask(client, negotiation)),
+        8 => (0u8..8, negotiation).prop_map(|(client, negotiation)| Step::Negotiate(client, negotiation)),
         3 => (0u16..3000).prop_map(Step::Wait),
         1 => Just(Step::Unusable),
     ]
@@ -351,7 +351,7 @@ proptest! {
         let (mut port, mut now) = master_of(PortSettings { unicast, ..settings(PtpProfile::DefaultE2e) });
         for step in all {
             match step {
-                Step::Ask(client, asked) => {
+                Step::Negotiate(client, asked) => {
                     let bytes = signaling_message(&[asked], PortIdentity::ALL);
                     let from = super::client(client);
                     port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut RecordingOutbox::default());

@@ -279,8 +279,8 @@ proptest! {
 /// What happens to a port.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// It hears one of a few masters, with this first rank.
-    Hear(u8, u8),
+    /// Announce of one of a few masters, with this priority1.
+    Announce(u8, u8),
     /// Time passes, in ms.
     Pass(u16),
     /// Its clock becomes usable or not.
@@ -289,7 +289,7 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Event> {
     prop_oneof![
-        (0u8..7, 126u8..131).prop_map(|(master, priority1)| Event::Hear(master, priority1)),
+        (0u8..7, 126u8..131).prop_map(|(master, priority1)| Event::Announce(master, priority1)),
         (0u16..6000).prop_map(Event::Pass),
         any::<bool>().prop_map(Event::Usable),
     ]
@@ -304,7 +304,7 @@ proptest! {
         let (mut now, mut clock) = (START, GOOD);
         for (sequence_id, event) in (0..).zip(all) {
             match event {
-                Event::Hear(master, priority1) => {
+                Event::Announce(master, priority1) => {
                     let sender = PortIdentity { clock: OTHER.clock + u64::from(master), port: 1 };
                     let bytes = bytes(&announce(sender, priority1, sequence_id));
                     let arrival = PtpArrival { group: true, ..arrival(&bytes) };
