@@ -22,7 +22,8 @@ use crate::output::{self, ResultDestination};
 /// Output files for CI systems.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CiArgs {
-    /// Write the limits to FILE as JUnit XML, with one test case for each.
+    /// Write JUnit XML to FILE: a test case for each --fail-if expression ('runs compare': for each
+    /// metric), and one for the measurement itself.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Append a Markdown summary to FILE, such as "$GITHUB_STEP_SUMMARY".

@@ -32,14 +32,14 @@ const TICK: Duration = Duration::from_secs(1);
 /// Serve this host's packet counters to a remote load test, which reads them before and after each
 /// trial.
 ///
-/// The counters are those of interfaces, softnet queues, UDP and its sockets, chronyd and horolog
-/// serve, for any time server on this host; with the token, at /counters as JSON and at
-/// /counters.txt as text. Access is read-only. It requires root only for the counters of chronyd.
-/// Neither page nor token is encrypted: listen at a private address, or at 127.0.0.1 behind a
-/// tunnel.
+/// The counters are those of interfaces, per-CPU backlog queues (softnet_stat), UDP and its
+/// sockets, chronyd and horolog serve, for any time server on this host. With the token they are
+/// served at /counters as JSON and at /counters.txt as text. Access is read-only. It requires root
+/// only for the counters of chronyd. Neither page nor token is encrypted: listen at a private
+/// address, or at 127.0.0.1 behind a tunnel.
 #[derive(Args, Debug)]
 pub(crate) struct CountersArgs {
-    /// Address and port to serve the counters at.
+    /// Address and port to serve the counters at; required unless --once is given.
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -48,8 +48,8 @@ pub(crate) struct CountersArgs {
         conflicts_with = "once"
     )]
     listen: Option<SocketAddr>,
-    /// File with the token that clients must present: a line of at least 16 bytes, readable by its
-    /// owner only.
+    /// File with the token that clients must present, required with --listen: a line of at least 16
+    /// bytes, readable by its owner only.
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
     /// Report only this interface. Repeatable [default: all].

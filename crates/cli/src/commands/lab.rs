@@ -14,8 +14,8 @@ use crate::output;
 
 /// Create and use lab hosts: network namespaces joined by virtual links.
 ///
-/// Hosts are named client, server, server2, ... Each server has one link to the client. Nothing
-/// outside of them changes.
+/// Hosts are named client, server, server2, ...; host HOST of lab NAME is the network namespace
+/// horolog-NAME-HOST. Each server has one link to the client. Nothing outside of them changes.
 #[derive(Args, Debug)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]

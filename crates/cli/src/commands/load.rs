@@ -70,8 +70,9 @@ enum ModeArgs {
 /// Send NTP client requests at rising rates, or search for the highest rate that the server answers
 /// without loss.
 ///
-/// Latency counts from the intended send time. Engines with simulated clients need a route on the
-/// server for the clients' network that leads back to this host; they drop the replies themselves.
+/// Latency counts from the intended send time. The engines xdp and packet simulate clients: the
+/// server needs a route to the clients' network through this host. The replies require no firewall
+/// rule on this host.
 #[derive(Args, Debug)]
 pub(crate) struct NtpArgs {
     #[command(flatten)]
@@ -97,7 +98,7 @@ pub(crate) struct LoadRunArgs {
     /// IPV6%INTERFACE or [IPV6%INTERFACE]:PORT.
     #[arg(required_unless_present = "address")]
     target: Option<TargetName>,
-    /// Server, by the flag of ntpperf.
+    /// Server, instead of TARGET (the flag of ntpperf).
     #[arg(short = 'd', value_name = "ADDR", conflicts_with = "target")]
     address: Option<TargetName>,
     /// Interface to send from [default: by the route].
@@ -124,22 +125,23 @@ pub(crate) struct LoadRunArgs {
         conflicts_with = "search"
     )]
     multiplier: f64,
-    /// Duration of each rate of a ramp; in a search, of its decisive trials [default: 2; 1 in a
+    /// Duration of each rate of a ramp; in a search, of its full-length trials [default: 2; 1 in a
     /// search].
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Space requests exponentially, as independent clients would.
     #[arg(short, long)]
     exponential: bool,
-    /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16].
+    /// Simulated clients, up to 1000000; sockets in the udp engine [default: 16384; 16 in the udp
+    /// engine].
     #[arg(short, long, value_name = "N", value_parser = values::count)]
     clients: Option<u32>,
-    /// Take sources from the whole network in scattered order; none repeats before all have been
-    /// used, in up to 2^27 requests of each thread.
+    /// Use every address of the network, in pseudo-random order; an address repeats only after all
+    /// were used (or after 2^27 requests of a thread).
     #[arg(long)]
     random_sources: bool,
-    /// Engine that sends and receives: in the kernel (XDP), raw frames (AF_PACKET), or ordinary
-    /// sockets; auto takes the first that works.
+    /// Engine that sends and receives. xdp: in the kernel; packet: raw frames (AF_PACKET); udp:
+    /// ordinary sockets; auto: the first of these that works.
     #[arg(long, value_enum, default_value_t = LoadEngineArg::Auto)]
     engine: LoadEngineArg,
     /// Sending threads [default: one for each core].
@@ -154,7 +156,8 @@ pub(crate) struct LoadRunArgs {
     /// Timeout of a reply, 1ms to 60s; later replies count as late, not as received.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
-    /// Search for the highest rate without loss (ndr) or with at most 0.5% (pdr), to within 1%.
+    /// Search for the highest rate, to within 1%. ndr (no-drop rate): without loss; pdr
+    /// (partial-drop rate): with a loss of at most 0.5%.
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
     /// Loss that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].

@@ -42,7 +42,7 @@ pub(crate) struct ManArgs {
     date: Option<String>,
 }
 
-/// Print the completions of a shell.
+/// Print the completion script for a shell.
 ///
 /// Packages install them. By hand: `horolog completions bash >
 /// ~/.local/share/bash-completion/completions/horolog`.

@@ -24,22 +24,25 @@ use crate::output::{self, ProgressLine};
 use crate::result_store::KeepArgs;
 use crate::values;
 
-/// Query time servers for the offsets of their clocks from this host's, once or over a long run,
-/// several at a time.
+/// Measure the clock offsets of one or more time servers from this host, once or over a long run.
 ///
 /// An exchange has four timestamps: T1 when the request left and T4 when the reply arrived, by this
 /// host's clock; T2 when the request arrived and T3 when the reply left, by the server's. They give
 /// the offset θ = ((T2 − T1) + (T3 − T4)) / 2 and the round-trip delay δ = (T4 − T1) − (T3 − T2)
 /// (RFC 5905, section 8; equations (6) and (7) of Liu, Wu and Wang 2020,
-/// doi:10.13875/j.issn.1674-0637.2020-01-0018-11). The error of the offset is bounded by half the
-/// delay plus the dispersion, shown as its bound; each server is represented by its exchange with
-/// the least delay. Jitter is the root mean square of the distances of the others from it.
+/// doi:10.13875/j.issn.1674-0637.2020-01-0018-11). The error of the offset is at most its bound,
+/// δ/2 + ε, relative to the server's clock. The dispersion ε is the precision of both clocks plus
+/// 15 ppm of T4 − T1 (plus the conversion error of hardware timestamps). Root delay and root
+/// dispersion of the server are not included. Each server is represented by its exchange with the
+/// least delay. Jitter (RFC 5905) is the root mean square of the differences between the other
+/// offsets and its offset.
 ///
 /// More than 8 exchanges are described by mean, standard deviation, root mean square, extremes and
-/// percentiles of offset, delay and dispersion, by the drift (the straight line through the
-/// offsets) and by the overlapping Allan deviation of the offsets at octaves of the interval. All
-/// of them are relative to this host's clock and include its errors; differences between servers do
-/// not. For the accuracy test of the paper: --count 10000 --interval 1s.
+/// percentiles of offset, delay and dispersion, by the drift (frequency offset: slope of the
+/// least-squares line through the offsets) and by the overlapping Allan deviation of the offsets at
+/// averaging times of 1, 2, 4, ... intervals. All of them are relative to this host's clock and
+/// include its errors; differences between servers do not. An offset is positive if the server's
+/// clock is ahead. For the accuracy test of the paper: --count 10000 --interval 1s.
 ///
 /// T1 and T4 are taken by the kernel if possible, otherwise by this program; the result states
 /// which.
@@ -53,12 +56,12 @@ pub(crate) struct QueryArgs {
     /// Exchanges with each server, up to 1000000; lost ones count too.
     #[arg(short = 'n', long, value_name = "N", default_value_t = COUNT)]
     count: u64,
-    /// Interval between exchanges [default: 200ms; for public addresses 1s, and 16s for more than 8
-    /// exchanges, which are the minimum there].
+    /// Interval between exchanges [default: 200ms; public addresses: 1s for up to 8 exchanges,
+    /// otherwise 16s, and shorter intervals are refused].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
-    /// Timeout of a reply, 1ms to 60s; later replies count as late. The next exchange waits for the
-    /// end of this one.
+    /// Timeout of a reply, 1ms to 60s; later replies count as late. The next exchange starts only
+    /// after a reply or the timeout.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     timeout: Duration,
     /// NTP version of the requests, 1 to 4.

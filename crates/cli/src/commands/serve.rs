@@ -35,9 +35,10 @@ use crate::values;
 
 /// Serve time to NTP clients.
 ///
-/// Serves the clock of this host, which another daemon disciplines, or the time of other sources
-/// (--source). Until a source confirms that the time is correct, replies are marked as
-/// unsynchronised (leap 3, stratum 0), unless --local is given.
+/// Serves the clock of this host, which another daemon disciplines or which it disciplines itself
+/// by a GNSS receiver (--gnss), or the time of other sources (--source). Until a source confirms
+/// that the time is correct, replies are marked as unsynchronised (leap 3, stratum 0), unless
+/// --local is given.
 ///
 /// SIGTERM and SIGINT end it within a second; SIGUSR1 prints its counters; SIGHUP rereads the
 /// options.
@@ -47,27 +48,29 @@ pub(crate) struct ServeArgs {
     /// both versions of IP].
     #[arg(short, long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
     listen: Vec<SocketAddr>,
-    /// Interface to answer on in XDP. Repeatable [default: all with a listening address].
+    /// Interface on which XDP answers. Repeatable [default: all with a listening address].
     #[arg(short, long, value_name = "IF")]
     interface: Vec<String>,
-    /// Engine that answers: XDP with sockets for the rest, only sockets, or the best available one.
+    /// Engine that answers. xdp: XDP, with sockets for what it leaves to them; socket: only
+    /// sockets; auto: the best available one.
     #[arg(long, value_enum, default_value_t = ServeEngineArg::Auto)]
     engine: ServeEngineArg,
-    /// Attach generic XDP, after the driver, which works on every interface, at a fraction of the
-    /// speed.
+    /// Attach in generic mode (SKB mode), after the driver, which works on every interface but is
+    /// much slower.
     #[arg(long)]
     xdp_generic: bool,
-    /// Method to send replies made in XDP: transmission (XDP_TX), the fastest, but on a virtual
-    /// link (veth) only if its other end runs an XDP program too, or redirect. Auto redirects on
-    /// virtual links.
+    /// Method by which XDP sends replies. transmit: XDP_TX, the fastest, but on a virtual link
+    /// (veth) only if its other end runs an XDP program too; redirect: XDP_REDIRECT; auto: redirect
+    /// on virtual links, otherwise transmit.
     #[arg(long, value_enum, default_value_t = XdpReplyArg::Auto)]
     xdp_reply: XdpReplyArg,
     /// Threads of the socket engine for each address [default: one for each core; with --gnss one
     /// less].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Distribution of work over the threads: a socket and batches for each thread, or one socket
-    /// for all with a lock for receiving and one for sending, one packet at a time.
+    /// Distribution of work over the threads. per-thread: a socket for each, with batched system
+    /// calls; shared-lock: one socket for all, with a lock for receiving and one for sending, one
+    /// packet at a time.
     #[arg(long, value_enum, default_value_t = DispatchArg::PerThread)]
     dispatch: DispatchArg,
     /// Steer each packet to the thread on the core that received it, instead of by a hash of its
@@ -88,13 +91,14 @@ pub(crate) struct ServeArgs {
     /// source's].
     #[arg(long, value_name = "LEAP", value_parser = values::leap)]
     leap: Option<LeapIndicator>,
-    /// Delay to the reference clock, such as 0.5ms [default: the source's; 0 with --local].
+    /// Root delay (round trip to the reference clock), such as 0.5ms [default: the source's; 0 with
+    /// --local].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_delay: Option<Span>,
-    /// Dispersion to the reference clock [default: the source's; 0 with --local].
+    /// Root dispersion (relative to the reference clock) [default: the source's; 0 with --local].
     #[arg(long, value_name = "TIME", value_parser = values::span, allow_hyphen_values = true)]
     root_dispersion: Option<Span>,
-    /// Expiry of the clock page without an update, 200ms to 2s.
+    /// Stop answering when the clock state has not been updated for this time, 200ms to 2s.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     clock_expiry: Duration,
     /// Offset the served time by this number of nanoseconds; for tests.

@@ -23,7 +23,7 @@ use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
 use crate::values;
 
-/// Run a command once its conditions hold.
+/// Run a command once given conditions hold.
 ///
 /// All conditions must hold. Each is checked repeatedly, with growing pauses, until it holds; when
 /// the last one holds, those that have held for more than a second are checked once more. The
@@ -38,8 +38,9 @@ pub(crate) struct AfterArgs {
     /// Wait until a TCP port accepts connections.
     #[arg(long, value_name = "HOST:PORT")]
     tcp: Vec<Endpoint>,
-    /// Wait until a UDP port replies: to a request of its protocol at ports 123 and 53, at others
-    /// to one byte or to ',send=HEX'. With ',no-reply=ok' the port must only not refuse.
+    /// Wait until a UDP port replies: to an NTP request at port 123, a DNS query at port 53,
+    /// otherwise to one byte, or to the bytes of send=HEX. With no-reply=ok it must only not refuse
+    /// (ICMP port unreachable).
     #[arg(long, value_name = "HOST:PORT[,send=HEX][,no-reply=ok]")]
     udp: Vec<UdpEndpoint>,
     /// Wait until a file, directory or device exists.

@@ -10,29 +10,29 @@ use super::{JobBackend, detach};
 use crate::failure::CommandFailure;
 use crate::output;
 
-/// List the background jobs that wait or run, and those that are over and failed or left output.
+/// List the background jobs that wait or run, and finished jobs that failed or left output.
 #[derive(Args, Debug)]
 pub(super) struct JobListArgs {
     /// List only the jobs of this backend.
-    #[arg(long, value_name = "KEEPER")]
+    #[arg(long, value_name = "BACKEND")]
     backend: Option<JobBackend>,
     /// Write JSON instead of text.
     #[arg(long)]
     json: bool,
 }
 
-/// Cancel background jobs: remove waiting ones, end running ones, and delete the records of those
-/// that are over.
+/// Cancel background jobs: remove waiting ones, end running ones, and delete the records of
+/// finished jobs.
 #[derive(Args, Debug)]
 pub(super) struct CancelArgs {
     /// Jobs to cancel, as named by 'horolog at list'.
     #[arg(value_name = "JOB", required_unless_present = "finished")]
     jobs: Vec<String>,
-    /// Delete the records of all jobs that are over: exit statuses and output.
+    /// Delete the records of all finished jobs: exit statuses and output.
     #[arg(long)]
     finished: bool,
     /// Cancel only jobs of this backend.
-    #[arg(long, value_name = "KEEPER")]
+    #[arg(long, value_name = "BACKEND")]
     backend: Option<JobBackend>,
 }
 

@@ -26,13 +26,13 @@ use crate::output::{self, ResultDestination};
 use crate::values;
 use when::WhenArgs;
 
-/// Run commands at an exact instant, or periodically from it on.
+/// Run commands at an exact time, or periodically from then on.
 ///
 /// WHEN is written as for at(1): 'now + 2 minutes', 21:00 (tomorrow once it has passed), 9pm, noon,
 /// teatime, 'noon tomorrow', '10am monday', 2018/10/22, 'Oct 22 2028'; or as 2028-10-22T21:00:00Z
-/// or @1855774800.5. It is local time unless it ends with Z, UTC or TAI. With --every and no WHEN
-/// it is the next whole period since 1970. The start latency of the command is printed at the end,
-/// and its exit status is passed on.
+/// or as Unix time, @1855861200.5. It is local time unless it ends with Z, UTC or TAI. With --every
+/// and no WHEN it is the next multiple of the period since the Unix epoch. The start latency of the
+/// command is printed at the end, and its exit status is passed on.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AtArgs {
@@ -45,7 +45,8 @@ pub(crate) struct AtArgs {
     #[command(flatten)]
     programs: ProgramArgs,
     /// Time for which commands keep the real-time priority of their start, if the system permits
-    /// it; then they are scheduled as this command is. With 0 they have none.
+    /// it; afterwards they get the scheduling policy of this process. 0: start without real-time
+    /// priority.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5ms")]
     priority_hold: Duration,
     /// Write the result to FILE as JSON, or to standard output with '-'.
@@ -54,12 +55,12 @@ pub(crate) struct AtArgs {
     /// Print nothing but the reason if a command cannot be started.
     #[arg(short, long)]
     quiet: bool,
-    /// Wait in the background: systemd keeps the job if it is running, otherwise a separate
+    /// Wait in the background: as a systemd timer if systemd is running, otherwise as a separate
     /// process.
     #[arg(long)]
     detach: bool,
-    /// Backend that keeps the job [default: chosen automatically].
-    #[arg(long, value_name = "KEEPER", requires = "detach")]
+    /// Backend that runs the job [default: chosen automatically].
+    #[arg(long, value_name = "BACKEND", requires = "detach")]
     backend: Option<JobBackend>,
     /// File of this job in the queue.
     #[arg(long, hide = true, value_name = "FILE")]
@@ -110,7 +111,7 @@ struct ProgramArgs {
     /// Run all lines at once.
     #[arg(long, requires = "lines")]
     parallel: bool,
-    /// Command to run, with its arguments; without one, only the lateness is measured.
+    /// Command to run, with its arguments; without one, only the start latency is measured.
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
 }

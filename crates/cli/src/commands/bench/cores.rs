@@ -31,12 +31,12 @@ mod capture;
 /// Greatest number of cores up to which every number is tested; beyond it the number doubles.
 const EVERY_NUMBER_MAX: usize = 8;
 
-/// Measure the responses of a server against the number of its cores.
+/// Measure the reply rate of a server against the number of its cores.
 ///
 /// Creates two lab hosts, starts a server on one core in one of them, then on two and so on, and
 /// sends requests from the other at rising rates, each rate several times. A server is saturated at
-/// the first rate of which more than the permitted loss stays unanswered; its capacity is its
-/// response rate there. The tables are those of Liu, Wu and Wang, "Design of NTP server based on
+/// the first rate at which more than --loss-ratio of the requests are unanswered; its capacity is
+/// its reply rate there. The tables are those of Liu, Wu and Wang, "Design of NTP server based on
 /// multi-core processor", Journal of Time and Frequency 43 (2020), 1, 18-28, with the values of the
 /// paper next to the measured ones. The count of replies is checked once against a capture.
 ///
@@ -65,8 +65,8 @@ pub(crate) struct CoresArgs {
     /// exit status is 1 if no tested number does.
     #[arg(long, value_name = "RATE", value_parser = values::rate, default_value = "30000")]
     required_rate: f64,
-    /// Engine of the server: a socket for each thread, one locked socket shared by all threads as
-    /// in the paper, or XDP.
+    /// Engine of the server. socket: a socket for each thread; shared-lock: one socket with locks,
+    /// shared by all threads as in the paper; xdp: XDP.
     #[arg(long, value_enum, default_value_t = DesignArg::Socket)]
     design: DesignArg,
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the tables.

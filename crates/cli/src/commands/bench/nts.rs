@@ -58,15 +58,16 @@ pub(crate) struct BenchNtsArgs {
     /// core].
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = threads)]
     threads: Vec<usize>,
-    /// Percentages of requests that are authenticated; the others are compared with the first.
+    /// Percentages of requests that are authenticated, separated by commas; all are compared with
+    /// the first.
     #[arg(long, value_name = "PERCENT[,PERCENT...]", value_delimiter = ',',
           default_values_t = [0, 10, 50, 100], value_parser = clap::value_parser!(u8).range(0..=100))]
     shares: Vec<u8>,
     /// Approximate load time for each value.
     #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
     time: Duration,
-    /// Engine of the server: sockets only, XDP with redirection of authenticated requests to
-    /// threads, or the best available one.
+    /// Engine of the server. xdp: XDP, with redirection of authenticated requests to threads;
+    /// socket: only sockets; auto: the best available one.
     #[arg(long, value_enum, default_value_t = BenchNtsEngineArg::Auto)]
     engine: BenchNtsEngineArg,
     /// Threads of the generator [default: one for every second core].

@@ -50,9 +50,9 @@ const CHILDREN_MAX: usize = 1_024;
 /// measured one. At half of each rate the delays of the first and the last copy of a packet from
 /// the source are measured too, and the CPU time per copy.
 ///
-/// Source, relay and receivers share this host's cores. A relay that sends by sockets receives from
-/// one core and is pinned to another; an in-kernel relay works on the cores that packets arrive on,
-/// so all of them send to it.
+/// Source, relay and receivers share this host's cores. For the socket engines, the source sends
+/// from one core and the relay is pinned to another; an in-kernel relay runs on the cores on which
+/// packets arrive, so the source sends from all cores.
 #[derive(Args, Debug)]
 pub(crate) struct BenchRelayArgs {
     /// Bytes of UDP payload: sizes, and ranges with a step or a factor.
@@ -61,8 +61,8 @@ pub(crate) struct BenchRelayArgs {
     /// Numbers of children: numbers, and ranges with a step or a factor.
     #[arg(long, value_name = "LIST", value_parser = children, default_value = "1..64:*2")]
     children: Children,
-    /// Engines that send the copies: one system call for each copy, one for many, or the kernel's
-    /// driver path (XDP).
+    /// Engines that send the copies. send: a system call for each copy; sendmmsg: one for many
+    /// copies; xdp: the kernel's driver path.
     #[arg(long, value_enum, value_name = "NAME[,NAME...]", value_delimiter = ',',
           default_values_t = [BenchRelayEngineArg::Send, BenchRelayEngineArg::Xdp])]
     engines: Vec<BenchRelayEngineArg>,
@@ -80,8 +80,8 @@ pub(crate) struct BenchRelayArgs {
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE,
           hide_default_value = true)]
     copy_rate: u32,
-    /// Largest number of packets that the source sends together, 1 to 64 [default: 64 copies for
-    /// each receiver, which the kernel accepts at once].
+    /// Largest number of packets that the source sends together, 1 to 64 [default: as many as make
+    /// 64 copies for each receiving host, which the kernel accepts at once].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: Option<u32>,
     /// Hosts of the children, in turn, each on its own interface of the relay.

@@ -27,10 +27,10 @@ const POLICY_BYTES_MAX: u64 = 1 << 20;
 const LABELS_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 128;
 
-/// Run the orders of campaigns on this host, as far as its policy allows.
+/// Execute campaign jobs on this host, within its policy.
 ///
 /// The agent announces itself at a NATS server with its labels, its addresses and its clock offset,
-/// executes orders that its policy allows, and reports their results. If the server becomes
+/// executes the jobs that its policy allows, and reports their results. If the server becomes
 /// unreachable, the agent finishes what it has begun and reports later; reports stay on its disk
 /// until the server has stored them. It ends with Ctrl-C or SIGTERM, and with status 4 if an agent
 /// of the same name was started later.
@@ -51,7 +51,7 @@ pub(super) struct AgentArgs {
     /// address that leads to the NATS server, then all others].
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
-    /// Policy: the orders that the agent may run [default: measurements within private networks].
+    /// Policy: the jobs that the agent may run [default: measurements within private networks].
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Print the policy in force and exit.
@@ -61,8 +61,8 @@ pub(super) struct AgentArgs {
     /// horolog/agents/NAME in the user's state directory].
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
-    /// Compare the clock with this time server's [default: use the kernel's estimate if the clock
-    /// is disciplined].
+    /// Measure the clock offset against this NTP server [default: use the kernel's estimate if the
+    /// clock is disciplined].
     #[arg(long, value_name = "HOST")]
     clock_server: Option<String>,
 }

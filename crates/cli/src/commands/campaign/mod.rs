@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::CommandFailure;
 
-/// Measure from many hosts at one instant, with one result.
+/// Run a measurement on many hosts simultaneously, and merge the results.
 ///
 /// An agent runs on each host ('horolog campaign agent') and executes what its policy allows. A
 /// plan defines the roles, the number of instances of each, and their placement ('horolog campaign

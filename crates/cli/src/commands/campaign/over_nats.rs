@@ -42,7 +42,7 @@ pub(super) struct OverNatsArgs {
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "30s")]
     grace: Duration,
     /// Time without a heartbeat after which an agent's part is abandoned, once all others are done.
-    /// At least 10s, the heartbeat TTL on the broker.
+    /// At least 10s, the TTL of heartbeats on the NATS server.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "60s")]
     agent_timeout: Duration,
     /// Time without the NATS server after which the result is made from the reports received so

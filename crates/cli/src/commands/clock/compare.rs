@@ -25,10 +25,11 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 /// pulses.
 ///
 /// At each interval every clock is read between two readings of the system clock (CLOCK_REALTIME);
-/// the middle of these gives the offset, by which the system clock is ahead, and half the time
-/// between them its error bound. Offsets are described by mean, standard deviation and extremes, by
-/// the frequency (the straight line through them) and by the overlapping Allan deviation at octaves
-/// of the interval. No clock is changed. Clocks of other hosts are compared by 'horolog query'.
+/// the middle of these gives the offset (positive if the system clock is ahead, unlike in 'horolog
+/// query'), and half the time between them its error bound. Offsets are described by mean, standard
+/// deviation and extremes, by the frequency offset (slope of the least-squares line through them)
+/// and by the overlapping Allan deviation at averaging times of 1, 2, 4, ... intervals. No clock is
+/// changed. Clocks of other hosts are compared by 'horolog query'.
 #[derive(Args, Debug)]
 pub(crate) struct ClockCompareArgs {
     #[command(flatten)]

@@ -28,7 +28,7 @@ const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 /// Log the offset of the system clock from other clocks of this host, or the clock state that a
 /// running server reports, as lines of JSON for 'horolog clock draw'.
 ///
-/// Each line has the offset (by which the system clock is ahead), its error bound and, for a
+/// Each line has the offset (positive if the system clock is ahead), its error bound and, for a
 /// server, the frequency and the state. Logging goes on until --time has passed or Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct LogArgs {
@@ -37,7 +37,7 @@ pub(crate) struct LogArgs {
     file: PathBuf,
     #[command(flatten)]
     clocks: ClocksArgs,
-    /// Log the calibration and the sources of the running server.
+    /// Log the discipline of the clock by a GNSS receiver, and the sources, of the running server.
     #[arg(long, conflicts_with = "clocks")]
     server: bool,
     /// Status socket of the server [default: that of the only running server].

@@ -34,8 +34,8 @@ const PARTS: [&str; 16] = [
     "ptp",
 ];
 
-/// Show the clock state of a running server: its sources and their selection, the calibration by a
-/// receiver, and its PTP ports.
+/// Show the clock state of a running server: its sources and their selection, its discipline by a
+/// GNSS receiver, and its PTP ports.
 #[derive(Args, Debug)]
 pub(crate) struct ClockShowArgs {
     /// Status socket of the server [default: that of the only running server].

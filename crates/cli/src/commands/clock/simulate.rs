@@ -26,15 +26,15 @@ const DURATION_MAX_S: u64 = 60 * 86_400;
 /// Greatest number of pulses, above that of any receiver.
 const PULSES_MAX: i64 = 50;
 
-/// Simulate weeks of a clock that is disciplined by a receiver's pulses and sentences, within
-/// seconds.
+/// Simulate weeks of a clock that is disciplined by a receiver's PPS pulses and NMEA sentences,
+/// within seconds.
 ///
 /// The simulation has an oscillator with its noises (white, flicker and random-walk FM after IEEE
-/// 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and the
-/// labeller, filter and servo of Horolog. For comparison, on the same noise, it has the method of
-/// Liu, Wu and Wang 2020 (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section 2.2.3): at each
-/// pulse the clock is set to the second after that of the last sentence. The same seed gives the
-/// same values.
+/// 1139, ageing, temperature), a receiver's pulses and sentences with their errors, and Horolog's
+/// assignment of sentences to pulses, filter and servo. For comparison, on the same noise, it has
+/// the method of Liu, Wu and Wang 2020 (doi:10.13875/j.issn.1674-0637.2020-01-0018-11, section
+/// 2.2.3): at each pulse the clock is set to the second after that of the last sentence. The same
+/// seed gives the same values.
 ///
 /// Errors are against true time, sampled once a second at a random instant, from the second in
 /// which the servo first locked, without outages and the minute after each.
@@ -49,20 +49,21 @@ pub(crate) struct SimulateArgs {
     /// Delay of every pulse, such as an uncompensated interrupt latency, up to 1ms.
     #[arg(long, value_name = "TIME", value_parser = noise, default_value = "0ns")]
     latency: Duration,
-    /// Share of pulses that are delayed by 10us more, in the mean.
+    /// Share of pulses that are delayed further, by an exponentially distributed time with a mean
+    /// of 10us.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "1%")]
     latency_tail: f64,
     /// Share of sentences that are complete but wrong (by seconds, a year or 1024 weeks), one
     /// second late, or lost.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
     bad_sentences: f64,
-    /// False pulses for each true one, at random instants.
+    /// Ratio of false pulses, at random instants, to true ones.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
     false_pulses: f64,
     /// Share of pulses that are lost.
     #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
     missing_pulses: f64,
-    /// Pulses per second; only 1 is correct.
+    /// Pulses per second; values other than 1 simulate a misconfigured receiver.
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=PULSES_MAX))]
     pulses_per_second: u32,

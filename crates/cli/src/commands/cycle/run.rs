@@ -31,8 +31,8 @@ use watch::CycleRunReporter;
 
 /// Run periodic tasks, and report the timing of each period.
 ///
-/// A task is released at the beginning of each period and must finish by its deadline: its start
-/// latency and its execution together count. No period is skipped: an overrun delays the following
+/// A task is released at the beginning of each period and must finish by its deadline; its response
+/// time is start latency plus execution time. No period is skipped: an overrun delays the following
 /// ones. A task computes (--compute, --units), sends messages to the other nodes and waits for
 /// theirs (--message), waits at a barrier (--barrier), or starts the command after '--'; with
 /// --program that command runs through all periods and marks them. Several tasks, several steps of
@@ -69,16 +69,17 @@ pub(crate) struct CycleRunArgs {
     slow_node: Vec<(u16, f64)>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Leave the CPU's idle states enabled, instead of preventing all but the lightest.
+    /// Leave the CPU's idle states (C-states) enabled, instead of disabling all but polling
+    /// (/dev/cpu_dma_latency).
     #[arg(long)]
     allow_idle_states: bool,
-    /// Time limit of a command, of a program for one period, and of its start; exceeding it ends
-    /// the command and the run.
+    /// Time limit of each start of a command; with --program, of its start and of each period.
+    /// Exceeding it ends the command and the run.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10s")]
     timeout: Duration,
-    /// Source of the releases: each node's own clock, or a UDP datagram from the first node for
-    /// each period, which needs no synchronised clocks.
+    /// Source of the releases. clock: each node's own clock; udp: a datagram from the first node
+    /// for each period, which needs no synchronised clocks.
     #[arg(long, value_name = "SIGNAL", value_enum, default_value = "clock")]
     signal: ReleaseSourceArg,
     /// Write a line for each period to FILE as CSV.
@@ -115,8 +116,8 @@ struct ClusterArgs {
           "slow_node", "signal", "log", "live", "fail_if", "json", "html", "junit",
           "summary"])]
     join: Option<SocketAddr>,
-    /// Time to wait for the others to join [default: unlimited], or for the first node to become
-    /// reachable [default: none].
+    /// Time to wait: with --listen for the others to join; with --join for the first node to become
+    /// reachable [default: unlimited with --listen; with --join, fail at the first attempt].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     join_timeout: Option<Duration>,
     /// Name of this node [default: the hostname].

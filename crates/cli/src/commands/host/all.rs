@@ -26,14 +26,14 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 ///
 /// The verdict states whether this host is fit for measurements in microseconds: fit, fit with
 /// doubts (a warning), not fit (an error), or not known (wake-ups or OS noise were not measured). A
-/// 99th percentile of wake-up latency above 100us is a warning, above 1ms an error; OS noise above
-/// 1% and above 10% of a core likewise. A part that lacks a privilege or another prerequisite
-/// reports that, and the others run. The result contains that of each part. Exit status 1 if the
-/// verdict is 'not fit' or a limit failed.
+/// 99th percentile of the wake-up latency above 100us or OS noise above 1% of a core is a warning;
+/// above 1ms or 10% it is an error. A part that lacks a privilege or another prerequisite reports
+/// that, and the others run. The result contains that of each part. Exit status 1 if the verdict is
+/// 'not fit' or a limit failed.
 #[derive(Args, Debug)]
 pub(crate) struct AllArgs {
     /// Approximate total duration, 5s to 1h; below 30s 'delay' has no waits above 10ms and no
-    /// claims.
+    /// comparison with common beliefs.
     #[arg(short, long, value_name = "TIME", value_parser = time, default_value = "1m")]
     time: Duration,
     /// Parts to skip, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.

@@ -21,8 +21,8 @@ const TIME_MAX: Duration = Duration::from_hours(1);
 /// clocks with resolution, cost and rate, RTC and PTP clocks, the kernel's discipline, and causes
 /// of late wake-ups.
 ///
-/// Each fact has a line on its meaning. No clock is changed. The count of jiffies requires root.
-/// Exit status 1 if a clock goes backwards from one core to another.
+/// Each value is followed by a line that explains it. No clock is changed. The count of jiffies
+/// requires root. Exit status 1 if a clock goes backwards from one core to another.
 #[derive(Args, Debug)]
 pub(crate) struct HostClockArgs {
     /// Observation time of the clocks' rates against each other, at most 1h.

@@ -41,7 +41,7 @@ pub(super) struct ThreadArgs {
     /// Run as SCHED_OTHER threads, as most programs do.
     #[arg(long)]
     sched_other: bool,
-    /// Leave the CPU's idle states enabled; otherwise the deep ones are prevented
+    /// Leave the CPU's idle states (C-states) enabled; otherwise all but polling are disabled
     /// (/dev/cpu_dma_latency) during the measurement.
     #[arg(long)]
     pub(super) allow_idle_states: bool,

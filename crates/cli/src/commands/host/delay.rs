@@ -25,9 +25,9 @@ const DELAYS_MAX: usize = 40;
 ///
 /// Each function is called with each delay that it supports, with SCHED_OTHER and SCHED_FIFO, with
 /// the inherited timer slack and with the least. The overshoot is the time from the requested to
-/// the actual end of a wait. Common claims about clocks and delays on Linux are then compared with
-/// the measured values. Waits of 5ms and more are measured in parallel; the whole takes about 20 s.
-/// Signal handlers, scheduling and slack of this process stay as they are.
+/// the actual end of a wait. Common beliefs about clocks and sleep functions on Linux (claims) are
+/// then compared with the measured values. Waits of 5ms and more are measured in parallel; the
+/// whole takes about 20 s. Signal handlers, scheduling and slack of this process stay as they are.
 #[derive(Args, Debug)]
 pub(crate) struct HostDelayArgs {
     /// Functions, such as 'nanosleep,select' [default: all]: sleep, alarm-pause, poll, epoll-wait,
@@ -47,10 +47,11 @@ pub(crate) struct HostDelayArgs {
     /// Scheduling policies of the waiting threads, such as 'other' [default: other,fifo].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policy)]
     policy: Vec<SchedulingPolicy>,
-    /// Timer slack: default, as inherited, or minimal, 1 ns [default: default,minimal].
+    /// Timer slack: default (as inherited) or minimal (1 ns) [default: default,minimal].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = slack)]
     slack: Vec<DelaySlack>,
-    /// Skip the common claims, and the signals.
+    /// Skip the comparison with common beliefs about clocks and sleep functions, and the test of
+    /// sleeps interrupted by signals.
     #[arg(long)]
     no_claims: bool,
     /// Exit with status 1 if this expression is true for the overshoot of any function at any

@@ -44,20 +44,21 @@ const FIGURES: [LimitedMetric<InterruptMetric>; 11] = [
 const DISTANCE_MIN: Duration = Duration::from_micros(20);
 const DISTANCE_MAX: Duration = Duration::from_secs(1);
 
-/// Measure the delay of timer handlers after the expiry, and the OS noise of each core.
+/// Measure the latency of timer handlers, and the OS noise of each core.
 ///
-/// Timers expire at random intervals; the delay counts from the expiry to the first reading of the
-/// clock in the handler: in the kernel (bpf_timer, whose callback runs in the soft interrupt after
-/// the timer's own), in a signal handler, and in a thread that waits for a timerfd. Then a
+/// Timers expire at random intervals; the latency counts from the expiry to the first reading of
+/// the clock in the handler: in the kernel (bpf_timer, whose callback runs in a softirq after the
+/// timer interrupt), in a signal handler, and in a thread that waits for a timerfd. Then a
 /// SCHED_OTHER thread spins on each core and reads the clock: an iteration that took longer than
 /// the threshold is a gap, and the kernel's accounting shows whether another thread ran in it; if
-/// not, the gap is attributed to an interrupt, system management or the hypervisor.
+/// not, the gap is attributed to an interrupt, a system management interrupt (SMI) or the
+/// hypervisor.
 #[derive(Args, Debug)]
 pub(crate) struct InterruptArgs {
     /// Cores, such as 0,2..6:2 [default: all that this process may run on].
     #[arg(short, long, value_name = "LIST", value_parser = core_list)]
     cores: Option<CoreList>,
-    /// Kinds of handlers.
+    /// Kinds of handlers, separated by commas.
     #[arg(long, value_name = "KIND", value_delimiter = ',',
           default_values_t = [HandlerKindArg::Kernel, HandlerKindArg::Signal, HandlerKindArg::Timerfd])]
     handlers: Vec<HandlerKindArg>,

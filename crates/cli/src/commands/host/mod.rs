@@ -14,7 +14,8 @@ mod nic;
 mod switch;
 mod timer;
 
-/// Measure this host's clocks, delays, scheduler, timers and interrupts.
+/// Measure this host's clocks, sleep functions, context switches, timers and interrupts, and show
+/// its NICs.
 #[derive(Args, Debug)]
 pub(crate) struct HostArgs {
     #[command(subcommand)]

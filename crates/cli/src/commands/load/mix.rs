@@ -19,8 +19,8 @@ use crate::failure::CommandFailure;
 /// real server do; counted together and by kind.
 ///
 /// Each kind has its own clients and a part of the clients' network. Each has at least one sending
-/// thread, except in the kernel, where each thread sends all kinds. A loss goal applies to all of
-/// them together. A port in TARGET is that of NTP.
+/// thread, except in the kernel, where each thread sends all kinds. --loss-ratio applies to all
+/// kinds together. A port in TARGET is that of NTP.
 #[derive(Args, Debug)]
 pub(crate) struct MixArgs {
     #[command(flatten)]

@@ -58,17 +58,17 @@ const NETWORK: &str = "Network options";
 const OTHER: &str = "Other options";
 const BEYOND: &str = "Beyond ntpperf";
 
-/// Load a time server with the options and the table of ntpperf.
+/// Load a time server with ntpperf's command-line options and output format.
 ///
 /// Clients are simulated: one for each 10 requests per second, up to 16384. The rate rises until
 /// the highest is reached, more than half of the requests are lost, or they cannot be sent in time.
 ///
 /// The table is on standard output; the engine and the findings are on standard error. Shares are
-/// of the requests actually sent. Requests without a reply in time are lost: never fewer than none
-/// and never more than all, even if two messages are due for each (-N). NTP replies are invalid, as
-/// in ntpperf, by their mode, origin and length; JSON and HTML report check more. The columns after
-/// the shares are the server's response times, or with -o the offsets of its transmit timestamps;
-/// neither is known for delay requests.
+/// of the requests actually sent. Requests without a reply in time are lost; their share stays
+/// within 0% and 100% even with -N, where two messages are due for each request. As in ntpperf,
+/// only mode, origin timestamp and length of NTP replies are checked for the table; the checks for
+/// JSON and the HTML report are stricter. The columns after the shares are the server's response
+/// times, or with -o the offsets of its transmit timestamps; neither is known for delay requests.
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true, disable_version_flag = true, args_override_self = true)]
 #[command(group(ArgGroup::new("mode").required(true).multiple(true)))]
@@ -103,7 +103,7 @@ pub(crate) struct NtpperfArgs {
     #[arg(short, value_name = "MAC", value_parser = mac, help_heading = NETWORK)]
     mac: Option<MacAddress>,
 
-    /// Send delay requests to the group of all PTP ports, 224.0.1.129.
+    /// Send delay requests to the PTP primary multicast address, 224.0.1.129.
     #[arg(short = 'M', conflicts_with_all = ["basic", "interleaved", "monitor"],
           help_heading = OTHER)]
     multicast: bool,
@@ -143,7 +143,7 @@ pub(crate) struct NtpperfArgs {
     #[arg(short = 'S', value_name = "C2S,COOKIE[,S2C]", value_parser = SecretText::read,
           conflicts_with_all = ["delay", "monitor", "interleaved"], help_heading = OTHER)]
     session: Option<SecretText>,
-    /// Print this help; --help prints more.
+    /// Print help: -h a short one, --help the full one.
     #[arg(short, long, action = ArgAction::Help, help_heading = OTHER)]
     help: Option<bool>,
 

@@ -30,9 +30,8 @@ pub(crate) struct LoadNtsArgs {
     /// Name that the certificate must be valid for [default: the name of the server].
     #[arg(long, value_name = "NAME", requires = "nts")]
     nts_name: Option<String>,
-    /// Number of sessions, each with its own keys, shared by all clients, which reuse its cookies;
-    /// or 'each' for one session per client, which uses a cookie once and takes new ones from
-    /// replies [default: 16].
+    /// Number of NTS sessions, shared by all clients, which reuse their cookies; or 'each': a
+    /// session for each client, with single-use cookies, which replies replenish [default: 16].
     #[arg(long, value_name = "N|each", requires = "nts", value_parser = sessions)]
     nts_sessions: Option<SessionCount>,
     /// Percentage of requests that are authenticated; the rest is plain.

@@ -39,7 +39,8 @@ const SEARCH_INITIAL: Duration = Duration::from_millis(500);
 ///
 /// With --search, exchanges begin at intended rates instead, and one that has not yielded keys
 /// within --timeout of its intended start is lost. A saturated server delays handshakes and drops
-/// none: the rate found can exceed the sustainable rate by up to timeout/duration.
+/// none: the rate found can exceed the sustainable rate by up to the ratio of --timeout to
+/// --duration (5% by default).
 #[derive(Args, Debug)]
 pub(crate) struct NtsKeArgs {
     /// Server: HOST or HOST:PORT; the default port is 4460.
@@ -55,13 +56,14 @@ pub(crate) struct NtsKeArgs {
     /// [default: 32; 512 in a search].
     #[arg(short, long, value_name = "N")]
     connections: Option<usize>,
-    /// Duration; in a search, that of its decisive trials [default: 5; 2 in a search].
+    /// Duration; in a search, that of its full-length trials [default: 5; 2 in a search].
     #[arg(short, long, value_name = "SECONDS", value_parser = values::positive_duration)]
     duration: Option<Duration>,
     /// Timeout of one NTS-KE exchange [default: 5s; 100ms in a search].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     timeout: Option<Duration>,
-    /// Search for the highest rate without failures (ndr) or with at most 0.5% (pdr), to within 1%.
+    /// Search for the highest rate, to within 1%. ndr (no-drop rate): without failures; pdr
+    /// (partial-drop rate): with at most 0.5% failures.
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
     /// Share of failures that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].

@@ -25,7 +25,7 @@ pub(super) struct OutputArgs {
     /// Write an HTML report to FILE.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Show the run on the terminal in progress: q, Escape and Ctrl-C end it with the result so
+    /// Show the run in progress on the terminal: q, Escape and Ctrl-C end it with the result so
     /// far. The text follows at the end.
     #[arg(long)]
     live: bool,

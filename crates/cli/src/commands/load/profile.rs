@@ -25,12 +25,14 @@ pub(crate) struct ProfileArgs {
     /// that changes linearly) and duration, preceded by the key interval.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["search", "time", "rate", "overload"])]
     profile: Option<PathBuf>,
-    /// Send half of the rate of -r, or of the one that a search found, then FACTOR times that rate,
-    /// then the half again, and report the recovery time; -t is the duration of the first two.
+    /// Send R/2, then FACTOR times R, then R/2 again, where R is the rate of -r or the one that a
+    /// search found, and report the recovery time; -t is the duration of the first two phases
+    /// [default factor: 3].
     #[arg(long, value_name = "FACTOR", num_args = 0..=1, default_missing_value = "3",
           value_parser = factor)]
     overload: Option<f64>,
-    /// Length of the intervals of a profile [default: 1s in a soak, 100ms otherwise].
+    /// Length of the intervals of a soak, profile or overload [default: 1s in a soak, 100ms
+    /// otherwise].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     interval: Option<Duration>,
 }

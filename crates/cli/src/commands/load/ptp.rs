@@ -31,8 +31,8 @@ enum PtpModeArgs {
 /// Send delay requests, each answered by one delay response.
 ///
 /// They go to the master's own address (as from slaves in unicast and hybrid mode), or with
-/// --multicast to the group of all PTP ports, which the master's replies use as well. Messages of
-/// other ports there are not counted.
+/// --multicast to the PTP primary multicast address, which the master's replies use as well.
+/// Messages of other ports there are not counted.
 #[derive(Args, Debug)]
 struct PtpDelayArgs {
     #[command(flatten)]
@@ -47,11 +47,11 @@ struct PtpDelayArgs {
 
 /// Send NetSync Monitor requests: delay requests that request a Sync as well.
 ///
-/// A request is due a delay response and a Sync, with a follow-up unless the Sync carries its own
-/// time. It counts as received when all of them arrived in time, and as lost if any is missing; its
-/// round trip ends with the last of them. The columns "delay" and "sync/fw" count each kind. The
-/// response time is from the receipt of the request to the transmission of the Sync, by the
-/// master's own timestamps.
+/// The master must answer each request with a Delay_Resp and a Sync, and with a Follow_Up if the
+/// Sync is two-step. It counts as received when all of them arrived in time, and as lost if any is
+/// missing; its round trip ends with the last of them. The columns "delay" and "sync/fw" count each
+/// kind. The response time is from the receipt of the request to the transmission of the Sync, by
+/// the master's own timestamps.
 #[derive(Args, Debug)]
 struct NsmArgs {
     #[command(flatten)]
@@ -62,9 +62,9 @@ struct NsmArgs {
 
 /// Request unicast messages (negotiation): each request is granted or denied.
 ///
-/// Every request is that of a new PTP port, since the port's identity carries the request token; so
-/// the master has as many clients as requests within the duration, and sends to all of them the
-/// messages that it has granted. Those messages are counted separately; they are not replies.
+/// Each request has a new sourcePortIdentity, by which its reply is matched; so the master sees as
+/// many clients as requests within --duration, and sends the granted messages to all of them. Those
+/// messages are counted separately; they are not replies.
 #[derive(Args, Debug)]
 struct UnicastArgs {
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(super) struct ContractArgs {
         default_value = "announce,sync,delay-resp"
     )]
     messages: Vec<MessageArg>,
-    /// Interval between these messages, log2 of seconds.
+    /// Interval between these messages (logInterMessagePeriod), log2 of seconds.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     log_interval: i8,
     /// Requested duration of the grants, in seconds.

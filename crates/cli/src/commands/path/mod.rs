@@ -9,7 +9,7 @@ mod stall;
 mod tcp;
 mod udp;
 
-/// Measure network paths, and the kernels at both ends.
+/// Measure latency, loss and bandwidth of UDP and TCP between hosts, and stalls of TCP.
 #[derive(Args, Debug)]
 pub(crate) struct PathArgs {
     #[command(subcommand)]

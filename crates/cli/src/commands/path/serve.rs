@@ -29,11 +29,11 @@ const STAMP_RATE_MAX: u64 = 100_000;
 
 /// Answer the measurements of 'horolog path' from other hosts, until Ctrl-C or SIGTERM.
 ///
-/// Over UDP, probes are echoed only to a client that has proved to receive at its source address,
-/// no reply is longer than its request, and sessions and replies are bounded, so this host cannot
-/// be made to flood another. Over TCP, a client that connects receives what it requests, within
-/// limits of connections, time and bytes; a client that reaches one is informed. No privilege is
-/// required, except for --stamp at a port below 1024.
+/// Over UDP, probes are echoed only to a client that has proved by a return-routability check that
+/// it receives at its source address, no reply is longer than its request, and sessions and replies
+/// are bounded, so this host cannot be made to flood another. Over TCP, a client that connects
+/// receives what it requests, within limits of connections, time and bytes; a client that reaches
+/// one is informed. No privilege is required, except for --stamp at a port below 1024.
 #[derive(Args, Debug)]
 pub(crate) struct PathServeArgs {
     /// Address to listen at, over UDP and TCP, as ADDRESS or ADDRESS:PORT. Repeatable [default: all

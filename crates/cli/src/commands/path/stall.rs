@@ -27,13 +27,14 @@ use crate::values;
 /// Longest watch.
 const WATCH_MAX: Duration = Duration::from_hours(24);
 
-/// Find the patterns of writing to a TCP connection that wait for a timer (delayed ACK, Nagle's
-/// algorithm, a full congestion window, a cork), and their remedies.
+/// Find TCP write patterns that stall until a timer expires (delayed ACK, Nagle's algorithm, a full
+/// congestion window, TCP_CORK), and their remedies.
 ///
 /// With a 'horolog path serve' at TARGET, patterns of writing are run with each socket option: a
-/// single write, two small writes before a read, whole segments, batches of 132 bytes, a header and
-/// a body by sendfile, a cork that is closed or forgotten. With --watch PORT, the traffic of other
-/// programs is observed instead. No setting of the kernel is ever changed.
+/// single write, two small writes before a read, two writes of exactly one segment (MSS) each,
+/// batches of 132-byte writes, a header and a body by sendfile, the same with TCP_CORK, ended by
+/// closing the connection or never cleared. With --watch PORT, the traffic of other programs is
+/// observed instead. No setting of the kernel is ever changed.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct StallArgs {
@@ -54,12 +55,11 @@ pub(crate) struct StallArgs {
     /// Exchanges of each pattern with each option.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     count: u32,
-    /// Number of writes in a batch; a list for one batch of each.
+    /// Numbers of writes in a batch; a batch is run for each number of the list.
     #[arg(short, long, value_name = "LIST", value_parser = batches, default_value = "1..32:1",
           conflicts_with = "watch")]
     batches: Batches,
-    /// Extra duration from which an exchange counts as stalled, compared with one that waits for
-    /// nothing.
+    /// Time by which an exchange must take longer than one without a stall to count as stalled.
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration,
           default_value = "10ms")]
     stall_threshold: Duration,

@@ -23,12 +23,12 @@ use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
 use crate::output::{self, ProgressLine};
 use crate::values;
 
-/// Measure delay and loss of UDP datagrams to a far end ('horolog path serve') and back: T, half
-/// the round trip; M, the share that is lost; S, the share that arrives in order.
+/// Measure UDP datagrams to a far end ('horolog path serve') and back: half the round trip (T), the
+/// share that is lost (M) and the share that arrives in order (S).
 ///
 /// Without --rate each request waits for the reply to the one before it (ping-pong). With it they
 /// are sent at a fixed rate, and latency counts from the intended send time. A row is measured for
-/// each length and each load: R load datagrams for each valid one, as defined by Hao, Xue and Qin,
+/// each length and each load: R load datagrams for each probe, as defined by Hao, Xue and Qin,
 /// "Performance and test method for real-time parallel system".
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -60,7 +60,7 @@ pub(crate) struct UdpArgs {
     /// Concurrent flows, each with its own port, up to 64.
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     flows: u64,
-    /// List of load ratios R: load datagrams for each valid one. Each length is measured with each
+    /// List of load ratios R: load datagrams for each probe. Each length is measured with each
     /// ratio.
     #[arg(short = 'R', long, value_name = "LIST", default_value = "0", value_parser = ratios)]
     load_ratio: List<f64>,
@@ -102,7 +102,8 @@ pub(crate) struct UdpArgs {
     /// Exit with status 1 if this expression is true for a row, such as 'loss>0.1%' or 'p99>200us'.
     /// Repeatable.
     ///
-    /// Metrics: loss, reordered, duplicates; of T: mean, p50, p90, p99, p99.9, max.
+    /// Metrics: loss (M), reordered, duplicates; of T (half the round trip): mean, p50, p90, p99,
+    /// p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
     fail_if: Vec<Limit<UdpMetric>>,
     /// Show each row on the terminal while it is measured: q, Escape and Ctrl-C end the run with

@@ -40,7 +40,7 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           requires = "source")]
     listen: Option<SocketAddr>,
-    /// Source of a new group: a network or an address. Repeatable.
+    /// Permitted sender of a new group: a network or an address. Repeatable.
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     source: Vec<Network>,
     /// Interface on which a new group joins its multicast group [default: the kernel's choice].

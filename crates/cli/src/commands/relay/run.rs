@@ -46,16 +46,17 @@ pub(super) struct RelayRunArgs {
     /// Table file.
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Engine that makes the copies: one system call for each copy, one for many, the kernel's
-    /// driver path (XDP, with sendmmsg for the rest), or the best available one.
+    /// Engine that makes the copies. send: a system call for each copy; sendmmsg: one for many
+    /// copies; xdp: the kernel's driver path, with sendmmsg for the rest; auto: the best available
+    /// one.
     #[arg(long, value_enum, default_value_t = RelayEngineArg::Auto)]
     engine: RelayEngineArg,
     /// Receive packets in XDP on this interface. Repeatable [default: the interfaces on which the
     /// groups' packets arrive].
     #[arg(long, value_name = "IF")]
     interface: Vec<String>,
-    /// Create an interface of this name, over which programs on this host send each packet once, by
-    /// a route to the multicast group through it.
+    /// Create an interface of this name. Programs on this host that route a multicast group to it
+    /// send each packet once, and the relay makes the copies.
     #[arg(long, value_name = "IF")]
     send_interface: Option<String>,
     /// Control socket for 'horolog relay add', 'remove' and 'list' [default:

@@ -22,21 +22,21 @@ use crate::{output, values};
 /// worse.
 ///
 /// Medians and tails of times, shares that were lost, late, invalid or missed, rates, and offsets
-/// of clocks are compared if the runs have them at the same path. A metric is worse if the whole
-/// interval of its change is beyond the threshold. Several runs of each, such as 'a,b,c', show the
-/// variation from run to run. Properties of the measuring host are shown, but do not affect the
-/// verdict.
+/// of clocks are compared if both results have them at the same JSON path. A metric is worse if the
+/// whole confidence interval of its change is beyond the threshold. Several runs of each, such as
+/// 'a,b,c', show the variation from run to run. Properties of the measuring host are shown, but do
+/// not affect the verdict.
 #[derive(Args, Debug)]
 pub(super) struct RunsCompareArgs {
     /// Run to compare with, then the run to judge; with --baseline only the latter [default: last].
-    /// A result file if it has a '/' or ends with '.json'. Several runs of the same are separated
-    /// by commas.
+    /// A result file if it has a '/' or ends with '.json'. Repeated runs of one configuration are
+    /// separated by commas.
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<String>,
     /// Run to compare with, or several separated by commas.
     #[arg(long, value_name = "RUN")]
     baseline: Option<String>,
-    /// Permitted degradation of a metric, as a share of its former value.
+    /// Permitted degradation of a metric, as a ratio to its earlier value or a percentage of it.
     #[arg(long, value_name = "SHARE", value_parser = values::excess, default_value = "10%")]
     threshold: f64,
     /// Compare only metrics whose names contain this text, such as 'rtt_ns p99' or 'search'.

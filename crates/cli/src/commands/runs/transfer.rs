@@ -58,7 +58,7 @@ impl TransferFormat {
     }
 }
 
-/// Import results from files: of this program's --json, or of 'runs export --format jsonl'.
+/// Import result files, as written with --json or by 'runs export --format jsonl'.
 #[derive(Args, Debug)]
 pub(super) struct ImportArgs {
     /// Files to import; if one is invalid, nothing is stored.

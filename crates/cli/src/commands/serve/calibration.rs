@@ -23,31 +23,31 @@ const LAG_MAX: Duration = Duration::from_millis(950);
 
 #[derive(Args, Debug)]
 pub(crate) struct CalibrationArgs {
-    /// GNSS receiver to calibrate the clock by: a serial line, as in /dev/ttyS0:115200 (9600 if no
-    /// speed is given), or gpsd[:HOST:PORT]. It is then a time source, in addition to those of
-    /// --source.
+    /// GNSS receiver by which to discipline the clock: a serial line, as in /dev/ttyS0:115200
+    /// (default 9600), or gpsd[:HOST:PORT]. It is a time source besides those of --source, which
+    /// only read the time.
     #[arg(long, value_name = "DEVICE[:BAUD]", conflicts_with = "local")]
     gnss: Option<String>,
-    /// Pulse of the receiver, which marks the seconds: /dev/ppsN, gpio:/dev/gpiochipN,line=N or
+    /// PPS pulse of the receiver, which marks the seconds: /dev/ppsN, gpio:/dev/gpiochipN,line=N or
     /// extts:/dev/ptpN,channel=N,pin=N [default: none; the time is then known to a second].
     #[arg(long, value_name = "DEVICE", requires = "gnss")]
     pps: Option<String>,
-    /// Serve time by the estimated error of the clock, without steering the system clock.
+    /// Do not steer the system clock; correct the served time by the clock's estimated error.
     #[arg(long, requires = "gnss")]
     no_clock_control: bool,
     /// Holdover time after the last pulse, after which all replies are marked as unsynchronised.
     #[arg(long, value_name = "TIME", value_parser = values::long_duration, default_value = "1h")]
     holdover_limit: Duration,
-    /// Offset above which the clock is stepped even while it is served [default: stepped at the
-    /// start at most, then slewed].
+    /// Offset above which the clock is stepped even while it is served [default: step at most at
+    /// the start, then slew].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, requires = "gnss",
           conflicts_with = "no_clock_control")]
     clock_step_threshold: Option<Duration>,
-    /// Oscillator of the clock, whose model defines its uncertainty without pulses: raspberry-pi (a
-    /// plain crystal), tcxo or ocxo.
+    /// Oscillator of the clock, whose model gives the uncertainty in holdover (without PPS pulses):
+    /// raspberry-pi (a plain crystal), tcxo or ocxo.
     #[arg(long, value_name = "NAME", value_parser = oscillator, default_value = "raspberry-pi")]
     oscillator: Oscillator,
-    /// Longest time from a pulse to the beginning of its sentence, 50ms to 950ms.
+    /// Longest time from a PPS pulse to the beginning of its NMEA sentence, 50ms to 950ms.
     #[arg(long, value_name = "TIME", value_parser = sentence_lag, default_value = "950ms")]
     sentence_lag: Duration,
     /// Delay of the pulse by antenna, cable and receiver: in nanoseconds, or with a unit, as in
@@ -73,8 +73,8 @@ pub(crate) struct CalibrationArgs {
     /// Socket of another program (chronyd's SOCK) to send the time to. Repeatable.
     #[arg(long, value_name = "PATH", requires = "gnss")]
     sock_output: Vec<PathBuf>,
-    /// Provide the time to these without a pulse too, though it can then be wrong by up to a
-    /// second, which the interfaces cannot report.
+    /// Feed --shm-output and --sock-output even without PPS, though the time can then be wrong by
+    /// up to a second, which the interfaces cannot report.
     #[arg(long, requires = "gnss", conflicts_with = "pps")]
     coarse_output: bool,
 }

@@ -11,8 +11,8 @@ pub(crate) struct InterleavedArgs {
     /// 268435456; 0 disables it [default: 1048576].
     #[arg(long, value_name = "N")]
     interleaved_clients: Option<usize>,
-    /// Engine that answers interleaved requests if XDP answers the others: XDP, the sockets, or the
-    /// sockets if the hardware takes transmit timestamps and XDP otherwise.
+    /// Engine that answers interleaved requests if XDP answers the others. xdp: XDP; socket: the
+    /// sockets; auto: the sockets if the hardware takes transmit timestamps, otherwise XDP.
     #[arg(long, value_name = "ENGINE", value_enum, default_value_t = InterleavedEngineArg::Auto)]
     interleaved: InterleavedEngineArg,
 }

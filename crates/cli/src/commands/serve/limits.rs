@@ -24,8 +24,8 @@ pub(crate) struct LimitsArgs {
     #[arg(long, value_name = "N", default_value_t = 8)]
     limit_burst: u32,
     /// Limit on requests per second of all new clients together. A flood from forged addresses
-    /// exhausts this and leaves known clients unaffected. Requests longer than a header (NTS, MAC)
-    /// have the same limit again [default: no limit].
+    /// exhausts this and leaves known clients unaffected. Requests with a MAC or extension fields
+    /// (NTS) have a separate limit of the same value [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = values::rate)]
     limit_new_clients: Option<f64>,
     /// Idle time after which a client's entry may be replaced.
@@ -55,11 +55,11 @@ pub(crate) struct LimitsArgs {
     /// File of prefixes not to serve, one on each line; '#' begins a comment.
     #[arg(long, value_name = "FILE")]
     deny_file: Option<PathBuf>,
-    /// Send a kiss of death (code RATE) to clients over the rate limit, one for each request
-    /// answered.
+    /// Send a Kiss-o'-Death (KoD, code RATE) to clients over the rate limit, at most one for each
+    /// normal reply to the client.
     #[arg(long)]
     kiss_rate: bool,
-    /// Send a kiss of death (code DENY) to denied clients, at most 1,000 per second.
+    /// Send a Kiss-o'-Death (KoD, code DENY) to denied clients, at most 1,000 per second.
     #[arg(long)]
     kiss_deny: bool,
 }

@@ -28,7 +28,8 @@ pub(crate) struct ServeNtsArgs {
     /// secret for this run].
     #[arg(long, value_name = "FILE")]
     nts_master_secret: Option<PathBuf>,
-    /// NTP server that NTS-KE refers clients to [default: the one that they contacted].
+    /// NTP server that NTS-KE names to clients for their requests (NTPv4 Server Negotiation)
+    /// [default: the one that they contacted].
     #[arg(long, value_name = "NAME")]
     nts_ke_server: Option<String>,
     /// Limit on concurrent NTS-KE connections.

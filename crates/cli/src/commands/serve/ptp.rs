@@ -12,7 +12,7 @@ use crate::failure::CommandFailure;
 /// follows one.
 #[derive(Args, Debug)]
 pub(crate) struct ServePtpArgs {
-    /// Interface to be a PTP grandmaster on. Repeatable [default: none].
+    /// Interface on which to act as a PTP grandmaster. Repeatable [default: none].
     #[arg(long = "ptp", value_name = "IF")]
     interfaces: Vec<String>,
     /// Transports of PTP: udp4, udp6, l2 (Ethernet), separated by commas.
@@ -30,14 +30,15 @@ pub(crate) struct ServePtpArgs {
     /// Domain [default: the profile's: 0; 44 in g8275.2].
     #[arg(long = "ptp-domain", value_name = "N", requires = "interfaces")]
     domain: Option<u8>,
-    /// First rank among masters, lower first.
+    /// Value of priority1 in the best master clock algorithm, compared first; the lowest wins.
     #[arg(long = "ptp-priority1", value_name = "N", default_value_t = 128)]
     priority1: u8,
-    /// Rank among masters of the same quality, lower first.
+    /// Value of priority2 in the best master clock algorithm, compared among masters of the same
+    /// quality; the lowest wins.
     #[arg(long = "ptp-priority2", value_name = "N", default_value_t = 128)]
     priority2: u8,
-    /// Clock class while synchronised [default: 6 with a reference clock within 10 ms, 7 in its
-    /// holdover, 13 if TAI is unknown, otherwise 248].
+    /// Clock class while synchronised [default: 6 with a reference clock of an error of at most 10
+    /// ms, 7 in its holdover, 13 if TAI is unknown, otherwise 248].
     #[arg(long = "ptp-clock-class", value_name = "N", requires = "interfaces")]
     clock_class: Option<u8>,
     /// Interval of Announce, log2 of seconds [default: the profile's].
@@ -68,8 +69,9 @@ pub(crate) struct ServePtpArgs {
     /// Requires --timestamps IF=hardware.
     #[arg(long = "ptp-one-step", requires = "interfaces")]
     one_step: bool,
-    /// Answer NetSync Monitor, linuxptp's method to measure a master without following it. Three
-    /// messages answer one, so only clients that may have unicast streams are answered.
+    /// Answer NetSync Monitor, linuxptp's method to measure a master without following it. Each
+    /// request is answered by three messages (amplification), so only clients that
+    /// --ptp-unicast-allow permits are answered.
     #[arg(long = "ptp-netsync-monitor", requires = "interfaces")]
     monitor: bool,
     /// Limit on concurrent unicast grants, one for each client and kind of message; 0: none.

@@ -22,10 +22,11 @@ pub(crate) struct SourceArgs {
     /// system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT, system,ntpd=ADDR:PORT.
     ///
     /// phc:/dev/ptpN: a PTP hardware clock, on TAI (scale=tai, with tai-offset=SECONDS if the
-    /// kernel does not have it) or on UTC (scale=utc). shm:UNIT: shared memory as of ntpd's
-    /// driver SHM. sock:PATH: a socket as of chronyd's driver SOCK. gpsd[:HOST:PORT].
-    /// gnss:/dev/LINE: the sentences of a GNSS receiver on a serial line, with baud=N (9600). All
-    /// of these take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
+    /// kernel does not have it) or on UTC (scale=utc). shm:UNIT: shared memory, as in ntpd's SHM
+    /// reference clock driver. sock:PATH: a socket, as in chronyd's SOCK reference clock driver.
+    /// gpsd[:HOST:PORT]. gnss:/dev/LINE: the NMEA sentences of a GNSS receiver on a serial line,
+    /// with baud=N (9600) (it only reads the time, whereas --gnss disciplines the clock). All of
+    /// these take stratum=N, refid=ID, offset=TIME and uncertainty=TIME.
     #[arg(
         long,
         value_name = "KIND[:ARG][,KEY=VALUE...]",

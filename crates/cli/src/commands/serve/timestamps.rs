@@ -10,8 +10,8 @@ use crate::failure::CommandFailure;
 #[derive(Args, Debug)]
 pub(crate) struct TimestampsArgs {
     /// Source of the timestamps of requests, and of replies in interleaved mode, at the sockets:
-    /// 'kernel', 'none' (for replies), or an interface's clock, as in 'eth0=hardware', enabled
-    /// while the server runs. Repeatable [default: kernel].
+    /// 'kernel', 'none' (no transmit timestamps), or an interface's clock, as in 'eth0=hardware',
+    /// which takes timestamps while the server runs. Repeatable [default: kernel].
     #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
     timestamps: Vec<TimestampMethod>,
 }

@@ -49,11 +49,11 @@ const TIME: Duration = Duration::from_secs(15);
 ///
 /// For each task of a file (TOML, [[task]]), the equations (1) to (3) of Hao, Xue and Qin 2010 as
 /// published, and a safe bound by response-time analysis (Joseph and Pandya 1986, Audsley et al.
-/// 1993): each period begun counts, and so do tasks of higher and equal priority, blocking, release
-/// jitter and context switches. The costs of this host come from results of 'host all', 'host
-/// timer', 'host switch', 'host interrupt', 'host clock' and 'path udp', or are measured now; the
-/// result names the source of each value. Exit status 1 if a task misses its deadline or cannot be
-/// analysed.
+/// 1993): every job released in the window counts, and so do tasks of higher and equal priority,
+/// blocking, release jitter and context switches. The costs of this host come from results of 'host
+/// all', 'host timer', 'host switch', 'host interrupt', 'host clock' and 'path udp', or are
+/// measured now; the result names the source of each value. Exit status 1 if a task misses its
+/// deadline or cannot be analysed.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("costing").required(true).multiple(true)
           .args(["costs", "measure"]))]
@@ -72,12 +72,12 @@ pub(super) struct PredictArgs {
     #[arg(long, value_name = "TIME", value_parser = time, requires = "measure")]
     time: Option<Duration>,
     /// Percentile of a measurement that counts as its worst case: p50, p90, p99, p99.9, p99.99 or
-    /// max. OS noise omits gaps that are rarer than that.
-    #[arg(long, value_name = "FIGURE", value_parser = worst, default_value = "max")]
+    /// max. Gaps rarer than that are left out of the OS noise.
+    #[arg(long, value_name = "PERCENTILE", value_parser = worst, default_value = "max")]
     percentile: CyclePredictPercentile,
     /// Result (JSON) of 'cycle run' for these tasks, to compare with the bounds. Repeatable. For
-    /// tasks that are programs or compute in units, and have no 'worst', it provides their
-    /// execution times.
+    /// tasks that are programs or compute in units, and have no worst-case execution time (key
+    /// 'worst'), it provides one.
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
     /// Number of nodes that run these tasks and exchange messages; with 1 no task waits for

@@ -26,7 +26,7 @@ pub(super) struct TaskArgs {
     /// Time from a release to its deadline [default: the period].
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
     deadline: Option<Duration>,
-    /// Compute for this time, as calibrated undisturbed on this host before the run.
+    /// Compute for this time when undisturbed, as calibrated on this host before the run.
     #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration,
           conflicts_with = "units")]
     compute: Option<Duration>,

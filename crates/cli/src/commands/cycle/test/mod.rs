@@ -33,16 +33,17 @@ use crate::values;
 /// Test an application of several stages, sources and nodes with injected faults.
 ///
 /// A FILE (TOML) defines the work of the application in each period and its policy (fifo, rr or
-/// other), the sources that send it reports, the states of the run, and the injected faults:
-/// damaged, lost and late reports, lost and late messages between nodes, a node that stops, ends or
-/// is slow. Without one, a small command-and-control application is tested; --example prints its
-/// file.
+/// other), the sources that send it input messages (reports), the states of the run, and the
+/// injected faults: damaged, lost and late reports, lost and late messages between nodes, a node
+/// that stops, ends or is slow. Without one, a small command-and-control application is tested;
+/// --example prints its file.
 ///
 /// Each node is a separate process on this host. Reports are datagrams that a generator really
-/// sends. Injected faults are counted where they are injected, detections by the nodes alone. The
-/// result has the periods by state, and for each fault the time to its detection and the recovery
-/// time from its end. With --search, the largest load without a missed deadline is searched for,
-/// without faults. The scorecard is that of Hao, Xue and Qin 2010, Table 2.
+/// sends. Injected faults are counted where they are injected; nodes are not informed of them and
+/// must detect them. The result has the periods by state, and for each fault the time to its
+/// detection and the recovery time from its end. With --search, the largest load without a missed
+/// deadline is searched for, without faults. The scorecard is that of Hao, Xue and Qin 2010, Table
+/// 2.
 #[derive(Args, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct TestArgs {
@@ -85,7 +86,8 @@ pub(crate) struct TestArgs {
     /// Repeatable.
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
-    /// Leave the CPU's idle states enabled, instead of preventing all but the lightest.
+    /// Leave the CPU's idle states (C-states) enabled, instead of disabling all but polling
+    /// (/dev/cpu_dma_latency).
     #[arg(long)]
     allow_idle_states: bool,
     /// Exit with status 1 if this expression is true, such as 'missed>1%' or 'recovery>500ms'.

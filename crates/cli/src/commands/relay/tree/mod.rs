@@ -53,8 +53,8 @@ const FIGURES: [LimitedMetric<TreeMetric>; 4] = [
 /// The model is that of Cao, Su and Lu 2008 (section 2): a packet's delay is the sum of the
 /// processing of each node and the transmission delay of each edge on its path; D is that of the
 /// slowest leaf. A node serves its children one after another, so the copy for child i, counted
-/// from 0, leaves FIRST + i NEXT after the packet arrived. With two engines the gain of the second
-/// is shown, at all nodes and at one at a time.
+/// from 0, leaves FIRST + i × NEXT after the packet arrived. With two engines, the output shows by
+/// how much the second reduces the delay if it is used at all nodes, and at each single node.
 ///
 /// The tree comes from a file (TOML: nodes, [[edge]], [[processing]]), from --degree and --depth,
 /// or with --pairwise from delays between pairs of nodes. With --measure, relays run in lab hosts
@@ -76,7 +76,7 @@ pub(super) struct TreeArgs {
           value_parser = with_unit)]
     delay: Duration,
     /// Build a tree with a small D from the delays in this file: the header 'from,to,delay_us',
-    /// then one line for each pair; one direction holds for both.
+    /// then one line for each pair; a delay given in one direction is used for both.
     ///
     /// It uses the compact tree algorithm of Shi and Turner 2002, with the time that a node needs
     /// for each copy; a star and a chain are shown for comparison.
@@ -113,8 +113,8 @@ pub(super) struct TreeArgs {
     /// Exit with status 1 if this expression is true, such as 'tree>1ms' or 'p99>500us'.
     /// Repeatable. A limit on a metric that was not measured fails.
     ///
-    /// Metrics: tree (D), mean (both by the model, of the slower engine), p50, p99 (measured, of
-    /// the slowest node).
+    /// Metrics: tree (delay D) and mean (delay of all nodes but the root), both by the model for
+    /// the slower engine; p50, p99 (measured, of the slowest node).
     #[arg(long, value_name = "LIMIT", value_parser = |text: &str| Limit::parse(text, FIGURES))]
     fail_if: Vec<Limit<TreeMetric>>,
 }
