@@ -55,7 +55,8 @@ pub(crate) struct HostDelayArgs {
     #[arg(long)]
     no_claims: bool,
     /// Exit with status 1 if this expression is true for the overshoot of any function at any
-    /// delay, such as 'p99>1ms'. Repeatable.
+    /// delay, such as 'p99>1ms'. Repeatable. Delays that were not measured are left out; a limit
+    /// fails if none was measured.
     ///
     /// Metrics: mean, p50, p90, p99, p99.9, max.
     #[arg(long, value_name = "LIMIT", value_parser = limit)]

@@ -100,7 +100,7 @@ pub(crate) struct UdpArgs {
     #[arg(short = '6')]
     ipv6: bool,
     /// Exit with status 1 if this expression is true for a row, such as 'loss>0.1%' or 'p99>200us'.
-    /// Repeatable.
+    /// Repeatable. A limit on a metric that was not measured fails.
     ///
     /// Metrics: loss (M), reordered, duplicates; of T (half the round trip): mean, p50, p90, p99,
     /// p99.9, max.
