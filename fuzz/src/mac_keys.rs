@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let words = text.lines().filter_map(|line| line.split_ascii_whitespace().next());
-    let checked = 0;
+    let mut checked = 0;
     for key in words.filter_map(|word| keys.get(word.parse().ok()?)) {
         checked += 1;
         let whole = key.algorithm().digest_len();

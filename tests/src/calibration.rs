@@ -118,7 +118,7 @@ fn sentences_alone_are_served_and_exported() -> Result<()> {
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
         Ok(is_unsynchronised(&reply.header))
     })?;
-    await_reason(&server, "it is 1024 weeks ahead")?;
+    await_reason(&server, "reported time is 1024 weeks ahead")?;
     receiver.disconnect();
     await_reason(&server, "its line was closed")?;
     receiver.set_offset(TRUTH);

@@ -518,8 +518,8 @@ const WRONG: &[Case] = &[
 fn invalid_runs_are_refused() -> Result<()> {
     usage_error::expect_all(WRONG, cycle)?;
     for (script, why) in [
-        ("exit 3", "the last time it exited with status 3"),
-        ("kill -9 $$", "the last time it was terminated by signal 9"),
+        ("exit 3", "most recently: exit status 3"),
+        ("kill -9 $$", "most recently: terminated by signal 9"),
     ] {
         let failed = cycle(&["-p", "100ms", "-t", "500ms", "--", "sh", "-c", script])?;
         let stderr = String::from_utf8(failed.stderr)?;

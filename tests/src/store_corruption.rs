@@ -61,7 +61,7 @@ fn a_damaged_run_is_named_and_the_others_are_exported() -> Result<()> {
     ensure!(output.status.success(), "{output:?}");
     ensure!(test_store.horolog(&["runs", "delete", "2"])?.status.success());
     let none = test_store.horolog(&["runs", "export", "-o", &file, "--kind", "none"])?;
-    ensure!(none.status.success() && String::from_utf8(none.stderr)?.contains("no run that"));
+    ensure!(none.status.success() && String::from_utf8(none.stderr)?.contains("no matching runs"));
     Ok(())
 }
 

@@ -208,8 +208,8 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
 /// Returns the reason for its failure, the latest of several.
 fn why(task: &CycleTask) -> String {
     let Some(fault) = &task.failure else { return String::new() };
-    let last = if task.failed > 1 { "the last time " } else { "" };
-    format!(": {last}{fault}")
+    let before = if task.failed > 1 { ", most recently" } else { "" };
+    format!("{before}: {fault}")
 }
 
 /// Adds the finding that names the straggler.
