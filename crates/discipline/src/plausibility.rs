@@ -252,8 +252,8 @@ pub enum Support {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Anchor {
     ahead: Span,
-    /// True if it contradicts another time: of two times, one that nothing confirmed may be the
-    /// wrong one.
+    /// True if a clock, another source or the operator confirmed it. Only such a time contradicts
+    /// another one: of two times, one that nothing confirmed may be the wrong one.
     is_confirmed: bool,
 }
 

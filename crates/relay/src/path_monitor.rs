@@ -28,7 +28,7 @@ const ROUTES_INTERVAL: Duration = Duration::from_secs(1);
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(200);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Receiver of the message that a change has been processed.
+/// Sender by which the monitor reports that a requested poll is complete.
 pub(crate) type PollDone = SyncSender<()>;
 
 /// Result of a poll of neighbours.

@@ -35,8 +35,7 @@ impl Correction {
         (offset - stepped - origin).as_ns() as f64 - slewed
     }
 
-    /// Inverse of [`Self::without`]: returns the offset of the real clock, as whole nanoseconds and
-    /// the rest.
+    /// Inverse of [`Self::without`]: returns the offset of the real clock, rounded to nanoseconds.
     pub(super) fn with(&self, at: Timestamp<Monotonic>, phase: f64, origin: Span) -> Span {
         let (stepped, slewed) = self.parts(at);
         origin + stepped + Span::from_ns((phase + slewed).round() as i64)
