@@ -2,7 +2,7 @@
 //! thread, without calibration, with calibration on the same core, and with calibration on another
 //! core, in turn.
 //!
-//! The same search finds the rate of each. Rates of sockets vary by more than a calibration can
+//! One search finds the rate of each. Rates of sockets vary by more than a calibration can
 //! cost, so the share of a core that the calibration threads take, by the scheduler's count, is
 //! reported as well: it is what the core loses when they share it. The error of the clock is the
 //! delay with which the receiver's sentences are timestamped while the server is busy. The receiver

@@ -114,7 +114,7 @@ impl Master {
         Ok(Self { stop, counts, thread: Some(thread) })
     }
 
-    /// Ends it, and says how many requests it has seen and wronged.
+    /// Ends the master; returns the counts of requests received and of replies with a fault.
     fn end(mut self) -> [u64; 2] {
         self.join();
         [0, 1].map(|at| self.counts[at].load(Ordering::Relaxed))
@@ -134,7 +134,7 @@ impl Drop for Master {
     }
 }
 
-/// How long it waits where nobody asks.
+/// Pause after a round without a request.
 const PAUSE: Duration = Duration::from_micros(200);
 
 fn serve(sockets: &[UdpSocket; 4], act: FaultAction, stop: &AtomicBool, counts: &[AtomicU64; 2]) {

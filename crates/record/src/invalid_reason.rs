@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Where it stands in the list. A new reason does not compile before it has a place here.
+    /// Index in the list. A new reason does not compile before it has one.
     fn index_of(reason: InvalidReason) -> usize {
         match reason {
             InvalidReason::Length => 0,

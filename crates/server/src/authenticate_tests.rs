@@ -111,7 +111,7 @@ fn a_mac_of_another_key_is_not_answered() {
     assert_eq!(reply(&secrets(), &changed).unwrap_err(), IgnoreReason::Mac);
 }
 
-/// What clients put behind the header that no key here verifies: MS-SNTP's authenticators, of which
+/// Trailers of clients that no key here verifies: MS-SNTP's authenticators, of which
 /// the client wants the server to make the digests; MACs of other keys; a crypto-NAK; the
 /// authenticator of version 2; and what is neither that nor an extension field.
 fn authenticators_of_others() -> Vec<Vec<u8>> {

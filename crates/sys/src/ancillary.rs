@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((read_u32(flags, 0), flags.len(), rest.len()), (Some(3), 4, 0));
     }
 
-    /// What the kernel reports of a datagram over IPv4.
+    /// Control messages of the kernel for a datagram over IPv4.
     fn pktinfo(local: [u8; 4], destination: [u8; 4]) -> AncillaryData {
         let mut payload = [0; 12];
         payload[4..8].copy_from_slice(&local);

@@ -70,7 +70,7 @@ fn ended(job: &str) -> Box<JobOutcome> {
     outcome
 }
 
-/// What is told without fail, in short.
+/// Summaries of the reliable events.
 fn report_summaries(acts: &[AgentAction]) -> Vec<String> {
     let summaries = acts.iter().filter_map(|act| match act {
         AgentAction::QueueReport(_, ReportContent::Event(OrderEvent::Refused { reason })) => {
