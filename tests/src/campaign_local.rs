@@ -148,7 +148,7 @@ fn a_cluster_is_pinned_to_cores_and_released_by_datagrams() -> Result<()> {
     ensure!(tasks.len() == 1 && tasks[0].periods == 50, "{tasks:?}");
     let lead = result.parts.iter().find(|part| part.role == "lead").context("no leader")?;
     let record = lead.result.as_ref().context("no record")?.to_string();
-    ensure!(record.contains("--signal=udp") && record.contains("--core=0,1"), "{record}");
+    ensure!(record.contains("--release-signal=udp") && record.contains("--core=0,1"), "{record}");
     Ok(())
 }
 

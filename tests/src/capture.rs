@@ -250,7 +250,7 @@ pub(crate) fn sampled_requests_are_captured_with_their_replies() -> Result<()> {
 /// Requests and answers of PTP, over UDP and Ethernet, to the master's address and to the group.
 pub(crate) fn ptp_is_captured() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let ethernet = ["--transport", "ethernet"];
+    let ethernet = ["--transport", "l2"];
     let modes: [(Transport, &[&str], &[&str]); 8] = [
         (Transport::Ipv4, &["delay"], &["--engine", "packet"]),
         (Transport::Ipv4, &["delay", "--multicast"], &["--engine", "packet"]),
@@ -284,10 +284,9 @@ pub(crate) fn ptp_is_captured() -> Result<()> {
 /// Of twenty thousand requests a second of PTP one in two is kept, and each answer to what is kept.
 pub(crate) fn sampled_ptp_requests_are_captured_with_their_responses() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    for (transport, more) in [
-        (Transport::Ipv4, ["--engine", "packet"]),
-        (Transport::Ethernet, ["--transport", "ethernet"]),
-    ] {
+    for (transport, more) in
+        [(Transport::Ipv4, ["--engine", "packet"]), (Transport::Ethernet, ["--transport", "l2"])]
+    {
         let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
         let target = server_address(&lab, false)?.ip().to_string();
         let run = [&["delay", &target, "-r", "20k", "-t", "0.2"], &more[..]].concat();

@@ -86,7 +86,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
         let off_ns = (offset_ns + TRUTH.as_ns()).unsigned_abs();
         ensure!(is_system || off_ns < ERROR_MAX_NS, "{line}");
     }
-    let drawn = stdout_of(&["draw", path, "--html", path_text(&page)?])?;
+    let drawn = stdout_of(&["plot", path, "--html", path_text(&page)?])?;
     ensure!(drawn.contains("calibration: coarse from 0 s\n"), "{drawn}");
     let html = fs::read_to_string(&page)?;
     ensure!(html.contains("plot-offset") && html.trim_end().ends_with("</html>"), "{}", html.len());
@@ -95,7 +95,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     let gone = clock(&["show", "--status-socket", &socket])?;
     ensure!(gone.status.code() == Some(3), "{gone:?}");
     // Without a pulse it has nothing in it, or the lines of a state.
-    let of_server = clock(&["draw", path_text(&own)?])?;
+    let of_server = clock(&["plot", path_text(&own)?])?;
     let is_empty = fs::metadata(&own)?.len() == 0;
     let expected = if is_empty { 2 } else { 0 };
     ensure!(of_server.status.code() == Some(expected), "{of_server:?}");
@@ -129,7 +129,7 @@ fn the_kernels_clocks_are_compared() -> Result<()> {
     stdout_of(&["log", path, "tai", "-i", "1ms", "-t", "200ms", "--size", "4096"])?;
     let before = fs::metadata(of("log.1"))?.len();
     ensure!(before <= 4_096 && fs::metadata(&log)?.len() <= 4_096, "{before}");
-    let drawn = stdout_of(&["draw", path])?;
+    let drawn = stdout_of(&["plot", path])?;
     ensure!(drawn.contains("tai"), "{drawn}");
 
     let limited = |limit| {
@@ -163,8 +163,8 @@ fn clock_errors_are_reported() -> Result<()> {
         (&["log", "/nowhere/at/all", "raw"], 3, "cannot write /nowhere/at/all"),
         (&["log", "-", "/dev/ptp77"], 3, "/dev/ptp77: no such clock"),
         (&["log", "-", "--status-socket", "/nowhere.sock"], 3, "no server answers"),
-        (&["draw", "/nowhere/at/all"], 3, "cannot read /nowhere/at/all"),
-        (&["draw", log], 2, "line 2: "),
+        (&["plot", "/nowhere/at/all"], 3, "cannot read /nowhere/at/all"),
+        (&["plot", log], 2, "line 2: "),
     ] {
         let output = clock(arguments)?;
         let stderr = String::from_utf8(output.stderr).context("no text")?;

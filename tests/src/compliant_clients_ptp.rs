@@ -76,7 +76,7 @@ pub(crate) fn ptp4l_answers_both_and_each_response_counts_once() -> Result<()> {
         (Transport::Ipv4, &["delay"], "1000", &by_both),
         (Transport::Ipv4, &["delay", "--multicast"], "1000", &by_both),
         (Transport::Ipv4, &["nsm"], "1000", &by_both),
-        (Transport::Ipv4, &["unicast", "--duration", "1"], "200", &[&packet]),
+        (Transport::Ipv4, &["unicast", "--grant-duration", "1"], "200", &[&packet]),
         (Transport::Ipv6, &["delay"], "1000", &by_both),
     ];
     for (transport, mode, rate, engines) in modes {
@@ -148,7 +148,7 @@ pub(crate) fn indistinguishable_clients_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();
     let cases: [(&[&str], i32, &[&str]); 4] = [
-        (&["delay", "--transport", "ethernet"], USAGE, &["over Ethernet", "one address"]),
+        (&["delay", "--transport", "l2"], USAGE, &["over Ethernet", "one address"]),
         (&["nsm", "--compliant-burst", "2"], USAGE, &["NetSync Monitor", "burst"]),
         (&["delay", "--engine", "udp"], ENVIRONMENT, &["'udp'", "--engine packet"]),
         (

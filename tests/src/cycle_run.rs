@@ -368,7 +368,8 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
     let file = file.to_str().context("no text")?;
     let log = directory.path().join("log.csv");
     let log_name = log.to_str().context("no text")?;
-    let result = measured(&[file, "-t", "400ms", "-n", "2", "--signal", "udp", "--log", log_name])?;
+    let result =
+        measured(&[file, "-t", "400ms", "-n", "2", "--release-signal", "udp", "--log", log_name])?;
     ensure!(result["signal"] == "packet", "{result}");
     let run = &result["runs"][0];
     for node in run["nodes"].as_array().context("no nodes")? {
@@ -397,7 +398,7 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     let file = directory.path().join("result.json");
     let mut leading = first.command(binary()?);
     leading.args(["cycle", "run", "-p", "20ms", "-u", "100", "-t", "3s", "--json"]).arg(&file);
-    leading.args(["--signal", "udp", "-n", "2", "--listen", &listen]);
+    leading.args(["--release-signal", "udp", "-n", "2", "--listen", &listen]);
     leading.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut leading = die_with_parent(&mut leading).spawn()?;
     thread::sleep(Duration::from_millis(300));
@@ -459,9 +460,9 @@ const WRONG: &[Case] = &[
         &["--split-work changes the computation of tasks"],
     ),
     case(
-        &["-p", "10ms", "-u", "1", "--signal", "udp", "--inject-clock-offset", "1=+1ms"],
+        &["-p", "10ms", "-u", "1", "--release-signal", "udp", "--inject-clock-offset", "1=+1ms"],
         USAGE,
-        &["--inject-clock-offset has no effect with --signal udp"],
+        &["--inject-clock-offset has no effect with --release-signal udp"],
     ),
     case(
         &["-p", "10ms", "-u", "1", "--slow-node", "1=2", "--slow-node", "1=3"],

@@ -241,5 +241,5 @@ fn each_fault_of_netsync_monitor_is_counted_under_its_name() -> Result<()> {
 fn each_fault_of_a_negotiation_is_counted_under_its_name() -> Result<()> {
     use faults::{OF_A_NEGOTIATION, OF_ANY, OF_CLIENTS, OF_THE_WAY};
     let faults = [&OF_ANY[..], &OF_THE_WAY, &OF_A_NEGOTIATION];
-    each_is_found(&["unicast", "--duration", "10"], &BY_TWO, &faults, &OF_CLIENTS)
+    each_is_found(&["unicast", "--grant-duration", "10"], &BY_TWO, &faults, &OF_CLIENTS)
 }

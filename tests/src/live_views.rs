@@ -271,14 +271,14 @@ fn an_nts_ke_load_is_shown_live_and_a_key_ends_it() -> Result<()> {
         LiveTerminal::start(command)
     };
     // The trials of a search, of which those that are over stand below.
-    let mut run = viewed(&["--search", "pdr", "-r", "20-40", "-d", "1"])?;
+    let mut run = viewed(&["--search", "pdr", "-r", "20-40", "-t", "1"])?;
     let text = run.until(|text| text.contains("trial 2") && text.contains("latency      50% "))?;
     ensure!(text.contains("intended ") && text.contains("total "), "{text}");
     let (status, stdout, screen) = run.end()?;
     ensure!(status == 0 && screen.restored == 1, "{status}: {}", screen.text());
     ensure!(stdout.lines().count() > 3, "{stdout}");
     // Clients that go on until a key is pressed.
-    let mut run = viewed(&["-d", "600"])?;
+    let mut run = viewed(&["-t", "600"])?;
     run.until(|text| text.contains("trial 1: 1.") && text.contains("answered "))?;
     run.press("q")?;
     let (status, _, screen) = run.end()?;

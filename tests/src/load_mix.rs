@@ -182,7 +182,7 @@ fn ntp_and_ptp_are_loaded_together() -> Result<()> {
         ] {
             let before = ptp4l.counts()?;
             let mut arguments = vec![&*target, "-w", weights, "--engine", engine, "-r", "1000"];
-            arguments.extend(["-t", "0.5", "--duration", "1"]);
+            arguments.extend(["-t", "0.5", "--grant-duration", "1"]);
             let result = load(lab.client(), &arguments)?;
             let after = ptp4l.counts()?;
             let trial = only_trial(&result)?;

@@ -265,7 +265,7 @@ fn chronyd_establishes_keys() -> Result<()> {
     let run = |ca: &str| -> Result<(Option<i32>, NtsKeResult)> {
         let mut command = lab.client().command(binary()?);
         command.args(["load", "nts-ke", &target, "--nts-name", NAME, "--ca", ca]);
-        let output = run_to_end(command.args(["-c", "3", "-d", "0.5", "--json", "-"]), TIMEOUT)?;
+        let output = run_to_end(command.args(["-c", "3", "-t", "0.5", "--json", "-"]), TIMEOUT)?;
         Ok((output.status.code(), parse(&output.stdout)?))
     };
     let (status, result) = run(&certificate)?;
@@ -303,7 +303,7 @@ fn an_expired_certificate_yields_no_keys() -> Result<()> {
             "{stderr}"
         );
         let mut command = lab.client().command(binary()?);
-        command.args(["load", "nts-ke", &target, "-c", "2", "-d", "0.3", "--json", "-"]);
+        command.args(["load", "nts-ke", &target, "-c", "2", "-t", "0.3", "--json", "-"]);
         let output = run_to_end(command.args(trust), TIMEOUT)?;
         let result: NtsKeResult = parse(&output.stdout)?;
         let trial = result.trials.first().context("no trial")?;
@@ -344,7 +344,7 @@ fn an_interrupt_keeps_the_result_of_every_mode() -> Result<()> {
         }
     }
     let mut command = lab.client().command(binary()?);
-    command.args(["load", "nts-ke", &target, "-c", "2", "-d", "60"]).args(trust);
+    command.args(["load", "nts-ke", &target, "-c", "2", "-t", "60"]).args(trust);
     let result: NtsKeResult = parse(interrupted(&mut command)?.as_bytes())?;
     let trial = result.trials.first().context("no trial")?;
     ensure!(trial.received > 0 && trial.lost == trial.sent - trial.received, "{trial:?}");

@@ -65,18 +65,18 @@ fn a_known_error_is_found() -> Result<()> {
             let plain = OffsetMethod { correction_ns: 0, mean_of_server: false, hardware: false };
             // Three seconds too early are as far off as three seconds too late.
             let limits = ["--fail-if", "offset-p50<2.9s", "--fail-if", "offset-max<2.9s"];
-            let result = of(&[&["--offset", "0"], &limits[..]].concat())?;
+            let result = of(&[&["--measure-offset", "0"], &limits[..]].concat())?;
             checked(&result, plain, BEHIND_NS).with_context(context)?;
             let passed = result.limits.iter().filter(|limit| !limit.failed).count();
             ensure!(passed == 2, "{:?}", result.limits);
             let corrected = OffsetMethod { correction_ns: 1_950, ..plain };
-            let result = of(&["--offset", "1.95e-6", "--interleaved"])?;
+            let result = of(&["--measure-offset", "1.95e-6", "--interleaved"])?;
             checked(&result, corrected, BEHIND_NS).with_context(context)?;
             let interleaved = only_trial(&result)?.responses.interleaved;
             // To the server, the sockets of one address are one client.
             ensure!(interleaved > 0 || engine == "udp", "no interleaved reply");
             let mean = OffsetMethod { correction_ns: -5_000, mean_of_server: true, ..plain };
-            let result = of(&["--offset", "-5us", "--offset-mean"])?;
+            let result = of(&["--measure-offset", "-5us", "--offset-mean"])?;
             checked(&result, mean, BEHIND_NS).with_context(context)?;
         }
     }
@@ -91,16 +91,16 @@ fn unmeasurable_offsets_are_refused() -> Result<()> {
     let target = at.ip().to_string();
     let cases: [(&[&str], i32, &str); 7] = [
         (
-            &["--offset", "0", "--engine", "xdp", "--hardware-timestamps"],
+            &["--measure-offset", "0", "--engine", "xdp", "--hardware-timestamps"],
             3,
             "use --engine packet or udp",
         ),
-        (&["--offset", "0", "--engine", "packet", "--hardware-timestamps"], 3, "'veth0'"),
-        (&["--offset", "0", "--engine", "udp", "--hardware-timestamps"], 3, "'veth0'"),
-        (&["--offset-mean"], 2, "--offset"),
-        (&["--hardware-timestamps"], 2, "--offset"),
-        (&["--offset", "soon"], 2, "write a time"),
-        (&["--fail-if", "offset-p99>50us"], 2, "add --offset"),
+        (&["--measure-offset", "0", "--engine", "packet", "--hardware-timestamps"], 3, "'veth0'"),
+        (&["--measure-offset", "0", "--engine", "udp", "--hardware-timestamps"], 3, "'veth0'"),
+        (&["--offset-mean"], 2, "--measure-offset"),
+        (&["--hardware-timestamps"], 2, "--measure-offset"),
+        (&["--measure-offset", "soon"], 2, "write a time"),
+        (&["--fail-if", "offset-p99>50us"], 2, "add --measure-offset"),
     ];
     for (arguments, status, words) in cases {
         let all = [&[&*target], arguments].concat();

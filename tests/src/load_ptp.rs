@@ -121,8 +121,7 @@ fn ptp4l_answers_over_ethernet() -> Result<()> {
     let target = server_address(&lab, false)?.ip().to_string();
     for engine in [LoadEngineKind::Xdp, LoadEngineKind::Packet] {
         for mode in [&["delay"][..], &["delay", "--multicast"], &["nsm"]] {
-            let arguments =
-                [mode, &["--transport", "ethernet", "--engine", engine.name()]].concat();
+            let arguments = [mode, &["--transport", "l2", "--engine", engine.name()]].concat();
             compare(&lab, &ptp4l, &target, &arguments).with_context(|| format!("{arguments:?}"))?;
         }
     }
@@ -136,8 +135,9 @@ fn ptp4l_grants_unicast_messages() -> Result<()> {
     let target = server_address(&lab, false)?.ip().to_string();
     for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         let before = ptp4l.counts()?;
-        let arguments = ["unicast", &target, "-r", "200", "-t", "0.5", "--duration", "1"];
-        let all = [&arguments[..], &["--log-interval", "-3", "--engine", engine.name()]].concat();
+        let arguments = ["unicast", &target, "-r", "200", "-t", "0.5", "--grant-duration", "1"];
+        let all =
+            [&arguments[..], &["--message-interval", "-3", "--engine", engine.name()]].concat();
         let (status, result, stderr) = load(lab.client(), &all)?;
         ensure!(
             status == Some(0) && result.mode == RequestMode::PtpUnicast,
@@ -180,7 +180,7 @@ fn impossible_ptp_loads_are_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let target = server_address(&lab, false)?.ip().to_string();
     let with_port = format!("{target}:319");
-    let over_ethernet = ["--transport", "ethernet"];
+    let over_ethernet = ["--transport", "l2"];
     let with_udp = [&["delay", &target, "--engine", "udp"], &over_ethernet[..]].concat();
     let with_source = [&["delay", &target, "-s", "10.0.0.0/8"], &over_ethernet[..]].concat();
     let with_clients = [&["nsm", &target, "-c", "2"], &over_ethernet[..]].concat();

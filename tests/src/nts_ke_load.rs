@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Trial> {
 fn search(nts: &WithNts, arguments: &[&str]) -> Result<(Option<i32>, NtsKeResult)> {
     let (target, trust) = (nts.at.ip().to_string(), nts.trust().display().to_string());
     let mut command = nts.lab.client().command(binary()?);
-    command.args(["load", "nts-ke", &target, "--ca", &trust, "-d", "0.5", "--timeout", "3s"]);
+    command.args(["load", "nts-ke", &target, "--ca", &trust, "-t", "0.5", "--timeout", "3s"]);
     let output = run_to_end(command.args(arguments).args(["--json", "-"]), TIMEOUT * 6)?;
     Ok((output.status.code(), parse(&output.stdout)?))
 }

@@ -197,7 +197,7 @@ pub(crate) fn drawn_log(directory: &Path) -> Result<(PathBuf, Value)> {
     }
     fs::write(&log, lines)?;
     let mut command = Command::new(binary()?);
-    command.args(["clock", "draw"]).arg(&log).arg("--json").arg(&json).arg("--html").arg(&page);
+    command.args(["clock", "plot"]).arg(&log).arg("--json").arg(&json).arg("--html").arg(&page);
     let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok((page, serde_json::from_str(&fs::read_to_string(&json)?)?))

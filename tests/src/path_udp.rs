@@ -259,7 +259,7 @@ fn long_datagrams_go_in_fragments() -> Result<()> {
 fn the_load_ratio_is_applied() -> Result<()> {
     let path = Path::new(false)?;
     for kind in ["unicast", "broadcast"] {
-        let arguments = ["-R", "0,5", "-n", "200", "--load", kind];
+        let arguments = ["-R", "0,5", "-n", "200", "--load-destination", kind];
         let result = path.measured(path.at, &arguments)?;
         let [idle, loaded] = &result.rows[..] else { anyhow::bail!("{result:?}") };
         ensure!((idle.load.sent, idle.load.arrived) == (0, None), "{:?}", idle.load);

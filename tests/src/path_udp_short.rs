@@ -19,7 +19,7 @@ fn short_datagrams_yield_every_statistic() -> Result<()> {
         for more in
             [&["-r", "1k", "--timestamps"][..], &["--dscp", "ef", "-R", "2", "--flows", "2"]]
         {
-            let options = ["-s", "16,17,32,47,48", "-n", "100", "--load", "unicast"];
+            let options = ["-s", "16,17,32,47,48", "-n", "100", "--load-destination", "unicast"];
             let result = path.measured(path.at, &[&options[..], more].concat())?;
             let lengths: Vec<_> = result.rows.iter().map(|row| row.length).collect();
             ensure!(lengths == [16, 17, 32, 47, 48], "{lengths:?}");

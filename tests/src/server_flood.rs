@@ -128,7 +128,7 @@ fn handshakes_leave_room_for_nts(engine: Engine) -> Result<()> {
     let target = nts.at.ip().to_string();
     let share = ReplyShare::of(&client, || {
         let mut command = nts.lab.client().command(binary()?);
-        command.args(["load", "nts-ke", &target, "--ca", &trust, "-d", "4"]);
+        command.args(["load", "nts-ke", &target, "--ca", &trust, "-t", "4"]);
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(())

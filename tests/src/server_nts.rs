@@ -281,7 +281,7 @@ fn invalid_key_files_are_named() -> Result<()> {
     fs::set_permissions(&open, Permissions::from_mode(0o644))?;
     let cases: [(i32, &[&str], &str); 11] = [
         (2, &["--nts-cert", &cert], "--nts-cert requires --nts-key"),
-        (2, &["--nts-ke-server", "a.example"], "which requires --nts-cert"),
+        (2, &["--nts-ntp-server", "a.example"], "which requires --nts-cert"),
         (2, &["--nts-rotation", "1s", "--nts-master-secret", &short], "--nts-rotation takes"),
         (3, &["--nts-cert", &rubbish, "--nts-key", &key], "rubbish"),
         (3, &["--nts-cert", &cert, "--nts-key", &empty], "empty"),

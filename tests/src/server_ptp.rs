@@ -283,10 +283,10 @@ fn the_load_generator_accepts_every_response() -> Result<()> {
             &["delay", &ipv4],
             &["delay", &ipv4, "--multicast"],
             &["delay", &ipv6],
-            &["delay", &ipv4, "--transport", "ethernet"],
+            &["delay", &ipv4, "--transport", "l2"],
             &["nsm", &ipv4],
             &["nsm", &ipv6],
-            &["nsm", &ipv4, "--transport", "ethernet"],
+            &["nsm", &ipv4, "--transport", "l2"],
             &["unicast", &ipv4],
         ];
         let answered_by_xdp = || -> Result<u64> {

@@ -322,7 +322,7 @@ pub(crate) fn nts_ke_addresses_are_reloaded() -> Result<()> {
 
     let at_taken = SocketAddr::new(running.at.ip(), taken);
     let _holder = running.lab.server().run(|| TcpListener::bind(at_taken))??;
-    let elsewhere = "nts-ke-server = 'elsewhere.example'\n";
+    let elsewhere = "nts-ntp-server = 'elsewhere.example'\n";
     let options = listener(&running, pair.path(), &[second, free, taken]) + elsewhere;
     running.refuse(&options, &[&at_taken.to_string(), "in use", "--nts-ke-listen"])?;
     serves_at(&running, &[second]).context("after a taken one")?;
@@ -344,7 +344,7 @@ pub(crate) fn nts_ke_settings_are_reloaded() -> Result<()> {
     running.change(&options)?;
     let got = get(&running)?.context("the certificate of another file")?;
     ensure!(got.server.is_none(), "clients are sent to {:?}", got.server);
-    running.change(&format!("{options}nts-ke-server = 'time.example'\n"))?;
+    running.change(&format!("{options}nts-ntp-server = 'time.example'\n"))?;
     let got = get(&running)?.context("with another server")?;
     ensure!(got.server.as_deref() == Some("time.example"), "clients are sent to {:?}", got.server);
 

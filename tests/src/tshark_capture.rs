@@ -121,10 +121,9 @@ pub(crate) fn ptp_is_dissected() -> Result<()> {
     let files = TempDir::new()?;
     let pcap = files.path().join("load.pcapng");
     let target = server_address(&lab, false)?.ip().to_string();
-    for (transport, more) in [
-        (Transport::Ipv4, ["--engine", "packet"]),
-        (Transport::Ethernet, ["--transport", "ethernet"]),
-    ] {
+    for (transport, more) in
+        [(Transport::Ipv4, ["--engine", "packet"]), (Transport::Ethernet, ["--transport", "l2"])]
+    {
         let _ptp4l = Ptp4l::start(lab.server(), transport, 0)?;
         for mode in ["delay", "nsm"] {
             let (begun, context) = (now_s()?, format!("{transport:?}, {mode}"));

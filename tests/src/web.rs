@@ -206,7 +206,7 @@ fn an_nts_ke_load_has_a_live_page() -> Result<()> {
     let host = nts.lab.client();
     let mut command = host.command(binary()?);
     command.args(["load", "nts-ke", &nts.at.ip().to_string(), "--ca"]).arg(nts.trust());
-    command.args(["-d", "1", "-c", "4", "--timeout", "3s", "--search", "pdr", "-r", "20-40"]);
+    command.args(["-t", "1", "-c", "4", "--timeout", "3s", "--search", "pdr", "-r", "20-40"]);
     let loading = Loading::of(command)?;
     let values = loading.last(host)?;
     let result: NtsKeResult = loading.result()?;

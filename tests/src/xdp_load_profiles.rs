@@ -65,9 +65,11 @@ pub(crate) fn ntp_is_counted_phase_by_phase() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let _server = Server::start(lab.server(), Engine::Xdp, &[at], &[])?;
-    for arguments in [&["ntp", "--offset", "0"][..], &["ntp", "--exponential", "--interleaved"]] {
+    for arguments in
+        [&["ntp", "--measure-offset", "0"][..], &["ntp", "--exponential", "--interleaved"]]
+    {
         let result = follow(&lab, PROFILE, arguments)?;
-        let even = arguments.contains(&"--offset");
+        let even = arguments.contains(&"--measure-offset");
         if even {
             check_phases(&result, true)?;
         } else {
@@ -88,7 +90,7 @@ pub(crate) fn ptp_is_counted_phase_by_phase() -> Result<()> {
     check_phases(&follow(&lab, PROFILE, &["ptp", "delay"])?, false)?;
     drop(delay);
     let _monitor = lab.server().run(|| XdpReflector::attach_monitor(&interface))??;
-    check_phases(&follow(&lab, PROFILE, &["ptp", "nsm", "--offset", "0"])?, true)
+    check_phases(&follow(&lab, PROFILE, &["ptp", "nsm", "--measure-offset", "0"])?, true)
 }
 
 /// More than two processors can send, then little: nothing of the first phase comes in the second.

@@ -26,6 +26,13 @@ pub enum LimitError {
     /// An unknown metric.
     #[error("unknown metric '{}'; choose one of {METRICS}", .0.escape_debug())]
     Metric(String),
+    /// A metric that NTS-KE exchanges do not have.
+    #[error(
+        "'{}' is not a metric of NTS-KE exchanges; choose one of loss, rate, ndr, pdr, p50, p90, \
+         p99, p99.9, p99.99, max",
+        .0.escape_debug()
+    )]
+    NtsKeMetric(String),
     /// A bound that is not a share.
     #[error("'{}' is not a share from 0 to 1; write one such as 0.1% or 0.001", .0.escape_debug())]
     Share(String),
@@ -139,6 +146,16 @@ impl Metric {
         .ok_or_else(|| LimitError::Metric(name.to_owned()))
     }
 
+    const fn applies_to_nts_ke(self) -> bool {
+        matches!(
+            self,
+            Self::Share(Share::Loss)
+                | Self::Rate
+                | Self::Search(_)
+                | Self::Time(TimeDistribution::RoundTrip, _)
+        )
+    }
+
     const fn unit(self) -> LimitUnit {
         match self {
             Self::Share(_) => LimitUnit::Ratio,
@@ -219,6 +236,15 @@ impl FromStr for LoadLimit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<Self, LimitError> {
+        Self::parse_with(text, Metric::parse)
+    }
+}
+
+impl LoadLimit {
+    fn parse_with(
+        text: &str,
+        parse_metric: impl FnOnce(&str) -> Result<Metric, LimitError>,
+    ) -> Result<Self, LimitError> {
         let text = text.trim();
         let at = text.find(['<', '>']).ok_or(LimitError::Shape)?;
         let (name, rest) = text.split_at(at);
@@ -228,13 +254,23 @@ impl FromStr for LoadLimit {
             [b'>', ..] => (ComparisonOperator::Above, &rest[1..]),
             _ => (ComparisonOperator::Below, &rest[1..]),
         };
-        let metric = Metric::parse(name.trim())?;
+        let metric = parse_metric(name.trim())?;
         let bound = metric.bound(figure.trim())?;
         Ok(Self { text: text.to_owned(), metric, comparison, bound })
     }
-}
 
-impl LoadLimit {
+    /// Parses a limit on a metric of NTS-KE exchanges.
+    ///
+    /// # Errors
+    ///
+    /// As for other loads, and if NTS-KE exchanges do not have the metric.
+    pub fn parse_for_nts_ke(text: &str) -> Result<Self, LimitError> {
+        Self::parse_with(text, |name| {
+            let metric = Metric::parse(name).ok().filter(|metric| metric.applies_to_nts_ke());
+            metric.ok_or_else(|| LimitError::NtsKeMetric(name.to_owned()))
+        })
+    }
+
     /// Returns the limit as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -250,18 +286,6 @@ impl LoadLimit {
             Metric::Share(Share::CompliantLoss) => Some(RequiredFeature::WellBehaved),
             _ => None,
         }
-    }
-
-    /// Returns true if NTS-KE loads have such a metric.
-    #[must_use]
-    pub const fn applies_to_nts_ke(&self) -> bool {
-        matches!(
-            self.metric,
-            Metric::Share(Share::Loss)
-                | Metric::Rate
-                | Metric::Search(_)
-                | Metric::Time(TimeDistribution::RoundTrip, _)
-        )
     }
 
     /// Evaluates the limit for a run. Every trial counts; of a search, in which trials are expected

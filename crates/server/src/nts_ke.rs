@@ -124,7 +124,7 @@ const NTS_KE_KEYS: [&str; 7] = [
     "nts-cert",
     "nts-key",
     "nts-ke-listen",
-    "nts-ke-server",
+    "nts-ntp-server",
     "nts-ke-connections",
     "nts-ke-connections-per-prefix",
     "nts-ke-rate-per-prefix",

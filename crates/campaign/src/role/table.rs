@@ -175,9 +175,9 @@ const CYCLE_LEAD: &[OptionSpec] = &[
     ),
     option("core", OptionType::Cores, Flag("--core"), "core of each node, in turn"),
     option(
-        "signal",
+        "release-signal",
         OptionType::Choice(&["clock", "udp"]),
-        Flag("--signal"),
+        Flag("--release-signal"),
         "release signal: each node's own clock, or a datagram",
     ),
     option("max-offset", OptionType::Time, Flag("--max-offset"), "maximum clock offset of a node"),

@@ -104,7 +104,7 @@ fn a_task_file_replaces_one_task() {
             ("period", &["20ms"]),
             ("compute", &["2ms"]),
             ("core", &["none"]),
-            ("signal", &["udp"]),
+            ("release-signal", &["udp"]),
             ("tasks", &[tasks]),
         ])
     };
@@ -115,10 +115,10 @@ fn a_task_file_replaces_one_task() {
     };
     let (words, table) = line("none");
     let one = "cycle run --join-timeout=30s --listen=192.0.2.1:4460 --nodes=2 --period=20ms --compute=2ms \
-               --signal=udp --json=/j/result";
+               --release-signal=udp --json=/j/result";
     assert_eq!((&*words, table), (one, None));
     let (words, table) = line(example(OptionType::Tasks));
-    let several = "cycle run --join-timeout=30s --listen=192.0.2.1:4460 --nodes=2 --signal=udp \
+    let several = "cycle run --join-timeout=30s --listen=192.0.2.1:4460 --nodes=2 --release-signal=udp \
                    --json=/j/result /j/table";
     assert_eq!((&*words, table.as_deref()), (several, Some(example(OptionType::Tasks))));
 }

@@ -36,7 +36,7 @@ const LOOPBACK_PORT: u16 = 12_300;
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// Approximate load time of each server.
-    #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
+    #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5")]
     time: Duration,
     /// Write the result to FILE as JSON; '-' writes it to standard output instead of the table.
     #[arg(long, value_name = "FILE", default_value = "result.json")]

@@ -127,7 +127,7 @@ pub(crate) struct LoadRunArgs {
     multiplier: f64,
     /// Duration of each rate of a ramp; in a search, of its full-length trials [default: 2; 1 in a
     /// search].
-    #[arg(short = 't', long, value_name = "SECONDS", value_parser = values::positive_duration)]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = values::positive_duration)]
     time: Option<Duration>,
     /// Space requests exponentially, as independent clients would.
     #[arg(short, long)]
@@ -161,7 +161,7 @@ pub(crate) struct LoadRunArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
     /// Loss that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     #[command(flatten)]
     profile: ProfileArgs,

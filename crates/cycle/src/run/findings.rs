@@ -268,7 +268,10 @@ fn behind(
     (behind_ns > 0 && behind_ns as f64 * 2.0 >= shared.waited_ns).then(|| {
         let behind_us = behind_ns / 1_000;
         let cause = format!(" Its clock is {behind_us} us behind another's, so it begins later.");
-        (cause, "Synchronise the clocks, or have packets release the periods (--signal udp).")
+        (
+            cause,
+            "Synchronise the clocks, or have packets release the periods (--release-signal udp).",
+        )
     })
 }
 

@@ -72,7 +72,7 @@ pub enum NtsConfigError {
     #[error("{0} is specified twice; specify each --nts-ke-listen address once")]
     ListenTwice(SocketAddr),
     /// Name that cannot be sent.
-    #[error("--nts-ke-server takes a host name or an address, not '{0}'")]
+    #[error("--nts-ntp-server takes a host name or an address, not '{0}'")]
     Server(String),
     /// Period that is too short or too long.
     #[error("a rotation of cookie keys every {} s is out of range; --nts-rotation takes 1 minute \
@@ -109,7 +109,7 @@ impl NtsConfig {
                 return Some(NtsConfigError::NoListener("--nts-ke-listen"));
             }
             (None, None) if self.ke_server.is_some() => {
-                return Some(NtsConfigError::NoListener("--nts-ke-server"));
+                return Some(NtsConfigError::NoListener("--nts-ntp-server"));
             }
             _ => {}
         }
@@ -148,7 +148,7 @@ mod tests {
         let listen = |c: &mut NtsConfig| c.ke_listen = vec!["[::]:4460".parse().unwrap()];
         assert_eq!(fault(listen), Some(NtsConfigError::NoListener("--nts-ke-listen")));
         let server = |c: &mut NtsConfig| c.ke_server = Some("ntp.example".into());
-        assert_eq!(fault(server), Some(NtsConfigError::NoListener("--nts-ke-server")));
+        assert_eq!(fault(server), Some(NtsConfigError::NoListener("--nts-ntp-server")));
     }
 
     #[test]

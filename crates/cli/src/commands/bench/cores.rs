@@ -59,7 +59,7 @@ pub(crate) struct CoresArgs {
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::positive_duration, default_value = "1s")]
     time: Duration,
     /// Share of requests that may stay unanswered before a server counts as saturated.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0.5%")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0.5%")]
     loss_ratio: f64,
     /// Required requests per second. The result states the number of cores that sustain them; the
     /// exit status is 1 if no tested number does.

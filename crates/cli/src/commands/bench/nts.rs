@@ -61,10 +61,10 @@ pub(crate) struct BenchNtsArgs {
     /// Percentages of requests that are authenticated, separated by commas; all are compared with
     /// the first.
     #[arg(long, value_name = "PERCENT[,PERCENT...]", value_delimiter = ',',
-          default_values_t = [0, 10, 50, 100], value_parser = clap::value_parser!(u8).range(0..=100))]
+          default_value = "0,10,50,100", value_parser = clap::value_parser!(u8).range(0..=100))]
     shares: Vec<u8>,
     /// Approximate load time for each value.
-    #[arg(long, value_name = "SECONDS", value_parser = crate::values::positive_duration, default_value = "5")]
+    #[arg(long, value_name = "TIME", value_parser = crate::values::positive_duration, default_value = "5")]
     time: Duration,
     /// Engine of the server. xdp: XDP, with redirection of authenticated requests to threads;
     /// socket: only sockets; auto: the best available one.

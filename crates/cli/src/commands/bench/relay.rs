@@ -63,8 +63,13 @@ pub(crate) struct BenchRelayArgs {
     children: Children,
     /// Engines that send the copies. send: a system call for each copy; sendmmsg: one for many
     /// copies; xdp: the kernel's driver path.
-    #[arg(long, value_enum, value_name = "NAME[,NAME...]", value_delimiter = ',',
-          default_values_t = [BenchRelayEngineArg::Send, BenchRelayEngineArg::Xdp])]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME[,NAME...]",
+        value_delimiter = ',',
+        default_value = "send,xdp"
+    )]
     engines: Vec<BenchRelayEngineArg>,
     /// Repetitions of each search; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3,
@@ -74,7 +79,7 @@ pub(crate) struct BenchRelayArgs {
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration, default_value = "2s")]
     time: Duration,
     /// Share of copies that may be lost at a rate that counts as lossless.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0")]
     loss_ratio: f64,
     /// Limit on copies per second of the relay [default: more than any host sends].
     #[arg(long, value_name = "RATE", value_parser = values::count, default_value_t = COPY_RATE,

@@ -26,7 +26,7 @@ use crate::values;
 const SIZE_MIN: u64 = horolog_record::CLOCK_LOG_LINE_MAX as u64;
 
 /// Log the offset of the system clock from other clocks of this host, or the clock state that a
-/// running server reports, as lines of JSON for 'horolog clock draw'.
+/// running server reports, as lines of JSON for 'horolog clock plot'.
 ///
 /// Each line has the offset (positive if the system clock is ahead), its error bound and, for a
 /// server, the frequency and the state. Logging goes on until --time has passed or Ctrl-C.

@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use crate::failure::CommandFailure;
 
 mod compare;
-mod draw;
 mod figures;
 mod log;
 mod outcome;
+mod plot;
 mod show;
 mod simulate;
 
@@ -24,7 +24,7 @@ pub(crate) struct ClockArgs {
 #[derive(Subcommand, Debug)]
 enum ClockCommand {
     Compare(compare::ClockCompareArgs),
-    Draw(draw::DrawArgs),
+    Plot(plot::PlotArgs),
     Log(log::LogArgs),
     Show(show::ClockShowArgs),
     Simulate(Box<simulate::SimulateArgs>),
@@ -33,7 +33,7 @@ enum ClockCommand {
 pub(crate) fn run(args: ClockArgs) -> Result<(), CommandFailure> {
     match args.command {
         ClockCommand::Compare(args) => compare::run(&args),
-        ClockCommand::Draw(args) => draw::run(&args),
+        ClockCommand::Plot(args) => plot::run(&args),
         ClockCommand::Log(args) => log::run(args),
         ClockCommand::Show(args) => show::run(args),
         ClockCommand::Simulate(args) => simulate::run(&args),

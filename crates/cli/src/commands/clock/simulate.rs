@@ -51,17 +51,17 @@ pub(crate) struct SimulateArgs {
     latency: Duration,
     /// Share of pulses that are delayed further, by an exponentially distributed time with a mean
     /// of 10us.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "1%")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "1%")]
     latency_tail: f64,
     /// Share of sentences that are complete but wrong (by seconds, a year or 1024 weeks), one
     /// second late, or lost.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0%")]
     bad_sentences: f64,
     /// Ratio of false pulses, at random instants, to true ones.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0%")]
     false_pulses: f64,
     /// Share of pulses that are lost.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "0%")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "0%")]
     missing_pulses: f64,
     /// Pulses per second; values other than 1 simulate a misconfigured receiver.
     #[arg(long, value_name = "N", default_value_t = 1,

@@ -81,7 +81,7 @@ pub(crate) struct CycleRunArgs {
     /// Source of the releases. clock: each node's own clock; udp: a datagram from the first node
     /// for each period, which needs no synchronised clocks.
     #[arg(long, value_name = "SIGNAL", value_enum, default_value = "clock")]
-    signal: ReleaseSourceArg,
+    release_signal: ReleaseSourceArg,
     /// Write a line for each period to FILE as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -113,7 +113,7 @@ struct ClusterArgs {
     /// Join the run whose first node listens at this address, and execute its orders.
     #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
           conflicts_with_all = ["listen", "file", "period", "nodes", "time", "compare", "split_work",
-          "slow_node", "signal", "log", "live", "fail_if", "json", "html", "junit",
+          "slow_node", "release_signal", "log", "live", "fail_if", "json", "html", "junit",
           "summary"])]
     join: Option<SocketAddr>,
     /// Time to wait: with --listen for the others to join; with --join for the first node to become
@@ -270,7 +270,7 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
         injected_offset_ns: clock_injected_ns,
         hold_awake: !args.allow_idle_states,
         timeout: args.timeout,
-        signal_by_packet: args.signal == ReleaseSourceArg::Udp,
+        signal_by_packet: args.release_signal == ReleaseSourceArg::Udp,
         cluster,
         command: output::command_line(),
     };
@@ -382,9 +382,9 @@ impl CycleRunArgs {
                 "--log takes a file: the result goes to standard output; name one",
             ));
         }
-        if !offsets.is_empty() && self.signal == ReleaseSourceArg::Udp {
+        if !offsets.is_empty() && self.release_signal == ReleaseSourceArg::Udp {
             return Err(CommandFailure::usage(
-                "--inject-clock-offset has no effect with --signal udp; leave one out",
+                "--inject-clock-offset has no effect with --release-signal udp; leave one out",
             ));
         }
         if self.cluster.listen.is_some() && offsets.iter().any(|(node, _)| *node > 1) {

@@ -59,8 +59,12 @@ pub(crate) struct InterruptArgs {
     #[arg(short, long, value_name = "LIST", value_parser = core_list)]
     cores: Option<CoreList>,
     /// Kinds of handlers, separated by commas.
-    #[arg(long, value_name = "KIND", value_delimiter = ',',
-          default_values_t = [HandlerKindArg::Kernel, HandlerKindArg::Signal, HandlerKindArg::Timerfd])]
+    #[arg(
+        long,
+        value_name = "KIND[,KIND...]",
+        value_delimiter = ',',
+        default_value = "kernel,signal,timerfd"
+    )]
     handlers: Vec<HandlerKindArg>,
     /// Expiries of each repetition.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1_000,

@@ -19,7 +19,7 @@ pub(crate) struct LimitArgs {
     /// compliant-loss (share of the compliant clients' requests that were lost), rate (sent per
     /// second), ndr and pdr (result of a search), p50, p90, p99, p99.9, p99.99, max (round trip),
     /// and these six after response- (the server's response time), lateness- (send lateness) and
-    /// offset- (absolute error of timestamps, with --offset).
+    /// offset- (absolute error of timestamps, with --measure-offset).
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<LoadLimit>,
 }
@@ -30,35 +30,29 @@ impl LimitArgs {
         self,
         does: &[RequiredFeature],
     ) -> Result<Vec<LoadLimit>, CommandFailure> {
-        for limit in &self.fail_if {
-            let wants = limit.wants().filter(|wants| !does.contains(wants));
-            let missing = match wants {
-                None => continue,
-                Some(RequiredFeature::Search(SearchKind::Ndr)) => "a search; add --search ndr",
-                Some(RequiredFeature::Search(SearchKind::Pdr)) => "a search; add --search pdr",
-                Some(RequiredFeature::Offsets) => "offsets; add --offset",
-                Some(RequiredFeature::WellBehaved) => "compliant clients; add --compliant-clients",
-            };
-            let text = limit.text();
-            return Err(CommandFailure::usage(format!("the limit '{text}' is for {missing}")));
-        }
+        check_features(&self.fail_if, does)?;
         Ok(self.fail_if)
     }
+}
 
-    /// The limits of an NTS-KE run with all of these features.
-    pub(crate) fn resolve_for_nts_ke(
-        self,
-        does: &[RequiredFeature],
-    ) -> Result<Vec<LoadLimit>, CommandFailure> {
-        match self.fail_if.iter().find(|limit| !limit.applies_to_nts_ke()) {
-            None => self.resolve(does),
-            Some(limit) => Err(CommandFailure::usage(format!(
-                "'{}' does not apply to NTS-KE exchanges; use loss, rate, ndr, pdr, or a \
-                 percentile or max of the exchange time",
-                limit.text()
-            ))),
-        }
+/// Checks that a run has the features that its limits require.
+pub(crate) fn check_features(
+    limits: &[LoadLimit],
+    features: &[RequiredFeature],
+) -> Result<(), CommandFailure> {
+    for limit in limits {
+        let wants = limit.wants().filter(|wants| !features.contains(wants));
+        let missing = match wants {
+            None => continue,
+            Some(RequiredFeature::Search(SearchKind::Ndr)) => "a search; add --search ndr",
+            Some(RequiredFeature::Search(SearchKind::Pdr)) => "a search; add --search pdr",
+            Some(RequiredFeature::Offsets) => "offsets; add --measure-offset",
+            Some(RequiredFeature::WellBehaved) => "compliant clients; add --compliant-clients",
+        };
+        let text = limit.text();
+        return Err(CommandFailure::usage(format!("the limit '{text}' is for {missing}")));
     }
+    Ok(())
 }
 
 /// The end of a load: status 1 if there is an error-level finding, which is reported before any

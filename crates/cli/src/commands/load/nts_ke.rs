@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_load::limit::RequiredFeature;
+use horolog_load::limit::{LoadLimit, RequiredFeature};
 use horolog_load::nts::TrustAnchors;
 use horolog_load::nts_ke::{
     self, CONNECTIONS, NtsKeJob, NtsKeLoadOptions, NtsKeObserver, SEARCH_CONNECTIONS,
@@ -40,7 +40,7 @@ const SEARCH_INITIAL: Duration = Duration::from_millis(500);
 /// With --search, exchanges begin at intended rates instead, and one that has not yielded keys
 /// within --timeout of its intended start is lost. A saturated server delays handshakes and drops
 /// none: the rate found can exceed the sustainable rate by up to the ratio of --timeout to
-/// --duration (5% by default).
+/// --time (5% by default).
 #[derive(Args, Debug)]
 pub(crate) struct NtsKeArgs {
     /// Server: HOST or HOST:PORT; the default port is 4460.
@@ -57,8 +57,8 @@ pub(crate) struct NtsKeArgs {
     #[arg(short, long, value_name = "N")]
     connections: Option<usize>,
     /// Duration; in a search, that of its full-length trials [default: 5; 2 in a search].
-    #[arg(short, long, value_name = "SECONDS", value_parser = values::positive_duration)]
-    duration: Option<Duration>,
+    #[arg(short, long, value_name = "TIME", value_parser = values::positive_duration)]
+    time: Option<Duration>,
     /// Timeout of one NTS-KE exchange [default: 5s; 100ms in a search].
     #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
     timeout: Option<Duration>,
@@ -67,14 +67,20 @@ pub(crate) struct NtsKeArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     search: Option<SearchArg>,
     /// Share of failures that a search permits, such as 0.01% [default: 0 for ndr, 0.5% for pdr].
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, requires = "search")]
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, requires = "search")]
     loss_ratio: Option<f64>,
     /// Lowest and highest rate of a search, in NTS-KE exchanges per second [default: 20-100k].
     #[arg(short, long, value_name = "RATE[-RATE]", value_parser = values::rates,
           requires = "search")]
     rate: Option<(f64, f64)>,
-    #[command(flatten)]
-    limits: super::LimitArgs,
+    /// Exit with status 1 if this expression is true, such as 'loss>0.1%' or 'p99>200ms'; in a
+    /// search, for the trials at the rate found. Repeatable. A limit on a metric that was not
+    /// measured fails.
+    ///
+    /// Metrics: loss (share of the exchanges that failed), rate (completed per second), ndr and pdr
+    /// (result of a search), p50, p90, p99, p99.9, p99.99, max (duration of an exchange).
+    #[arg(long, value_name = "LIMIT", value_parser = LoadLimit::parse_for_nts_ke)]
+    fail_if: Vec<LoadLimit>,
     /// Confirm that a target with a public address is yours.
     #[arg(long)]
     i_own_this_target: bool,
@@ -85,13 +91,13 @@ pub(crate) struct NtsKeArgs {
 impl NtsKeArgs {
     fn job(&self) -> Result<NtsKeJob, CommandFailure> {
         let Some(search) = self.search else {
-            return Ok(NtsKeJob::ClosedLoop(self.duration.unwrap_or(Duration::from_secs(5))));
+            return Ok(NtsKeJob::ClosedLoop(self.time.unwrap_or(Duration::from_secs(5))));
         };
         let (kind, goal) = search.goal(self.loss_ratio)?;
         let (min, max) = self.rate.unwrap_or(SEARCH_RATES);
         let mut config = SearchConfig::new(goal, min, max);
         config.initial_duration = SEARCH_INITIAL;
-        output::scale_search(&mut config, self.duration.unwrap_or(Duration::from_secs(2)));
+        output::scale_search(&mut config, self.time.unwrap_or(Duration::from_secs(2)));
         Ok(NtsKeJob::Search { kind, config })
     }
 
@@ -105,6 +111,7 @@ impl NtsKeArgs {
             }
         };
         let does: Vec<_> = search.into_iter().collect();
+        super::limits::check_features(&self.fail_if, &does)?;
         let options = NtsKeLoadOptions {
             target: self.target,
             family: None,
@@ -114,7 +121,7 @@ impl NtsKeArgs {
             connections: self.connections.unwrap_or(connections),
             job,
             timeout: self.timeout.unwrap_or(timeout),
-            limits: self.limits.resolve_for_nts_ke(&does)?,
+            limits: self.fail_if,
             command: output::command_line(),
         };
         options.check()?;

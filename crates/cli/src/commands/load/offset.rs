@@ -19,24 +19,24 @@ pub(crate) struct OffsetArgs {
     /// driver's receive path.
     #[arg(long, value_name = "CORRECTION", value_parser = values::signed_span,
           allow_hyphen_values = true)]
-    offset: Option<Span>,
+    measure_offset: Option<Span>,
     /// Use the mean of the server's receive and transmit timestamps instead of the latter.
-    #[arg(long, requires = "offset")]
+    #[arg(long, requires = "measure_offset")]
     offset_mean: bool,
     /// Measure offsets by the timestamps of the NIC's clock instead of the kernel's; the whole
     /// seconds by which its timescale is ahead of UTC are subtracted. Not with the xdp engine.
-    #[arg(long, requires = "offset")]
+    #[arg(long, requires = "measure_offset")]
     hardware_timestamps: bool,
 }
 
 impl OffsetArgs {
     /// Returns true if any offsets are measured.
     pub(crate) const fn takes_any(&self) -> bool {
-        self.offset.is_some()
+        self.measure_offset.is_some()
     }
 
     pub(crate) fn resolve(self) -> Option<OffsetOptions> {
         let (mean_of_server, hardware) = (self.offset_mean, self.hardware_timestamps);
-        self.offset.map(|correction| OffsetOptions { correction, mean_of_server, hardware })
+        self.measure_offset.map(|correction| OffsetOptions { correction, mean_of_server, hardware })
     }
 }

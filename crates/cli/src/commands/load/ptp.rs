@@ -63,7 +63,7 @@ struct NsmArgs {
 /// Request unicast messages (negotiation): each request is granted or denied.
 ///
 /// Each request has a new sourcePortIdentity, by which its reply is matched; so the master sees as
-/// many clients as requests within --duration, and sends the granted messages to all of them. Those
+/// many clients as requests within --grant-duration, and sends the granted messages to all of them. Those
 /// messages are counted separately; they are not replies.
 #[derive(Args, Debug)]
 struct UnicastArgs {
@@ -88,11 +88,11 @@ pub(super) struct ContractArgs {
     )]
     messages: Vec<MessageArg>,
     /// Interval between these messages (logInterMessagePeriod), log2 of seconds.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    log_interval: i8,
+    #[arg(long, value_name = "LOG2", default_value_t = 0, allow_negative_numbers = true)]
+    message_interval: i8,
     /// Requested duration of the grants, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    duration: u32,
+    grant_duration: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -115,7 +115,7 @@ impl ContractArgs {
             .collect();
         let messages =
             UnicastMessages::new(&kinds).ok_or_else(|| CommandFailure::usage("no messages"))?;
-        let (log_interval, duration_s) = (self.log_interval, self.duration);
+        let (log_interval, duration_s) = (self.message_interval, self.grant_duration);
         Ok(PtpKind::Unicast(UnicastTerms { messages, log_interval, duration_s }))
     }
 }
@@ -125,9 +125,11 @@ impl ContractArgs {
 struct CommonArgs {
     #[command(flatten)]
     header: HeaderArgs,
-    /// Transport: UDP, or Ethernet without IP with the engines xdp and packet to a master on the
-    /// same link, whose MAC address is resolved from TARGET. Over Ethernet all clients have the
-    /// interface's MAC address, and NetSync Monitor has one client.
+    /// Transport: UDP, or l2 (Ethernet without IP) to a master on the same link, whose MAC address is
+    /// resolved from TARGET.
+    ///
+    /// l2 requires the engine xdp or packet. All its clients have the interface's MAC address, and
+    /// NetSync Monitor has one client.
     #[arg(long, value_enum, default_value_t = PtpTransportArg::Udp)]
     transport: PtpTransportArg,
 }
@@ -154,7 +156,7 @@ enum VersionArg {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum PtpTransportArg {
     Udp,
-    Ethernet,
+    L2,
 }
 
 impl HeaderArgs {
@@ -173,7 +175,7 @@ impl CommonArgs {
     fn plan(&self, kind: PtpKind, multicast: bool) -> PtpPlan {
         let transport = match self.transport {
             PtpTransportArg::Udp => PtpLoadTransport::Udp,
-            PtpTransportArg::Ethernet => PtpLoadTransport::Ethernet,
+            PtpTransportArg::L2 => PtpLoadTransport::Ethernet,
         };
         PtpPlan { multicast, transport, ..self.header.plan(kind) }
     }

@@ -66,7 +66,7 @@ pub(crate) struct UdpArgs {
     load_ratio: List<f64>,
     /// Destination of the load [default: broadcast if the far end is on this host's link].
     #[arg(long, value_enum, value_name = "KIND")]
-    load: Option<LoadChoice>,
+    load_destination: Option<LoadChoice>,
     /// Payload bytes of a load datagram.
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "2000")]
     load_length: u64,
@@ -195,7 +195,7 @@ impl UdpArgs {
             warm_up: self.warm_up,
             timeout: self.timeout.unwrap_or(TIMEOUT),
             flows: self.flows,
-            load_kind: self.load.map(|kind| match kind {
+            load_kind: self.load_destination.map(|kind| match kind {
                 LoadChoice::Unicast => LoadKind::Unicast,
                 LoadChoice::Broadcast => LoadKind::Broadcast,
             }),

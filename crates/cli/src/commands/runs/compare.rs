@@ -37,7 +37,7 @@ pub(super) struct RunsCompareArgs {
     #[arg(long, value_name = "RUN")]
     baseline: Option<String>,
     /// Permitted degradation of a metric, as a ratio to its earlier value or a percentage of it.
-    #[arg(long, value_name = "SHARE", value_parser = values::excess, default_value = "10%")]
+    #[arg(long, value_name = "RATIO", value_parser = values::excess, default_value = "10%")]
     threshold: f64,
     /// Compare only metrics whose names contain this text, such as 'rtt_ns p99' or 'search'.
     /// Repeatable.

@@ -31,7 +31,7 @@ pub(crate) struct ServeNtsArgs {
     /// NTP server that NTS-KE names to clients for their requests (NTPv4 Server Negotiation)
     /// [default: the one that they contacted].
     #[arg(long, value_name = "NAME")]
-    nts_ke_server: Option<String>,
+    nts_ntp_server: Option<String>,
     /// Limit on concurrent NTS-KE connections.
     #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections)]
     nts_ke_connections: usize,
@@ -59,7 +59,7 @@ impl ServeNtsArgs {
             certificate: self.nts_cert,
             key: self.nts_key,
             ke_listen: self.nts_ke_listen,
-            ke_server: self.nts_ke_server,
+            ke_server: self.nts_ntp_server,
             ke_limits: KeLimits {
                 connections: self.nts_ke_connections,
                 connections_per_prefix: self.nts_ke_connections_per_prefix,

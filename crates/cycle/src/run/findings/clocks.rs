@@ -51,7 +51,7 @@ fn strayed_of(node: &CycleNode, max_ns: u64) -> Option<Finding> {
                 max_ns / 1_000
             ),
             "Check its synchronisation (chronyc tracking), or release the periods by packets \
-             (--signal udp).",
+             (--release-signal udp).",
         )
     })
 }

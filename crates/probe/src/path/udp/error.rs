@@ -63,7 +63,7 @@ pub enum UdpPathError {
     Timeout,
     /// Load to a STAMP reflector.
     #[error(
-        "STAMP does not support --load: a reflector would answer it; use 'horolog path serve' \
+        "STAMP does not support --load-destination: a reflector would answer it; use 'horolog path serve' \
              as the far end"
     )]
     StampLoad,
@@ -97,7 +97,7 @@ pub enum UdpPathError {
         source: io::Error,
     },
     /// Link without a usable broadcast.
-    #[error("cannot load the path to {0} by broadcast: {1}; use --load unicast")]
+    #[error("cannot load the path to {0} by broadcast: {1}; use --load-destination unicast")]
     Broadcast(SocketAddr, String),
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct TestArgs {
           requires = "search")]
     search_range: (f64, f64),
     /// Relative width at which the search ends.
-    #[arg(long, value_name = "SHARE", value_parser = values::ratio, default_value = "5%",
+    #[arg(long, value_name = "RATIO", value_parser = values::ratio, default_value = "5%",
           requires = "search")]
     search_width: f64,
     /// Duration of each trial of the search.

@@ -1,4 +1,4 @@
-//! `horolog clock draw`: a clock's error log as text, JSON and HTML report.
+//! `horolog clock plot`: a clock's error log as text, JSON and HTML report.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,10 +11,10 @@ use horolog_report::{html, table, to_json};
 use crate::failure::CommandFailure;
 use crate::files::ResultFiles;
 
-/// Draw the log of 'horolog clock log' or of 'horolog serve --clock-error-log': offsets over time
+/// Plot the log of 'horolog clock log' or of 'horolog serve --clock-error-log': offsets over time
 /// with accepted and rejected pulses, the frequency and its corrections, states and steps.
 #[derive(Args, Debug)]
-pub(crate) struct DrawArgs {
+pub(crate) struct PlotArgs {
     /// Log file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct DrawArgs {
     html: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &DrawArgs) -> Result<(), CommandFailure> {
+pub(super) fn run(args: &PlotArgs) -> Result<(), CommandFailure> {
     let result = read(&args.file)?;
     let files = ResultFiles::open([("--json", &args.json), ("--html", &args.html)])?;
     files.write(&result, [to_json, html::clock_log], table::clock_log)
