@@ -17,36 +17,25 @@ use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
 
 use crate::failure::CommandFailure;
-use crate::output;
-use crate::values;
+use crate::{output, values};
 
-mod capture;
-mod clients;
-mod counters;
-mod limits;
+mod flags;
 mod mix;
 pub(crate) mod ntpperf;
 mod nts;
 mod nts_ke;
-mod offset;
 mod outputs;
 mod profile;
 mod ptp;
-mod trailer;
 mod trial_printer;
 
-use capture::CaptureArgs;
-use clients::ClientArgs;
-use counters::RemoteCounterArgs;
-use limits::LimitArgs;
+use flags::{CaptureArgs, ClientArgs, LimitArgs, OffsetArgs, RemoteCounterArgs, TrailerArgs};
 use mix::MixArgs;
 use nts::LoadNtsArgs;
 use nts_ke::NtsKeArgs;
-use offset::OffsetArgs;
 use outputs::{LoadOutputs, OutputArgs};
 use profile::{ProfileArgs, RowKind};
 use ptp::LoadPtpArgs;
-use trailer::TrailerArgs;
 use trial_printer::{LiveOutputs, TrialPrinter};
 
 /// Default highest rate of a search: more than a CPU core can send.
@@ -350,7 +339,7 @@ fn run_load(options: LoadOptions, mut outputs: LoadOutputs) -> Result<(), Comman
         web.finish();
     }
     written?;
-    limits::verdict(&result.findings, &result.limits)
+    flags::verdict(&result.findings, &result.limits)
 }
 
 fn title(load: &LoadRun) -> String {

@@ -7,17 +7,13 @@ mod events;
 #[cfg(test)]
 mod example;
 mod file;
-mod interleaved;
-mod leap;
+mod flags;
 mod limits;
 mod log;
-mod nts;
-mod operation;
 mod options;
 mod ptp;
 mod running;
 mod source;
-mod timestamps;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -114,21 +110,21 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     limits: limits::LimitsArgs,
     #[command(flatten)]
-    interleaved: interleaved::InterleavedArgs,
+    interleaved: flags::InterleavedArgs,
     #[command(flatten)]
-    leap_seconds: leap::LeapArgs,
+    leap_seconds: flags::LeapArgs,
     #[command(flatten)]
     source: source::SourceArgs,
     #[command(flatten)]
     calibration: calibration::CalibrationArgs,
     #[command(flatten)]
-    nts: nts::ServeNtsArgs,
+    nts: flags::ServeNtsArgs,
     #[command(flatten)]
-    timestamps: timestamps::TimestampsArgs,
+    timestamps: flags::TimestampsArgs,
     #[command(flatten)]
     ptp: ptp::ServePtpArgs,
     #[command(flatten)]
-    operation: operation::OperationArgs,
+    operation: flags::OperationArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

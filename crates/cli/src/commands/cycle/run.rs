@@ -6,28 +6,32 @@
 mod live;
 mod member;
 mod tasks;
-mod watch;
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_cycle::run::{self as cycle, ClusterOptions, NODES_MAX, RunError, RunOptions};
+use horolog_cycle::run::{
+    self as cycle, ClusterOptions, LOG_HEADER, LogLine, NODES_MAX, RunError, RunObserver,
+    RunOptions, RunSnapshot,
+};
 use horolog_cycle::task::{Task, TaskSet, TaskWork};
 use horolog_record::{CycleResult, CycleTask, Distribution, LimitUnit, TaskPolicy};
 use horolog_report::{html, table, to_json};
 use horolog_time::Span;
+use live::CycleLiveView;
+use tasks::TaskArgs;
 
 use super::node::WORDS;
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, MAX, MEAN, P99, TimeOf};
 use crate::live::needs_a_terminal_on_stderr;
-use crate::output;
+use crate::output::{self, ProgressLine};
 use crate::values;
-use tasks::TaskArgs;
-use watch::CycleRunReporter;
 
 /// Run periodic tasks, and report the timing of each period.
 ///
@@ -453,6 +457,92 @@ impl From<RunError> for CommandFailure {
     fn from(error: RunError) -> Self {
         Self::environment(error)
     }
+}
+
+/// Observer of a run.
+pub(super) struct CycleRunReporter {
+    /// The progress line; `None` if a view has the terminal.
+    progress: Option<ProgressLine>,
+    live: Option<CycleLiveView>,
+    log: Option<RunLog>,
+}
+
+struct RunLog {
+    path: PathBuf,
+    to: BufWriter<File>,
+    failed: Option<io::Error>,
+}
+
+impl CycleRunReporter {
+    pub(super) fn new(live: bool, log: Option<&Path>) -> Result<Self, CommandFailure> {
+        let progress = (!live).then(ProgressLine::new);
+        let log = log.map(RunLog::open).transpose()?;
+        let live = live.then(CycleLiveView::start).transpose()?;
+        Ok(Self { progress, live, log })
+    }
+
+    /// Restores the terminal; an error if not all lines were written to the file.
+    pub(super) fn finish(self) -> Result<(), CommandFailure> {
+        drop(self.live);
+        if let Some(progress) = self.progress {
+            progress.finish();
+        }
+        self.log.map_or(Ok(()), RunLog::finish)
+    }
+}
+
+impl RunObserver for CycleRunReporter {
+    fn joined(&mut self, members: usize, of: usize) {
+        if let Some(live) = &self.live {
+            live.joined(members, of);
+        } else if members < of {
+            output::print_note(&format!("{members} of {of} other nodes have joined"));
+        }
+    }
+
+    fn snapshot(&mut self, snapshot: &RunSnapshot<'_>) {
+        if let Some(progress) = &mut self.progress {
+            let (done, total) = (snapshot.elapsed.as_secs(), snapshot.total.as_secs());
+            progress.counted(done, total, "s");
+        }
+        if let Some(live) = &mut self.live {
+            live.snapshot(snapshot);
+        }
+    }
+
+    fn log(&mut self, line: &LogLine<'_>) {
+        if let Some(log) = &mut self.log {
+            log.line(line);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        output::flow().is_break()
+    }
+}
+
+impl RunLog {
+    fn open(path: &Path) -> Result<Self, CommandFailure> {
+        let unwritable = |error| CommandFailure::environment(unwritable(path, &error));
+        let mut to = BufWriter::new(File::create(path).map_err(unwritable)?);
+        writeln!(to, "{LOG_HEADER}").map_err(unwritable)?;
+        Ok(Self { path: path.to_owned(), to, failed: None })
+    }
+
+    fn line(&mut self, line: &LogLine<'_>) {
+        if self.failed.is_none() {
+            self.failed = writeln!(self.to, "{line}").err();
+        }
+    }
+
+    fn finish(mut self) -> Result<(), CommandFailure> {
+        let written = self.failed.map_or_else(|| self.to.flush(), Err);
+        written.map_err(|error| CommandFailure::environment(unwritable(&self.path, &error)))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}; choose another file", path.display())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
 use horolog_record::{Finding, HostAllResult, HostPart, LimitResult};
 use horolog_report::{html, table, to_json};
 
-use super::cores::ThreadArgs;
+use super::ThreadArgs;
 use super::{delay, interrupt, switch, timer};
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;

@@ -10,7 +10,7 @@ use horolog_probe::host::interrupt::{self, InterruptOptions};
 use horolog_record::{HandlerKind, HostInterruptResult, LimitUnit};
 use horolog_report::{html, table, to_json};
 
-use super::cores::{CoreList, ThreadArgs, core_list};
+use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, no_lack, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, LimitedMetric, MAX, MEAN, P99, TimeOf};

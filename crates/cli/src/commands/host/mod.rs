@@ -1,18 +1,19 @@
 //! `horolog host`: capabilities of this host, and their reasons.
 
-use clap::{Args, Subcommand};
-use horolog_probe::host::HostError;
-
-use crate::failure::CommandFailure;
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
 mod all;
 mod clock;
-mod cores;
 mod delay;
 mod interrupt;
 mod nic;
 mod switch;
 mod timer;
+
+use clap::{Args, Subcommand};
+use horolog_probe::host::HostError;
+
+use crate::failure::CommandFailure;
 
 /// Measure this host's clocks, sleep functions, context switches, timers and interrupts, and show
 /// its NICs.
@@ -48,5 +49,70 @@ pub(crate) fn run(args: HostArgs) -> Result<(), CommandFailure> {
 impl From<HostError> for CommandFailure {
     fn from(error: HostError) -> Self {
         if error.is_usage() { Self::usage(error) } else { Self::environment(error) }
+    }
+}
+
+/// Greatest number of cores that Linux can be built for.
+const CORES_MAX: usize = 8_192;
+
+/// Cores, written as `0,2..6:2`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CoreList(pub(super) Vec<usize>);
+
+/// Reads a list of cores.
+pub(super) fn core_list(text: &str) -> Result<CoreList, String> {
+    let form = || "write cores as 0,2 or 0..7 or 0..6:2".to_owned();
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        cores.extend(range(part).ok_or_else(form)?);
+    }
+    Ok(CoreList(cores))
+}
+
+/// One core, or a range of cores with a step.
+fn range(text: &str) -> Option<impl Iterator<Item = usize>> {
+    let core = |text: &str| text.parse::<usize>().ok().filter(|core| *core < CORES_MAX);
+    let (from, rest) = text.split_once("..").unwrap_or((text, text));
+    let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
+    let (from, to, step) = (core(from)?, core(to)?, core(step).filter(|step| *step > 0)?);
+    (from <= to).then(|| (from..=to).step_by(step))
+}
+
+/// Scheduling of the measuring threads.
+#[derive(Args, Debug)]
+pub(super) struct ThreadArgs {
+    /// Real-time priority of the measuring threads, 1 to 99 (SCHED_FIFO). If it is refused they run
+    /// as SCHED_OTHER, which the result reports.
+    #[arg(short, long, value_name = "N", default_value_t = 80,
+          value_parser = clap::value_parser!(u8).range(1..=99), conflicts_with = "sched_other")]
+    priority: u8,
+    /// Run as SCHED_OTHER threads, as most programs do.
+    #[arg(long)]
+    sched_other: bool,
+    /// Leave the CPU's idle states (C-states) enabled; otherwise all but polling are disabled
+    /// (/dev/cpu_dma_latency) during the measurement.
+    #[arg(long)]
+    pub(super) allow_idle_states: bool,
+}
+
+impl ThreadArgs {
+    /// The priority to request.
+    pub(super) fn priority(&self) -> Option<u8> {
+        (!self.sched_other).then_some(self.priority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_whole_numbers() {
+        assert_eq!(core_list("0,2..6:2"), Ok(CoreList(vec![0, 2, 4, 6])));
+        assert_eq!(core_list("0"), Ok(CoreList(vec![0])));
+        assert_eq!(core_list("1..3"), Ok(CoreList(vec![1, 2, 3])));
+        for wrong in ["", "a", "1.5", "-1", "9000", "0-3", "3..1", "0..4:0", "0,", "0..99999999"] {
+            assert!(core_list(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use horolog_probe::host::timer::{self, TimerOptions};
 use horolog_record::{Distribution, HostTimerResult, LimitUnit};
 use horolog_report::{html, table, to_json};
 
-use super::cores::{CoreList, ThreadArgs, core_list};
+use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, TimeOf, time_metrics};

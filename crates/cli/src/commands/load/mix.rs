@@ -9,9 +9,9 @@ use horolog_load::LoadOptions;
 use horolog_load::mix::{MixPart, NtpRequestOptions, RequestKind};
 use horolog_load::ptp::PtpKind;
 
+use super::flags::TrailerArgs;
 use super::nts::LoadNtsArgs;
 use super::ptp::{ContractArgs, HeaderArgs};
-use super::trailer::TrailerArgs;
 use super::{LoadOutputs, LoadRunArgs};
 use crate::failure::CommandFailure;
 

@@ -111,7 +111,7 @@ impl NtsKeArgs {
             }
         };
         let does: Vec<_> = search.into_iter().collect();
-        super::limits::check_features(&self.fail_if, &does)?;
+        super::flags::check_features(&self.fail_if, &does)?;
         let options = NtsKeLoadOptions {
             target: self.target,
             family: None,
@@ -188,7 +188,7 @@ pub(super) fn run(args: NtsKeArgs) -> Result<(), CommandFailure> {
         web.finish();
     }
     written?;
-    super::limits::verdict(&result.findings, &result.limits)
+    super::flags::verdict(&result.findings, &result.limits)
 }
 
 fn announce(options: &NtsKeLoadOptions) {

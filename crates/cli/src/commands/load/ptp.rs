@@ -63,8 +63,8 @@ struct NsmArgs {
 /// Request unicast messages (negotiation): each request is granted or denied.
 ///
 /// Each request has a new sourcePortIdentity, by which its reply is matched; so the master sees as
-/// many clients as requests within --grant-duration, and sends the granted messages to all of them. Those
-/// messages are counted separately; they are not replies.
+/// many clients as requests within --grant-duration, and sends the granted messages to all of them.
+/// Those messages are counted separately; they are not replies.
 #[derive(Args, Debug)]
 struct UnicastArgs {
     #[command(flatten)]
@@ -125,8 +125,8 @@ impl ContractArgs {
 struct CommonArgs {
     #[command(flatten)]
     header: HeaderArgs,
-    /// Transport: UDP, or l2 (Ethernet without IP) to a master on the same link, whose MAC address is
-    /// resolved from TARGET.
+    /// Transport: UDP, or l2 (Ethernet without IP) to a master on the same link, whose MAC address
+    /// is resolved from TARGET.
     ///
     /// l2 requires the engine xdp or packet. All its clients have the interface's MAC address, and
     /// NetSync Monitor has one client.

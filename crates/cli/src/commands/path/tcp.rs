@@ -2,21 +2,18 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod figures;
-
 use std::time::Duration;
 
 use clap::Args;
 use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathObserver;
 use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpRun};
-use horolog_record::TcpSettings;
+use horolog_record::{LimitUnit, PathTcpResult, TcpDirection, TcpSettings};
 use horolog_report::{html, table, to_json};
 
-use self::figures::{TcpMetric, limit};
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
-use crate::limit::Limit;
+use crate::limit::{Limit, TimeOf, time_metrics};
 use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -175,6 +172,48 @@ pub(super) fn run(args: &TcpArgs) -> Result<(), CommandFailure> {
     verdict(&result.limits, &result.findings)
 }
 
+/// A metric of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TcpMetric {
+    /// The latency, half the round trip.
+    Latency(TimeOf),
+    Bandwidth,
+}
+
+pub(super) fn limit(text: &str) -> Result<Limit<TcpMetric>, String> {
+    let bandwidth = ("bandwidth", LimitUnit::BytesPerSecond, TcpMetric::Bandwidth);
+    Limit::parse(text, time_metrics(TcpMetric::Latency).into_iter().chain([bandwidth]))
+}
+
+impl TcpMetric {
+    /// The value of each row that has the metric, with the row's name; `None` if it was not
+    /// measured.
+    pub(super) fn of(self, result: &PathTcpResult) -> Vec<(String, Option<f64>)> {
+        match self {
+            Self::Latency(of) => result
+                .latency
+                .iter()
+                .map(|row| {
+                    let half = row.rtt_ns.as_ref().map(|rtt| of(rtt) / 2.0);
+                    (format!("latency of {} bytes", row.size_bytes), half)
+                })
+                .collect(),
+            Self::Bandwidth => result
+                .bandwidth
+                .iter()
+                .map(|row| {
+                    let way = match row.direction {
+                        TcpDirection::Forward => "forward",
+                        TcpDirection::Backward => "backward",
+                    };
+                    let name = format!("writes of {} bytes, {way}", row.size_bytes);
+                    (name, (row.received_bytes > 0).then_some(row.rate))
+                })
+                .collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +224,16 @@ mod tests {
         assert_eq!(sizes("64,1.5k").unwrap().0, [64, 1_536]);
         for wrong in ["0", "1.5", "-1", "", "a", "1e300"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bandwidth_can_be_too_little() {
+        for text in ["p99>100us", "max > 1ms", "bandwidth < 1.5G", "bandwidth>45k"] {
+            assert!(limit(text).is_ok(), "{text}");
+        }
+        for wrong in ["", "p99", "p98>1us", "p99>", "p99<1us", "bandwidth<fast", ">1us"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -2,8 +2,6 @@
 
 #![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
 
-mod figures;
-
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -12,13 +10,13 @@ use horolog_probe::path::PathObserver;
 use horolog_probe::path::udp::{
     LoadKind, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, UdpPathError, WARM_UP,
 };
+use horolog_record::{LimitUnit, PathRow};
 use horolog_report::{html, table, to_json};
 use horolog_wire::{path_probe, stamp};
 
-use self::figures::{UdpMetric, limit};
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
-use crate::limit::Limit;
+use crate::limit::{Limit, LimitedMetric, TimeOf, time_metrics};
 use crate::live::{LiveFeed, needs_a_terminal_on_stderr};
 use crate::output::{self, ProgressLine};
 use crate::values;
@@ -242,11 +240,55 @@ pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
     }
     let mut result = result?;
     let of_rows = |limit: &Limit<UdpMetric>| {
-        limit.judge_named(result.rows.iter().map(|row| (figures::name(row), limit.metric.of(row))))
+        limit.judge_named(result.rows.iter().map(|row| (name(row), limit.metric.of(row))))
     };
     result.limits = limits.iter().map(of_rows).collect();
     files.write(&result, [to_json, html::path_udp], table::path_udp)?;
     verdict(&result.limits, &result.findings)
+}
+
+/// A metric of a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum UdpMetric {
+    /// A share of datagrams.
+    Share(fn(&PathRow) -> Option<f64>),
+    /// T, half the round trip.
+    Delay(TimeOf),
+}
+
+const SHARES: [LimitedMetric<UdpMetric>; 3] = [
+    (
+        "loss",
+        LimitUnit::Ratio,
+        UdpMetric::Share(|row| (row.counts.sent > 0).then(|| row.loss_ratio())),
+    ),
+    ("reordered", LimitUnit::Ratio, UdpMetric::Share(|row| Some(1.0 - row.order_ratio()?))),
+    ("duplicates", LimitUnit::Ratio, UdpMetric::Share(duplicates)),
+];
+
+fn duplicates(row: &PathRow) -> Option<f64> {
+    let received = row.counts.received;
+    (received > 0).then(|| row.counts.duplicate as f64 / received as f64)
+}
+
+pub(super) fn limit(text: &str) -> Result<Limit<UdpMetric>, String> {
+    Limit::parse(text, SHARES.into_iter().chain(time_metrics(UdpMetric::Delay)))
+}
+
+/// The name that distinguishes a row from the others.
+pub(super) fn name(row: &PathRow) -> String {
+    let (length, load) = (row.length, row.load.planned_ratio);
+    if load > 0.0 { format!("{length} bytes, R {load}") } else { format!("{length} bytes") }
+}
+
+impl UdpMetric {
+    /// The value of a row; `None` if it was not measured.
+    pub(super) fn of(self, row: &PathRow) -> Option<f64> {
+        match self {
+            Self::Share(of) => of(row),
+            Self::Delay(of) => row.delay_ns.as_ref().map(of),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -272,5 +314,15 @@ mod tests {
         assert!(lengths("64.5").is_err() && lengths("x").is_err());
         assert_eq!(ratios("0,50..100:50").unwrap().0, [0.0, 50.0, 100.0]);
         assert!(ratios("").is_err() && ratios("0,").is_err() && ratios("-1").is_err());
+    }
+
+    #[test]
+    fn shares_and_delays_can_be_limited() {
+        for text in ["loss>1%", "reordered>0", "duplicates > 0.1%", "p99.9 > 200us", "mean>1ms"] {
+            assert!(limit(text).is_ok(), "{text}");
+        }
+        for wrong in ["", "loss", "loss<1%", "p75>1ms", "p99>", "loss>1ms", "speed>1"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -5,30 +5,30 @@
 
 mod live;
 mod node;
-mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::application::{
-    self, FILE_MAX, NODES_MAX, SAMPLE, SearchOptions, TestError, TestOptions, TestPlan,
+    self, FILE_MAX, NODES_MAX, SAMPLE, SearchOptions, TestError, TestObserver, TestOptions,
+    TestPlan, TestSnapshot,
 };
 use horolog_record::{
     CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
 };
 use horolog_report::{html, table, to_json};
+use live::CycleTestLiveView;
 
-pub(super) use node::{ApplicationNodeArgs, run as run_node};
-
-use self::watch::CycleTestReporter;
 use super::predict::input;
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
 use crate::limit::{Limit, LimitedMetric, MAX, MEAN, P99, TimeOf};
 use crate::live::needs_a_terminal_on_stderr;
-use crate::output;
+use crate::output::{self, ProgressLine};
 use crate::values;
+
+pub(super) use node::{ApplicationNodeArgs, run as run_node};
 
 /// Test an application of several stages, sources and nodes with injected faults.
 ///
@@ -251,6 +251,48 @@ impl From<TestError> for CommandFailure {
             TestError::Search(_) | TestError::Short { .. } => Self::usage(error),
             error => Self::environment(error),
         }
+    }
+}
+
+/// Observer of a test.
+enum CycleTestReporter {
+    /// The progress line.
+    Line(ProgressLine),
+    /// A view that has the terminal.
+    View(CycleTestLiveView),
+}
+
+impl CycleTestReporter {
+    pub(super) fn new(live: bool) -> Result<Self, CommandFailure> {
+        if live {
+            CycleTestLiveView::start().map(Self::View)
+        } else {
+            Ok(Self::Line(ProgressLine::new()))
+        }
+    }
+
+    /// Restores the terminal.
+    pub(super) fn finish(self) {
+        if let Self::Line(progress) = self {
+            progress.finish();
+        }
+    }
+}
+
+impl TestObserver for CycleTestReporter {
+    fn snapshot(&mut self, snapshot: &TestSnapshot<'_>) {
+        match self {
+            Self::Line(progress) => {
+                let (elapsed, total) =
+                    (snapshot.elapsed.as_secs_f64(), snapshot.total.as_secs_f64());
+                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", snapshot.what));
+            }
+            Self::View(live) => live.snapshot(snapshot),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        output::flow().is_break()
     }
 }
 

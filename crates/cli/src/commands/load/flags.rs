@@ -1,0 +1,255 @@
+//! Flags that several commands of `horolog load` share: limits, capture, counters of the server's
+//! host, timestamp offsets, compliant clients, extension fields and MACs.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use horolog_counters::Token;
+use horolog_http::Url;
+use horolog_load::capture::{CaptureOptions, PACKETS_MAX};
+use horolog_load::compliant_clients::CompliantClientOptions;
+use horolog_load::limit::{LoadLimit, RequiredFeature};
+use horolog_load::offset::OffsetOptions;
+use horolog_load::remote_counters::RemoteCounterOptions;
+use horolog_load::trailer::{ExtensionField, KeyFile, KeyTable, TrailerOptions};
+use horolog_record::{Finding, LimitResult, SearchKind};
+use horolog_sys::netlink::Prefix;
+use horolog_sys::private_file;
+use horolog_time::Span;
+use zeroize::Zeroizing;
+
+use crate::failure::{CommandFailure, limits_passed, no_error};
+use crate::values;
+
+/// Limits on the measured values.
+#[derive(Args, Debug, Default)]
+pub(crate) struct LimitArgs {
+    /// Exit with status 1 if this expression is true for any trial, such as 'loss>0.1%' or
+    /// 'p99>200us'; in a search, for the trials at the rate found. Repeatable. A limit on a metric
+    /// that was not measured fails.
+    ///
+    /// Metrics: loss, late, duplicate, invalid, unsynchronised (shares of the requests sent),
+    /// compliant-loss (share of the compliant clients' requests that were lost), rate (sent per
+    /// second), ndr and pdr (result of a search), p50, p90, p99, p99.9, p99.99, max (round trip),
+    /// and these six after response- (the server's response time), lateness- (send lateness) and
+    /// offset- (absolute error of timestamps, with --measure-offset).
+    #[arg(long, value_name = "LIMIT")]
+    fail_if: Vec<LoadLimit>,
+}
+
+impl LimitArgs {
+    /// The limits of a run with all of these features.
+    pub(crate) fn resolve(
+        self,
+        does: &[RequiredFeature],
+    ) -> Result<Vec<LoadLimit>, CommandFailure> {
+        check_features(&self.fail_if, does)?;
+        Ok(self.fail_if)
+    }
+}
+
+/// Checks that a run has the features that its limits require.
+pub(crate) fn check_features(
+    limits: &[LoadLimit],
+    features: &[RequiredFeature],
+) -> Result<(), CommandFailure> {
+    for limit in limits {
+        let wants = limit.wants().filter(|wants| !features.contains(wants));
+        let missing = match wants {
+            None => continue,
+            Some(RequiredFeature::Search(SearchKind::Ndr)) => "a search; add --search ndr",
+            Some(RequiredFeature::Search(SearchKind::Pdr)) => "a search; add --search pdr",
+            Some(RequiredFeature::Offsets) => "offsets; add --measure-offset",
+            Some(RequiredFeature::WellBehaved) => "compliant clients; add --compliant-clients",
+        };
+        let text = limit.text();
+        return Err(CommandFailure::usage(format!("the limit '{text}' is for {missing}")));
+    }
+    Ok(())
+}
+
+/// The end of a load: status 1 if there is an error-level finding, which is reported before any
+/// limit, or a failed limit.
+pub(crate) fn verdict(findings: &[Finding], limits: &[LimitResult]) -> Result<(), CommandFailure> {
+    no_error(findings)?;
+    limits_passed(limits)
+}
+
+/// Capture of the requests and replies, for Wireshark.
+#[derive(Args, Debug)]
+pub(crate) struct CaptureArgs {
+    /// Write the requests and replies to FILE in pcapng format. Above 10000 requests/s a sample of
+    /// them is written: one in two, four, eight and so on, with its reply. It requires CAP_NET_RAW
+    /// and the engine packet or udp, and reduces the rate.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Largest number of packets to write [default: 1M].
+    #[arg(long, value_name = "PACKETS", requires = "pcap", value_parser = packets)]
+    pcap_max: Option<u64>,
+}
+
+fn packets(text: &str) -> Result<u64, String> {
+    match values::rate(text) {
+        Ok(number) if number >= 1.0 && number.fract() == 0.0 => Ok(number as u64),
+        _ => Err("expected a number of packets, such as 5000, 10k or 1M".to_owned()),
+    }
+}
+
+impl CaptureArgs {
+    pub(crate) fn resolve(self) -> Option<CaptureOptions> {
+        let packets_max = self.pcap_max.unwrap_or(PACKETS_MAX);
+        self.pcap.map(|path| CaptureOptions { path, packets_max })
+    }
+}
+
+/// Remote counters of the server's host.
+#[derive(Args, Debug, Default)]
+pub(crate) struct RemoteCounterArgs {
+    /// URL of 'horolog counters' on the server's host, such as http://192.0.2.1:9323; read before
+    /// and after each trial to locate losses.
+    #[arg(long, value_name = "URL", requires = "counters_token_file", value_parser = url)]
+    counters: Option<Url>,
+    /// File with the token for these counters.
+    #[arg(long, value_name = "FILE", requires = "counters")]
+    counters_token_file: Option<PathBuf>,
+}
+
+fn url(text: &str) -> Result<Url, String> {
+    text.parse().map_err(|error: horolog_http::UrlError| error.to_string())
+}
+
+impl RemoteCounterArgs {
+    pub(crate) fn resolve(self) -> Result<Option<RemoteCounterOptions>, CommandFailure> {
+        let (Some(url), Some(file)) = (self.counters, self.counters_token_file) else {
+            return Ok(None);
+        };
+        let token = Token::load(&file).map_err(CommandFailure::usage)?;
+        Ok(Some(RemoteCounterOptions { url, token }))
+    }
+}
+
+/// Measurement of timestamp offsets.
+#[derive(Args, Debug, Default)]
+pub(crate) struct OffsetArgs {
+    /// Measure the error of the server's transmit timestamps: the kernel receive time of the reply,
+    /// minus the timestamp, minus this correction for transit and receiving, such as 0, 1.95e-6
+    /// (seconds) or 2us.
+    ///
+    /// Both clocks must be correct. The xdp engine takes the receive time slightly earlier, in the
+    /// driver's receive path.
+    #[arg(long, value_name = "CORRECTION", value_parser = values::signed_span,
+          allow_hyphen_values = true)]
+    measure_offset: Option<Span>,
+    /// Use the mean of the server's receive and transmit timestamps instead of the latter.
+    #[arg(long, requires = "measure_offset")]
+    offset_mean: bool,
+    /// Measure offsets by the timestamps of the NIC's clock instead of the kernel's; the whole
+    /// seconds by which its timescale is ahead of UTC are subtracted. Not with the xdp engine.
+    #[arg(long, requires = "measure_offset")]
+    hardware_timestamps: bool,
+}
+
+impl OffsetArgs {
+    /// Returns true if any offsets are measured.
+    pub(crate) const fn takes_any(&self) -> bool {
+        self.measure_offset.is_some()
+    }
+
+    pub(crate) fn resolve(self) -> Option<OffsetOptions> {
+        let (mean_of_server, hardware) = (self.offset_mean, self.hardware_timestamps);
+        self.measure_offset.map(|correction| OffsetOptions { correction, mean_of_server, hardware })
+    }
+}
+
+/// Measurements of single clients.
+#[derive(Args, Debug, Default)]
+pub(crate) struct ClientArgs {
+    /// Count per client (8 bytes each) and report the fairness of the server: the smallest, median
+    /// and largest share of a client's requests, Jain's index, and clients without replies.
+    #[arg(long, conflicts_with_all = ["random_sources", "profile", "overload"])]
+    fairness: bool,
+    /// Run N low-rate clients with their own addresses beside the load, and report the share of
+    /// them and of their requests that rate limiting affects. They send the same requests as the
+    /// load, in NTP's basic mode or PTP over UDP.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+          conflicts_with_all = ["soak", "profile", "overload"])]
+    compliant_clients: Option<u32>,
+    /// Interval between the requests of each of these clients.
+    #[arg(long, value_name = "TIME", default_value = "16s", requires = "compliant_clients",
+          value_parser = values::long_duration)]
+    compliant_interval: Duration,
+    /// Requests that each of them sends at once.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "compliant_clients",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    compliant_burst: u32,
+    /// Network of these clients [default: an unused part of the load's network].
+    #[arg(long, value_name = "NETWORK/BITS", requires = "compliant_clients")]
+    compliant_source: Option<Prefix>,
+}
+
+impl ClientArgs {
+    /// Returns true if single clients are counted.
+    pub(crate) const fn fairness(&self) -> bool {
+        self.fairness
+    }
+
+    /// The options of compliant clients, if there are any.
+    pub(crate) fn compliant_clients(&self) -> Option<CompliantClientOptions> {
+        Some(CompliantClientOptions {
+            clients: self.compliant_clients?,
+            interval: self.compliant_interval,
+            burst: self.compliant_burst,
+            network: self.compliant_source,
+        })
+    }
+}
+
+/// The longest accepted key file, in bytes.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// Trailer of the requests.
+#[derive(Args, Debug)]
+pub(crate) struct TrailerArgs {
+    /// Authenticate requests by a MAC with this key of --keys; replies must have one of the same
+    /// key.
+    #[arg(long, value_name = "ID", requires = "keys")]
+    key: Option<u32>,
+    /// File of symmetric keys in the format of chronyd and ntpd: IDENTIFIER TYPE KEY on each line.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    keys: Option<PathBuf>,
+    /// Append an extension field (RFC 7822) to the header: its type, and its body in hexadecimal
+    /// digits, padded to a valid length. Repeatable.
+    #[arg(long, value_name = "TYPE[:BODY]")]
+    extension: Vec<ExtensionField>,
+}
+
+impl TrailerArgs {
+    pub(crate) fn resolve(self) -> Result<TrailerOptions, CommandFailure> {
+        let mac = match (self.key, &self.keys) {
+            (Some(id), Some(path)) => Some((Arc::new(read(path, id)?), id)),
+            _ => None,
+        };
+        Ok(TrailerOptions { fields: self.extension, mac })
+    }
+}
+
+/// The keys of a file, if the required one is among them.
+fn read(path: &Path, id: u32) -> Result<KeyTable, CommandFailure> {
+    let at = path.display();
+    let text = private_file::read_bytes(path, FILE_LEN_MAX).map(Zeroizing::new);
+    let text = text.map_err(|error| CommandFailure::environment(format!("--keys {at} {error}")))?;
+    let KeyFile { keys, unused } = KeyFile::parse(&text);
+    match (keys.get(id), unused.is_empty()) {
+        (Some(_), _) => Ok(keys),
+        (None, true) => {
+            Err(CommandFailure::usage(format!("--keys {at} has no key {id}; use one of that file")))
+        }
+        (None, false) => Err(CommandFailure::usage(format!(
+            "--keys {at}: key {id} is not usable; unusable keys: {unused}"
+        ))),
+    }
+}

@@ -1,0 +1,302 @@
+//! Flags of `horolog serve` for operation, leap seconds, interleaved mode, timestamps and NTS.
+
+#![allow(clippy::doc_markdown, reason = "these comments are the help texts")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use horolog_report::html::{Live, live};
+use horolog_server::{
+    InterleavedConfig, InterleavedEngine, KeLimits, LeapConfig, LeapSystem, NtsConfig,
+    OperationConfig, Sandbox, TimestampsConfig, WebConfig,
+};
+
+use super::log::LogFormat;
+use crate::failure::CommandFailure;
+use crate::values;
+
+#[derive(Args, Debug)]
+pub(crate) struct OperationArgs {
+    /// Configuration file in TOML, with keys named as the flags, which take precedence. SIGHUP
+    /// rereads it.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Check all options and the files that they name, print them as a configuration file, and
+    /// exit.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Address to serve GET /metrics (Prometheus) and GET /healthz at [default: none].
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
+    metrics: Option<SocketAddr>,
+    /// Address to serve a live page at, with its values as JSON at /live.json, and the metrics
+    /// [default: none; 127.0.0.1:9123 without an address].
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address,
+          num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9123")]
+    web: Option<SocketAddr>,
+    /// File with the token of the live page: a line of at least 16 bytes, readable by its owner
+    /// only. Required at an address that is not loopback. It is read at the start.
+    #[arg(long, value_name = "FILE", requires = "web")]
+    web_token_file: Option<PathBuf>,
+    /// Format of events on standard error.
+    #[arg(long, value_enum, default_value_t = LogArg::Text)]
+    pub(crate) log: LogArg,
+    /// Drop unneeded privileges once the sockets are open: capabilities, files (Landlock) and
+    /// system calls (seccomp). Auto uses what the kernel supports; required fails without full
+    /// support.
+    #[arg(long, value_enum, default_value_t = SandboxArg::Auto)]
+    sandbox: SandboxArg,
+    /// User to switch to once the sockets are open [default: no change].
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SandboxArg {
+    Auto,
+    Required,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogArg {
+    Text,
+    Json,
+}
+
+impl From<LogArg> for LogFormat {
+    fn from(arg: LogArg) -> Self {
+        match arg {
+            LogArg::Text => Self::Text,
+            LogArg::Json => Self::Json,
+        }
+    }
+}
+
+impl OperationArgs {
+    #[allow(clippy::unnecessary_wraps, reason = "all subjects resolve alike")]
+    pub(crate) fn resolve(self) -> Result<OperationConfig, crate::failure::CommandFailure> {
+        Ok(OperationConfig {
+            metrics: self.metrics,
+            web: self.web.map(|address| WebConfig {
+                address,
+                token_file: self.web_token_file,
+                page: live(Live::Serve),
+            }),
+            sandbox: match self.sandbox {
+                SandboxArg::Auto => Sandbox::BestEffort,
+                SandboxArg::Required => Sandbox::Required,
+                SandboxArg::Off => Sandbox::Off,
+            },
+            user: self.user,
+            // Set when all options are known.
+            files: Vec::new(),
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InterleavedArgs {
+    /// Clients remembered for interleaved mode, 16 bytes each, rounded up to a power of two, up to
+    /// 268435456; 0 disables it [default: 1048576].
+    #[arg(long, value_name = "N")]
+    interleaved_clients: Option<usize>,
+    /// Engine that answers interleaved requests if XDP answers the others. xdp: XDP; socket: the
+    /// sockets; auto: the sockets if the hardware takes transmit timestamps, otherwise XDP.
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = InterleavedEngineArg::Auto)]
+    interleaved: InterleavedEngineArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum InterleavedEngineArg {
+    Auto,
+    Xdp,
+    Socket,
+}
+
+impl InterleavedArgs {
+    #[allow(clippy::unnecessary_wraps, reason = "every group of flags resolves alike")]
+    pub(crate) fn resolve(self) -> Result<InterleavedConfig, crate::failure::CommandFailure> {
+        let default = InterleavedConfig::default();
+        Ok(InterleavedConfig {
+            clients: self.interleaved_clients.unwrap_or(default.clients),
+            engine: match self.interleaved {
+                InterleavedEngineArg::Auto => InterleavedEngine::Auto,
+                InterleavedEngineArg::Xdp => InterleavedEngine::Xdp,
+                InterleavedEngineArg::Socket => InterleavedEngine::Socket,
+            },
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LeapArgs {
+    /// List of leap seconds, such as /usr/share/zoneinfo/leap-seconds.list [default: the kernel's
+    /// announcement].
+    #[arg(long, value_name = "FILE")]
+    leap_file: Option<PathBuf>,
+    /// Offset of TAI from UTC in seconds, for PTP [default: that of the list, of a receiver, or of
+    /// the kernel].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i16).range(0..1000))]
+    tai_offset: Option<i16>,
+    /// Behaviour of the system clock at a leap second: steps (or is stepped), slews (runs on and is
+    /// slewed afterwards), or smears (as the clocks that it follows do).
+    #[arg(long, value_enum, default_value_t = LeapSystemArg::Steps)]
+    leap_system: LeapSystemArg,
+    /// Duration of a smear, centred on the leap second [default: a day, noon to noon].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    leap_smear: Option<Duration>,
+    /// Address and port to serve smeared time at. Repeatable. Requires --leap-file.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
+    smear_listen: Vec<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LeapSystemArg {
+    Steps,
+    Slews,
+    Smears,
+}
+
+impl LeapArgs {
+    /// Returns true if UTC is served by default: not if smeared time is.
+    pub(crate) fn serves_utc(&self) -> bool {
+        self.smear_listen.is_empty()
+    }
+
+    #[allow(clippy::unnecessary_wraps, reason = "the groups of flags are resolved alike")]
+    pub(crate) fn resolve(self) -> Result<LeapConfig, crate::failure::CommandFailure> {
+        let default = LeapConfig::default();
+        Ok(LeapConfig {
+            file: self.leap_file,
+            tai_offset_s: self.tai_offset,
+            system: match self.leap_system {
+                LeapSystemArg::Steps => LeapSystem::Steps,
+                LeapSystemArg::Slews => LeapSystem::Slews,
+                LeapSystemArg::Smears => LeapSystem::Smears,
+            },
+            smear: self.leap_smear.unwrap_or(default.smear),
+            smear_listen: self.smear_listen,
+        })
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TimestampsArgs {
+    /// Source of the timestamps of requests, and of replies in interleaved mode, at the sockets:
+    /// 'kernel', 'none' (no transmit timestamps), or an interface's clock, as in 'eth0=hardware',
+    /// which takes timestamps while the server runs. Repeatable [default: kernel].
+    #[arg(long, value_name = "[IF=]KIND", value_parser = kind)]
+    timestamps: Vec<TimestampMethod>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum TimestampMethod {
+    None,
+    Kernel,
+    Hardware(String),
+}
+
+fn kind(text: &str) -> Result<TimestampMethod, String> {
+    match text.split_once('=') {
+        None if text == "none" => Ok(TimestampMethod::None),
+        None if text == "kernel" => Ok(TimestampMethod::Kernel),
+        Some((interface, "hardware")) if !interface.is_empty() => {
+            Ok(TimestampMethod::Hardware(interface.to_owned()))
+        }
+        _ => Err("expected kernel, none or INTERFACE=hardware".to_owned()),
+    }
+}
+
+impl TimestampsArgs {
+    pub(crate) fn resolve(self) -> Result<TimestampsConfig, CommandFailure> {
+        let is_requested = |kind: &TimestampMethod| self.timestamps.contains(kind);
+        if is_requested(&TimestampMethod::None) && is_requested(&TimestampMethod::Kernel) {
+            return Err(CommandFailure::usage(
+                "--timestamps none and --timestamps kernel exclude each other",
+            ));
+        }
+        let transmit = !is_requested(&TimestampMethod::None);
+        let hardware = self.timestamps.into_iter().filter_map(|kind| match kind {
+            TimestampMethod::Hardware(interface) => Some(interface),
+            TimestampMethod::None | TimestampMethod::Kernel => None,
+        });
+        Ok(TimestampsConfig { transmit, hardware: hardware.collect() })
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeNtsArgs {
+    /// Certificate chain for Network Time Security, in PEM; requires --nts-key.
+    #[arg(long, value_name = "FILE")]
+    nts_cert: Option<PathBuf>,
+    /// Private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE")]
+    nts_key: Option<PathBuf>,
+    /// Address and port for NTS-KE. Repeatable [default: the addresses of --listen with port 4460].
+    #[arg(long, value_name = "ADDR:PORT", value_parser = values::socket_address)]
+    nts_ke_listen: Vec<SocketAddr>,
+    /// File with the secret that all servers of a service share, so that each accepts the cookies
+    /// of the others: 64 hexadecimal digits, as from 'openssl rand -hex 32' [default: a random
+    /// secret for this run].
+    #[arg(long, value_name = "FILE")]
+    nts_master_secret: Option<PathBuf>,
+    /// NTP server that NTS-KE names to clients for their requests (NTPv4 Server Negotiation)
+    /// [default: the one that they contacted].
+    #[arg(long, value_name = "NAME")]
+    nts_ntp_server: Option<String>,
+    /// Limit on concurrent NTS-KE connections.
+    #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections)]
+    nts_ke_connections: usize,
+    /// Limit on concurrent connections of one client (IPv4 address, IPv6 /64); 0 for no limit.
+    #[arg(long, value_name = "N", default_value_t = KeLimits::default().connections_per_prefix)]
+    nts_ke_connections_per_prefix: u32,
+    /// Long-term limit on connections per second of one client; 0 for no limit.
+    #[arg(long, value_name = "N", default_value_t = KeLimits::default().rate_per_prefix)]
+    nts_ke_rate_per_prefix: u32,
+    /// Time for which a key seals cookies, 60s to 366 days; it opens them for seven times that
+    /// [default: 86400s].
+    #[arg(long, value_name = "TIME", value_parser = values::positive_duration)]
+    nts_rotation: Option<Duration>,
+    /// File of symmetric keys in the format of chronyd and ntpd: IDENTIFIER TYPE KEY on each line,
+    /// of types AES128, AES256, SHA1, SHA256, SHA384 and SHA512.
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+}
+
+impl ServeNtsArgs {
+    #[allow(clippy::unnecessary_wraps, reason = "as for the flags of every other subject")]
+    pub(crate) fn resolve(self) -> Result<NtsConfig, CommandFailure> {
+        let default = NtsConfig::default();
+        Ok(NtsConfig {
+            certificate: self.nts_cert,
+            key: self.nts_key,
+            ke_listen: self.nts_ke_listen,
+            ke_server: self.nts_ntp_server,
+            ke_limits: KeLimits {
+                connections: self.nts_ke_connections,
+                connections_per_prefix: self.nts_ke_connections_per_prefix,
+                rate_per_prefix: self.nts_ke_rate_per_prefix,
+                ..KeLimits::default()
+            },
+            master_secret: self.nts_master_secret,
+            rotation: self.nts_rotation.unwrap_or(default.rotation),
+            keys: self.keys,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        assert_eq!(kind("none"), Ok(TimestampMethod::None));
+        assert_eq!(kind("eth0=hardware"), Ok(TimestampMethod::Hardware("eth0".to_owned())));
+        for bad in ["", "hardware", "=hardware", "eth0=", "eth0=none", "Kernel"] {
+            assert!(kind(bad).is_err(), "{bad}");
+        }
+    }
+}
