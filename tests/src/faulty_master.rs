@@ -3,9 +3,7 @@
 //! the run continues to a complete result.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,6 +13,7 @@ use horolog_sys::netlink::Prefix;
 use horolog_wire::ptp::{EVENT_PORT, GENERAL_PORT};
 use libtest_mimic::Trial;
 
+use crate::faulty_responder::{FaultyResponder, ResponderState};
 use crate::faulty_server::{ExpectedFinding, SHORT_TIMEOUT, TIMEOUT, check_found};
 use crate::load_command::only_trial;
 use crate::load_ptp::load;
@@ -93,55 +92,24 @@ impl FaultOutcome {
     }
 }
 
-/// A master that goes wrong at every second request.
-struct Master {
-    stop: Arc<AtomicBool>,
-    counts: Arc<[AtomicU64; 2]>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Master {
-    fn start(lab: &Lab, at: IpAddr, act: FaultAction) -> Result<Self> {
-        let other = if at.is_ipv4() { OTHER_IPV4 } else { OTHER_IPV6 };
-        let ends = [(at, EVENT_PORT), (at, GENERAL_PORT), (at, OTHER_PORT), (other, GENERAL_PORT)];
-        let [event, general, port, address] = lab.server().run(|| ends.map(UdpSocket::bind))?;
-        let sockets = [event?, general?, port?, address?];
-        sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let counts = Arc::new([0, 0].map(AtomicU64::new));
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
-        let thread = thread::spawn(move || serve(&sockets, act, &stopped, &counted));
-        Ok(Self { stop, counts, thread: Some(thread) })
-    }
-
-    /// Ends the master; returns the counts of requests received and of replies with a fault.
-    fn end(mut self) -> [u64; 2] {
-        self.join();
-        [0, 1].map(|at| self.counts[at].load(Ordering::Relaxed))
-    }
-
-    fn join(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Master {
-    fn drop(&mut self) {
-        self.join();
-    }
+/// Starts a master that goes wrong at every second request.
+fn start_master(lab: &Lab, at: IpAddr, act: FaultAction) -> Result<FaultyResponder> {
+    let other = if at.is_ipv4() { OTHER_IPV4 } else { OTHER_IPV6 };
+    let ends = [(at, EVENT_PORT), (at, GENERAL_PORT), (at, OTHER_PORT), (other, GENERAL_PORT)];
+    let [event, general, port, address] = lab.server().run(|| ends.map(UdpSocket::bind))?;
+    let sockets = [event?, general?, port?, address?];
+    sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))?;
+    Ok(FaultyResponder::start(move |state| serve(&sockets, act, state)))
 }
 
 /// Pause after a round without a request.
 const PAUSE: Duration = Duration::from_micros(200);
 
-fn serve(sockets: &[UdpSocket; 4], act: FaultAction, stop: &AtomicBool, counts: &[AtomicU64; 2]) {
+fn serve(sockets: &[UdpSocket; 4], act: FaultAction, state: &ResponderState) {
     let mut waiting: Vec<(Instant, Datagram)> = Vec::new();
     let mut buffer = [0; 2_048];
     let (mut before, mut other): (Option<PtpRequest>, _) = (None, None);
-    while !stop.load(Ordering::Relaxed) {
+    while state.is_running() {
         let received = sockets[..2].iter().find_map(|socket| socket.recv_from(&mut buffer).ok());
         if let Some(request) =
             received.and_then(|(length, from)| PtpRequest::read(&buffer[..length], from))
@@ -151,9 +119,11 @@ fn serve(sockets: &[UdpSocket; 4], act: FaultAction, stop: &AtomicBool, counts: 
             }
             let context =
                 Context { request: &request, before: before.as_ref(), other: other.as_ref() };
-            let number = counts[0].fetch_add(1, Ordering::Relaxed);
+            let number = state.count_request();
             let wrong = if number.is_multiple_of(2) { act.answers(&context) } else { None };
-            counts[1].fetch_add(u64::from(wrong.is_some()), Ordering::Relaxed);
+            if wrong.is_some() {
+                state.count_fault();
+            }
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| request.right());
             waiting.extend(datagrams.into_iter().map(|one| (now + one.after, one)));
@@ -209,7 +179,7 @@ fn each_is_found(
             let target = at.to_string();
             let run = [mode[0], &target, "--engine", engine.name(), "--timeout", timeout];
             let rate = ["-r", "1000", "-t", "0.2"];
-            let master = Master::start(&lab, at, *act)?;
+            let master = start_master(&lab, at, *act)?;
             let loaded = load(lab.client(), &[&run[..], &rate, &mode[1..], clients].concat());
             let counts = master.end();
             let checked = loaded.and_then(|(status, result, words)| {

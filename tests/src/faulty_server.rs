@@ -4,9 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -19,6 +17,7 @@ use horolog_time::{NtpShort, NtpTimestamp};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 use libtest_mimic::Trial;
 
+use crate::faulty_responder::{FaultyResponder, ResponderState};
 use crate::load_accounting::lost_at;
 use crate::load_command::{ENGINES, check_sums, has, only_trial, result_of};
 use crate::process::server_address;
@@ -234,63 +233,26 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 26] = [
     ("unsynchronised", ExpectedFinding::Unsynchronised, |request| Some(request.unsynchronised())),
 ];
 
-/// What a server has seen and done so far.
-#[derive(Default)]
-struct Counts {
-    requests: AtomicU64,
-    wrong: AtomicU64,
+/// Starts a server that goes wrong at every second request, or always.
+fn start_server(
+    lab: &Lab,
+    at: SocketAddr,
+    commit: FaultFn,
+    always: bool,
+) -> Result<FaultyResponder> {
+    let others = [SocketAddr::new(at.ip(), 1_123), SocketAddr::new(OTHER_ADDRESS, at.port())];
+    let bind = || [at, others[0], others[1]].map(UdpSocket::bind);
+    let [target, other_port, other_address] = lab.server().run(bind)?;
+    let sockets = [target?, other_port?, other_address?];
+    sockets[0].set_read_timeout(Some(Duration::from_millis(2)))?;
+    Ok(FaultyResponder::start(move |state| serve(&sockets, (commit, always), state)))
 }
 
-/// A server that goes wrong at every second request, or at all.
-struct Server {
-    stop: Arc<AtomicBool>,
-    counts: Arc<Counts>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    fn start(lab: &Lab, at: SocketAddr, commit: FaultFn, always: bool) -> Result<Self> {
-        let others = [SocketAddr::new(at.ip(), 1_123), SocketAddr::new(OTHER_ADDRESS, at.port())];
-        let bind = || [at, others[0], others[1]].map(UdpSocket::bind);
-        let [target, other_port, other_address] = lab.server().run(bind)?;
-        let sockets = [target?, other_port?, other_address?];
-        sockets[0].set_read_timeout(Some(Duration::from_millis(2)))?;
-        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
-        let thread = thread::spawn(move || serve(&sockets, (commit, always), &stopped, &counted));
-        Ok(Self { stop, counts, thread: Some(thread) })
-    }
-
-    /// Ends it, and says how many requests it has seen and wronged.
-    fn end(mut self) -> [u64; 2] {
-        self.join();
-        [&self.counts.requests, &self.counts.wrong].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    fn join(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.join();
-    }
-}
-
-fn serve(
-    sockets: &[UdpSocket; 3],
-    (commit, always): (FaultFn, bool),
-    stop: &AtomicBool,
-    counts: &Counts,
-) {
+fn serve(sockets: &[UdpSocket; 3], (commit, always): (FaultFn, bool), state: &ResponderState) {
     let mut waiting: Vec<(Instant, Datagram)> = Vec::new();
     let mut buffer = [0; 2_048];
     let (mut before, mut other) = (None, None);
-    while !stop.load(Ordering::Relaxed) {
+    while state.is_running() {
         if let Ok((length, from)) = sockets[0].recv_from(&mut buffer)
             && let Some(reply) = answer(&buffer[..length])
         {
@@ -298,10 +260,12 @@ fn serve(
                 other = before;
             }
             before = Some((from, reply));
-            let requests = counts.requests.fetch_add(1, Ordering::Relaxed);
+            let requests = state.count_request();
             let request = Request { from, reply, other, number: requests };
             let wrong = if always || requests % 2 == 1 { commit(&request) } else { None };
-            counts.wrong.fetch_add(u64::from(wrong.is_some()), Ordering::Relaxed);
+            if wrong.is_some() {
+                state.count_fault();
+            }
             let now = Instant::now();
             let datagrams = wrong.unwrap_or_else(|| vec![request.right()]);
             waiting.extend(datagrams.into_iter().map(|one| (now + one.after, one)));
@@ -391,7 +355,7 @@ pub(crate) fn each_fault_is_counted_under_its_name() -> Result<()> {
     let mut wrong = Vec::new();
     for engine in ENGINES {
         for (name, found, commit) in FAULTS {
-            let server = Server::start(&lab, at, commit, false)?;
+            let server = start_server(&lab, at, commit, false)?;
             // One thread, so that what is another client's is not another thread's as well.
             let run = [&*target, "--engine", engine.name(), "--threads", "1", "-c", "16"];
             let timeout = if found == ExpectedFinding::Late { SHORT_TIMEOUT } else { TIMEOUT };
@@ -421,7 +385,7 @@ pub(crate) fn a_server_without_a_valid_reply_is_not_called_dead() -> Result<()> 
         for (commit, code) in
             [(rate, FindingCode::KissOfDeath), (version, FindingCode::InvalidReplies)]
         {
-            let server = Server::start(&lab, at, commit, true)?;
+            let server = start_server(&lab, at, commit, true)?;
             let run = [&*target, "--engine", engine.name(), "-r", "1000", "-t", "0.4"];
             let result = result_of(lab.client(), &[&run[..], &["--timeout", TIMEOUT]].concat());
             let [requests, _] = server.end();
@@ -458,15 +422,15 @@ pub(crate) fn a_restarted_server_ends_no_run() -> Result<()> {
     for engine in ENGINES {
         let right: FaultFn = |_| None;
         let result = thread::scope(|scope| {
-            let first = Server::start(&lab, at, right, false)?;
+            let first = start_server(&lab, at, right, false)?;
             let lab = &lab;
             let dies = scope.spawn(move || {
-                while first.counts.requests.load(Ordering::Relaxed) < 300 {
+                while first.requests() < 300 {
                     thread::sleep(Duration::from_millis(5));
                 }
                 first.end();
                 thread::sleep(Duration::from_millis(400));
-                Server::start(lab, at, right, false)
+                start_server(lab, at, right, false)
             });
             let run = [&*target, "--engine", engine.name(), "-r", "1k-1.5k", "-x", "1.5"];
             let result = result_of(lab.client(), &[&run[..], &["-t", "1.5"]].concat());

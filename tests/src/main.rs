@@ -44,6 +44,7 @@ mod differential_ptp;
 mod documented;
 mod duration_report;
 mod faulty_master;
+mod faulty_responder;
 mod faulty_server;
 mod frames;
 mod frames_ptp;

@@ -3,8 +3,6 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -23,6 +21,7 @@ use libtest_mimic::Trial;
 
 use super::{ExpectedFinding, answer, check_found};
 use crate::ROOT;
+use crate::faulty_responder::FaultyResponder;
 use crate::load_accounting::at_one_rate;
 use crate::process::server_address;
 use crate::scenario::scenario;
@@ -95,66 +94,39 @@ const FAULTS: [(&str, ExpectedFinding, FaultFn); 9] = [
     ("replayed", ExpectedFinding::Duplicate, |making| vec![making.sealed(); 2]),
 ];
 
-/// A server that goes wrong at every second request.
-struct Server {
-    stop: Arc<AtomicBool>,
-    counts: Arc<[AtomicU64; 2]>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    fn start(lab: &Lab, at: SocketAddr, secret: &MasterSecret, commit: FaultFn) -> Result<Self> {
-        let socket = lab.server().run(|| UdpSocket::bind(at))??;
-        socket.set_read_timeout(Some(Duration::from_millis(10)))?;
-        let keys = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
-        let mut nonces = Nonces::new().map_err(|error| anyhow::anyhow!("{error}"))?;
-        let (stop, counts) =
-            (Arc::new(AtomicBool::new(false)), Arc::new([0, 0].map(AtomicU64::new)));
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&counts));
-        let thread = thread::spawn(move || {
-            let mut buffer = [0; 2_048];
-            while !stopped.load(Ordering::Relaxed) {
-                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-                let packet = &buffer[..length];
-                let (Some(reply), Ok(opened)) = (answer(packet), open_request(&keys, packet))
-                else {
-                    continue;
-                };
-                let mut header = [0; HEADER_LEN];
-                reply.emit(&mut header);
-                let mut making = Making { keys: &keys, opened, header, nonces: &mut nonces };
-                let number = counted[0].fetch_add(1, Ordering::Relaxed);
-                let replies = if number % 2 == 1 {
-                    counted[1].fetch_add(1, Ordering::Relaxed);
-                    commit(&mut making)
-                } else {
-                    vec![making.sealed()]
-                };
-                for reply in replies {
-                    let _ = socket.send_to(&reply, from);
-                }
+/// Starts a server that goes wrong at every second request.
+fn start_server(
+    lab: &Lab,
+    at: SocketAddr,
+    secret: &MasterSecret,
+    commit: FaultFn,
+) -> Result<FaultyResponder> {
+    let socket = lab.server().run(|| UdpSocket::bind(at))??;
+    socket.set_read_timeout(Some(Duration::from_millis(10)))?;
+    let keys = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
+    let mut nonces = Nonces::new().map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(FaultyResponder::start(move |state| {
+        let mut buffer = [0; 2_048];
+        while state.is_running() {
+            let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
+            let packet = &buffer[..length];
+            let (Some(reply), Ok(opened)) = (answer(packet), open_request(&keys, packet)) else {
+                continue;
+            };
+            let mut header = [0; HEADER_LEN];
+            reply.emit(&mut header);
+            let mut making = Making { keys: &keys, opened, header, nonces: &mut nonces };
+            let replies = if state.count_request() % 2 == 1 {
+                state.count_fault();
+                commit(&mut making)
+            } else {
+                vec![making.sealed()]
+            };
+            for reply in replies {
+                let _ = socket.send_to(&reply, from);
             }
-        });
-        Ok(Self { stop, counts, thread: Some(thread) })
-    }
-
-    fn end(mut self) -> [u64; 2] {
-        self.join();
-        [0, 1].map(|at| self.counts[at].load(Ordering::Relaxed))
-    }
-
-    fn join(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.join();
-    }
+    }))
 }
 
 /// Watches a run and says nothing.
@@ -174,7 +146,7 @@ pub(crate) fn each_fault_of_authentication_is_counted_as_one() -> Result<()> {
     for engine in [LoadEngineKind::Udp, LoadEngineKind::Packet] {
         for (name, found, commit) in FAULTS {
             let secret = MasterSecret::generate()?;
-            let server = Server::start(&lab, at, &secret, commit)?;
+            let server = start_server(&lab, at, &secret, commit)?;
             let sessions = Sessions::sealed(&secret, Algorithm::AesSivCmac256, SESSIONS, 100)?;
             let options = LoadOptions {
                 engine: Some(engine),
