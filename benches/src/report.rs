@@ -22,7 +22,7 @@ const GOAL_S: f64 = 0.3;
 /// The command is short, so it is run more often than others.
 const RUNS_A_ROUND: usize = 5;
 /// A query's result of one server with one sample.
-const QUERY: &str = include_str!("../../crates/record/tests/schema/query.json");
+const QUERY: &str = include_str!("../../crates/record/samples/query.json");
 const SERVERS: usize = 3;
 const SAMPLES: usize = 6_000;
 const INTERVAL_NS: i64 = 100_000_000;

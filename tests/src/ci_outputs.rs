@@ -62,7 +62,7 @@ fn validated(file: &Path) -> Result<usize> {
 
 fn junit_agrees_with_the_exit_status() -> Result<()> {
     let directory = TempDir::new()?;
-    let golden = |name: &str| format!("{REPOSITORY}crates/record/tests/schema/{name}.json");
+    let golden = |name: &str| format!("{REPOSITORY}crates/record/samples/{name}.json");
     let load = golden("load");
     let compare = ["runs", "compare", &load, &load];
     let unmeasured = ["path", "tcp", "127.0.0.1:1", "--no-store"];

@@ -18,7 +18,7 @@ use crate::{cycle_predict, scenarios};
 /// Long enough for a short measurement on a busy machine.
 const MEASURING: Duration = Duration::from_secs(90);
 /// Of another machine, with every figure that a result can have.
-const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
 
 const TWO: &str = "[[task]]\nname = \"control\"\nperiod = \"500ms\"\npriority = 80\n\
                    compute = \"20ms\"\n[[task]]\nname = \"log\"\nperiod = \"2s\"\npriority = 10\n\

@@ -23,7 +23,7 @@ use crate::{cycle_test, scenarios};
 /// A search makes many runs.
 const TIMEOUT: Duration = Duration::from_mins(3);
 /// Of another machine, with every figure that a result can have.
-const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
 /// Ordinary processes with little to do: the machine that runs this has other work as well.
 const HEAD: &str = "schema = \"horolog.test/2\"\nname = \"small\"\ntime = \"6s\"\nperiod = \"50ms\"\n\
     [[stage]]\nname = \"intake\"\nintake = true\nper-report = \"5us\"\n\

@@ -20,7 +20,7 @@ use crate::{runs, scenarios};
 
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 /// A result of each kind.
-const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+const GOLDEN: &str = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
 /// A measurement that takes no time.
 pub(crate) const MEASURED: [&str; 4] = ["clock", "simulate", "--duration", "10m"];
 

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_page_whatever_its_lists_lack() {
-        let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+        let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
         let mut kinds = std::collections::BTreeSet::new();
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();

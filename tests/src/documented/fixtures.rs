@@ -16,7 +16,7 @@ use super::page::{Page, path};
 use super::table;
 use crate::process::{TIMEOUT, binary, run_to_end, write_secret};
 
-const GOLDEN: &str = "crates/record/tests/schema";
+const GOLDEN: &str = "crates/record/samples";
 /// The reader's store of results.
 pub(super) const STORE: &str = "runs.sqlite";
 const CLOCK_LOG: &str = "fuzz/seeds/record_clock_log/server";

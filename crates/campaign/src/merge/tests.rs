@@ -378,7 +378,7 @@ fn nodes_of_a_cluster_are_identified_by_their_agents() {
                 kind = \"cycle-join\"\napart-from = [\"lead\"]\n[role.options]\n\
                 target = \"{lead}:4460\"\nname = \"node{instance}\"\n";
     let mut record: Value =
-        serde_json::from_str(include_str!("../../../record/tests/schema/cycle.json")).unwrap();
+        serde_json::from_str(include_str!("../../../record/samples/cycle.json")).unwrap();
     // What it calls its second node is the first member of this plan.
     record["runs"][0]["nodes"][1]["name"] = json!("node1");
     record["runs"][0]["nodes"][0]["name"] = json!("first");

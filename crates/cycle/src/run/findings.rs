@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn tasks_of_several_runs_are_distinguished() {
-        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let golden = include_str!("../../../record/samples/cycle.json");
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         result.runs.truncate(1);
         result.runs[0].policy = None;
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn the_reason_of_a_straggler_is_reported_if_known() {
-        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let golden = include_str!("../../../record/samples/cycle.json");
         let result: CycleResult = serde_json::from_str(golden).unwrap();
         let mut run = result.runs[0].clone();
         let mut node = run.nodes[0].clone();
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn missing_messages_and_broken_barriers_are_reported_with_the_worst_task() {
-        let golden = include_str!("../../../record/tests/schema/cycle.json");
+        let golden = include_str!("../../../record/samples/cycle.json");
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         let all = |result: &mut CycleResult, counts: [(u64, u64); 2]| {
             result.runs.truncate(1);

@@ -362,7 +362,7 @@ mod tests {
 
     use super::*;
 
-    const GOLDEN: &str = include_str!("../../../record/tests/schema/cycle.json");
+    const GOLDEN: &str = include_str!("../../../record/samples/cycle.json");
 
     /// A run of so many nodes under a policy, whose task took so long.
     fn run(policy: Option<TaskPolicy>, nodes: usize, span_ns: f64) -> CycleRun {

@@ -153,7 +153,7 @@ mod tests {
 
     /// Returns a result of every kind, from the schema tests of `horolog-record`.
     fn results() -> Vec<(String, serde_json::Value)> {
-        let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+        let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
         let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
         let mut all: Vec<_> = files

@@ -52,10 +52,8 @@ mod tests {
 
     /// A result of another program's making: the golden one, whose server is ahead by 255 ns.
     fn result() -> QueryResult {
-        let text = include_str!(concat!(
-            env!("HOROLOG_REPOSITORY"),
-            "crates/record/tests/schema/query.json"
-        ));
+        let text =
+            include_str!(concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples/query.json"));
         serde_json::from_str(text).unwrap()
     }
 

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use super::*;
 
 fn golden<T: DeserializeOwned>(name: &str) -> T {
-    let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/tests/schema");
+    let directory = concat!(env!("HOROLOG_REPOSITORY"), "crates/record/samples");
     let text = std::fs::read_to_string(format!("{directory}/{name}.json")).unwrap();
     serde_json::from_str(&text).unwrap()
 }

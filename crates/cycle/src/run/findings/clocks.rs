@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_drifts_in_a_run_is_reported_if_beyond_the_error_bound() {
-        let golden = include_str!("../../../../record/tests/schema/cycle.json");
+        let golden = include_str!("../../../../record/samples/cycle.json");
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         result.runs.truncate(1);
         let messages = |result: &mut CycleResult, clocks: &[(i64, u64)]| {
