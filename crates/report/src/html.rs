@@ -20,19 +20,14 @@ mod compare;
 mod cycle;
 mod cycle_predict;
 mod cycle_test;
-mod data;
+pub(crate) mod data;
 mod demo;
-mod escape;
+pub(crate) mod escape;
 mod headline;
 mod host_all;
-mod host_clock;
 mod host_delay;
-mod host_interrupt;
-mod host_nic;
-mod host_switch;
-mod host_timer;
 mod intervals;
-mod latency;
+pub(crate) mod latency;
 mod live;
 mod load;
 mod losses;
@@ -41,14 +36,14 @@ mod offsets;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
-mod plot;
+pub(crate) mod plot;
 mod query;
 mod relay_tree;
 mod relay_tree_gain;
-mod sections;
+pub(crate) mod sections;
 mod series;
 mod stability;
-mod time_series;
+pub(crate) mod time_series;
 mod trials;
 
 use serde::Serialize;
@@ -70,12 +65,7 @@ pub use cycle_predict::cycle_predict;
 pub use cycle_test::cycle_test;
 pub use demo::demo;
 pub use host_all::host_all;
-pub use host_clock::host_clock;
 pub use host_delay::host_delay;
-pub use host_interrupt::host_interrupt;
-pub use host_nic::host_nic;
-pub use host_switch::host_switch;
-pub use host_timer::host_timer;
 pub use live::{Live, live};
 pub use load::load;
 pub use nts_ke::nts_ke;
@@ -96,28 +86,28 @@ const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 
 /// Values of the template. Texts are escaped when the page is assembled; `verdict` and `main` are
 /// markup.
-struct PageTemplate<'a, R> {
-    kind: &'a str,
+pub(crate) struct PageTemplate<'a, R: ?Sized> {
+    pub(crate) kind: &'a str,
     /// Failures, in a word and a count; they come first in the title and in the verdict.
-    failed: Option<String>,
-    heading: String,
-    lead: String,
+    pub(crate) failed: Option<String>,
+    pub(crate) heading: String,
+    pub(crate) lead: String,
     /// Markup made by [`sections::verdict`].
-    verdict: String,
-    main: String,
+    pub(crate) verdict: String,
+    pub(crate) main: String,
     /// Explanation of the figures on the page.
-    note: &'static str,
-    schema: &'a str,
-    plots: Vec<plot::Plot>,
-    result: &'a R,
+    pub(crate) note: &'static str,
+    pub(crate) schema: &'a str,
+    pub(crate) plots: Vec<plot::Plot>,
+    pub(crate) result: &'a R,
 }
 
 /// Explanation of the figures of a load.
 const LOAD_NOTE: &str = "Percentiles come from a histogram with less than 1% relative error; \
                          times count from the intended send time.";
 
-impl<R: Serialize> PageTemplate<'_, R> {
-    fn render(&self) -> String {
+impl<R: Serialize + ?Sized> PageTemplate<'_, R> {
+    pub(crate) fn render(&self) -> String {
         let failed = self.failed.as_ref().map_or_else(String::new, |failed| format!("{failed} – "));
         let title = format!("{failed}{} – horolog {}", self.heading, self.kind);
         let top = sections::page_top(self.failed.as_deref(), &self.verdict);

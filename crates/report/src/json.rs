@@ -15,7 +15,7 @@ pub fn to_json(value: &impl Serialize) -> String {
 }
 
 /// Returns the value as JSON on one line, for embedding.
-pub(crate) fn to_compact_json(value: &impl Serialize) -> String {
+pub(crate) fn to_compact_json(value: &(impl Serialize + ?Sized)) -> String {
     in_memory(serde_json::to_string(value))
 }
 

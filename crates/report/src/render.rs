@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
+use crate::document::Render;
 use crate::html;
 use crate::table::{self, TableStyle};
 
@@ -109,6 +110,18 @@ macro_rules! kind {
     };
 }
 
+/// Kind whose results describe themselves.
+macro_rules! described {
+    ($schema:ident, $type:ident) => {
+        ResultRenderer {
+            schema: record::$schema,
+            table: |result, style| Ok(taken::<record::$type>(result)?.text(style)),
+            page: |result| Ok(read::<record::$type>(result)?.page()),
+            check: |result| read::<record::$type>(result).map(drop),
+        }
+    };
+}
+
 const KINDS: [ResultRenderer; 27] = [
     ResultRenderer {
         schema: record::LOAD_SCHEMA,
@@ -131,12 +144,12 @@ const KINDS: [ResultRenderer; 27] = [
     kind!(CYCLE_TEST_SCHEMA, table::cycle_test, html::cycle_test),
     kind!(DEMO_SCHEMA, table::demo, html::demo),
     kind!(HOST_ALL_SCHEMA, table::host_all, html::host_all),
-    kind!(HOST_CLOCK_SCHEMA, table::host_clock, html::host_clock),
+    described!(HOST_CLOCK_SCHEMA, HostClockResult),
     kind!(HOST_DELAY_SCHEMA, table::host_delay, html::host_delay),
-    kind!(HOST_INTERRUPT_SCHEMA, table::host_interrupt, html::host_interrupt),
-    kind!(HOST_NIC_SCHEMA, table::host_nic, html::host_nic),
-    kind!(HOST_SWITCH_SCHEMA, table::host_switch, html::host_switch),
-    kind!(HOST_TIMER_SCHEMA, table::host_timer, html::host_timer),
+    described!(HOST_INTERRUPT_SCHEMA, HostInterruptResult),
+    described!(HOST_NIC_SCHEMA, HostNicResult),
+    described!(HOST_SWITCH_SCHEMA, HostSwitchResult),
+    described!(HOST_TIMER_SCHEMA, HostTimerResult),
     kind!(PATH_STALL_SCHEMA, table::path_stall, html::path_stall),
     kind!(PATH_TCP_SCHEMA, table::path_tcp, html::path_tcp),
     kind!(PATH_UDP_SCHEMA, table::path_udp, html::path_udp),

@@ -169,6 +169,13 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// Returns the text with a capital letter and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -295,5 +302,10 @@ mod tests {
             let text = human_rate(rate);
             prop_assert!(text == ABSENT || !(text.contains("NaN") || text.contains('-') || text.contains("inf")));
         }
+    }
+
+    #[test]
+    fn a_sentence_begins_and_ends_as_one() {
+        assert_eq!((&*sentence("a b"), &*sentence("")), ("A b.", "."));
     }
 }

@@ -3,12 +3,12 @@
 use super::escape::{each, text};
 
 /// Returns a table with a name in the first column of every row.
-pub(super) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
+pub(crate) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
     with_corner(id, label, "<td></td>", titles, rows)
 }
 
 /// Returns a table with a title for the column of names.
-pub(super) fn headed(id: &str, label: &str, (name, titles): (&str, &[&str]), rows: &str) -> String {
+pub(crate) fn headed(id: &str, label: &str, (name, titles): (&str, &[&str]), rows: &str) -> String {
     let corner = format!("<th scope=\"col\" class=\"words\">{}</th>", text(name));
     with_corner(id, label, &corner, titles, rows)
 }
@@ -23,7 +23,7 @@ fn with_corner(id: &str, label: &str, corner: &str, titles: &[&str], rows: &str)
 }
 
 /// Returns a table of rows with their names and a title for these, if there are any rows.
-pub(super) fn table_unless_empty(
+pub(crate) fn table_unless_empty(
     id: &str,
     label: &str,
     titles: (&str, &[&str]),
@@ -33,7 +33,7 @@ pub(super) fn table_unless_empty(
     if rows.is_empty() { rows } else { headed(id, label, titles, &rows) }
 }
 
-pub(super) fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn row(name: &str, cells: impl IntoIterator<Item = String>) -> String {
     let cells = each(cells, |cell| format!("<td>{}</td>", text(&cell)));
     format!("<tr><th scope=\"row\" class=\"words\">{}</th>{cells}</tr>\n", text(name))
 }

@@ -2,7 +2,7 @@
 //! markup.
 
 /// Escapes text for an element or for an attribute in quotes.
-pub(super) fn text(raw: &str) -> String {
+pub(crate) fn text(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());
     for character in raw.chars() {
         match character {
@@ -22,12 +22,12 @@ pub(super) fn text(raw: &str) -> String {
 /// Escapes JSON for a script element. There, only `<` can end the element or begin a comment, and
 /// in JSON it occurs in strings alone, where it may be written as an escape: the data stay the
 /// same.
-pub(super) fn json(json: &str) -> String {
+pub(crate) fn json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
 /// Returns the markup of each item, one after another.
-pub(super) fn each<T>(
+pub(crate) fn each<T>(
     items: impl IntoIterator<Item = T>,
     markup: impl FnMut(T) -> String,
 ) -> String {

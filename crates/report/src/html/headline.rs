@@ -4,16 +4,16 @@
 use horolog_record::{
     CampaignEnd, CampaignResult, ClockCompareResult, ClockLogResult, ClockResult,
     CyclePredictResult, CyclePredictVerdict, CycleResult, CycleTestResult, Distribution,
-    HostClockResult, HostDelayResult, HostInterruptResult, HostNicResult, HostSwitchResult,
-    HostTimerResult, PathStallResult, PathTcpResult, PathUdpResult, QueryResult, RelayTreeResult,
-    SwitchPeer,
+    HostDelayResult, PathStallResult, PathTcpResult, PathUdpResult, QueryResult, RelayTreeResult,
 };
 
 use super::sections::verdict;
 use crate::clock::{long_time, method_name};
 use crate::clock_log::clock_name;
 use crate::cycle::rows;
-use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent_of, signed_mean_ns, signed_ns};
+use crate::units::{
+    ABSENT, full_count, human_ns, mean_ns, percent_of, sentence, signed_mean_ns, signed_ns,
+};
 use crate::{cycle_predict, cycle_test, host_all, relay_tree};
 
 /// Returns a verdict without times.
@@ -121,51 +121,11 @@ pub(super) fn cycle_test(result: &CycleTestResult) -> String {
     top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &summary)
 }
 
-/// Returns the cost of reading the time of day.
-pub(super) fn host_clock(result: &HostClockResult) -> String {
-    let read = result.clocks.iter().find(|clock| clock.name == "REALTIME");
-    let cost = read.and_then(|clock| clock.cost_ns).map(mean_ns);
-    top("CLOCK_REALTIME read cost", cost, &sentence(&host_all::clock(result)))
-}
-
 /// Returns the overshoot of `nanosleep`.
 pub(super) fn host_delay(result: &HostDelayResult) -> String {
     let late = host_all::nanosleep(result).and_then(|cell| cell.overshoot_ns.as_ref());
     let summary = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));
     top("nanosleep overshoot, p99", late.map(|late| human_ns(late.p99)), &summary)
-}
-
-/// Returns the worst of the handlers.
-pub(super) fn host_interrupt(result: &HostInterruptResult) -> String {
-    let worst = result.handlers.iter().filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
-    top("Handler delay, p99", worst.map(human_ns), &sentence(&host_all::interrupt(result)))
-}
-
-/// Returns the number of possible improvements.
-pub(super) fn host_nic(result: &HostNicResult) -> String {
-    let count = result.advice.iter().filter(|one| one.command.is_some()).count();
-    let figure = full_count(count as u64);
-    top("Settings to change", Some(figure), &sentence(&host_all::nic(result)))
-}
-
-/// Returns the cost of a switch between processes.
-pub(super) fn host_switch(result: &HostSwitchResult) -> String {
-    let steps = result.steps.iter().find(|steps| steps.peer == SwitchPeer::Process);
-    let figure = steps.and_then(|steps| steps.per_switch_ns).map(mean_ns);
-    top("Process switch", figure, &sentence(&host_all::switch(result)))
-}
-
-/// Returns the core with the highest wake-up latency.
-pub(super) fn host_timer(result: &HostTimerResult) -> String {
-    let worst = result.cores.iter().filter_map(|core| Some(core.latency_ns.as_ref()?.p99)).max();
-    top("Wake-up latency, p99", worst.map(human_ns), &sentence(&host_all::timer(result)))
-}
-
-/// Returns the text with a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
 }
 
 /// Returns the exchanges that stalled.
@@ -254,7 +214,6 @@ mod tests {
         for (markup, figure) in [
             (query(&fixture::query(20)), "±"),
             (cycle_predict(&fixture::cycle_predict()), " of "),
-            (host_timer(&fixture::host_timer()), "s</p>"),
             (campaign(&fixture::campaign()), " of "),
         ] {
             let (_, shown) = markup.split_once("class=\"figure\">").unwrap();
@@ -275,13 +234,5 @@ mod tests {
         let mut result = fixture::relay_tree();
         result.engines.clear();
         assert!(relay_tree(&result).contains(NOTHING));
-        let mut result = fixture::host_clock();
-        result.clocks.clear();
-        assert!(host_clock(&result).contains(NOTHING));
-    }
-
-    #[test]
-    fn a_sentence_begins_and_ends_as_one() {
-        assert_eq!((&*sentence("a b"), &*sentence("")), ("A b.", "."));
     }
 }

@@ -5,10 +5,10 @@ use horolog_record::{HostAllResult, HostPartOutcome, WorstFinding};
 
 use super::PageTemplate;
 use super::escape::{each, text};
-use super::sections::{
-    PageBody, command_line, facts, findings, host_facts, limits, section, verdict,
-};
-use super::{host_clock, host_delay, host_interrupt, host_nic, host_switch, host_timer};
+use super::host_delay;
+use super::plot::Plot;
+use super::sections::{command_line, facts, findings, host_facts, limits, section, verdict};
+use crate::document::Describe;
 use crate::findings::severity_name;
 use crate::host_all::{
     headline, origin, part_name, shortfall, state_name, verdict_name, verdict_sentence,
@@ -22,21 +22,20 @@ const NOTE: &str = "Each part is measured by the command of the same name; see t
 /// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
 #[must_use]
 pub fn host_all(result: &HostAllResult) -> String {
-    let bodies = bodies(result);
-    let parts = each(&bodies, |(heading, body)| body.as_part(heading));
+    let parts = parts(result);
     let main = [
         section("Limits", &limits(&result.limits)),
         section("Worst findings", &worst(&result.worst_findings)),
         section("Parts", &overview(result)),
         section("Overall", &findings(&result.findings)),
-        parts,
+        each(&parts, |(markup, _)| markup.clone()),
         section("Run and host", &machine(result)),
     ];
     PageTemplate {
         kind: "host all",
         failed: failed(&result.limits),
         heading: "host qualification".to_owned(),
-        lead: format!("{} parts, started {}", bodies.len(), result.started),
+        lead: format!("{} parts, started {}", parts.len(), result.started),
         verdict: verdict(
             "For measuring in microseconds",
             verdict_name(result.verdict),
@@ -46,25 +45,27 @@ pub fn host_all(result: &HostAllResult) -> String {
         main: main.concat(),
         note: NOTE,
         schema: &result.schema,
-        plots: bodies.into_iter().flat_map(|(_, body)| body.plots).collect(),
+        plots: parts.into_iter().flat_map(|(_, plots)| plots).collect(),
         result,
     }
     .render()
 }
 
-/// Returns the parts that have a record, in the order in which they ran.
-fn bodies(result: &HostAllResult) -> Vec<(String, PageBody)> {
+/// Returns the parts that have a record, in the order in which they ran, with their plots.
+fn parts(result: &HostAllResult) -> Vec<(String, Vec<Plot>)> {
+    let delay = |one| {
+        let body = host_delay::body(one);
+        (body.as_part("Delays"), body.plots)
+    };
     let parts = [
-        result.clock.as_ref().map(|one| ("Clocks", host_clock::body(one))),
-        result.delay.as_ref().map(|one| ("Delays", host_delay::body(one))),
-        result.timer.as_ref().map(|one| ("Wake-ups", host_timer::body(one))),
-        result.switch.as_ref().map(|one| ("Switches", host_switch::body(one))),
-        result.interrupt.as_ref().map(|one| ("Handlers and OS noise", host_interrupt::body(one))),
+        result.clock.as_ref().map(|one| one.part("Clocks")),
+        result.delay.as_ref().map(delay),
+        result.timer.as_ref().map(|one| one.part("Wake-ups")),
+        result.switch.as_ref().map(|one| one.part("Switches")),
+        result.interrupt.as_ref().map(|one| one.part("Handlers and OS noise")),
     ];
-    let parts = parts.into_iter().flatten().map(|(heading, body)| (heading.to_owned(), body));
-    let nics =
-        result.nics.iter().map(|one| (format!("Interface {}", one.interface), host_nic::body(one)));
-    parts.chain(nics).collect()
+    let nics = result.nics.iter().map(|one| one.part(&format!("Interface {}", one.interface)));
+    parts.into_iter().flatten().chain(nics).collect()
 }
 
 fn worst(worst: &[WorstFinding]) -> String {

@@ -10,14 +10,14 @@ use super::series::percentile_points;
 const BARS_PER_DECADE: f64 = 20.0;
 
 /// Subject of a plot: its element, its title, the table with the same figures.
-pub(super) struct PlotTarget {
-    pub(super) id: &'static str,
-    pub(super) title: &'static str,
-    pub(super) described_by: &'static str,
+pub(crate) struct PlotTarget {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) described_by: &'static str,
 }
 
 /// Returns the histogram; one line for each distribution whose histogram can be read.
-pub(super) fn histogram(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+pub(crate) fn histogram(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
     let series =
         distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));
     Plot {
@@ -35,7 +35,7 @@ pub(super) fn histogram(target: &PlotTarget, distributions: &[(String, &Distribu
 }
 
 /// Returns the tail: the time that all but the slowest do not exceed.
-pub(super) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+pub(crate) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
     let series = distributions.iter().map(|(label, distribution)| {
         PlotSeries::new(label.clone(), percentile_points(distribution))
     });
@@ -58,7 +58,7 @@ pub(super) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)
     }
 }
 
-pub(super) const fn time_axis() -> Axis {
+pub(crate) const fn time_axis() -> Axis {
     Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
 }
 

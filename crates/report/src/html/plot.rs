@@ -11,60 +11,60 @@ use crate::clock::since_begin;
 use crate::units::{human_rate, mean_ns, percent, signed_mean_ns, times};
 
 /// Plot that `page.js` draws into the element `plot-` + `id`.
-#[derive(Debug, Serialize)]
-pub(super) struct Plot {
-    pub(super) id: &'static str,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Plot {
+    pub(crate) id: &'static str,
     #[serde(skip)]
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     /// Description below the title.
     #[serde(skip)]
-    pub(super) hint: &'static str,
+    pub(crate) hint: &'static str,
     /// Element `id` of the table with the same figures.
     #[serde(skip)]
-    pub(super) described_by: &'static str,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
+    pub(crate) described_by: &'static str,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
     /// True if the points themselves are marked.
-    pub(super) points: bool,
+    pub(crate) points: bool,
     /// True if each point is the left edge of a bar, which extends to the next point or gap.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) bars: bool,
-    pub(super) marks: Vec<PlotMark>,
+    pub(crate) bars: bool,
+    pub(crate) marks: Vec<PlotMark>,
     #[serde(flatten)]
-    pub(super) shown: Choice,
+    pub(crate) shown: Choice,
 }
 
 /// Views of a plot: one, or several to choose from.
-#[derive(Debug, Serialize)]
-pub(super) struct Choice {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Choice {
     /// Difference between the views.
-    pub(super) chooser: &'static str,
+    pub(crate) chooser: &'static str,
     /// Index of the view that is shown at first.
-    pub(super) view: usize,
-    pub(super) views: Vec<PlotView>,
+    pub(crate) view: usize,
+    pub(crate) views: Vec<PlotView>,
 }
 
 impl Choice {
     /// Creates a single view.
-    pub(super) fn one(series: impl IntoIterator<Item = PlotSeries>) -> Self {
+    pub(crate) fn one(series: impl IntoIterator<Item = PlotSeries>) -> Self {
         let series = series.into_iter().collect();
         Self { chooser: "", view: 0, views: vec![PlotView { label: "".into(), series }] }
     }
 }
 
 /// Axis of a plot: its label, its label in the legend, the unit of its values and their scale.
-#[derive(Debug, Serialize)]
-pub(super) struct Axis {
-    pub(super) label: &'static str,
-    pub(super) short: &'static str,
-    pub(super) unit: PlotUnit,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Axis {
+    pub(crate) label: &'static str,
+    pub(crate) short: &'static str,
+    pub(crate) unit: PlotUnit,
     #[serde(flatten)]
-    pub(super) scale: AxisScale,
+    pub(crate) scale: AxisScale,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum PlotUnit {
+pub(crate) enum PlotUnit {
     /// A plain number.
     Count,
     /// Requests or replies per second.
@@ -87,7 +87,7 @@ pub(super) enum PlotUnit {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "scale")]
-pub(super) enum AxisScale {
+pub(crate) enum AxisScale {
     /// Equal differences are equal distances.
     Linear,
     /// Linear from 0 on, for values that are read by their height.
@@ -99,35 +99,35 @@ pub(super) enum AxisScale {
 }
 
 /// Line across the plot with a label.
-#[derive(Debug, Serialize)]
-pub(super) struct PlotMark {
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PlotMark {
     /// Axis on which `at` lies.
-    pub(super) axis: &'static str,
-    pub(super) at: f64,
-    pub(super) label: String,
+    pub(crate) axis: &'static str,
+    pub(crate) at: f64,
+    pub(crate) label: String,
 }
 
 /// Series that are shown together.
-#[derive(Debug, Serialize)]
-pub(super) struct PlotView {
-    pub(super) label: Cow<'static, str>,
-    pub(super) series: Vec<PlotSeries>,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PlotView {
+    pub(crate) label: Cow<'static, str>,
+    pub(crate) series: Vec<PlotSeries>,
 }
 
 /// Line of a plot: points by rising x, no x twice.
-#[derive(Debug, Serialize)]
-pub(super) struct PlotSeries {
-    pub(super) label: String,
-    pub(super) points: Vec<(f64, f64)>,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PlotSeries {
+    pub(crate) label: String,
+    pub(crate) points: Vec<(f64, f64)>,
     /// Interruptions of the line, and ends of bars without a neighbour.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) gaps: Vec<f64>,
+    pub(crate) gaps: Vec<f64>,
 }
 
 impl PlotSeries {
     /// Creates a series from points in any order. If two share their x, the higher y is kept: the
     /// plots show losses and delays, and the worse one must stay visible.
-    pub(super) fn new(label: String, mut points: Vec<(f64, f64)>) -> Self {
+    pub(crate) fn new(label: String, mut points: Vec<(f64, f64)>) -> Self {
         points.retain(|(x, y)| x.is_finite() && y.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
         points.dedup_by(|later, earlier| later.0.total_cmp(&earlier.0).is_eq());
@@ -137,7 +137,7 @@ impl PlotSeries {
 
 impl Plot {
     /// Returns true if there is nothing to draw.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.shown
             .views
             .iter()
@@ -145,7 +145,7 @@ impl Plot {
     }
 
     /// Returns the figure on the page, with the markup that belongs below it.
-    pub(super) fn figure(&self, below: &str) -> String {
+    pub(crate) fn figure(&self, below: &str) -> String {
         let description = self.text_alternative();
         format!(
             "<figure class=\"plot\">\n<figcaption><h3>{title}</h3><p class=\"hint\">{hint}<span \

@@ -18,7 +18,7 @@ pub(super) fn page_top(failed: Option<&str>, verdict: &str) -> String {
 
 /// Returns the verdict, for [`page_top`]: a name, one large figure, a sentence, and times at that
 /// rate. Names and nanoseconds; if no time is known, there is no trial at that rate.
-pub(super) fn verdict(
+pub(crate) fn verdict(
     name: &str,
     figure: &str,
     sentence: &str,
@@ -56,7 +56,7 @@ pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Optio
 }
 
 /// Returns a section with a heading; nothing if it would be empty.
-pub(super) fn section(heading: &str, markup: &str) -> String {
+pub(crate) fn section(heading: &str, markup: &str) -> String {
     if markup.is_empty() {
         String::new()
     } else {
@@ -80,16 +80,21 @@ impl PageBody {
 
     /// Returns one section of a page with others; the plots are the page's.
     pub(super) fn as_part(&self, heading: &str) -> String {
-        let shown = self.sections.iter().filter(|(_, markup)| !markup.is_empty());
-        let parts = each(shown, |(heading, markup)| {
-            format!("<section>\n<h3>{}</h3>\n{markup}</section>\n", text(heading))
-        });
-        format!("<section class=\"part\">\n<h2>{}</h2>\n{parts}</section>\n", text(heading))
+        as_part(heading, &self.sections)
     }
 }
 
+/// Returns the sections of one result as a section of a page with others.
+pub(crate) fn as_part(heading: &str, sections: &[(&'static str, String)]) -> String {
+    let shown = sections.iter().filter(|(_, markup)| !markup.is_empty());
+    let parts = each(shown, |(heading, markup)| {
+        format!("<section>\n<h3>{}</h3>\n{markup}</section>\n", text(heading))
+    });
+    format!("<section class=\"part\">\n<h2>{}</h2>\n{parts}</section>\n", text(heading))
+}
+
 /// Returns the limits of the run, in the order of the command line.
-pub(super) fn limits(limits: &[LimitResult]) -> String {
+pub(crate) fn limits(limits: &[LimitResult]) -> String {
     if limits.is_empty() {
         return String::new();
     }
@@ -105,7 +110,7 @@ pub(super) fn limits(limits: &[LimitResult]) -> String {
 }
 
 /// Returns a paragraph of one line.
-pub(super) fn paragraph(line: &str) -> String {
+pub(crate) fn paragraph(line: &str) -> String {
     format!("<p>{}</p>\n", text(line))
 }
 
@@ -120,7 +125,7 @@ pub(super) fn clients(result: &LoadResult) -> String {
 }
 
 /// Returns the findings as a list, the worst first.
-pub(super) fn findings(findings: &[Finding]) -> String {
+pub(crate) fn findings(findings: &[Finding]) -> String {
     if findings.is_empty() {
         return String::new();
     }
@@ -176,7 +181,7 @@ pub(super) fn columns(lists: &[String]) -> String {
 }
 
 /// Returns the command of a run, and the host.
-pub(super) fn machine(command: &[String], started: &str, host: &Host) -> String {
+pub(crate) fn machine(command: &[String], started: &str, host: &Host) -> String {
     let run =
         facts(&[("Command", Some(command_line(command))), ("Started", Some(started.to_owned()))]);
     columns(&[run, host_facts(host)])

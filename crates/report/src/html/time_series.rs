@@ -8,29 +8,29 @@ const POINTS_MAX: usize = 2_000;
 
 /// Settings for drawing a time series.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TimeSeriesSettings {
+pub(crate) struct TimeSeriesSettings {
     /// Time between two consecutive points, in seconds; if that is not known, the median.
-    pub(super) interval_s: Option<f64>,
+    pub(crate) interval_s: Option<f64>,
     /// Maximum multiple of that between two points that the line joins.
-    pub(super) joined: f64,
+    pub(crate) joined: f64,
     /// Maximum number of drawn points.
-    pub(super) points_max: usize,
+    pub(crate) points_max: usize,
 }
 
 impl TimeSeriesSettings {
     /// Creates settings with a point per interval of this length.
-    pub(super) const fn of(interval_s: f64) -> Self {
+    pub(crate) const fn of(interval_s: f64) -> Self {
         Self { interval_s: Some(interval_s), ..Self::EVEN }
     }
 
     /// Settings for evenly spaced points, at the median distance.
-    pub(super) const EVEN: Self = Self { interval_s: None, joined: 1.5, points_max: POINTS_MAX };
+    pub(crate) const EVEN: Self = Self { interval_s: None, joined: 1.5, points_max: POINTS_MAX };
 
     /// Settings for unevenly spaced points.
-    pub(super) const UNEVEN: Self = Self { joined: 6.0, ..Self::EVEN };
+    pub(crate) const UNEVEN: Self = Self { joined: 6.0, ..Self::EVEN };
 
     /// Returns the line: it joins no two points between which others are missing.
-    pub(super) fn line(self, label: String, points: Vec<(f64, f64)>) -> PlotSeries {
+    pub(crate) fn line(self, label: String, points: Vec<(f64, f64)>) -> PlotSeries {
         let all = PlotSeries::new(label.clone(), points).points;
         let interval_s = self.interval_s.unwrap_or_else(|| median_step(&all));
         let stretch = stretch(all.len(), self.points_max);
@@ -58,7 +58,7 @@ const fn stretch(points: usize, points_max: usize) -> usize {
 }
 
 /// Returns the lowest and the highest point of each group, if there are more than a screen shows.
-pub(super) fn downsample(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+pub(crate) fn downsample(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     thinned(points, POINTS_MAX)
 }
 

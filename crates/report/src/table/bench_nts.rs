@@ -71,7 +71,7 @@ pub(crate) fn distinct<T: PartialEq>(
     values
 }
 
-fn groups(shares: &[u8]) -> Vec<ColumnGroup> {
+fn groups(shares: &[u8]) -> Vec<ColumnGroup<'static>> {
     let of_share = |_: &u8| Column::right("", WIDTH);
     vec![
         ColumnGroup { title: "", columns: vec![Column::right("", 7), Column::left("", 13)] },
@@ -80,7 +80,7 @@ fn groups(shares: &[u8]) -> Vec<ColumnGroup> {
 }
 
 /// Returns the groups' titles, and the columns' below them, which follow from the result.
-fn header(groups: &[ColumnGroup], shares: &[u8], style: &TableStyle) -> Vec<String> {
+fn header(groups: &[ColumnGroup<'_>], shares: &[u8], style: &TableStyle) -> Vec<String> {
     let title = |text: String| Cell { text, tone: Tone::Strong };
     let mut titles = vec![title("threads".to_owned()), title(String::new())];
     titles.extend(shares.iter().map(|share| title(format!("{share}%"))));

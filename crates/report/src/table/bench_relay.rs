@@ -52,11 +52,11 @@ fn copies(result: &BenchRelayResult, size: usize, style: &TableStyle) -> Vec<Str
 }
 
 /// Returns the columns of names; on a narrow terminal, they are as wide as the longest name.
-fn names(title: &'static str, width: usize) -> [Column; 2] {
+fn names(title: &'static str, width: usize) -> [Column<'static>; 2] {
     [Column::left(title, width), Column::left(title, width)]
 }
 
-fn right(columns: &[(&'static str, usize)]) -> Vec<Column> {
+fn right(columns: &[(&'static str, usize)]) -> Vec<Column<'static>> {
     columns.iter().map(|(title, width)| Column::right(title, *width)).collect()
 }
 

@@ -49,7 +49,7 @@ pub fn cycle(result: &CycleResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-fn columns(titles: &[&'static str]) -> Vec<Column> {
+fn columns(titles: &[&'static str]) -> Vec<Column<'static>> {
     titles.iter().map(|title| Column::right(title, CELL_WIDTH)).collect()
 }
 

@@ -11,8 +11,8 @@ use crate::cycle_predict::{
 };
 use crate::units::{human_ns, percent};
 
-const NAMES: [Column; 2] = [Column::left("task", 20), Column::left("task", 12)];
-const BOUNDS: [Column; 2] = [Column::left("bound", 24), Column::left("bound", 16)];
+const NAMES: [Column<'static>; 2] = [Column::left("task", 20), Column::left("task", 12)];
+const BOUNDS: [Column<'static>; 2] = [Column::left("bound", 24), Column::left("bound", 16)];
 const WIDTH: usize = 13;
 const NARROW: usize = 9;
 
@@ -25,10 +25,10 @@ pub fn cycle_predict(result: &CyclePredictResult, style: &TableStyle) -> String 
         "verdict" => Column::right(title, NARROW - 1),
         _ => Column::right(title, NARROW),
     };
-    let columns: Vec<Column> = titles(result).into_iter().map(column).collect();
+    let columns: Vec<Column<'static>> = titles(result).into_iter().map(column).collect();
     lines.extend(blocks(NAMES, &columns, &rows(result), style));
     lines.push(String::new());
-    let columns: Vec<Column> =
+    let columns: Vec<Column<'static>> =
         terms(result).into_iter().map(|term| Column::right(term.name(), WIDTH)).collect();
     if !columns.is_empty() {
         lines.extend(blocks(BOUNDS, &columns, &term_rows(result), style));

@@ -30,7 +30,7 @@ pub fn cycle_test(result: &CycleTestResult, style: &TableStyle) -> String {
         let cells = |title: &&'static str| {
             Column::right(title, if *title == "grade" { WIDE } else { CELL_WIDTH })
         };
-        let columns: Vec<Column> = titles.iter().map(cells).collect();
+        let columns: Vec<Column<'static>> = titles.iter().map(cells).collect();
         let names = [Column::left(name, width), Column::left(name, NARROW)];
         lines.extend(blocks(names, &columns, rows, style));
     };

@@ -40,7 +40,7 @@ pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-fn groups(result: &DemoResult) -> Vec<ColumnGroup> {
+fn groups(result: &DemoResult) -> Vec<ColumnGroup<'static>> {
     let longest = result.candidates.iter().map(|candidate| candidate.label.chars().count()).max();
     let label_width = longest.unwrap_or(0).clamp("server".len(), LABEL_MAX);
     let servers = vec![

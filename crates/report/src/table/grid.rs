@@ -8,8 +8,8 @@ const RULE: &str = " | ";
 
 /// Column with its title and width.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
-    pub(crate) title: &'static str,
+pub(crate) struct Column<'a> {
+    pub(crate) title: &'a str,
     pub(crate) width: usize,
     pub(crate) left: bool,
 }
@@ -21,14 +21,14 @@ const fn bounded(width: usize) -> usize {
     if width < WIDTH_MAX { width } else { WIDTH_MAX }
 }
 
-impl Column {
+impl<'a> Column<'a> {
     /// Creates a column of numbers, flush right.
-    pub(crate) const fn right(title: &'static str, width: usize) -> Self {
+    pub(crate) const fn right(title: &'a str, width: usize) -> Self {
         Self { title, width: bounded(width), left: false }
     }
 
     /// Creates a column of words, flush left.
-    pub(crate) const fn left(title: &'static str, width: usize) -> Self {
+    pub(crate) const fn left(title: &'a str, width: usize) -> Self {
         Self { title, width: bounded(width), left: true }
     }
 
@@ -41,12 +41,12 @@ impl Column {
 
 /// Columns under one title.
 #[derive(Clone, Debug)]
-pub(crate) struct ColumnGroup {
+pub(crate) struct ColumnGroup<'a> {
     pub(crate) title: &'static str,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Vec<Column<'a>>,
 }
 
-impl ColumnGroup {
+impl ColumnGroup<'_> {
     fn width(&self) -> usize {
         let columns: usize = self.columns.iter().map(|column| column.width).sum();
         columns + self.columns.len().saturating_sub(1)
@@ -91,7 +91,7 @@ impl Cell {
 }
 
 /// Returns the width of a whole line.
-pub(crate) fn width(groups: &[ColumnGroup]) -> usize {
+pub(crate) fn width(groups: &[ColumnGroup<'_>]) -> usize {
     let groups_width: usize = groups.iter().map(ColumnGroup::width).sum();
     groups_width + RULE.len() * groups.len().saturating_sub(1)
 }
@@ -112,7 +112,7 @@ pub(crate) fn fitting<F>(
 }
 
 /// Returns the groups' titles above the columns' titles.
-pub(crate) fn header(groups: &[ColumnGroup], colour: bool) -> String {
+pub(crate) fn header(groups: &[ColumnGroup<'_>], colour: bool) -> String {
     let above: Vec<_> =
         groups.iter().map(|group| format!("{:^1$}", group.title, group.width())).collect();
     let titles: Vec<_> = groups
@@ -130,7 +130,7 @@ pub(crate) fn header(groups: &[ColumnGroup], colour: bool) -> String {
 }
 
 /// Returns one row; the cells in the columns' order.
-pub(crate) fn row(groups: &[ColumnGroup], cells: &[Cell], colour: bool) -> String {
+pub(crate) fn row(groups: &[ColumnGroup<'_>], cells: &[Cell], colour: bool) -> String {
     let mut cells = cells.iter();
     let parts: Vec<_> = groups
         .iter()
@@ -149,8 +149,8 @@ pub(crate) fn row(groups: &[ColumnGroup], cells: &[Cell], colour: bool) -> Strin
 /// they continue in further blocks, each with the names again, in the narrower column; a name that
 /// is too long has a line of its own. No column is omitted.
 pub(crate) fn blocks(
-    [name, narrower]: [Column; 2],
-    columns: &[Column],
+    [name, narrower]: [Column<'_>; 2],
+    columns: &[Column<'_>],
     rows: &[(String, Vec<String>)],
     style: &TableStyle,
 ) -> Vec<String> {
@@ -160,7 +160,7 @@ pub(crate) fn blocks(
     let mut begin = 0;
     while begin < columns.len() {
         let mut room = style.width.saturating_sub(name.width);
-        let mut fits = |column: &&Column| {
+        let mut fits = |column: &&Column<'_>| {
             let is_room = room > column.width;
             room = room.saturating_sub(column.width + 1);
             is_room

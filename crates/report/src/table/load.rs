@@ -51,7 +51,7 @@ pub fn load(result: &LoadResult, style: &TableStyle) -> String {
 /// Column of the load table.
 struct LoadColumn {
     group: LoadColumnGroup,
-    column: Column,
+    column: Column<'static>,
     /// Rank: 0 always stays; otherwise the highest is omitted first.
     rank: u8,
     cell: fn(&Trial) -> Cell,
@@ -218,7 +218,7 @@ fn fitting(shown: LoadTableOptions, width: usize) -> Vec<&'static LoadColumn> {
     grid::fitting(fields, |fields| grid::width(&groups(fields)), |field| field.rank, width)
 }
 
-fn groups(fields: &[&LoadColumn]) -> Vec<ColumnGroup> {
+fn groups(fields: &[&LoadColumn]) -> Vec<ColumnGroup<'static>> {
     let columns = |block| {
         let of_block = fields.iter().filter(move |field| field.group == block);
         of_block.map(|field| field.column.clone()).collect::<Vec<_>>()

@@ -11,7 +11,7 @@ use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of};
 use crate::verdict::search_sentence;
 
-fn groups() -> Vec<ColumnGroup> {
+fn groups() -> Vec<ColumnGroup<'static>> {
     let right = Column::right;
     vec![
         ColumnGroup {

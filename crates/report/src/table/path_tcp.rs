@@ -97,7 +97,7 @@ fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
 }
 
 fn table(
-    name: Column,
+    name: Column<'static>,
     columns: &[(&'static str, usize)],
     rows: impl Iterator<Item = (String, Vec<String>)>,
     style: &TableStyle,

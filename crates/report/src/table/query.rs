@@ -24,7 +24,7 @@ const NAME_MAX: usize = 46;
 /// Column of the table of servers.
 struct ServerColumn {
     group: &'static str,
-    column: Column,
+    column: Column<'static>,
     /// Rank: 0 always stays; otherwise the highest is omitted first.
     rank: u8,
     cell: fn(&ServerResult) -> String,
@@ -165,7 +165,7 @@ fn servers(result: &QueryResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-fn groups(fields: &[ServerColumn]) -> Vec<ColumnGroup> {
+fn groups(fields: &[ServerColumn]) -> Vec<ColumnGroup<'static>> {
     fields
         .chunk_by(|a, b| a.group == b.group)
         .map(|fields| ColumnGroup {

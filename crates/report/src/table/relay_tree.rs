@@ -9,15 +9,15 @@ use super::summary::footer;
 use crate::relay_tree::{METHOD, SHAPE_TITLES, heading, method, rows, sentences, shapes, titles};
 use crate::units::{ABSENT, mean_ns};
 
-const NAMES: [Column; 2] = [Column::left("node", 24), Column::left("node", 14)];
-const SHAPES: [Column; 2] = [Column::left("tree", 24), Column::left("tree", 14)];
+const NAMES: [Column<'static>; 2] = [Column::left("node", 24), Column::left("node", 14)];
+const SHAPES: [Column<'static>; 2] = [Column::left("tree", 24), Column::left("tree", 14)];
 const WIDTH: usize = 9;
 
 /// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn relay_tree(result: &RelayTreeResult, style: &TableStyle) -> String {
     let column = |title| Column::right(title, WIDTH);
-    let columns: Vec<Column> = titles(result).into_iter().map(column).collect();
+    let columns: Vec<Column<'static>> = titles(result).into_iter().map(column).collect();
     let mut lines = vec![Tone::Strong.paint(&heading(result), style.colour), String::new()];
     lines.extend(blocks(NAMES, &columns, &rows(result), style));
     lines.push(String::new());

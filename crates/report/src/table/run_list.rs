@@ -43,7 +43,7 @@ pub fn run_list(list: &RunList, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-fn row(run: &StoredRun, command: usize, groups: &[ColumnGroup], style: &TableStyle) -> String {
+fn row(run: &StoredRun, command: usize, groups: &[ColumnGroup<'_>], style: &TableStyle) -> String {
     let tone = match (run.errors.saturating_add(run.broken_limits), run.warnings) {
         (0, 0) => Tone::Plain,
         (0, _) => Tone::Warning,

@@ -10,7 +10,7 @@ use crate::units::{ABSENT, full_count, human_ns, percent_of};
 /// Width of the names before rows; longer ones are cut.
 const LABEL: usize = 15;
 
-fn groups() -> Vec<ColumnGroup> {
+fn groups() -> Vec<ColumnGroup<'static>> {
     let right = Column::right;
     vec![
         ColumnGroup { title: "interval", columns: vec![right("from", 9), right("sent", 11)] },

@@ -39,7 +39,7 @@ fn mark(share: f64) -> char {
 }
 
 /// Appends shapes to the lines, with empty lines around them.
-pub(super) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = String>) {
+pub(crate) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = String>) {
     let shapes: Vec<_> = shapes.into_iter().collect();
     if !shapes.is_empty() {
         lines.push(String::new());

@@ -76,14 +76,14 @@ pub(super) fn footer(
 }
 
 /// Returns the limits of the run, in the order of the command line.
-pub(super) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
+pub(crate) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
     let tone = |limit: &LimitResult| if limit.failed { Tone::Bad } else { Tone::Plain };
     let painted = |limit| tone(limit).paint(&limits::line(limit), style.colour);
     limits.iter().map(painted).collect()
 }
 
 /// Returns the findings, the worst first.
-pub(super) fn finding_lines(findings: &[Finding], style: &TableStyle) -> Vec<String> {
+pub(crate) fn finding_lines(findings: &[Finding], style: &TableStyle) -> Vec<String> {
     grouped(findings).iter().flat_map(|group| group_lines(group, style)).collect()
 }
 
@@ -134,7 +134,7 @@ fn others(group: &FindingGroup<'_>) -> String {
 
 /// Wraps a text in lines of at most the style's width: the first begins with `first`, the others
 /// with `rest`.
-pub(super) fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, first: &str, rest: &str, style: &TableStyle) -> Vec<String> {
     let width = style.width.clamp(20, LINE_MAX);
     let mut lines = Vec::new();
     let mut line = first.to_owned();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_probe::host::interrupt::{self, InterruptOptions};
 use horolog_record::{HandlerKind, HostInterruptResult, LimitUnit};
-use horolog_report::{html, table, to_json};
+use horolog_report::{Render, to_json};
 
 use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, no_lack, verdict};
@@ -157,7 +157,7 @@ pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
     progress.finish();
     let judge = |limit: &Limit<InterruptMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, html::host_interrupt], table::host_interrupt)?;
+    files.write(&result, [to_json, Render::page], Render::text)?;
     verdict(&result.limits, &result.findings)?;
     no_lack(lack(&result))
 }

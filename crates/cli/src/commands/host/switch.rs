@@ -7,7 +7,7 @@ use horolog_probe::host::switch::{self, SwitchOptions, TURNS_MAX};
 use horolog_record::{
     HostSwitchResult, LimitUnit, SwitchExchange, SwitchMechanism, SwitchPeer, SwitchSteps,
 };
-use horolog_report::{html, table, to_json};
+use horolog_report::{Render, exchange_name, peer_name, to_json};
 
 use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, verdict};
@@ -96,7 +96,7 @@ pub(super) fn run(args: SwitchArgs) -> Result<(), CommandFailure> {
     progress.finish();
     let judge = |limit: &Limit<SwitchMetric>| limit.judge_named(measured(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, html::host_switch], table::host_switch)?;
+    files.write(&result, [to_json, Render::page], Render::text)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -108,14 +108,13 @@ pub(super) fn measured(
     match figure {
         SwitchMetric::Switch(peer) => {
             let steps = result.steps.iter().filter(|steps| steps.peer == peer);
-            let per_switch = |steps: &SwitchSteps| {
-                (format!("a {}", table::peer_name(steps.peer)), steps.per_switch_ns)
-            };
+            let per_switch =
+                |steps: &SwitchSteps| (format!("a {}", peer_name(steps.peer)), steps.per_switch_ns);
             steps.map(per_switch).collect()
         }
         SwitchMetric::Turn(way) => {
             let exchanges = result.exchanges.iter().filter(|exchange| exchange.mechanism == way);
-            let turn = |one: &SwitchExchange| (table::exchange_name(one), one.turn_mean_ns);
+            let turn = |one: &SwitchExchange| (exchange_name(one), one.turn_mean_ns);
             exchanges.map(turn).collect()
         }
     }

@@ -1,26 +1,78 @@
-//! Common words of the terminal and the HTML report on a NIC: each fact with one line on its
-//! meaning, and the recommended changes.
+//! NIC: facts with their meaning, and recommended changes with their commands.
 
 use horolog_record::{
     HostNicResult, NicAdvice, NicCoalescing, NicInterrupt, NicPurpose, NicTimestamps, NicXdp,
     NicXdpFeature, NicXdpMode,
 };
 
+use crate::document::{Block, Content, Describe, Document, Headline, run_of};
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
-use crate::units::{full_count, human_ns};
+use crate::host_all::nic;
+use crate::html::escape::{each, text};
+use crate::table::TableStyle;
+use crate::table::grid::Tone;
+use crate::table::summary::wrapped;
+use crate::units::{full_count, human_ns, sentence};
 
-/// Headings of the changes, and of those that no command makes.
-const CHANGES: &str = "Advice";
-const REMARKS: &str = "Notes";
+impl Describe for HostNicResult {
+    fn document(&self) -> Document<'_> {
+        let (changes, remarks): (Vec<_>, Vec<_>) =
+            self.advice.iter().partition(|one| one.command.is_some());
+        let name = |style: &TableStyle| vec![Tone::Strong.paint(&self.interface, style.colour)];
+        let name = Content::Custom(Box::new(name), String::new()).under("");
+        let facts = groups(self).into_iter().map(|group| {
+            let title = group.title;
+            Content::Facts(group).under(title)
+        });
+        Document {
+            kind: "host nic",
+            heading: format!("interface {}", self.interface),
+            lead: format!("as reported by the driver and the kernel, {}", self.started),
+            headline: Headline {
+                name: "Settings to change".to_owned(),
+                value: Some(full_count(changes.len() as u64)),
+                sentence: sentence(&nic(self)),
+            },
+            blocks: std::iter::once(name)
+                .chain(facts)
+                .chain([advice("Advice", changes), advice("Notes", remarks)])
+                .collect(),
+            method: "No settings were changed.",
+            limits: &[],
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+}
 
-/// Returns the changes, and those that no command makes, each with its heading.
-pub(crate) fn advice(result: &HostNicResult) -> [(&'static str, Vec<&NicAdvice>); 2] {
-    let (changes, remarks) = result.advice.iter().partition(|one| one.command.is_some());
-    [(CHANGES, changes), (REMARKS, remarks)]
+/// Returns recommended changes, or remarks without a command; on a page they come before the facts.
+fn advice<'a>(heading: &'static str, all: Vec<&'a NicAdvice>) -> Block<'a> {
+    let items = each(&all, |one| {
+        let command = each(&one.command, |command| {
+            format!("<p class=\"advice\"><code>{}</code></p>", text(command))
+        });
+        format!("<li class=\"note\"><p>{}</p>{command}</li>\n", text(&change(one)))
+    });
+    let markup = if all.is_empty() {
+        String::new()
+    } else {
+        format!("<ul class=\"findings\">\n{items}</ul>\n")
+    };
+    let lines = move |style: &TableStyle| {
+        let heading = (!all.is_empty()).then(|| Tone::Strong.paint(heading, style.colour));
+        let changes = all.iter().flat_map(|one| {
+            let mut lines = wrapped(&change(one), "  ", "    ", style);
+            // Not wrapped, so that it can be copied.
+            lines.extend(one.command.iter().map(|command| format!("      {command}")));
+            lines
+        });
+        heading.into_iter().chain(changes).collect()
+    };
+    Content::Custom(Box::new(lines), markup).under(heading).first_on_page()
 }
 
 /// Returns all facts.
-pub(crate) fn groups(result: &HostNicResult) -> Vec<FactGroup> {
+fn groups(result: &HostNicResult) -> Vec<FactGroup> {
     let mut groups = vec![
         FactGroup { title: "NIC", facts: nic_facts(result) },
         FactGroup { title: "Queues and interrupts", facts: queues(result) },
@@ -244,7 +296,7 @@ fn timestamps(timestamps: Option<&NicTimestamps>) -> Vec<Fact> {
 }
 
 /// Returns a change in words.
-pub(crate) fn change(advice: &NicAdvice) -> String {
+fn change(advice: &NicAdvice) -> String {
     let purpose = match advice.purpose {
         NicPurpose::Serving => "for serving",
         NicPurpose::Loading => "for loading",

@@ -1,20 +1,25 @@
-//! Common words of the terminal and the HTML report on a host's clocks: each fact with one line on
-//! its meaning.
+//! Clocks of a host: facts with their meaning, and a row for each clock.
 
 use horolog_record::{
     ClockFacts, HostClockResult, HzSource, KernelDiscipline, LeapState, PhcFacts, RtcFacts,
     TickFacts, TickMode,
 };
 
+use crate::document::{Content, Describe, Document, Headline, Names, Row, Table, run_of};
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
-use crate::units::{ABSENT, full_count, human_ns, percent, signed_ns};
+use crate::host_all;
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
 
-/// Headings of the clocks' figures, without the name's.
-pub(crate) const CLOCK_TITLES: [&str; 6] =
-    ["resolution", "min step", "cost", "read by", "rate", "± bound"];
+const COLUMNS: [(&str, usize); 6] = [
+    ("resolution", 10),
+    ("min step", 9),
+    ("cost", 9),
+    ("read by", 11),
+    ("rate", 12),
+    ("± bound", 10),
+];
 
-/// Explanation of the clocks' figures.
-pub(crate) const CLOCKS_NOTE: &str = "Resolution: as reported by clock_getres(). Min step: \
+const METHOD: &str = "Resolution: as reported by clock_getres(). Min step: \
                                       smallest observed increment. Cost: of one reading. Rate: \
                                       relative to CLOCK_MONOTONIC, with its error bound.";
 
@@ -22,8 +27,47 @@ const DAYS_PER_YEAR: f64 = 365.25;
 /// Maximum error bound of a shown rate: that of a coarse clock on a busy host is larger.
 const RATE_ERROR_MAX_PPM: f64 = 100.0;
 
-/// Returns all facts except the clocks' figures.
-pub(crate) fn groups(result: &HostClockResult) -> Vec<FactGroup> {
+impl Describe for HostClockResult {
+    fn document(&self) -> Document<'_> {
+        let read = self.clocks.iter().find(|clock| clock.name == "REALTIME");
+        let facts = groups(self).into_iter().map(|group| {
+            let title = group.title;
+            Content::Facts(group).under(title)
+        });
+        Document {
+            kind: "host clock",
+            heading: "clocks of this host".to_owned(),
+            lead: format!("observed for {}, started {}", human_ns(self.observed_ns), self.started),
+            headline: Headline {
+                name: "CLOCK_REALTIME read cost".to_owned(),
+                value: read.and_then(|clock| clock.cost_ns).map(mean_ns),
+                sentence: sentence(&host_all::clock(self)),
+            },
+            blocks: facts.chain([Content::Table(clocks(self)).under("Clocks")]).collect(),
+            method: METHOD,
+            limits: &[],
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+}
+
+fn clocks(result: &HostClockResult) -> Table {
+    let row = |clock: &ClockFacts| Row {
+        name: clock.name.clone(),
+        cells: clock.error.clone().map_or_else(|| Ok(cells(clock).to_vec()), Err),
+    };
+    Table {
+        id: "clocks",
+        label: "Clocks",
+        names: Names::words("CLOCK_", 18),
+        columns: COLUMNS.map(|(title, width)| (title.into(), width)).to_vec(),
+        rows: result.clocks.iter().map(row).collect(),
+    }
+}
+
+/// Returns all facts except those of single clocks.
+fn groups(result: &HostClockResult) -> Vec<FactGroup> {
     vec![
         FactGroup { title: "Tick", facts: tick(&result.tick) },
         FactGroup { title: "Clock", facts: clock(result) },
@@ -337,8 +381,8 @@ fn yes_no(value: Option<bool>) -> &'static str {
     }
 }
 
-/// Returns a clock's figures, in the order of [`CLOCK_TITLES`].
-pub(crate) fn figures(clock: &ClockFacts) -> [String; 6] {
+/// Returns the cells of a clock, in the order of [`COLUMNS`].
+fn cells(clock: &ClockFacts) -> [String; 6] {
     let absent = || ABSENT.to_owned();
     let ns = |ns: Option<u64>| ns.map_or_else(absent, human_ns);
     let by = match clock.by_vdso {

@@ -1,0 +1,129 @@
+//! Document as an HTML page, or as a part of one.
+
+use serde::Serialize;
+
+use super::{Block, Content, Document, Headline, Names, Table};
+use crate::facts::FactGroup;
+use crate::html::PageTemplate;
+use crate::html::data;
+use crate::html::escape::{each, text};
+use crate::html::latency::{PlotTarget, histogram, tail};
+use crate::html::plot::Plot;
+use crate::html::sections::{findings, limits, machine, paragraph, section, verdict};
+use crate::limits::failed;
+use crate::units::ABSENT;
+
+/// Returns the page; `result` is embedded as JSON.
+pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) -> String {
+    let (sections, plots) = sections(document);
+    let run = &document.run;
+    let main = each(sections, |(heading, markup)| section(heading, &markup));
+    PageTemplate {
+        kind: document.kind,
+        failed: failed(document.limits),
+        heading: document.heading.clone(),
+        lead: document.lead.clone(),
+        verdict: headline(&document.headline),
+        main: main + &section("Run and host", &machine(run.command, run.started, run.host)),
+        note: document.method,
+        schema: run.schema,
+        plots,
+        result,
+    }
+    .render()
+}
+
+/// Returns the document as one section of a page, with its plots, which are the page's.
+pub(super) fn part(document: &Document<'_>, heading: &str) -> (String, Vec<Plot>) {
+    let (sections, plots) = sections(document);
+    (crate::html::sections::as_part(heading, &sections), plots)
+}
+
+fn headline(headline: &Headline) -> String {
+    let value = headline.value.as_deref().unwrap_or(ABSENT);
+    verdict(&headline.name, value, &headline.sentence, &[])
+}
+
+/// Returns headings and markup, and all plots that have something to show.
+fn sections(document: &Document<'_>) -> (Vec<(&'static str, String)>, Vec<Plot>) {
+    let (first, others): (Vec<_>, Vec<_>) =
+        document.blocks.iter().partition(|block| block.is_first_on_page);
+    let judged = [("Limits", limits(document.limits)), ("Findings", findings(document.findings))];
+    let mut plots = Vec::new();
+    let mut described = |blocks: Vec<&Block<'_>>| {
+        let mut sections: Vec<(&'static str, String)> = Vec::new();
+        for block in blocks {
+            let markup = markup(&block.content, &mut plots);
+            match sections.last_mut() {
+                Some((heading, above)) if *heading == block.heading => above.push_str(&markup),
+                _ => sections.push((block.heading, markup)),
+            }
+        }
+        sections
+    };
+    let (first, others) = (described(first), described(others));
+    (first.into_iter().chain(judged).chain(others).collect(), plots)
+}
+
+fn markup(content: &Content<'_>, plots: &mut Vec<Plot>) -> String {
+    match content {
+        Content::Table(one) => table(one),
+        Content::Remarks(sentences) | Content::Details(sentences) => {
+            each(sentences, |text| paragraph(text))
+        }
+        Content::Distributions(all) => {
+            let target = |(id, title)| PlotTarget { id, title, described_by: all.described_by };
+            let mut figures = draw(histogram(&target(all.histogram), &all.entries), plots);
+            if let Some(percentiles) = all.percentiles {
+                figures += &draw(tail(&target(percentiles), &all.entries), plots);
+            }
+            figures
+        }
+        Content::Plot(plot) => draw(plot.clone(), plots),
+        Content::Facts(group) => fact_table(group),
+        Content::Custom(_, markup) => markup.clone(),
+        Content::Shape(_) => String::new(),
+    }
+}
+
+/// Returns the figure of a plot and adds that to the page's, if it has something to show.
+fn draw(plot: Plot, plots: &mut Vec<Plot>) -> String {
+    if plot.is_empty() {
+        return String::new();
+    }
+    let figure = plot.figure("");
+    plots.push(plot);
+    figure
+}
+
+fn table(table: &Table) -> String {
+    let titles: Vec<_> = table.columns.iter().map(|(title, _)| title.as_ref()).collect();
+    let rows = each(&table.rows, |row| {
+        let name = match table.names {
+            Names { title, are_numbers: true, .. } => format!("{title} {}", row.name),
+            _ => row.name.clone(),
+        };
+        match &row.cells {
+            Ok(cells) => data::row(&name, cells.clone()),
+            Err(text) => data::row(&name, [text.clone()]),
+        }
+    });
+    data::table(table.id, table.label, &titles, &rows)
+}
+
+/// Returns facts with their values and meanings.
+fn fact_table(group: &FactGroup) -> String {
+    let rows = each(&group.facts, |fact| {
+        let cells = each([&fact.value, &fact.meaning], |cell| {
+            format!("<td class=\"words\">{}</td>", text(cell))
+        });
+        format!("<tr><th scope=\"row\" class=\"words\">{}</th>{cells}</tr>\n", text(&fact.name))
+    });
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\n<table \
+         class=\"data\">\n<thead><tr><td></td><th scope=\"col\" class=\"words\">value</th><th \
+         scope=\"col\" class=\"words\">meaning</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n\
+         </div>\n",
+        title = text(group.title)
+    )
+}

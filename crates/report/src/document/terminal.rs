@@ -1,0 +1,86 @@
+//! Document as lines for a terminal.
+
+use super::{Content, Document, Names, Table};
+use crate::facts::FactGroup;
+use crate::table::TableStyle;
+use crate::table::grid::{self, Column, Tone};
+use crate::table::shapes::{distributions, put};
+use crate::table::summary::{finding_lines, limit_lines, wrapped};
+
+/// Returns the lines, without a newline at the end.
+pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
+    let mut lines = Vec::new();
+    let mut shapes = Vec::new();
+    for block in &document.blocks {
+        match &block.content {
+            Content::Distributions(all) if !all.quantity.is_empty() => {
+                shapes.extend(distributions(all.quantity, &all.entries, style));
+            }
+            Content::Shape(shape) => shapes.extend(shape(style)),
+            Content::Plot(_) | Content::Details(_) | Content::Distributions(_) => {}
+            content => {
+                put(&mut lines, shapes.drain(..));
+                put_block(&mut lines, content, style);
+            }
+        }
+    }
+    put(&mut lines, shapes);
+    lines.extend(remark(document.method, style));
+    lines.extend(limit_lines(document.limits, style));
+    lines.extend(finding_lines(document.findings, style));
+    lines.join("\n")
+}
+
+fn remark(text: &str, style: &TableStyle) -> Vec<String> {
+    if text.is_empty() { Vec::new() } else { wrapped(text, "  ", "    ", style) }
+}
+
+fn put_block(lines: &mut Vec<String>, content: &Content<'_>, style: &TableStyle) {
+    match content {
+        Content::Table(table) => {
+            if lines.last().is_some_and(|last| !last.is_empty()) {
+                lines.push(String::new());
+            }
+            lines.extend(rows(table, style));
+        }
+        Content::Remarks(sentences) => {
+            lines.extend(sentences.iter().flat_map(|text| remark(text, style)));
+        }
+        Content::Facts(group) => lines.extend(facts(group, style)),
+        Content::Custom(text, _) => lines.extend(text(style)),
+        _ => {}
+    }
+}
+
+/// Returns facts below their heading, each with its meaning below it.
+fn facts(group: &FactGroup, style: &TableStyle) -> Vec<String> {
+    /// Width of a fact's name in columns.
+    const NAME_WIDTH: usize = 22;
+    let mut lines = vec![Tone::Strong.paint(group.title, style.colour)];
+    for fact in &group.facts {
+        let name = format!("  {:<NAME_WIDTH$} ", fact.name);
+        let rest = " ".repeat(NAME_WIDTH + 3);
+        lines.extend(wrapped(&fact.value, &name, &rest, style));
+        if !fact.meaning.is_empty() {
+            lines.extend(wrapped(&fact.meaning, "      ", "      ", style));
+        }
+    }
+    lines
+}
+
+/// Returns the rows below their titles; those with a text instead of cells come last.
+fn rows(table: &Table, style: &TableStyle) -> Vec<String> {
+    let Names { title, width, are_numbers } = table.names;
+    let name = if are_numbers { Column::right(title, width) } else { Column::left(title, width) };
+    let columns = table.columns.iter().map(|(title, width)| Column::right(title, *width));
+    let columns: Vec<_> = columns.collect();
+    let full =
+        table.rows.iter().filter_map(|row| Some((row.name.clone(), row.cells.clone().ok()?)));
+    let mut lines = grid::blocks([name.clone(), name], &columns, &full.collect::<Vec<_>>(), style);
+    for row in &table.rows {
+        if let Err(text) = &row.cells {
+            lines.extend(wrapped(text, &format!("{:<width$} ", row.name), "    ", style));
+        }
+    }
+    lines
+}

@@ -1,0 +1,84 @@
+//! Kinds of results, each described in one file.
+
+mod host_clock;
+mod host_interrupt;
+mod host_nic;
+mod host_switch;
+mod host_timer;
+
+pub use host_switch::{exchange_name, peer_name};
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::Value;
+
+    use crate::document::{Describe, Render};
+    use crate::fixture;
+    use crate::html::main_of;
+    use crate::table::TableStyle;
+
+    /// Checks the text of a result, on a wide and on a narrow terminal, and its page: no text of the
+    /// result becomes markup.
+    fn check<R: Describe + DeserializeOwned>(result: &R, width: usize, expected: &str) {
+        let text = result.text(&TableStyle { colour: false, width });
+        assert_eq!(text, expected.trim_end(), "\n{text}");
+        let narrow = result.text(&TableStyle { colour: false, width: 60 });
+        let is_broken = |line: &str| !line.trim_start().contains(' ') || line.contains("ethtool");
+        let long = narrow.lines().find(|line| line.chars().count() > 75 && !is_broken(line));
+        assert_eq!(long, None, "{narrow}");
+        let mut value = serde_json::to_value(result).unwrap();
+        add_markup(&mut value);
+        let page = serde_json::from_value::<R>(value).unwrap().page();
+        assert!(!page.contains("<img") && main_of(&page).contains("&lt;img"));
+    }
+
+    /// Adds markup to the texts that come from the measured system.
+    fn add_markup(value: &mut Value) {
+        const FREE_TEXTS: [&str; 6] =
+            ["message", "advice", "name", "reason", "kernel", "idle_driver"];
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(add_markup),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    match field {
+                        Value::String(text) if FREE_TEXTS.contains(&name.as_str()) => {
+                            text.push_str("<img src=x>");
+                        }
+                        field => add_markup(field),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    macro_rules! golden {
+        ($kind:ident, $width:literal) => {
+            check(
+                &fixture::$kind(),
+                $width,
+                include_str!(concat!("kinds/", stringify!($kind), ".txt")),
+            )
+        };
+    }
+
+    #[test]
+    fn texts_and_pages_are_as_expected() {
+        golden!(host_clock, 100);
+        golden!(host_interrupt, 110);
+        golden!(host_nic, 100);
+        golden!(host_switch, 110);
+        golden!(host_timer, 100);
+    }
+
+    #[test]
+    fn one_core_has_bars_and_one_interval_is_no_series() {
+        let mut result = fixture::host_timer();
+        result.cores.truncate(1);
+        result.cores[0].series.truncate(1);
+        let text = result.text(&TableStyle { colour: false, width: 80 });
+        assert!(text.contains("\nlatency, 20,000 values, from:\n   3.16 µs |#"), "{text}");
+        assert!(!text.contains("over time"), "{text}");
+    }
+}
