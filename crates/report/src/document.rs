@@ -51,12 +51,12 @@ pub(crate) struct Document<'a> {
     /// Extent of the measurement, and its start.
     pub(crate) lead: String,
     pub(crate) headline: Headline,
-    pub(crate) blocks: Vec<Block<'a>>,
+    pub(crate) blocks: Vec<DocumentBlock<'a>>,
     /// Definitions of the metrics.
     pub(crate) method: &'static str,
     pub(crate) limits: &'a [LimitResult],
     pub(crate) findings: &'a [Finding],
-    pub(crate) run: Run<'a>,
+    pub(crate) run: RunFacts<'a>,
 }
 
 /// Most informative metric of a result, and a sentence.
@@ -67,18 +67,31 @@ pub(crate) struct Headline {
     pub(crate) sentence: String,
 }
 
-/// Conditions under which a result was measured.
-pub(crate) struct Run<'a> {
+/// Names and values; those without a value are not shown.
+pub(crate) type NamedFacts = Vec<(&'static str, Option<String>)>;
+
+/// Conditions under which a result was measured, the last section of a page.
+pub(crate) struct RunFacts<'a> {
+    pub(crate) heading: &'static str,
+    /// Facts before the command, and after its start.
+    pub(crate) before: NamedFacts,
+    pub(crate) after: NamedFacts,
+    /// Facts in a list next to these.
+    pub(crate) second_list: NamedFacts,
     pub(crate) schema: &'a str,
     pub(crate) command: &'a [String],
     pub(crate) started: &'a str,
     pub(crate) host: &'a Host,
 }
 
-/// Returns the [`Run`] of a result, whose fields have these names in all kinds.
+/// Returns the [`RunFacts`] of a result, whose fields have these names in all kinds.
 macro_rules! run_of {
     ($result:expr) => {
-        crate::document::Run {
+        crate::document::RunFacts {
+            heading: "Run and host",
+            before: Vec::new(),
+            after: Vec::new(),
+            second_list: Vec::new(),
             schema: &$result.schema,
             command: &$result.command,
             started: &$result.started,
@@ -90,7 +103,7 @@ pub(crate) use run_of;
 
 /// Part of a document. Blocks with the same heading that follow each other are one section of a
 /// page.
-pub(crate) struct Block<'a> {
+pub(crate) struct DocumentBlock<'a> {
     pub(crate) heading: &'static str,
     /// True if a page has it before the limits and findings.
     pub(crate) is_first_on_page: bool,
@@ -100,30 +113,36 @@ pub(crate) struct Block<'a> {
 /// Lines for a terminal.
 pub(crate) type Lines<'a> = Box<dyn Fn(&TableStyle) -> Vec<String> + 'a>;
 
-/// Content of a [`Block`].
+/// Content of a [`DocumentBlock`].
 pub(crate) enum Content<'a> {
+    /// Subject of the measurement, above all else on a terminal.
+    Title(String),
+    /// Sentences on a terminal, and nothing on a page.
+    Introduction(Vec<String>),
     Table(Table),
     /// Sentences below a table.
     Remarks(Vec<String>),
     /// Sentences on a page, and nothing on a terminal.
     Details(Vec<String>),
     Distributions(Distributions<'a>),
-    /// Plot on a page.
-    Plot(Plot),
+    /// Plot on a page, and markup below it.
+    Plot(Plot, String),
     /// Sparklines or bars on a terminal.
     Shape(Lines<'a>),
     Facts(FactGroup),
+    /// Limits and findings, on a terminal here instead of at the end.
+    Judgement,
     /// Content of a form of its own, on a terminal and as markup of a page.
     Custom(Lines<'a>, String),
 }
 
 impl<'a> Content<'a> {
-    pub(crate) fn under(self, heading: &'static str) -> Block<'a> {
-        Block { heading, is_first_on_page: false, content: self }
+    pub(crate) fn under(self, heading: &'static str) -> DocumentBlock<'a> {
+        DocumentBlock { heading, is_first_on_page: false, content: self }
     }
 }
 
-impl Block<'_> {
+impl DocumentBlock<'_> {
     pub(crate) fn first_on_page(self) -> Self {
         Self { is_first_on_page: true, ..self }
     }
@@ -134,39 +153,45 @@ pub(crate) struct Table {
     /// Element on a page, and its label.
     pub(crate) id: &'static str,
     pub(crate) label: &'static str,
-    pub(crate) names: Names,
+    pub(crate) names: NameColumn,
     /// Titles, and widths on a terminal.
     pub(crate) columns: Vec<(Cow<'static, str>, usize)>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<TableRow>,
 }
 
 /// Column of names of a [`Table`], on a terminal.
 #[derive(Clone, Copy)]
-pub(crate) struct Names {
+pub(crate) struct NameColumn {
     pub(crate) title: &'static str,
     pub(crate) width: usize,
-    /// True if the names are numbers of what the title names.
-    pub(crate) are_numbers: bool,
+    /// True if they are flush right.
+    pub(crate) right: bool,
+    /// Name on a page, where the column has no title.
+    pub(crate) on_page: fn(&str) -> String,
 }
 
-impl Names {
+impl NameColumn {
     pub(crate) const fn words(title: &'static str, width: usize) -> Self {
-        Self { title, width, are_numbers: false }
+        Self { title, width, right: false, on_page: str::to_owned }
     }
 
-    pub(crate) const fn numbers(title: &'static str, width: usize) -> Self {
-        Self { title, width, are_numbers: true }
+    pub(crate) const fn numbers(
+        title: &'static str,
+        width: usize,
+        on_page: fn(&str) -> String,
+    ) -> Self {
+        Self { title, width, right: true, on_page }
     }
 }
 
 /// Row of a [`Table`].
-pub(crate) struct Row {
+pub(crate) struct TableRow {
     pub(crate) name: String,
     /// Cells in the order of the columns, or a text instead of them.
     pub(crate) cells: Result<Vec<String>, String>,
 }
 
-impl Row {
+impl TableRow {
     pub(crate) fn new(name: impl Into<String>, cells: impl Into<Vec<String>>) -> Self {
         Self { name: name.into(), cells: Ok(cells.into()) }
     }

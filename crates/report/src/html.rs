@@ -33,18 +33,15 @@ mod load;
 mod losses;
 mod nts_ke;
 mod offsets;
-mod path_stall;
-mod path_tcp;
-mod path_udp;
 pub(crate) mod plot;
 mod query;
 mod relay_tree;
 mod relay_tree_gain;
 pub(crate) mod sections;
-mod series;
+pub(crate) mod series;
 mod stability;
 pub(crate) mod time_series;
-mod trials;
+pub(crate) mod trials;
 
 use serde::Serialize;
 
@@ -69,9 +66,6 @@ pub use host_delay::host_delay;
 pub use live::{Live, live};
 pub use load::load;
 pub use nts_ke::nts_ke;
-pub use path_stall::path_stall;
-pub use path_tcp::path_tcp;
-pub use path_udp::path_udp;
 pub use query::query;
 pub use relay_tree::relay_tree;
 pub use sections::mode_name;
@@ -183,7 +177,7 @@ mod tests {
             bench_relay(&fixture::bench_relay()),
             query(&fixture::query(100)),
             clock(&fixture::clock()),
-            path_udp(&fixture::path_udp()),
+            crate::document::Render::page(&fixture::path_udp()),
             relay_tree(&fixture::relay_tree()),
         ]
     }

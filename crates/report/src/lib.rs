@@ -31,12 +31,10 @@ mod limits;
 mod live;
 mod markdown_summary;
 mod mix_parts;
-mod path_udp;
 mod relay;
 mod relay_tree;
 mod relay_tree_gain;
 mod render;
-mod stall;
 pub mod table;
 pub mod units;
 mod verdict;
@@ -51,12 +49,9 @@ pub use findings::severity_name;
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use junit::junit;
-pub use kinds::{exchange_name, peer_name};
+pub use kinds::{exchange_name, peer_name, stall_mechanism, stall_not_followed, stall_pattern};
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
 pub use markdown_summary::summary;
 pub use render::{RenderError, check_result, page_of, result_kinds, table_of};
-pub use stall::{
-    mechanism as stall_mechanism, not_followed as stall_not_followed, pattern as stall_pattern,
-};
 pub use verdict::{highest, location_name};

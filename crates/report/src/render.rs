@@ -150,9 +150,9 @@ const KINDS: [ResultRenderer; 27] = [
     described!(HOST_NIC_SCHEMA, HostNicResult),
     described!(HOST_SWITCH_SCHEMA, HostSwitchResult),
     described!(HOST_TIMER_SCHEMA, HostTimerResult),
-    kind!(PATH_STALL_SCHEMA, table::path_stall, html::path_stall),
-    kind!(PATH_TCP_SCHEMA, table::path_tcp, html::path_tcp),
-    kind!(PATH_UDP_SCHEMA, table::path_udp, html::path_udp),
+    described!(PATH_STALL_SCHEMA, PathStallResult),
+    described!(PATH_TCP_SCHEMA, PathTcpResult),
+    described!(PATH_UDP_SCHEMA, PathUdpResult),
     kind!(QUERY_SCHEMA, table::query, html::query),
     kind!(RELAY_TREE_SCHEMA, table::relay_tree, html::relay_tree),
 ];

@@ -169,6 +169,11 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// Formats a part of a whole.
+pub(crate) fn count_of(part: u64, whole: u64) -> String {
+    format!("{} of {}", full_count(part), full_count(whole))
+}
+
 /// Returns the text with a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();

@@ -2,14 +2,16 @@
 
 use serde::Serialize;
 
-use super::{Block, Content, Document, Headline, Names, Table};
+use super::{Content, Document, DocumentBlock, Headline, RunFacts, Table};
 use crate::facts::FactGroup;
 use crate::html::PageTemplate;
 use crate::html::data;
 use crate::html::escape::{each, text};
 use crate::html::latency::{PlotTarget, histogram, tail};
 use crate::html::plot::Plot;
-use crate::html::sections::{findings, limits, machine, paragraph, section, verdict};
+use crate::html::sections::{
+    columns, command_line, facts, findings, host_facts, limits, paragraph, section, verdict,
+};
 use crate::limits::failed;
 use crate::units::ABSENT;
 
@@ -24,7 +26,7 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
         heading: document.heading.clone(),
         lead: document.lead.clone(),
         verdict: headline(&document.headline),
-        main: main + &section("Run and host", &machine(run.command, run.started, run.host)),
+        main: main + &section(run.heading, &run_facts(run)),
         note: document.method,
         schema: run.schema,
         plots,
@@ -39,6 +41,15 @@ pub(super) fn part(document: &Document<'_>, heading: &str) -> (String, Vec<Plot>
     (crate::html::sections::as_part(heading, &sections), plots)
 }
 
+/// Returns the command with its conditions, and the host.
+fn run_facts(run: &RunFacts<'_>) -> String {
+    let command =
+        [("Command", Some(command_line(run.command))), ("Started", Some(run.started.to_owned()))];
+    let own = [&run.before[..], &command, &run.after].concat();
+    let second = if run.second_list.is_empty() { String::new() } else { facts(&run.second_list) };
+    columns(&[facts(&own), second, host_facts(run.host)])
+}
+
 fn headline(headline: &Headline) -> String {
     let value = headline.value.as_deref().unwrap_or(ABSENT);
     verdict(&headline.name, value, &headline.sentence, &[])
@@ -50,7 +61,7 @@ fn sections(document: &Document<'_>) -> (Vec<(&'static str, String)>, Vec<Plot>)
         document.blocks.iter().partition(|block| block.is_first_on_page);
     let judged = [("Limits", limits(document.limits)), ("Findings", findings(document.findings))];
     let mut plots = Vec::new();
-    let mut described = |blocks: Vec<&Block<'_>>| {
+    let mut described = |blocks: Vec<&DocumentBlock<'_>>| {
         let mut sections: Vec<(&'static str, String)> = Vec::new();
         for block in blocks {
             let markup = markup(&block.content, &mut plots);
@@ -73,25 +84,27 @@ fn markup(content: &Content<'_>, plots: &mut Vec<Plot>) -> String {
         }
         Content::Distributions(all) => {
             let target = |(id, title)| PlotTarget { id, title, described_by: all.described_by };
-            let mut figures = draw(histogram(&target(all.histogram), &all.entries), plots);
+            let mut figures = draw(histogram(&target(all.histogram), &all.entries), "", plots);
             if let Some(percentiles) = all.percentiles {
-                figures += &draw(tail(&target(percentiles), &all.entries), plots);
+                figures += &draw(tail(&target(percentiles), &all.entries), "", plots);
             }
             figures
         }
-        Content::Plot(plot) => draw(plot.clone(), plots),
+        Content::Plot(plot, below) => draw(plot.clone(), below, plots),
         Content::Facts(group) => fact_table(group),
         Content::Custom(_, markup) => markup.clone(),
-        Content::Shape(_) => String::new(),
+        Content::Title(_) | Content::Introduction(_) | Content::Shape(_) | Content::Judgement => {
+            String::new()
+        }
     }
 }
 
 /// Returns the figure of a plot and adds that to the page's, if it has something to show.
-fn draw(plot: Plot, plots: &mut Vec<Plot>) -> String {
+fn draw(plot: Plot, below: &str, plots: &mut Vec<Plot>) -> String {
     if plot.is_empty() {
         return String::new();
     }
-    let figure = plot.figure("");
+    let figure = plot.figure(below);
     plots.push(plot);
     figure
 }
@@ -99,10 +112,7 @@ fn draw(plot: Plot, plots: &mut Vec<Plot>) -> String {
 fn table(table: &Table) -> String {
     let titles: Vec<_> = table.columns.iter().map(|(title, _)| title.as_ref()).collect();
     let rows = each(&table.rows, |row| {
-        let name = match table.names {
-            Names { title, are_numbers: true, .. } => format!("{title} {}", row.name),
-            _ => row.name.clone(),
-        };
+        let name = (table.names.on_page)(&row.name);
         match &row.cells {
             Ok(cells) => data::row(&name, cells.clone()),
             Err(text) => data::row(&name, [text.clone()]),

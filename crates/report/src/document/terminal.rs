@@ -1,6 +1,6 @@
 //! Document as lines for a terminal.
 
-use super::{Content, Document, Names, Table};
+use super::{Content, Document, DocumentBlock, NameColumn, Table};
 use crate::facts::FactGroup;
 use crate::table::TableStyle;
 use crate::table::grid::{self, Column, Tone};
@@ -17,7 +17,8 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
                 shapes.extend(distributions(all.quantity, &all.entries, style));
             }
             Content::Shape(shape) => shapes.extend(shape(style)),
-            Content::Plot(_) | Content::Details(_) | Content::Distributions(_) => {}
+            Content::Plot(..) | Content::Details(_) | Content::Distributions(_) => {}
+            Content::Judgement => lines.extend(judgement(document, style)),
             content => {
                 put(&mut lines, shapes.drain(..));
                 put_block(&mut lines, content, style);
@@ -26,9 +27,16 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
     }
     put(&mut lines, shapes);
     lines.extend(remark(document.method, style));
-    lines.extend(limit_lines(document.limits, style));
-    lines.extend(finding_lines(document.findings, style));
+    let is_judgement = |block: &DocumentBlock<'_>| matches!(block.content, Content::Judgement);
+    if !document.blocks.iter().any(is_judgement) {
+        lines.extend(judgement(document, style));
+    }
     lines.join("\n")
+}
+
+fn judgement(document: &Document<'_>, style: &TableStyle) -> Vec<String> {
+    let limits = limit_lines(document.limits, style).into_iter();
+    limits.chain(finding_lines(document.findings, style)).collect()
 }
 
 fn remark(text: &str, style: &TableStyle) -> Vec<String> {
@@ -43,7 +51,11 @@ fn put_block(lines: &mut Vec<String>, content: &Content<'_>, style: &TableStyle)
             }
             lines.extend(rows(table, style));
         }
-        Content::Remarks(sentences) => {
+        Content::Title(text) => {
+            let title = wrapped(text, "", "  ", style);
+            lines.extend(title.iter().map(|line| Tone::Strong.paint(line, style.colour)));
+        }
+        Content::Introduction(sentences) | Content::Remarks(sentences) => {
             lines.extend(sentences.iter().flat_map(|text| remark(text, style)));
         }
         Content::Facts(group) => lines.extend(facts(group, style)),
@@ -70,8 +82,8 @@ fn facts(group: &FactGroup, style: &TableStyle) -> Vec<String> {
 
 /// Returns the rows below their titles; those with a text instead of cells come last.
 fn rows(table: &Table, style: &TableStyle) -> Vec<String> {
-    let Names { title, width, are_numbers } = table.names;
-    let name = if are_numbers { Column::right(title, width) } else { Column::left(title, width) };
+    let NameColumn { title, width, right, .. } = table.names;
+    let name = if right { Column::right(title, width) } else { Column::left(title, width) };
     let columns = table.columns.iter().map(|(title, width)| Column::right(title, *width));
     let columns: Vec<_> = columns.collect();
     let full =

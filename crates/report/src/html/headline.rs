@@ -3,28 +3,21 @@
 
 use horolog_record::{
     CampaignEnd, CampaignResult, ClockCompareResult, ClockLogResult, ClockResult,
-    CyclePredictResult, CyclePredictVerdict, CycleResult, CycleTestResult, Distribution,
-    HostDelayResult, PathStallResult, PathTcpResult, PathUdpResult, QueryResult, RelayTreeResult,
+    CyclePredictResult, CyclePredictVerdict, CycleResult, CycleTestResult, HostDelayResult,
+    QueryResult, RelayTreeResult,
 };
 
 use super::sections::verdict;
 use crate::clock::{long_time, method_name};
 use crate::clock_log::clock_name;
 use crate::cycle::rows;
-use crate::units::{
-    ABSENT, full_count, human_ns, mean_ns, percent_of, sentence, signed_mean_ns, signed_ns,
-};
+use crate::units::{ABSENT, count_of, human_ns, mean_ns, sentence, signed_mean_ns, signed_ns};
 use crate::{cycle_predict, cycle_test, host_all, relay_tree};
 
 /// Returns a verdict without times.
 fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
     let figure = figure.unwrap_or_else(|| ABSENT.to_owned());
     verdict(name, &figure, sentence, &[])
-}
-
-/// Formats a part of a whole.
-fn of(part: u64, whole: u64) -> String {
-    format!("{} of {}", full_count(part), full_count(whole))
 }
 
 /// Returns the parts of a campaign that ended well.
@@ -37,7 +30,7 @@ pub(super) fn campaign(result: &CampaignResult) -> String {
         result.plan.name,
         if result.local { "lab hosts on one host" } else { "agents" }
     );
-    top("Parts completed", Some(of(done as u64, result.parts.len() as u64)), &summary)
+    top("Parts completed", Some(count_of(done as u64, result.parts.len() as u64)), &summary)
 }
 
 /// Returns the clock's error under the first method.
@@ -91,7 +84,7 @@ pub(super) fn cycle(result: &CycleResult) -> String {
         || "No periods were completed.".to_owned(),
         |ns| format!("Longest response {}.", human_ns(ns)),
     );
-    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &summary)
+    top("Deadlines missed", (periods > 0).then(|| count_of(missed, periods)), &summary)
 }
 
 /// Returns the tasks that meet their deadlines by their bounds.
@@ -99,7 +92,7 @@ pub(super) fn cycle_predict(result: &CyclePredictResult) -> String {
     let is_in_time = |verdict| verdict == CyclePredictVerdict::Schedulable;
     let in_time = result.tasks.iter().filter(|task| is_in_time(task.verdict)).count();
     let sentences = cycle_predict::sentences(result);
-    let figure = of(in_time as u64, result.tasks.len() as u64);
+    let figure = count_of(in_time as u64, result.tasks.len() as u64);
     top(
         "Tasks in time",
         Some(figure),
@@ -118,7 +111,7 @@ pub(super) fn cycle_test(result: &CycleTestResult) -> String {
     let (missed, periods) = nodes.fold((0_u64, 0_u64), |(missed, periods), node| {
         (missed.saturating_add(node.missed), periods.saturating_add(node.periods))
     });
-    top("Deadlines missed", (periods > 0).then(|| of(missed, periods)), &summary)
+    top("Deadlines missed", (periods > 0).then(|| count_of(missed, periods)), &summary)
 }
 
 /// Returns the overshoot of `nanosleep`.
@@ -126,51 +119,6 @@ pub(super) fn host_delay(result: &HostDelayResult) -> String {
     let late = host_all::nanosleep(result).and_then(|cell| cell.overshoot_ns.as_ref());
     let summary = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));
     top("nanosleep overshoot, p99", late.map(|late| human_ns(late.p99)), &summary)
-}
-
-/// Returns the exchanges that stalled.
-pub(super) fn path_stall(result: &PathStallResult) -> String {
-    if let Some(watched) = &result.watched {
-        let figure = full_count(watched.connections.len() as u64);
-        return top("Connections observed", Some(figure), "Passive: no packets were sent.");
-    }
-    let sum = |count: fn(&horolog_record::StallCell) -> u64| {
-        result.cells.iter().map(count).fold(0, u64::saturating_add)
-    };
-    let (stalled, all) = (sum(|cell| cell.stalled), sum(|cell| cell.exchanges));
-    let summary =
-        format!("Longer than {}, over all patterns and options.", human_ns(result.stall_min_ns));
-    top("Stalled exchanges", (all > 0).then(|| of(stalled, all)), &summary)
-}
-
-/// Returns the round trip of the smallest message.
-pub(super) fn path_tcp(result: &PathTcpResult) -> String {
-    let least = result.latency.iter().find_map(|one| Some((one, one.rtt_ns.as_ref()?)));
-    if let Some((one, rtt)) = least {
-        let bytes = full_count(one.size_bytes);
-        let summary = format!("Messages of {bytes} bytes; p99 {}.", human_ns(rtt.p99));
-        return top("Round trip, p50", Some(human_ns(rtt.p50)), &summary);
-    }
-    let fastest = result.bandwidth.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
-    let rate = |rate: f64| crate::units::per_second(rate, "B");
-    top("Maximum byte rate", fastest.map(|one| rate(one.rate)), "Received by the far end.")
-}
-
-/// Returns the loss, and the round trip of the first row.
-pub(super) fn path_udp(result: &PathUdpResult) -> String {
-    let sum = |count: fn(&horolog_record::PathCounts) -> u64| {
-        result.rows.iter().map(|row| count(&row.counts)).fold(0, u64::saturating_add)
-    };
-    let (sent, lost) = (sum(|counts| counts.sent), sum(|counts| counts.lost));
-    let rtt = result.rows.iter().find_map(|row| Some((row, row.rtt_ns.as_ref()?)));
-    let summary = rtt.map_or_else(
-        || "No replies.".to_owned(),
-        |(row, rtt): (_, &Distribution)| {
-            let [p50, p99] = [rtt.p50, rtt.p99].map(human_ns);
-            format!("Round trip of {} bytes: p50 {p50}, p99 {p99}.", full_count(row.length))
-        },
-    );
-    top("Requests lost", (sent > 0).then(|| percent_of(lost, sent)), &summary)
 }
 
 /// Returns the server with the lowest error bound.
@@ -227,10 +175,6 @@ mod tests {
         let mut result = fixture::query(20);
         result.servers.clear();
         assert!(query(&result).contains(NOTHING));
-        let mut result = fixture::path_udp();
-        result.rows.clear();
-        let markup = path_udp(&result);
-        assert!(markup.contains(NOTHING) && markup.contains("No replies"), "{markup}");
         let mut result = fixture::relay_tree();
         result.engines.clear();
         assert!(relay_tree(&result).contains(NOTHING));

@@ -155,7 +155,7 @@ fn message(finding: &Finding) -> String {
 }
 
 /// Returns names and values, those without a value omitted.
-pub(super) fn facts(facts: &[(&str, Option<String>)]) -> String {
+pub(crate) fn facts(facts: &[(&str, Option<String>)]) -> String {
     let known = facts.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let items =
         each(known, |(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", text(name), text(value)));
@@ -163,7 +163,7 @@ pub(super) fn facts(facts: &[(&str, Option<String>)]) -> String {
 }
 
 /// Returns the facts of the host.
-pub(super) fn host_facts(host: &Host) -> String {
+pub(crate) fn host_facts(host: &Host) -> String {
     let virtualised = |yes| if yes { "yes" } else { "no" }.to_owned();
     facts(&[
         ("Kernel", host.kernel.clone()),
@@ -176,7 +176,7 @@ pub(super) fn host_facts(host: &Host) -> String {
 }
 
 /// Returns lists of facts side by side.
-pub(super) fn columns(lists: &[String]) -> String {
+pub(crate) fn columns(lists: &[String]) -> String {
     format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
 }
 
@@ -210,7 +210,7 @@ pub(super) fn run_facts(result: &LoadResult) -> String {
 }
 
 /// Returns the words of a command, quoted where necessary.
-pub(super) fn command_line(words: &[String]) -> String {
+pub(crate) fn command_line(words: &[String]) -> String {
     let quoted = |word: &String| {
         if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {
             format!("'{}'", word.replace('\'', "'\\''"))

@@ -213,7 +213,7 @@ pub(super) const fn loss_axis() -> Axis {
 }
 
 /// Time by percentile, one curve for each distribution that can be read.
-pub(super) fn percentiles(
+pub(crate) fn percentiles(
     id: &'static str,
     title: &'static str,
     distributions: &[(String, &Distribution)],

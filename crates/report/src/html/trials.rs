@@ -177,7 +177,7 @@ const fn class(first: bool, lossy: bool) -> &'static str {
 }
 
 /// Returns chosen distributions, one in a row.
-pub(super) fn distributions(rows: &[(String, &Distribution)], id: &str) -> String {
+pub(crate) fn distributions(rows: &[(String, &Distribution)], id: &str) -> String {
     const FIGURES: [DistributionFigure; 10] = [
         ("replies", |d| full_count(d.count)),
         ("min", |d| human_ns(d.min)),

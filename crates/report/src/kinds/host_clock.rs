@@ -5,7 +5,7 @@ use horolog_record::{
     TickFacts, TickMode,
 };
 
-use crate::document::{Content, Describe, Document, Headline, Names, Row, Table, run_of};
+use crate::document::{Content, Describe, Document, Headline, NameColumn, Table, TableRow, run_of};
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
 use crate::host_all;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
@@ -53,14 +53,14 @@ impl Describe for HostClockResult {
 }
 
 fn clocks(result: &HostClockResult) -> Table {
-    let row = |clock: &ClockFacts| Row {
+    let row = |clock: &ClockFacts| TableRow {
         name: clock.name.clone(),
         cells: clock.error.clone().map_or_else(|| Ok(cells(clock).to_vec()), Err),
     };
     Table {
         id: "clocks",
         label: "Clocks",
-        names: Names::words("CLOCK_", 18),
+        names: NameColumn::words("CLOCK_", 18),
         columns: COLUMNS.map(|(title, width)| (title.into(), width)).to_vec(),
         rows: result.clocks.iter().map(row).collect(),
     }

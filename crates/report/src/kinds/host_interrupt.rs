@@ -5,7 +5,7 @@ use horolog_record::{
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, Names, Row, Table, run_of,
+    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::host_all::interrupt;
@@ -57,7 +57,7 @@ impl Describe for HostInterruptResult {
     }
 }
 
-fn blocks(result: &HostInterruptResult) -> Vec<crate::document::Block<'_>> {
+fn blocks(result: &HostInterruptResult) -> Vec<crate::document::DocumentBlock<'_>> {
     const SHAPES: &str = "Distributions";
     let means = result.handlers.iter().filter_map(repetitions).collect();
     let mut blocks = vec![
@@ -87,11 +87,11 @@ fn blocks(result: &HostInterruptResult) -> Vec<crate::document::Block<'_>> {
 
 fn handlers(result: &HostInterruptResult) -> Table {
     let width = |title: &str| if title == "count" { 8 } else { 9 };
-    let row = |one| Row::new(handler_name(one), latency_figures(one.delay_ns.as_ref()));
+    let row = |one| TableRow::new(handler_name(one), latency_figures(one.delay_ns.as_ref()));
     Table {
         id: DELAYS,
         label: "Delays of handlers",
-        names: Names::words("handler", NAME_WIDTH),
+        names: NameColumn::words("handler", NAME_WIDTH),
         columns: LATENCY_TITLES.map(|title| (title.into(), width(title))).to_vec(),
         rows: result.handlers.iter().map(row).collect(),
     }
@@ -101,14 +101,14 @@ fn noise_table(result: &HostInterruptResult) -> Table {
     Table {
         id: OS_NOISE,
         label: "OS noise by core",
-        names: Names::words("core", NAME_WIDTH),
+        names: NameColumn::words("core", NAME_WIDTH),
         columns: NOISE_COLUMNS.map(|(title, width)| (title.into(), width)).to_vec(),
         rows: result.os_noise.iter().map(noise_row).collect(),
     }
 }
 
 /// Returns the OS noise of a core: shares of the time, numbers, the longest.
-fn noise_row(core: &OsNoise) -> Row {
+fn noise_row(core: &OsNoise) -> TableRow {
     let share = |part: OsNoiseShare| percent_of(part.total_ns, core.duration_ns);
     let longest = |part: OsNoiseShare| {
         if part.gaps == 0 { ABSENT.to_owned() } else { human_ns(part.max_ns) }
@@ -122,7 +122,7 @@ fn noise_row(core: &OsNoise) -> Row {
         share(core.by_others),
         longest(core.by_others),
     ];
-    Row::new(core_name(core), cells)
+    TableRow::new(core_name(core), cells)
 }
 
 fn core_name(core: &OsNoise) -> String {

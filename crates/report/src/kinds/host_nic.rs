@@ -5,7 +5,7 @@ use horolog_record::{
     NicXdpFeature, NicXdpMode,
 };
 
-use crate::document::{Block, Content, Describe, Document, Headline, run_of};
+use crate::document::{Content, Describe, Document, DocumentBlock, Headline, run_of};
 use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
 use crate::host_all::nic;
 use crate::html::escape::{each, text};
@@ -46,7 +46,7 @@ impl Describe for HostNicResult {
 }
 
 /// Returns recommended changes, or remarks without a command; on a page they come before the facts.
-fn advice<'a>(heading: &'static str, all: Vec<&'a NicAdvice>) -> Block<'a> {
+fn advice<'a>(heading: &'static str, all: Vec<&'a NicAdvice>) -> DocumentBlock<'a> {
     let items = each(&all, |one| {
         let command = each(&one.command, |command| {
             format!("<p class=\"advice\"><code>{}</code></p>", text(command))

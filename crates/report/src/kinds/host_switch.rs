@@ -6,7 +6,7 @@ use horolog_record::{
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, Names, Row, Table, run_of,
+    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
 };
 use crate::host::{conditions, scheduling};
 use crate::host_all::switch;
@@ -66,24 +66,24 @@ impl Describe for HostSwitchResult {
 fn steps_table(result: &HostSwitchResult) -> Table {
     let repetitions = result.steps.iter().map(|steps| steps.repetitions.len()).max().unwrap_or(0);
     let numbers = (1..=repetitions).map(|number| (number.to_string().into(), TIME_WIDTH));
-    let mut rows: Vec<Row> = result.steps.iter().flat_map(steps_rows).collect();
+    let mut rows: Vec<TableRow> = result.steps.iter().flat_map(steps_rows).collect();
     for cells in rows.iter_mut().filter_map(|row| row.cells.as_mut().ok()) {
         cells.resize(repetitions + 1, ABSENT.to_owned());
     }
     Table {
         id: "steps",
         label: "Switches by the eight steps",
-        names: Names::words("eight steps", NAME_WIDTH),
+        names: NameColumn::words("eight steps", NAME_WIDTH),
         columns: std::iter::once(("median".into(), TIME_WIDTH)).chain(numbers).collect(),
         rows,
     }
 }
 
-fn steps_rows(steps: &SwitchSteps) -> [Row; 2] {
+fn steps_rows(steps: &SwitchSteps) -> [TableRow; 2] {
     let row = |name: &str, median: Option<f64>, of: fn(&StepsRepetition) -> Option<f64>| {
         let each = steps.repetitions.iter().map(|one| known(of(one)));
         let cells: Vec<_> = std::iter::once(known(median)).chain(each).collect();
-        Row::new(format!("{} switch, {name}", peer_name(steps.peer)), cells)
+        TableRow::new(format!("{} switch, {name}", peer_name(steps.peer)), cells)
     };
     [
         row("each", steps.per_switch_ns, |one| one.per_switch_ns),
@@ -95,13 +95,13 @@ fn exchange_table(result: &HostSwitchResult) -> Table {
     Table {
         id: "exchanges",
         label: "Exchanges",
-        names: Names::words("exchange", NAME_WIDTH),
+        names: NameColumn::words("exchange", NAME_WIDTH),
         columns: EXCHANGE_COLUMNS.map(|(title, width)| (title.into(), width)).to_vec(),
         rows: result.exchanges.iter().map(exchange_row).collect(),
     }
 }
 
-fn exchange_row(exchange: &SwitchExchange) -> Row {
+fn exchange_row(exchange: &SwitchExchange) -> TableRow {
     let turn = exchange.turn_ns.as_ref();
     let time = |of: fn(&Distribution) -> u64| {
         turn.map_or_else(|| ABSENT.to_owned(), |turn| human_ns(of(turn)))
@@ -121,7 +121,7 @@ fn exchange_row(exchange: &SwitchExchange) -> Row {
         known(exchange.per_switch_ns),
         switches.unwrap_or_else(|| ABSENT.to_owned()),
     ];
-    Row::new(exchange_name(exchange), cells)
+    TableRow::new(exchange_name(exchange), cells)
 }
 
 fn turns(result: &HostSwitchResult) -> Distributions<'_> {

@@ -4,7 +4,7 @@
 use horolog_record::{HostTimerResult, TimerCore};
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, Names, Row, Table, run_of,
+    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::host_all::timer;
@@ -41,7 +41,7 @@ impl Describe for HostTimerResult {
             blocks: vec![
                 Content::Table(latencies(self)).under("Latencies"),
                 Content::Distributions(distributions(self)).under(SHAPES),
-                Content::Plot(over_time(self)).under(SHAPES),
+                Content::Plot(over_time(self), String::new()).under(SHAPES),
                 Content::Shape(Box::new(|style| sparklines(self).lines(style))).under(SHAPES),
                 Content::Remarks(facts(self)).under("Method"),
             ],
@@ -63,12 +63,12 @@ fn latencies(result: &HostTimerResult) -> Table {
     let row = |core: &TimerCore| {
         let cells = [full_count(core.missed)].into_iter();
         let cells = cells.chain(latency_figures(core.latency_ns.as_ref()));
-        Row::new(core.core.to_string(), cells.collect::<Vec<_>>())
+        TableRow::new(core.core.to_string(), cells.collect::<Vec<_>>())
     };
     Table {
         id: TABLE,
         label: "Wake-up latencies",
-        names: Names::numbers("core", 4),
+        names: NameColumn::numbers("core", 4, |core| format!("core {core}")),
         columns: std::iter::once(("missed".into(), 6)).chain(columns).collect(),
         rows: result.cores.iter().map(row).collect(),
     }

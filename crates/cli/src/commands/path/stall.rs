@@ -14,7 +14,7 @@ use horolog_record::{
     Distribution, LimitUnit, PathStallResult, SocketOption, StallCell, StallPattern,
     WatchedConnection,
 };
-use horolog_report::{html, stall_pattern, table, to_json};
+use horolog_report::{Render, stall_pattern, to_json};
 
 use self::live::StallLiveView;
 use super::tcp::{family, target};
@@ -124,7 +124,7 @@ pub(super) fn run(args: &StallArgs) -> Result<(), CommandFailure> {
     let mut result = measured()?;
     let judge = |limit: &Limit<StallMetric>| limit.judge_named((limit.metric)(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, html::path_stall], table::path_stall)?;
+    files.write(&result, [to_json, Render::page], Render::text)?;
     verdict(&result.limits, &result.findings)
 }
 

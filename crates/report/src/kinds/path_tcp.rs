@@ -1,13 +1,18 @@
 //! Outcome of a measurement of TCP: both ends' facts, a row for each size, the findings.
 
+use std::borrow::Cow;
+
 use horolog_record::{
-    PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency, TcpTarget,
+    Distribution, PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency,
+    TcpTarget,
 };
 
-use super::TableStyle;
-use super::grid::{self, Column};
-use super::shapes::{Bar, bars, put};
-use super::summary::{finding_lines, limit_lines, wrapped};
+use crate::document::{
+    Content, Describe, Document, Headline, NameColumn, RunFacts, Table, TableRow, run_of,
+};
+use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use crate::table::TableStyle;
+use crate::table::shapes::{Bar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
 
 /// Columns, of which the last are omitted first on a narrow terminal.
@@ -39,40 +44,100 @@ const BANDWIDTH: [(&str, usize); 9] = [
 const SIZE_WIDTH: usize = 12;
 const WAY_WIDTH: usize = 4;
 
-/// Explanation of the figures.
-pub(crate) const DEFINITION: &str = "Latency: half a round trip. Rate: bytes per second \
+const METHOD: &str = "Latency: half a round trip. Rate: bytes per second \
                                      received. cwnd (segments), mss (bytes), rtt and ato: \
                                      TCP_INFO at the end of the row; retrans: retransmitted \
                                      segments. Of several connections, the maximum and the sum.";
 
-/// Returns the lines for the terminal, without a newline at the end.
-#[must_use]
-pub fn path_tcp(result: &PathTcpResult, style: &TableStyle) -> String {
-    let mut lines = vec![format!("TCP to {}", target(&result.target))];
-    lines.extend(wrapped(&format!("near: {}", end(Some(&result.near))), "  ", "    ", style));
-    lines.extend(wrapped(&format!("far: {}", end(result.far.as_ref())), "  ", "    ", style));
-    lines.extend(wrapped(&settings(result), "  ", "    ", style));
-    if !result.latency.is_empty() {
-        let name = Column::right("latency, B", SIZE_WIDTH);
-        let rows = result.latency.iter().map(|row| (full_count(row.size_bytes), latency(row)));
-        lines.extend(table(name, &LATENCY, rows, style));
-    }
-    if !result.bandwidth.is_empty() {
-        if !result.latency.is_empty() {
-            lines.push(String::new());
+impl Describe for PathTcpResult {
+    fn document(&self) -> Document<'_> {
+        const SHAPES: &str = "By message size";
+        let ends = vec![
+            ("Near end", Some(end(Some(&self.near)))),
+            ("Far end", Some(end(self.far.as_ref()))),
+        ];
+        let introduction = vec![
+            format!("near: {}", end(Some(&self.near))),
+            format!("far: {}", end(self.far.as_ref())),
+            settings(self),
+        ];
+        let heading = format!("TCP to {}", target(&self.target));
+        let mut blocks = vec![
+            Content::Title(heading.clone()).under(""),
+            Content::Introduction(introduction).under(""),
+        ];
+        if !self.latency.is_empty() {
+            blocks.push(Content::Table(latency_table(self)).under("Latency"));
         }
-        let name = Column::right("bandwidth, B  dir", SIZE_WIDTH + 1 + WAY_WIDTH);
-        let named = |row: &TcpBandwidth| {
-            format!("{} {:>WAY_WIDTH$}", full_count(row.size_bytes), way(row.direction))
-        };
-        let rows = result.bandwidth.iter().map(|row| (named(row), bandwidth(row).to_vec()));
-        lines.extend(table(name, &BANDWIDTH, rows, style));
+        if !self.bandwidth.is_empty() {
+            blocks.push(Content::Table(bandwidth_table(self)).under("Bandwidth"));
+        }
+        blocks.extend([
+            Content::Plot(latency_plot(self), String::new()).under(SHAPES),
+            Content::Plot(bandwidth_plot(self), String::new()).under(SHAPES),
+            Content::Shape(Box::new(|style| shapes(self, style))).under(SHAPES),
+        ]);
+        Document {
+            kind: "path tcp",
+            heading,
+            lead: format!("{}, started {}", settings(self), self.started),
+            headline: headline(self),
+            blocks,
+            method: METHOD,
+            limits: &self.limits,
+            findings: &self.findings,
+            run: RunFacts { heading: "Ends and host", before: ends, ..run_of!(self) },
+        }
     }
-    put(&mut lines, shapes(result, style));
-    lines.extend(wrapped(DEFINITION, "  ", "    ", style));
-    lines.extend(limit_lines(&result.limits, style));
-    lines.extend(finding_lines(&result.findings, style));
-    lines.join("\n")
+}
+
+/// Returns the round trip of the smallest message.
+fn headline(result: &PathTcpResult) -> Headline {
+    let least = result.latency.iter().find_map(|one| Some((one, one.rtt_ns.as_ref()?)));
+    if let Some((one, rtt)) = least {
+        let bytes = full_count(one.size_bytes);
+        return Headline {
+            name: "Round trip, p50".to_owned(),
+            value: Some(human_ns(rtt.p50)),
+            sentence: format!("Messages of {bytes} bytes; p99 {}.", human_ns(rtt.p99)),
+        };
+    }
+    let fastest = result.bandwidth.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
+    Headline {
+        name: "Maximum byte rate".to_owned(),
+        value: fastest.map(|one| per_second(one.rate, "B")),
+        sentence: "Received by the far end.".to_owned(),
+    }
+}
+
+fn table_columns(columns: &[(&'static str, usize)]) -> Vec<(Cow<'static, str>, usize)> {
+    columns.iter().map(|(title, width)| ((*title).into(), *width)).collect()
+}
+
+fn latency_table(result: &PathTcpResult) -> Table {
+    let row = |one: &TcpLatency| TableRow::new(full_count(one.size_bytes), latency(one));
+    Table {
+        id: "latencies",
+        label: "Latency",
+        names: NameColumn::numbers("latency, B", SIZE_WIDTH, |size| format!("{size} B")),
+        columns: table_columns(&LATENCY),
+        rows: result.latency.iter().map(row).collect(),
+    }
+}
+
+fn bandwidth_table(result: &PathTcpResult) -> Table {
+    let row = |one: &TcpBandwidth| {
+        let size = full_count(one.size_bytes);
+        TableRow::new(format!("{size} {:>WAY_WIDTH$}", way(one.direction)), bandwidth(one))
+    };
+    let width = SIZE_WIDTH + 1 + WAY_WIDTH;
+    Table {
+        id: "bandwidths",
+        label: "Bandwidth",
+        names: NameColumn::numbers("bandwidth, B  dir", width, |name| name.replacen(' ', " B ", 1)),
+        columns: table_columns(&BANDWIDTH),
+        rows: result.bandwidth.iter().map(row).collect(),
+    }
 }
 
 /// Returns latency and bandwidth from one size to the next.
@@ -96,19 +161,70 @@ fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-fn table(
-    name: Column<'static>,
-    columns: &[(&'static str, usize)],
-    rows: impl Iterator<Item = (String, Vec<String>)>,
-    style: &TableStyle,
-) -> Vec<String> {
-    let columns: Vec<_> =
-        columns.iter().map(|(title, width)| Column::right(title, *width)).collect();
-    grid::blocks([name.clone(), name], &columns, &rows.collect::<Vec<_>>(), style)
+fn sizes() -> Axis {
+    Axis {
+        label: "message size, bytes",
+        short: "size",
+        unit: PlotUnit::Count,
+        scale: AxisScale::Log,
+    }
+}
+
+fn latency_plot(result: &PathTcpResult) -> Plot {
+    let series = |label: &str, of: fn(&Distribution) -> u64| {
+        let points = result.latency.iter().filter_map(|row| {
+            let ns = of(row.rtt_ns.as_ref()?) as f64 / 2.0;
+            // A logarithmic axis has no position for values that are not positive.
+            (row.size_bytes > 0 && ns > 0.0).then_some((row.size_bytes as f64, ns))
+        });
+        PlotSeries::new(label.to_owned(), points.collect())
+    };
+    Plot {
+        id: "latency",
+        title: "Latency",
+        hint: "Half a round trip.",
+        described_by: "latencies",
+        x: sizes(),
+        y: Axis { label: "latency", short: "latency", unit: PlotUnit::Ns, scale: AxisScale::Log },
+        points: true,
+        bars: false,
+        marks: Vec::new(),
+        shown: Choice::one([
+            series("p50", |times| times.p50),
+            series("p99", |times| times.p99),
+            series("p99.9", |times| times.p99_9),
+        ]),
+    }
+}
+
+fn bandwidth_plot(result: &PathTcpResult) -> Plot {
+    let series = |direction: TcpDirection| {
+        let rows = result.bandwidth.iter().filter(|row| row.direction == direction);
+        let points = rows.filter(|row| row.size_bytes > 0 && row.rate > 0.0);
+        let points = points.map(|row| (row.size_bytes as f64, row.rate)).collect();
+        PlotSeries::new(way(direction).to_owned(), points)
+    };
+    Plot {
+        id: "bandwidth",
+        title: "Bandwidth",
+        hint: "Bytes per second received.",
+        described_by: "bandwidths",
+        x: sizes(),
+        y: Axis {
+            label: "bytes per second",
+            short: "rate",
+            unit: PlotUnit::Rate,
+            scale: AxisScale::Log,
+        },
+        points: true,
+        bars: false,
+        marks: Vec::new(),
+        shown: Choice::one([TcpDirection::Forward, TcpDirection::Backward].map(series)),
+    }
 }
 
 /// Returns the figures of a row, in the order of [`LATENCY`].
-pub(crate) fn latency(row: &TcpLatency) -> Vec<String> {
+fn latency(row: &TcpLatency) -> Vec<String> {
     let times = row.rtt_ns.as_ref();
     let half = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), |ns| mean_ns(ns / 2.0));
     let mut cells = vec![
@@ -126,7 +242,7 @@ pub(crate) fn latency(row: &TcpLatency) -> Vec<String> {
 }
 
 /// Returns the figures of a row, in the order of [`BANDWIDTH`].
-pub(crate) fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
+fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
     let [cwnd, mss, rtt, again] = tcp(row.tcp.as_ref());
     let copied = row.zero_copy.map_or_else(
         || ABSENT.to_owned(),
@@ -156,7 +272,7 @@ fn tcp(figures: Option<&TcpFigures>) -> [String; 4] {
 }
 
 /// Returns the direction, in a word.
-pub(crate) const fn way(direction: TcpDirection) -> &'static str {
+const fn way(direction: TcpDirection) -> &'static str {
     match direction {
         TcpDirection::Forward => "forward",
         TcpDirection::Backward => "backward",
@@ -198,7 +314,7 @@ pub(crate) fn end(end: Option<&PathEnd>) -> String {
 }
 
 /// Returns the use of connections, in a line.
-pub(crate) fn settings(result: &PathTcpResult) -> String {
+fn settings(result: &PathTcpResult) -> String {
     let settings = &result.settings;
     let switches = [
         (settings.no_delay, "TCP_NODELAY"),
@@ -218,14 +334,8 @@ pub(crate) fn settings(result: &PathTcpResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Render;
     use crate::fixture;
-
-    #[test]
-    fn output_matches_the_expected_text() {
-        let style = TableStyle { colour: false, width: 100 };
-        let text = path_tcp(&fixture::path_tcp(), &style);
-        assert_eq!(text, include_str!("path_tcp.txt").trim_end(), "\n{text}");
-    }
 
     #[test]
     fn an_end_without_details_is_shown_as_an_unknown_one() {
@@ -237,7 +347,7 @@ mod tests {
         let mut result = fixture::path_tcp();
         (result.latency[0].rtt_ns, result.bandwidth[1].rate) = (None, f64::NAN);
         result.bandwidth.truncate(2);
-        let text = path_tcp(&result, &TableStyle::default());
+        let text = result.text(&TableStyle::default());
         assert!(!text.contains("by size") && !text.contains("NaN"), "{text}");
     }
 }
