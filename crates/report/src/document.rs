@@ -18,6 +18,14 @@ pub(crate) trait Describe: serde::Serialize {
     /// Returns its content.
     fn document(&self) -> Document<'_>;
 
+    /// Returns the part of it that a page embeds; `None` for all of it.
+    fn embedded(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Returns the content as a section of a page with others, with its plots.
     fn part(&self, heading: &str) -> (String, Vec<Plot>) {
         page::part(&self.document(), heading)
@@ -39,7 +47,10 @@ impl<R: Describe> Render for R {
     }
 
     fn page(&self) -> String {
-        page::page(&self.document(), self)
+        match self.embedded() {
+            Some(part) => page::page(&self.document(), &part),
+            None => page::page(&self.document(), self),
+        }
     }
 }
 
@@ -124,6 +135,8 @@ pub(crate) enum Content<'a> {
     Remarks(Vec<String>),
     /// Sentences on a page, and nothing on a terminal.
     Details(Vec<String>),
+    /// Markup of a page, and nothing on a terminal.
+    Markup(String),
     Distributions(Distributions<'a>),
     /// Plot on a page, and markup below it.
     Plot(Plot, String),
@@ -164,6 +177,8 @@ pub(crate) struct Table {
 pub(crate) struct NameColumn {
     pub(crate) title: &'static str,
     pub(crate) width: usize,
+    /// Title and width where the columns do not fit next to these.
+    pub(crate) narrow: (&'static str, usize),
     /// True if they are flush right.
     pub(crate) right: bool,
     /// Name on a page, where the column has no title.
@@ -172,7 +187,7 @@ pub(crate) struct NameColumn {
 
 impl NameColumn {
     pub(crate) const fn words(title: &'static str, width: usize) -> Self {
-        Self { title, width, right: false, on_page: str::to_owned }
+        Self { title, width, narrow: (title, width), right: false, on_page: str::to_owned }
     }
 
     pub(crate) const fn numbers(
@@ -180,7 +195,12 @@ impl NameColumn {
         width: usize,
         on_page: fn(&str) -> String,
     ) -> Self {
-        Self { title, width, right: true, on_page }
+        Self { title, width, narrow: (title, width), right: true, on_page }
+    }
+
+    /// Returns the column with another title and width for a narrow terminal.
+    pub(crate) const fn or(self, title: &'static str, width: usize) -> Self {
+        Self { narrow: (title, width), ..self }
     }
 }
 

@@ -13,8 +13,6 @@ mod bench_nts;
 mod bench_relay;
 mod breakdown;
 mod campaign;
-mod clock;
-mod clock_compare;
 mod clock_log;
 mod compare;
 mod cycle;
@@ -39,7 +37,7 @@ mod relay_tree;
 mod relay_tree_gain;
 pub(crate) mod sections;
 pub(crate) mod series;
-mod stability;
+pub(crate) mod stability;
 pub(crate) mod time_series;
 pub(crate) mod trials;
 
@@ -53,8 +51,6 @@ pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
 pub use campaign::campaign;
-pub use clock::clock;
-pub use clock_compare::clock_compare;
 pub use clock_log::clock_log;
 pub use compare::compare;
 pub use cycle::cycle;
@@ -176,7 +172,7 @@ mod tests {
             bench_cores(&fixture::cores()),
             bench_relay(&fixture::bench_relay()),
             query(&fixture::query(100)),
-            clock(&fixture::clock()),
+            crate::document::Render::page(&fixture::clock()),
             crate::document::Render::page(&fixture::path_udp()),
             relay_tree(&fixture::relay_tree()),
         ]

@@ -1,5 +1,7 @@
 //! Kinds of results, each described in one file.
 
+mod clock;
+mod clock_compare;
 mod host_clock;
 mod host_interrupt;
 mod host_nic;
@@ -71,6 +73,8 @@ mod tests {
     #[test]
     fn texts_and_pages_are_as_expected() {
         golden!(host_clock, 100);
+        golden!(clock_compare, 100);
+        golden!(clock, 100);
         golden!(host_interrupt, 110);
         golden!(host_nic, 100);
         golden!(host_switch, 110);

@@ -10,7 +10,6 @@ mod breakdown;
 mod campaign;
 mod checks;
 mod clients;
-mod clock;
 mod clock_log;
 mod cores;
 pub mod csv;

@@ -174,6 +174,34 @@ pub(crate) fn count_of(part: u64, whole: u64) -> String {
     format!("{} of {}", full_count(part), full_count(whole))
 }
 
+/// Formats a time in days, hours, minutes and seconds, without those that are 0.
+pub(crate) fn long_time(seconds: u64) -> String {
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<_> = parts.map(|(count, unit)| format!("{count} {unit}")).collect();
+    if texts.is_empty() { "0 s".to_owned() } else { texts.join(" ") }
+}
+
+/// Formats seconds since the beginning of a run: with minutes and hours if they are many.
+pub(crate) fn since_begin(seconds: f64) -> String {
+    const MANY: f64 = 600.0;
+    if !(MANY..1e15).contains(&seconds) {
+        return format!("{seconds:.2} s");
+    }
+    // Rounded to the shown digits, so that no minute has 60 seconds.
+    let hundredths = (seconds * 100.0).round() as u64;
+    let (minutes, rest) = (hundredths / 6_000 * 60, hundredths % 6_000);
+    if rest == 0 {
+        return long_time(minutes);
+    }
+    format!("{} {:.2} s", long_time(minutes), rest as f64 / 100.0)
+}
+
 /// Returns the text with a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
@@ -312,5 +340,21 @@ mod tests {
     #[test]
     fn a_sentence_begins_and_ends_as_one() {
         assert_eq!((&*sentence("a b"), &*sentence("")), ("A b.", "."));
+    }
+
+    #[test]
+    fn long_runs_are_shown_in_minutes_and_hours() {
+        assert_eq!(since_begin(59.994), "59.99 s");
+        assert_eq!(since_begin(1_800.0), "30 min");
+        assert_eq!(since_begin(5_399.999), "1 h 30 min");
+        assert_eq!(since_begin(5_430.5), "1 h 30 min 30.50 s");
+        assert_eq!(since_begin(f64::NAN), "NaN s");
+    }
+
+    #[test]
+    fn times_are_written_without_what_is_0() {
+        assert_eq!(long_time(0), "0 s");
+        assert_eq!(long_time(604_800), "7 d");
+        assert_eq!(long_time(90_061), "1 d 1 h 1 min 1 s");
     }
 }

@@ -7,7 +7,7 @@ use horolog_record::{
     LoadResult, LossLocation, Overload, Point, SearchEnd, SearchKind, SearchResult, Series, Trial,
 };
 
-use crate::clock::since_begin;
+use crate::units::since_begin;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
 /// Ratio of the bounds of a search up to which they are one figure.

@@ -92,7 +92,7 @@ fn markup(content: &Content<'_>, plots: &mut Vec<Plot>) -> String {
         }
         Content::Plot(plot, below) => draw(plot.clone(), below, plots),
         Content::Facts(group) => fact_table(group),
-        Content::Custom(_, markup) => markup.clone(),
+        Content::Custom(_, markup) | Content::Markup(markup) => markup.clone(),
         Content::Title(_) | Content::Introduction(_) | Content::Shape(_) | Content::Judgement => {
             String::new()
         }

@@ -17,7 +17,10 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
                 shapes.extend(distributions(all.quantity, &all.entries, style));
             }
             Content::Shape(shape) => shapes.extend(shape(style)),
-            Content::Plot(..) | Content::Details(_) | Content::Distributions(_) => {}
+            Content::Markup(_)
+            | Content::Plot(..)
+            | Content::Details(_)
+            | Content::Distributions(_) => {}
             Content::Judgement => lines.extend(judgement(document, style)),
             content => {
                 put(&mut lines, shapes.drain(..));
@@ -82,13 +85,20 @@ fn facts(group: &FactGroup, style: &TableStyle) -> Vec<String> {
 
 /// Returns the rows below their titles; those with a text instead of cells come last.
 fn rows(table: &Table, style: &TableStyle) -> Vec<String> {
-    let NameColumn { title, width, right, .. } = table.names;
-    let name = if right { Column::right(title, width) } else { Column::left(title, width) };
+    let NameColumn { title, width, narrow, right, .. } = table.names;
+    let name = |(title, width)| {
+        if right { Column::right(title, width) } else { Column::left(title, width) }
+    };
     let columns = table.columns.iter().map(|(title, width)| Column::right(title, *width));
     let columns: Vec<_> = columns.collect();
     let full =
         table.rows.iter().filter_map(|row| Some((row.name.clone(), row.cells.clone().ok()?)));
-    let mut lines = grid::blocks([name.clone(), name], &columns, &full.collect::<Vec<_>>(), style);
+    let mut lines = grid::blocks(
+        [name((title, width)), name(narrow)],
+        &columns,
+        &full.collect::<Vec<_>>(),
+        style,
+    );
     for row in &table.rows {
         if let Err(text) = &row.cells {
             lines.extend(wrapped(text, &format!("{:<width$} ", row.name), "    ", style));

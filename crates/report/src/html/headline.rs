@@ -2,13 +2,11 @@
 //! result, and a sentence. A figure that was not measured is marked as such.
 
 use horolog_record::{
-    CampaignEnd, CampaignResult, ClockCompareResult, ClockLogResult, ClockResult,
-    CyclePredictResult, CyclePredictVerdict, CycleResult, CycleTestResult, HostDelayResult,
-    QueryResult, RelayTreeResult,
+    CampaignEnd, CampaignResult, ClockLogResult, CyclePredictResult, CyclePredictVerdict,
+    CycleResult, CycleTestResult, HostDelayResult, QueryResult, RelayTreeResult,
 };
 
 use super::sections::verdict;
-use crate::clock::{long_time, method_name};
 use crate::clock_log::clock_name;
 use crate::cycle::rows;
 use crate::units::{ABSENT, count_of, human_ns, mean_ns, sentence, signed_mean_ns, signed_ns};
@@ -31,34 +29,6 @@ pub(super) fn campaign(result: &CampaignResult) -> String {
         if result.local { "lab hosts on one host" } else { "agents" }
     );
     top("Parts completed", Some(count_of(done as u64, result.parts.len() as u64)), &summary)
-}
-
-/// Returns the clock's error under the first method.
-pub(super) fn clock(result: &ClockResult) -> String {
-    let first = result.methods.iter().find_map(|one| Some((one, one.error_ns.as_ref()?)));
-    let name = first.map_or_else(
-        || "Clock error".to_owned(),
-        |(method, _)| format!("Clock error, {}, RMS", method_name(method.kind)),
-    );
-    let locked = result.locked_after_s.map_or_else(
-        || "The servo never locked.".to_owned(),
-        |seconds| format!("The servo locked after {}.", long_time(seconds)),
-    );
-    top(&name, first.map(|(_, error)| mean_ns(error.rms)), &locked)
-}
-
-/// Returns the offset of the system clock from the first other one.
-pub(super) fn clock_compare(result: &ClockCompareResult) -> String {
-    let read = result.clocks.iter().find_map(|one| Some((one, one.offset_ns.as_ref()?)));
-    let summary = read.map_or_else(
-        || "No clock was readable.".to_owned(),
-        |(clock, offset)| {
-            let (low, high) = (signed_ns(offset.min), signed_ns(offset.max));
-            format!("Mean of {} readings against {}; {low} to {high}.", offset.count, clock.name)
-        },
-    );
-    let figure = read.map(|(_, offset)| signed_mean_ns(offset.mean));
-    top("System clock ahead by", figure, &summary)
 }
 
 /// Returns the clock with the most lines.

@@ -8,9 +8,9 @@ use horolog_record::{LoadResult, Point, Series};
 use super::data::{headed, row};
 use super::escape::each;
 use super::sections::paragraph;
-use crate::clock::{long_time, since_begin};
 use crate::json::to_compact_json;
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
+use crate::units::{long_time, since_begin};
 
 /// Column: its title, its cells.
 type IntervalColumn = (&'static str, fn(&Point) -> String);

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::escape::text;
-use crate::clock::since_begin;
+use crate::units::since_begin;
 use crate::units::{human_rate, mean_ns, percent, signed_mean_ns, times};
 
 /// Plot that `page.js` draws into the element `plot-` + `id`.

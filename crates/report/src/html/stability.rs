@@ -9,7 +9,7 @@ use crate::table::query::{scientific, seconds};
 use crate::units::full_count;
 
 /// Returns the plot of the deviations of each named clock, over the averaging time.
-pub(super) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])]) -> Plot {
+pub(crate) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])]) -> Plot {
     let series = |(name, points): &(&str, &[AllanDeviation])| {
         let points = points.iter().map(|point| (point.tau_s, point.deviation));
         // A logarithmic axis has no position for values that are not positive.
@@ -41,7 +41,7 @@ pub(super) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
 }
 
 /// Returns the table of the deviations.
-pub(super) fn allan_table(clocks: &[(&str, &[AllanDeviation])]) -> String {
+pub(crate) fn allan_table(clocks: &[(&str, &[AllanDeviation])]) -> String {
     let rows = each(clocks, |(name, points)| {
         each(*points, |point| {
             row(name, [seconds(point.tau_s), scientific(point.deviation), full_count(point.terms)])

@@ -3,9 +3,9 @@
 use horolog_record::AllanDeviation;
 
 use super::{MARKS_MAX, line, mark, room, titled, top_indices};
-use crate::clock::long_time;
 use crate::table::TableStyle;
 use crate::table::query::scientific;
+use crate::units::long_time;
 use crate::units::{ABSENT, human_ns, mean_ns, percent, signed_mean_ns};
 
 /// Scale of heights.
