@@ -143,6 +143,8 @@ pub(crate) enum Content<'a> {
     /// Sparklines or bars on a terminal.
     Shape(Lines<'a>),
     Facts(FactGroup),
+    /// Definitions at the end of a page, of a result whose lines on a terminal need none.
+    PageNote(&'static str),
     /// Limits and findings, on a terminal here instead of at the end.
     Judgement,
     /// Content of a form of its own, on a terminal and as markup of a page.

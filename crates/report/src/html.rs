@@ -5,8 +5,6 @@
 //! points that are computed here, and saves the embedded result. Everything that comes from a
 //! result is escaped, and a content security policy keeps the page from loading anything.
 
-mod after;
-mod at;
 mod bars;
 mod bench_cores;
 mod bench_nts;
@@ -45,8 +43,6 @@ use serde::Serialize;
 
 use crate::json::to_compact_json;
 
-pub use after::after;
-pub use at::at;
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;

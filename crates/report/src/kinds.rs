@@ -1,5 +1,7 @@
 //! Kinds of results, each described in one file.
 
+mod after;
+mod at;
 mod clock;
 mod clock_compare;
 mod host_clock;
@@ -11,6 +13,7 @@ mod path_stall;
 mod path_tcp;
 mod path_udp;
 
+pub use after::{after_line, dependency_name};
 pub use host_switch::{exchange_name, peer_name};
 pub use path_stall::{
     mechanism as stall_mechanism, not_followed as stall_not_followed, pattern as stall_pattern,
@@ -73,6 +76,8 @@ mod tests {
     #[test]
     fn texts_and_pages_are_as_expected() {
         golden!(host_clock, 100);
+        golden!(at, 100);
+        golden!(after, 100);
         golden!(clock_compare, 100);
         golden!(clock, 100);
         golden!(host_interrupt, 110);

@@ -48,7 +48,10 @@ pub use findings::severity_name;
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use junit::junit;
-pub use kinds::{exchange_name, peer_name, stall_mechanism, stall_not_followed, stall_pattern};
+pub use kinds::{
+    after_line, dependency_name, exchange_name, peer_name, stall_mechanism, stall_not_followed,
+    stall_pattern,
+};
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;
 pub use markdown_summary::summary;

@@ -2,8 +2,6 @@
 //! comparisons of a demonstration and of an experiment. It looks like ntpperf's, with percentiles.
 //! The caller determines the presence of a terminal, its width and its use of colour.
 
-pub(crate) mod after;
-pub(crate) mod at;
 mod bench_cores;
 pub(crate) mod bench_nts;
 mod bench_relay;
@@ -27,8 +25,6 @@ mod series;
 pub(crate) mod shapes;
 pub(crate) mod summary;
 
-pub use after::{after, after_line, dependency_name};
-pub use at::at;
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;

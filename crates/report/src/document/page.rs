@@ -27,7 +27,7 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
         lead: document.lead.clone(),
         verdict: headline(&document.headline),
         main: main + &section(run.heading, &run_facts(run)),
-        note: document.method,
+        note: note(document),
         schema: run.schema,
         plots,
         result,
@@ -39,6 +39,15 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
 pub(super) fn part(document: &Document<'_>, heading: &str) -> (String, Vec<Plot>) {
     let (sections, plots) = sections(document);
     (crate::html::sections::as_part(heading, &sections), plots)
+}
+
+/// Returns the definitions at the end of a page.
+fn note(document: &Document<'_>) -> &'static str {
+    let note = |block: &DocumentBlock<'_>| match block.content {
+        Content::PageNote(note) => Some(note),
+        _ => None,
+    };
+    document.blocks.iter().find_map(note).unwrap_or(document.method)
 }
 
 /// Returns the command with its conditions, and the host.
@@ -93,9 +102,11 @@ fn markup(content: &Content<'_>, plots: &mut Vec<Plot>) -> String {
         Content::Plot(plot, below) => draw(plot.clone(), below, plots),
         Content::Facts(group) => fact_table(group),
         Content::Custom(_, markup) | Content::Markup(markup) => markup.clone(),
-        Content::Title(_) | Content::Introduction(_) | Content::Shape(_) | Content::Judgement => {
-            String::new()
-        }
+        Content::PageNote(_)
+        | Content::Title(_)
+        | Content::Introduction(_)
+        | Content::Shape(_)
+        | Content::Judgement => String::new(),
     }
 }
 

@@ -15,7 +15,7 @@ use horolog_launch::{
     status_of_error, wait,
 };
 use horolog_record::{AfterEnd, AfterResult, Dependency};
-use horolog_report::table;
+use horolog_report::{Render, after_line, dependency_name};
 use horolog_sys::{spawn, undo};
 use horolog_time::Span;
 
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
     };
     let print_change = |dependency: &Dependency, _: ConditionChange| {
         if !args.quiet {
-            output::print_note(&format!("horolog: {}", table::after_line(dependency)));
+            output::print_note(&format!("horolog: {}", after_line(dependency)));
         }
     };
     let WaitOutcome { result, signal } =
@@ -188,7 +188,7 @@ fn show(args: &AfterArgs, result: &AfterResult, is_stdout: bool) {
     if args.quiet {
         return;
     }
-    let text = table::after(result, &output::table_style());
+    let text = result.text(&output::table_style());
     if is_stdout || !args.program.is_empty() {
         output::print_note(&text);
     } else if let Err(failure) = output::line(&text) {
@@ -202,7 +202,7 @@ fn missing(result: &AfterResult) -> CommandFailure {
     let missing: Vec<_> = missing
         .map(|dependency| {
             let outcome = dependency.last_check.as_deref().unwrap_or("first try not finished");
-            format!("{} ({outcome})", table::dependency_name(dependency))
+            format!("{} ({outcome})", dependency_name(dependency))
         })
         .collect();
     CommandFailure::Limit(format!("deadline passed: not met: {}", missing.join(", ")))

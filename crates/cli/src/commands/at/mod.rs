@@ -18,7 +18,7 @@ use horolog_launch::{
     Instant, Program, Queue, TimedRunOptions, TimedRunOutcome, await_go_ahead, run_timed,
 };
 use horolog_record::{AtEnd, Finding};
-use horolog_report::table;
+use horolog_report::Render;
 use horolog_sys::undo::{self, Undo};
 
 use crate::failure::CommandFailure;
@@ -197,7 +197,7 @@ fn run_here(
         run_timed(options, print_refusals, running).map_err(CommandFailure::environment)?;
     let written = json.map_or(Ok(()), |file| file.write(&horolog_report::to_json(&outcome.result)));
     if !args.quiet {
-        let text = table::at(&outcome.result, &output::table_style());
+        let text = outcome.result.text(&output::table_style());
         if to_stderr {
             output::print_note(&text);
         } else {
