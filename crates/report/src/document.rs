@@ -131,6 +131,8 @@ pub(crate) enum Content<'a> {
     /// Sentences on a terminal, and nothing on a page.
     Introduction(Vec<String>),
     Table(Table),
+    /// Conclusions: on a terminal after all else, before the definitions.
+    Summary(Vec<String>),
     /// Sentences below a table.
     Remarks(Vec<String>),
     /// Sentences on a page, and nothing on a terminal.
@@ -183,13 +185,21 @@ pub(crate) struct NameColumn {
     pub(crate) narrow: (&'static str, usize),
     /// True if they are flush right.
     pub(crate) right: bool,
-    /// Name on a page, where the column has no title.
+    /// Name on a page, and the title of the column there, if it has one.
     pub(crate) on_page: fn(&str) -> String,
+    pub(crate) page_title: Option<&'static str>,
 }
 
 impl NameColumn {
     pub(crate) const fn words(title: &'static str, width: usize) -> Self {
-        Self { title, width, narrow: (title, width), right: false, on_page: str::to_owned }
+        Self {
+            title,
+            width,
+            narrow: (title, width),
+            right: false,
+            on_page: str::to_owned,
+            page_title: None,
+        }
     }
 
     pub(crate) const fn numbers(
@@ -197,7 +207,12 @@ impl NameColumn {
         width: usize,
         on_page: fn(&str) -> String,
     ) -> Self {
-        Self { title, width, narrow: (title, width), right: true, on_page }
+        Self { title, width, narrow: (title, width), right: true, on_page, page_title: None }
+    }
+
+    /// Returns the column with this title on a page.
+    pub(crate) const fn titled(self, title: &'static str) -> Self {
+        Self { page_title: Some(title), ..self }
     }
 
     /// Returns the column with another title and width for a narrow terminal.
@@ -225,7 +240,7 @@ pub(crate) struct Distributions<'a> {
     pub(crate) quantity: &'static str,
     pub(crate) entries: Vec<(String, &'a Distribution)>,
     /// Plots on a page: element and title of the histogram, and of the percentiles.
-    pub(crate) histogram: (&'static str, &'static str),
+    pub(crate) histogram: Option<(&'static str, &'static str)>,
     pub(crate) percentiles: Option<(&'static str, &'static str)>,
     /// Element of the table with the same figures.
     pub(crate) described_by: &'static str,

@@ -5,7 +5,7 @@
 //! points that are computed here, and saves the embedded result. Everything that comes from a
 //! result is escaped, and a content security policy keeps the page from loading anything.
 
-mod bars;
+pub(crate) mod bars;
 mod bench_cores;
 mod bench_nts;
 mod bench_relay;
@@ -13,9 +13,6 @@ mod breakdown;
 mod campaign;
 mod clock_log;
 mod compare;
-mod cycle;
-mod cycle_predict;
-mod cycle_test;
 pub(crate) mod data;
 mod demo;
 pub(crate) mod escape;
@@ -49,9 +46,6 @@ pub use bench_relay::bench_relay;
 pub use campaign::campaign;
 pub use clock_log::clock_log;
 pub use compare::compare;
-pub use cycle::cycle;
-pub use cycle_predict::cycle_predict;
-pub use cycle_test::cycle_test;
 pub use demo::demo;
 pub use host_all::host_all;
 pub use host_delay::host_delay;

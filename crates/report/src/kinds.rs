@@ -4,6 +4,9 @@ mod after;
 mod at;
 mod clock;
 mod clock_compare;
+mod cycle;
+mod cycle_predict;
+mod cycle_test;
 mod host_clock;
 mod host_interrupt;
 mod host_nic;
@@ -14,6 +17,7 @@ mod path_tcp;
 mod path_udp;
 
 pub use after::{after_line, dependency_name};
+pub use cycle_test::fault_name as cycle_test_fault_name;
 pub use host_switch::{exchange_name, peer_name};
 pub use path_stall::{
     mechanism as stall_mechanism, not_followed as stall_not_followed, pattern as stall_pattern,
@@ -76,6 +80,9 @@ mod tests {
     #[test]
     fn texts_and_pages_are_as_expected() {
         golden!(host_clock, 100);
+        golden!(cycle_test, 100);
+        golden!(cycle_predict, 100);
+        golden!(cycle, 100);
         golden!(at, 100);
         golden!(after, 100);
         golden!(clock_compare, 100);

@@ -13,9 +13,6 @@ mod clients;
 mod clock_log;
 mod cores;
 pub mod csv;
-mod cycle;
-mod cycle_predict;
-mod cycle_test;
 mod document;
 mod facts;
 mod findings;
@@ -42,15 +39,14 @@ mod verdict;
 mod fixture;
 
 pub use checks::{Checks, CommandEnd};
-pub use cycle_test::fault_name as cycle_test_fault_name;
 pub use document::Render;
 pub use findings::severity_name;
 pub use host_delay::setting_name;
 pub use json::to_json;
 pub use junit::junit;
 pub use kinds::{
-    after_line, dependency_name, exchange_name, peer_name, stall_mechanism, stall_not_followed,
-    stall_pattern,
+    after_line, cycle_test_fault_name, dependency_name, exchange_name, peer_name, stall_mechanism,
+    stall_not_followed, stall_pattern,
 };
 pub use limits::broken as broken_limits;
 pub use live::load_metrics;

@@ -88,16 +88,14 @@ fn sections(document: &Document<'_>) -> (Vec<(&'static str, String)>, Vec<Plot>)
 fn markup(content: &Content<'_>, plots: &mut Vec<Plot>) -> String {
     match content {
         Content::Table(one) => table(one),
-        Content::Remarks(sentences) | Content::Details(sentences) => {
+        Content::Summary(sentences) | Content::Remarks(sentences) | Content::Details(sentences) => {
             each(sentences, |text| paragraph(text))
         }
         Content::Distributions(all) => {
             let target = |(id, title)| PlotTarget { id, title, described_by: all.described_by };
-            let mut figures = draw(histogram(&target(all.histogram), &all.entries), "", plots);
-            if let Some(percentiles) = all.percentiles {
-                figures += &draw(tail(&target(percentiles), &all.entries), "", plots);
-            }
-            figures
+            let histogram = all.histogram.map(|one| histogram(&target(one), &all.entries));
+            let percentiles = all.percentiles.map(|one| tail(&target(one), &all.entries));
+            each(histogram.into_iter().chain(percentiles), |plot| draw(plot, "", plots))
         }
         Content::Plot(plot, below) => draw(plot.clone(), below, plots),
         Content::Facts(group) => fact_table(group),
@@ -129,7 +127,10 @@ fn table(table: &Table) -> String {
             Err(text) => data::row(&name, [text.clone()]),
         }
     });
-    data::table(table.id, table.label, &titles, &rows)
+    match table.names.page_title {
+        Some(name) => data::headed(table.id, table.label, (name, &titles), &rows),
+        None => data::table(table.id, table.label, &titles, &rows),
+    }
 }
 
 /// Returns facts with their values and meanings.

@@ -29,6 +29,11 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
         }
     }
     put(&mut lines, shapes);
+    let conclusions = document.blocks.iter().filter_map(|block| match &block.content {
+        Content::Summary(sentences) => Some(sentences),
+        _ => None,
+    });
+    lines.extend(conclusions.flatten().flat_map(|text| wrapped(text, "", "  ", style)));
     lines.extend(remark(document.method, style));
     let is_judgement = |block: &DocumentBlock<'_>| matches!(block.content, Content::Judgement);
     if !document.blocks.iter().any(is_judgement) {

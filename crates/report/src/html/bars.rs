@@ -4,7 +4,7 @@ use super::escape::text;
 
 /// Returns the table. The first title is that of the rows' names, and the last one is above the
 /// bars.
-pub(super) fn table(titles: [&str; 4], rows: &str) -> String {
+pub(crate) fn table(titles: [&str; 4], rows: &str) -> String {
     let [name, first, second, bar] = titles.map(text);
     format!(
         "<table class=\"bars\">\n<thead><tr><th scope=\"col\">{name}</th>\
@@ -15,13 +15,13 @@ pub(super) fn table(titles: [&str; 4], rows: &str) -> String {
 }
 
 /// Returns a row with two numbers and a drawing: a [`bar`], or other markup.
-pub(super) fn row(name: &str, numbers: [&str; 2], drawn: &str) -> String {
+pub(crate) fn row(name: &str, numbers: [&str; 2], drawn: &str) -> String {
     named(&text(name), numbers, drawn)
 }
 
 /// Returns the row of a figure by its path, which may be wrapped after each part and not within a
 /// word.
-pub(super) fn path_row(path: &str, numbers: [&str; 2], drawn: &str) -> String {
+pub(crate) fn path_row(path: &str, numbers: [&str; 2], drawn: &str) -> String {
     let breakable = |name: String, sign: &char| name.replace(*sign, &format!("{sign}<wbr>"));
     named(&['.', '_'].iter().fold(text(path), breakable), numbers, drawn)
 }
@@ -36,7 +36,7 @@ fn named(name: &str, numbers: [&str; 2], drawn: &str) -> String {
 }
 
 /// Returns a bar of a share from 0 to 1; none for an unknown one.
-pub(super) fn bar(share: Option<f64>) -> String {
+pub(crate) fn bar(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| {
         let width = 100.0 * share.clamp(0.0, 1.0);
         format!("<span class=\"bar\" style=\"width:{width:.2}%\"></span>")

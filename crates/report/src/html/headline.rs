@@ -2,15 +2,13 @@
 //! result, and a sentence. A figure that was not measured is marked as such.
 
 use horolog_record::{
-    CampaignEnd, CampaignResult, ClockLogResult, CyclePredictResult, CyclePredictVerdict,
-    CycleResult, CycleTestResult, HostDelayResult, QueryResult, RelayTreeResult,
+    CampaignEnd, CampaignResult, ClockLogResult, HostDelayResult, QueryResult, RelayTreeResult,
 };
 
 use super::sections::verdict;
 use crate::clock_log::clock_name;
-use crate::cycle::rows;
 use crate::units::{ABSENT, count_of, human_ns, mean_ns, sentence, signed_mean_ns, signed_ns};
-use crate::{cycle_predict, cycle_test, host_all, relay_tree};
+use crate::{host_all, relay_tree};
 
 /// Returns a verdict without times.
 fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
@@ -40,48 +38,6 @@ pub(super) fn clock_log(result: &ClockLogResult) -> String {
     );
     let last = most.and_then(|clock| clock.offsets.last());
     top("Last offset", last.map(|point| signed_mean_ns(point.value)), &summary)
-}
-
-/// Returns the missed deadlines.
-pub(super) fn cycle(result: &CycleResult) -> String {
-    let rows = rows(result);
-    let sum = |count: fn(&horolog_record::CycleTask) -> u64| {
-        rows.iter().map(|row| count(row.task)).sum::<u64>()
-    };
-    let (missed, periods) = (sum(|task| task.missed), sum(|task| task.periods));
-    let longest = rows.iter().filter_map(|row| Some(row.task.response_ns.as_ref()?.max)).max();
-    let summary = longest.map_or_else(
-        || "No periods were completed.".to_owned(),
-        |ns| format!("Longest response {}.", human_ns(ns)),
-    );
-    top("Deadlines missed", (periods > 0).then(|| count_of(missed, periods)), &summary)
-}
-
-/// Returns the tasks that meet their deadlines by their bounds.
-pub(super) fn cycle_predict(result: &CyclePredictResult) -> String {
-    let is_in_time = |verdict| verdict == CyclePredictVerdict::Schedulable;
-    let in_time = result.tasks.iter().filter(|task| is_in_time(task.verdict)).count();
-    let sentences = cycle_predict::sentences(result);
-    let figure = count_of(in_time as u64, result.tasks.len() as u64);
-    top(
-        "Tasks in time",
-        Some(figure),
-        sentences.get(1).or(sentences.first()).map_or("", String::as_str),
-    )
-}
-
-/// Returns the highest sustained load of an application, or its misses.
-pub(super) fn cycle_test(result: &CycleTestResult) -> String {
-    let summary = cycle_test::heading(result);
-    if let Some(search) = &result.search {
-        let figure = search.lower.map(cycle_test::factor);
-        return top("Largest load without a miss", figure, &summary);
-    }
-    let nodes = result.run.iter().flat_map(|run| &run.nodes);
-    let (missed, periods) = nodes.fold((0_u64, 0_u64), |(missed, periods), node| {
-        (missed.saturating_add(node.missed), periods.saturating_add(node.periods))
-    });
-    top("Deadlines missed", (periods > 0).then(|| count_of(missed, periods)), &summary)
 }
 
 /// Returns the overshoot of `nanosleep`.
@@ -129,11 +85,9 @@ mod tests {
 
     #[test]
     fn the_figure_is_one_of_the_result() {
-        for (markup, figure) in [
-            (query(&fixture::query(20)), "±"),
-            (cycle_predict(&fixture::cycle_predict()), " of "),
-            (campaign(&fixture::campaign()), " of "),
-        ] {
+        for (markup, figure) in
+            [(query(&fixture::query(20)), "±"), (campaign(&fixture::campaign()), " of ")]
+        {
             let (_, shown) = markup.split_once("class=\"figure\">").unwrap();
             let (line, _) = shown.split_once('\n').unwrap();
             assert!(line.contains(figure) && !line.contains(NOTHING), "{line}");

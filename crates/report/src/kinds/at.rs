@@ -94,7 +94,7 @@ fn distributions(result: &AtResult) -> Distributions<'_> {
     Distributions {
         quantity: "latency",
         entries: late(result),
-        histogram: ("late-histogram", "Histogram of latency"),
+        histogram: Some(("late-histogram", "Histogram of latency")),
         percentiles: Some(("late-tail", "Latency percentiles")),
         described_by: TABLE,
     }

@@ -166,7 +166,7 @@ fn delays(result: &HostInterruptResult) -> Distributions<'_> {
         entries: handlers
             .filter_map(|one| Some((handler_name(one), one.delay_ns.as_ref()?)))
             .collect(),
-        histogram: ("handlers-histogram", "Histogram of delays"),
+        histogram: Some(("handlers-histogram", "Histogram of delays")),
         percentiles: Some(("handlers-tail", "Delay percentiles")),
         described_by: DELAYS,
     }
@@ -178,7 +178,7 @@ fn gaps(result: &HostInterruptResult) -> Distributions<'_> {
     Distributions {
         quantity: "",
         entries: cores.filter_map(|one| Some((core_name(one), one.gap_ns.as_ref()?))).collect(),
-        histogram: ("gaps", "Histogram of gaps"),
+        histogram: Some(("gaps", "Histogram of gaps")),
         percentiles: None,
         described_by: OS_NOISE,
     }

@@ -132,7 +132,7 @@ fn turns(result: &HostSwitchResult) -> Distributions<'_> {
     Distributions {
         quantity: "turn",
         entries: result.exchanges.iter().filter_map(of).collect(),
-        histogram: ("turns-histogram", "Histogram of turns"),
+        histogram: Some(("turns-histogram", "Histogram of turns")),
         percentiles: Some(("turns-tail", "Turn percentiles")),
         described_by: "exchanges",
     }

@@ -79,7 +79,7 @@ fn distributions(result: &HostTimerResult) -> Distributions<'_> {
     Distributions {
         quantity: "latency",
         entries: cores.filter_map(|core| Some((name(core), core.latency_ns.as_ref()?))).collect(),
-        histogram: ("wake-ups-histogram", "Histogram of latencies"),
+        histogram: Some(("wake-ups-histogram", "Histogram of latencies")),
         percentiles: Some(("wake-ups-tail", "Latency percentiles")),
         described_by: TABLE,
     }

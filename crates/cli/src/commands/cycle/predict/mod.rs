@@ -15,7 +15,7 @@ use horolog_record::{
     CYCLE_PREDICT_SCHEMA, CyclePredictPercentile, CyclePredictResult, CyclePredictTask, Host,
     LimitUnit, rfc3339_now,
 };
-use horolog_report::{html, table, to_json};
+use horolog_report::{Render, to_json};
 
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
@@ -133,7 +133,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), CommandFailure> {
         predicted(args, (&set, &runs), &sources, Machine { real_time_share, ..machine })?;
     let judge = |limit: &Limit<PredictMetric>| limit.judge_named(of_tasks(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, html::cycle_predict], table::cycle_predict)?;
+    files.write(&result, [to_json, Render::page], Render::text)?;
     verdict(&result.limits, &result.findings)
 }
 

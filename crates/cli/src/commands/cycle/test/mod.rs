@@ -17,7 +17,7 @@ use horolog_cycle::application::{
 use horolog_record::{
     CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
 };
-use horolog_report::{html, table, to_json};
+use horolog_report::{Render, to_json};
 use live::CycleTestLiveView;
 
 use super::predict::input;
@@ -174,7 +174,7 @@ pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
     let mut limits: Vec<LimitResult> = args.fail_if.iter().map(judge).collect();
     limits.extend(args.load_min.map(|least| least_load(&result, least)));
     result.limits = limits;
-    files.write(&result, [to_json, html::cycle_test], table::cycle_test)?;
+    files.write(&result, [to_json, Render::page], Render::text)?;
     verdict(&result.limits, &result.findings)
 }
 

@@ -1,15 +1,30 @@
-//! Common parts of the table and the HTML report of periodic tasks: names, figures and sentences.
+//! Periodic tasks: a row for each task of each node, bars of execution to period, and the joint
+//! results of several nodes.
 
 use horolog_record::{
     CycleNode, CycleOverhead, CycleResult, CycleRun, CycleSharedTask, CycleSignal,
     CycleSignalStats, CycleState, CycleTask, Distribution, TaskPolicy, TaskScheduling,
 };
 
+use crate::document::{
+    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+};
 use crate::host::conditions;
-use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
+use crate::html::escape::{each, text};
+use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use crate::html::time_series::TimeSeriesSettings;
+use crate::table::TableStyle;
+use crate::units::{ABSENT, count_of, full_count, human_ns, mean_ns, signed_ns};
+
+const TABLE: &str = "tasks";
+const NAME_WIDTH: usize = 16;
+/// Maximum and minimum width of a bar of one period, and the width of the figures after it.
+const BAR: usize = 40;
+const BAR_MIN: usize = 10;
+const BEHIND: usize = 38;
 
 /// Titles of [`figures`].
-pub(crate) const FIGURES: [&str; 9] = [
+const FIGURES: [&str; 9] = [
     "periods",
     "missed",
     "start p50",
@@ -22,24 +37,179 @@ pub(crate) const FIGURES: [&str; 9] = [
 ];
 
 /// Titles of [`extra`].
-pub(crate) const EXTRA: [&str; 5] = ["compute", "latency", "volume", "idle", "system"];
+const EXTRA: [&str; 5] = ["compute", "latency", "volume", "idle", "system"];
 
 /// Explanation of the figures.
-pub(crate) const MEANING: &str = "Start: start latency, from the release to the task's first \
+const METHOD: &str = "Start: start latency, from the release to the task's first \
      instruction. Exec: execution time, from there to the end of its work. Missed: start and exec \
      together exceed the deadline. Ratio: mean exec to the period. Margin: share of the deadline \
      left by the longest response.";
 
+impl Describe for CycleResult {
+    fn document(&self) -> Document<'_> {
+        const SHAPES: &str = "Time series and distribution";
+        let rows = rows(self);
+        let periods: u64 = rows.iter().map(|row| row.task.periods).sum();
+        let missed: u64 = rows.iter().map(|row| row.task.missed).sum();
+        let period_ns = rows.first().map_or(0, |row| row.task.period_ns);
+        let longest = rows.iter().filter_map(|row| Some(row.task.response_ns.as_ref()?.max)).max();
+        let bars = |style: &TableStyle| {
+            let bars = self::rows(self);
+            let bars = bars.iter().map(|row| bar(row, self, style));
+            std::iter::once(String::new()).chain(bars).collect()
+        };
+        let figures = |row: &TaskRow<'_>| figures(row).to_vec();
+        let mut blocks = vec![
+            Content::Markup(meters(self, &rows)).under("Tasks"),
+            Content::Table(table(self, (TABLE, "Periodic tasks"), &FIGURES, figures))
+                .under("Tasks"),
+            Content::Custom(Box::new(bars), String::new()).under("Tasks"),
+            Content::Plot(ratio_plot(self, &rows), String::new()).under(SHAPES),
+            Content::Distributions(start_latencies(self)).under(SHAPES),
+            Content::Distributions(responses(self)).under(SHAPES),
+        ];
+        if is_parallel(self) {
+            let cells = |row: &TaskRow<'_>| extra(row.task).to_vec();
+            let label = ("extra", "Extra cost of parallel work");
+            let meaning = vec![EXTRA_MEANING.to_owned()];
+            blocks.push(Content::Table(table(self, label, &EXTRA, cells)).under("Several nodes"));
+            blocks.push(Content::Remarks(meaning).under("Several nodes"));
+        }
+        let conditions = cross_node_sentences(self).into_iter().chain(facts(self)).collect();
+        blocks.push(Content::Remarks(conditions).under("Conditions"));
+        Document {
+            kind: "cycle",
+            heading: format!("periodic tasks every {}", human_ns(period_ns)),
+            lead: format!("{missed} of {periods} deadlines missed, started {}", self.started),
+            headline: Headline {
+                name: "Deadlines missed".to_owned(),
+                value: (periods > 0).then(|| count_of(missed, periods)),
+                sentence: longest.map_or_else(
+                    || "No periods were completed.".to_owned(),
+                    |ns| format!("Longest response {}.", human_ns(ns)),
+                ),
+            },
+            blocks,
+            method: METHOD,
+            limits: &self.limits,
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+}
+
+fn table(
+    result: &CycleResult,
+    (id, label): (&'static str, &'static str),
+    titles: &[&'static str],
+    cells: impl Fn(&TaskRow<'_>) -> Vec<String>,
+) -> Table {
+    let rows = rows(result);
+    Table {
+        id,
+        label,
+        names: NameColumn::words("task", NAME_WIDTH).or("task", 8).titled("task"),
+        columns: titles.iter().map(|title| ((*title).into(), 9)).collect(),
+        rows: rows.iter().map(|row| TableRow::new(row.name(result), cells(row))).collect(),
+    }
+}
+
+/// Returns the start latencies, for a page only.
+fn start_latencies(result: &CycleResult) -> Distributions<'_> {
+    let tasks = rows(result).into_iter().map(|row| (row.name(result), row.task));
+    Distributions {
+        quantity: "",
+        entries: tasks
+            .filter_map(|(name, task)| Some((name, task.start_latency_ns.as_ref()?)))
+            .collect(),
+        histogram: Some(("lateness", "Histogram of start latency")),
+        percentiles: None,
+        described_by: TABLE,
+    }
+}
+
+/// Returns the response times, for a page only.
+fn responses(result: &CycleResult) -> Distributions<'_> {
+    let tasks = rows(result).into_iter().map(|row| (row.name(result), row.task));
+    Distributions {
+        quantity: "",
+        entries: tasks
+            .filter_map(|(name, task)| Some((name, task.response_ns.as_ref()?)))
+            .collect(),
+        histogram: None,
+        percentiles: Some(("response", "Response time percentiles")),
+        described_by: TABLE,
+    }
+}
+
+/// Returns execution to period as a bar of one period: `#` to the mean, `-` to the largest.
+fn bar(row: &TaskRow<'_>, result: &CycleResult, style: &TableStyle) -> String {
+    let width = style.width.saturating_sub(NAME_WIDTH + 3 + BEHIND).clamp(BAR_MIN, BAR);
+    let (mean, most) = (row.ratio(), row.ratio_max());
+    let columns = |ratio: Option<f64>| (ratio.unwrap_or(0.0) * width as f64).round() as usize;
+    let (to_mean, to_most) = (columns(mean).min(width), columns(most).min(width));
+    let drawn = "#".repeat(to_mean) + &"-".repeat(to_most.saturating_sub(to_mean));
+    let end = if columns(most) > width { '>' } else { '|' };
+    format!(
+        "{:<NAME_WIDTH$} |{drawn:<width$}{end} {} of the period, {} max",
+        row.name(result),
+        percent(mean),
+        percent(most)
+    )
+}
+
+/// Returns a bar for each task of each node: execution to period, in the mean and at most.
+fn meters(result: &CycleResult, rows: &[TaskRow<'_>]) -> String {
+    each(rows, |one| {
+        let (mean, most) = (one.ratio().unwrap_or(0.0), one.ratio_max().unwrap_or(0.0));
+        let name = text(&one.name(result));
+        // As in Fig. 1 of Hao, Xue and Qin: the period is the whole width.
+        format!(
+            "<p><label>{name} <meter min=\"0\" max=\"1\" low=\"0.7\" high=\"0.999\" \
+             optimum=\"0\" value=\"{:.4}\">{:.1}%</meter> {:.1}% of the period, {:.1}% \
+             max</label></p>\n",
+            mean.min(1.0),
+            mean * 100.0,
+            mean * 100.0,
+            most * 100.0
+        )
+    })
+}
+
+fn ratio_plot(result: &CycleResult, rows: &[TaskRow<'_>]) -> Plot {
+    let series = |one: &TaskRow<'_>| {
+        let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
+        TimeSeriesSettings::EVEN.line(one.name(result), points.collect())
+    };
+    Plot {
+        id: "ratio",
+        title: "Execution to period",
+        hint: "Maximum of each group of periods; above 100% the next period starts late.",
+        described_by: TABLE,
+        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
+        y: Axis {
+            label: "execution to period",
+            short: "ratio",
+            unit: PlotUnit::Share,
+            scale: AxisScale::Zero,
+        },
+        points: false,
+        bars: false,
+        marks: Vec::new(),
+        shown: Choice::one(rows.iter().map(series)),
+    }
+}
+
 /// Task of one node of one run.
-pub(crate) struct TaskRow<'a> {
-    pub(crate) run: &'a CycleRun,
-    pub(crate) node: &'a CycleNode,
-    pub(crate) task: &'a CycleTask,
+struct TaskRow<'a> {
+    run: &'a CycleRun,
+    node: &'a CycleNode,
+    task: &'a CycleTask,
 }
 
 impl TaskRow<'_> {
     /// Returns its name: the parts in which the rows differ.
-    pub(crate) fn name(&self, result: &CycleResult) -> String {
+    fn name(&self, result: &CycleResult) -> String {
         let mut words = Vec::new();
         if let Some(policy) = self.run.policy {
             words.push(policy.name().to_owned());
@@ -58,20 +228,20 @@ impl TaskRow<'_> {
     }
 
     /// Returns the mean ratio of execution time to period.
-    pub(crate) fn ratio(&self) -> Option<f64> {
+    fn ratio(&self) -> Option<f64> {
         let execution = self.task.execution_ns.as_ref()?;
         Some(execution.mean / self.task.period_ns as f64)
     }
 
     /// Returns the largest ratio of execution time to period.
-    pub(crate) fn ratio_max(&self) -> Option<f64> {
+    fn ratio_max(&self) -> Option<f64> {
         let execution = self.task.execution_ns.as_ref()?;
         Some(execution.max as f64 / self.task.period_ns as f64)
     }
 }
 
 /// Returns all rows, in their order.
-pub(crate) fn rows(result: &CycleResult) -> Vec<TaskRow<'_>> {
+fn rows(result: &CycleResult) -> Vec<TaskRow<'_>> {
     let mut rows = Vec::new();
     for run in &result.runs {
         for node in &run.nodes {
@@ -82,13 +252,13 @@ pub(crate) fn rows(result: &CycleResult) -> Vec<TaskRow<'_>> {
 }
 
 /// Formats a share in percent.
-pub(crate) fn percent(share: Option<f64>) -> String {
+fn percent(share: Option<f64>) -> String {
     let shown = share.filter(|share| share.is_finite());
     shown.map_or_else(|| ABSENT.to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
 
 /// Returns one row's cells under [`FIGURES`].
-pub(crate) fn figures(row: &TaskRow<'_>) -> [String; 9] {
+fn figures(row: &TaskRow<'_>) -> [String; 9] {
     let task = row.task;
     let of = |distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64| {
         distribution.map_or_else(|| ABSENT.to_owned(), |one| human_ns(figure(one)))
@@ -110,7 +280,7 @@ pub(crate) fn figures(row: &TaskRow<'_>) -> [String; 9] {
 }
 
 /// Returns one row's cells under [`EXTRA`], means of a period.
-pub(crate) fn extra(task: &CycleTask) -> [String; 5] {
+fn extra(task: &CycleTask) -> [String; 5] {
     let CycleOverhead {
         communication_latency_ns, communication_volume_ns, idle_ns, system_ns, ..
     } = task.overhead;
@@ -119,18 +289,18 @@ pub(crate) fn extra(task: &CycleTask) -> [String; 5] {
 }
 
 /// Explanation of [`EXTRA`].
-pub(crate) const EXTRA_MEANING: &str = "Extra cost of parallel work, means per period: time of \
+const EXTRA_MEANING: &str = "Extra cost of parallel work, means per period: time of \
      the shortest messages, and of barriers once all nodes had arrived (latency); message time \
      due to length (volume); waiting for slower nodes (idle); start latency and slowdown of the \
      computation by the system (system).";
 
 /// Returns true if there are results of several nodes.
-pub(crate) fn is_parallel(result: &CycleResult) -> bool {
+fn is_parallel(result: &CycleResult) -> bool {
     result.runs.iter().any(|run| run.nodes.len() > 1)
 }
 
 /// Returns the conditions of the run, in sentences.
-pub(crate) fn facts(result: &CycleResult) -> Vec<String> {
+fn facts(result: &CycleResult) -> Vec<String> {
     let mut facts = Vec::new();
     let Some(node) = result.runs.first().and_then(|run| run.nodes.first()) else { return facts };
     let first = if result.runs.len() > 1 { "first run: " } else { "" };
@@ -212,7 +382,7 @@ fn scheduling(scheduling: &TaskScheduling) -> String {
 }
 
 /// Returns the joint results of several nodes, in sentences.
-pub(crate) fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
+fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
     let of_run = |run: &CycleRun| -> Vec<String> {
         run.shared.iter().map(|shared| balance(run, shared)).collect()
     };
@@ -334,6 +504,7 @@ fn served(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Render;
     use crate::fixture;
 
     #[test]
@@ -377,5 +548,26 @@ mod tests {
         );
         result.runs[1].nodes[0].tasks[0].scheduling.core = None;
         assert!(facts(&result)[0].contains("policies compared; first run"));
+    }
+
+    #[test]
+    fn bars_fit_a_narrow_terminal() {
+        let style = TableStyle { colour: false, width: 80 };
+        let text = fixture::cycle().text(&style);
+        let bars: Vec<_> = text.lines().filter(|line| line.contains(" of the period, ")).collect();
+        assert!(bars.len() > 1 && bars.iter().all(|bar| bar.chars().count() <= 80), "{text}");
+        assert!(bars.iter().all(|bar| bar.contains('#')), "{text}");
+    }
+
+    #[test]
+    fn a_run_without_periods_has_no_figures() {
+        let mut result = fixture::cycle();
+        for task in result.runs.iter_mut().flat_map(|run| &mut run.nodes).flat_map(|n| &mut n.tasks)
+        {
+            (task.start_latency_ns, task.execution_ns, task.response_ns) = (None, None, None);
+            (task.periods, task.served) = (0, None);
+        }
+        let text = result.text(&TableStyle { colour: false, width: 60 });
+        assert!(!text.contains("NaN") && text.contains("- of the period"), "{text}");
     }
 }

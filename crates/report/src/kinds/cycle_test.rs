@@ -1,42 +1,44 @@
-//! Results of a test of an application, in words and cells that the table and the HTML report
-//! share.
+//! Test of an application: states, faults, nodes, stages, sources, the search, and the scorecard.
 
 use horolog_record::{
     CycleTestFault, CycleTestNode, CycleTestResult, CycleTestRun, CycleTestScore, CycleTestSearch,
     CycleTestSource, CycleTestStage, CycleTestState, Distribution, SearchEnd,
 };
 
+use crate::document::{
+    Content, Describe, Distributions, Document, DocumentBlock, Headline, NameColumn, Table,
+    TableRow, run_of,
+};
 use crate::host::conditions;
-use crate::units::{ABSENT, full_count, human_ns, human_rate, mean_ns, percent};
+use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, mean_ns, percent};
 
 /// Explanation of the figures.
-pub(crate) const METHOD: &str = "Missed: response longer than the deadline. Injected: counted by \
+const METHOD: &str = "Missed: response longer than the deadline. Injected: counted by \
      the injector. Detections: counted by the nodes, which do not know the faults; a detection \
      counts for each fault that can have caused it. Detected: first injection to first detection. \
      Recovered: end of the fault to the first of the steady periods, in which every node ran \
      without a miss or detection.";
 
+const STATES_ID: &str = "states";
+
 /// Titles of [`state_cells`].
-pub(crate) const STATES: [&str; 7] =
+const STATES: [&str; 7] =
     ["periods", "missed", "resp p50", "resp p99", "resp max", "exec p99", "exec max"];
 /// Titles of [`fault_cells`].
-pub(crate) const FAULTS: [&str; 6] =
-    ["at", "duration", "injected", "detections", "detected", "recovered"];
+const FAULTS: [&str; 6] = ["at", "duration", "injected", "detections", "detected", "recovered"];
 /// Titles of [`node_cells`].
-pub(crate) const NODES: [&str; 7] =
-    ["periods", "missed", "resp p99", "resp max", "compute", "comm", "idle"];
+const NODES: [&str; 7] = ["periods", "missed", "resp p99", "resp max", "compute", "comm", "idle"];
 /// Titles of [`stage_rows`].
-pub(crate) const STAGES: [&str; 4] = ["compute", "comm", "idle", "barrier"];
+const STAGES: [&str; 4] = ["compute", "comm", "idle", "barrier"];
 /// Titles of [`source_cells`].
-pub(crate) const SOURCES: [&str; 6] =
-    ["intended", "sent", "failed", "rate", "late p50", "late p99"];
+const SOURCES: [&str; 6] = ["intended", "sent", "failed", "rate", "late p50", "late p99"];
 /// Titles of [`trial_rows`].
-pub(crate) const TRIALS: [&str; 4] = ["duration", "periods", "missed", "sent"];
+const TRIALS: [&str; 4] = ["duration", "periods", "missed", "sent"];
 /// Titles of [`score_cells`].
-pub(crate) const SCORES: [&str; 4] = ["kind", "value", "share", "grade"];
+const SCORES: [&str; 4] = ["kind", "value", "share", "grade"];
 
 /// Rows of a table: a name, and cells.
-pub(crate) type Rows = Vec<(String, Vec<String>)>;
+type Rows = Vec<(String, Vec<String>)>;
 
 fn of(times: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> String {
     times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(figure(times)))
@@ -51,8 +53,114 @@ fn seconds(seconds: f64) -> String {
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+impl Describe for CycleTestResult {
+    fn document(&self) -> Document<'_> {
+        let mut blocks = vec![
+            Content::Title(heading(self)).under(""),
+            Content::Summary(sentences(self)).under("Summary"),
+        ];
+        blocks.extend(self.search.as_ref().and_then(|search| {
+            let label = ("trials", "Runs of the search");
+            block("Search", label, "load", &TRIALS, trial_rows(search))
+        }));
+        blocks.extend(self.run.iter().flat_map(tables));
+        blocks.extend(block(
+            "Scorecard",
+            ("scorecard", "Scorecard"),
+            "scorecard",
+            &SCORES,
+            score_rows(self),
+        ));
+        blocks.push(Content::Remarks(score_sentences(self)).under("Scorecard"));
+        Document {
+            kind: "cycle test",
+            heading: heading(self),
+            lead: format!("started {}", self.started),
+            headline: headline(self),
+            blocks,
+            method: METHOD,
+            limits: &self.limits,
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+}
+
+/// Returns the highest sustained load of an application, or its misses.
+fn headline(result: &CycleTestResult) -> Headline {
+    if let Some(search) = &result.search {
+        return Headline {
+            name: "Largest load without a miss".to_owned(),
+            value: search.lower.map(factor),
+            sentence: heading(result),
+        };
+    }
+    let nodes = result.run.iter().flat_map(|run| &run.nodes);
+    let (missed, periods) = nodes.fold((0_u64, 0_u64), |(missed, periods), node| {
+        (missed.saturating_add(node.missed), periods.saturating_add(node.periods))
+    });
+    Headline {
+        name: "Deadlines missed".to_owned(),
+        value: (periods > 0).then(|| count_of(missed, periods)),
+        sentence: heading(result),
+    }
+}
+
+/// Returns the tables of a run, and the response times of its states.
+fn tables(run: &CycleTestRun) -> Vec<DocumentBlock<'_>> {
+    let tables = [
+        block("States", (STATES_ID, "Periods by state"), "state", &STATES, state_rows(run)),
+        Some(Content::Distributions(responses(run)).under("States")),
+        block("Faults", ("faults", "Injected faults"), "fault", &FAULTS, fault_rows(run)),
+        block("Nodes", ("nodes", "Nodes"), "node", &NODES, node_rows(run)),
+        block("Stages", ("stages", "Stages, means per period"), "stage", &STAGES, stage_rows(run)),
+        block("Sources", ("sources", "Sources of reports"), "source", &SOURCES, source_rows(run)),
+    ];
+    tables.into_iter().flatten().collect()
+}
+
+/// Returns a table under its heading; `None` without rows.
+fn block<'a>(
+    heading: &'static str,
+    (id, label): (&'static str, &'static str),
+    name: &'static str,
+    titles: &[&'static str],
+    rows: Rows,
+) -> Option<DocumentBlock<'a>> {
+    if rows.is_empty() {
+        return None;
+    }
+    let names = if name == "scorecard" {
+        NameColumn::words(name, 36).titled("scale")
+    } else {
+        NameColumn::words(name, 20).titled(name)
+    };
+    let width = |title| if title == "grade" { 12 } else { 10 };
+    let table = Table {
+        id,
+        label,
+        names: names.or(name, 12),
+        columns: titles.iter().map(|title| ((*title).into(), width(*title))).collect(),
+        rows: rows.into_iter().map(|(name, cells)| TableRow::new(name, cells)).collect(),
+    };
+    Some(Content::Table(table).under(heading))
+}
+
+fn responses(run: &CycleTestRun) -> Distributions<'_> {
+    let states = run.states.iter();
+    Distributions {
+        quantity: "response by state",
+        entries: states
+            .filter_map(|one| Some((one.name.clone(), one.response_ns.as_ref()?)))
+            .collect(),
+        histogram: None,
+        percentiles: Some(("response", "Response time percentiles by state")),
+        described_by: STATES_ID,
+    }
+}
+
 /// Returns a row for each state.
-pub(crate) fn state_rows(run: &CycleTestRun) -> Rows {
+fn state_rows(run: &CycleTestRun) -> Rows {
     run.states.iter().map(|state| (state.name.clone(), state_cells(state).to_vec())).collect()
 }
 
@@ -70,7 +178,7 @@ fn state_cells(state: &CycleTestState) -> [String; 7] {
 }
 
 /// Returns a row for each fault.
-pub(crate) fn fault_rows(run: &CycleTestRun) -> Rows {
+fn fault_rows(run: &CycleTestRun) -> Rows {
     run.faults.iter().map(|fault| (fault_name(fault), fault_cells(fault).to_vec())).collect()
 }
 
@@ -96,7 +204,7 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
 }
 
 /// Returns a row for each node.
-pub(crate) fn node_rows(run: &CycleTestRun) -> Rows {
+fn node_rows(run: &CycleTestRun) -> Rows {
     run.nodes.iter().map(|node| (node.name.clone(), node_cells(node).to_vec())).collect()
 }
 
@@ -114,7 +222,7 @@ fn node_cells(node: &CycleTestNode) -> [String; 7] {
 }
 
 /// Returns a row for each stage.
-pub(crate) fn stage_rows(run: &CycleTestRun) -> Rows {
+fn stage_rows(run: &CycleTestRun) -> Rows {
     let cells = |stage: &CycleTestStage| {
         [stage.computation_ns, stage.communication_ns, stage.idle_ns, stage.barrier_ns]
             .map(mean_ns)
@@ -124,7 +232,7 @@ pub(crate) fn stage_rows(run: &CycleTestRun) -> Rows {
 }
 
 /// Returns a row for each source.
-pub(crate) fn source_rows(run: &CycleTestRun) -> Rows {
+fn source_rows(run: &CycleTestRun) -> Rows {
     run.sources.iter().map(|source| (source.name.clone(), source_cells(source).to_vec())).collect()
 }
 
@@ -141,7 +249,7 @@ fn source_cells(source: &CycleTestSource) -> [String; 6] {
 }
 
 /// Returns a row for each run of a search.
-pub(crate) fn trial_rows(search: &CycleTestSearch) -> Rows {
+fn trial_rows(search: &CycleTestSearch) -> Rows {
     let row = |trial: &horolog_record::CycleTestTrial| {
         let cells = vec![
             seconds(trial.duration_s),
@@ -155,12 +263,12 @@ pub(crate) fn trial_rows(search: &CycleTestSearch) -> Rows {
 }
 
 /// Formats a load, such as `1.25`.
-pub(crate) fn factor(load: f64) -> String {
+fn factor(load: f64) -> String {
     if load.is_finite() { format!("{load:.3}") } else { ABSENT.to_owned() }
 }
 
 /// Returns a row for each line of the scorecard.
-pub(crate) fn score_rows(result: &CycleTestResult) -> Rows {
+fn score_rows(result: &CycleTestResult) -> Rows {
     let name = |score: &CycleTestScore| format!("{}: {}", score.scale.part(), score.scale.name());
     result.scorecard.iter().map(|score| (name(score), score_cells(score).to_vec())).collect()
 }
@@ -178,7 +286,7 @@ fn score_cells(score: &CycleTestScore) -> [String; 4] {
 }
 
 /// Returns the explanation of the scorecard's figures, and its scale, a sentence each.
-pub(crate) fn score_sentences(result: &CycleTestResult) -> Vec<String> {
+fn score_sentences(result: &CycleTestResult) -> Vec<String> {
     let measured = result
         .scorecard
         .iter()
@@ -201,7 +309,7 @@ pub(crate) fn score_sentences(result: &CycleTestResult) -> Vec<String> {
 }
 
 /// Returns the heading: the application and the outcome.
-pub(crate) fn heading(result: &CycleTestResult) -> String {
+fn heading(result: &CycleTestResult) -> String {
     let name = &result.application.name;
     if let Some(search) = &result.search {
         let found = search
@@ -226,7 +334,7 @@ pub(crate) fn heading(result: &CycleTestResult) -> String {
 }
 
 /// Returns the test and its results, a sentence each.
-pub(crate) fn sentences(result: &CycleTestResult) -> Vec<String> {
+fn sentences(result: &CycleTestResult) -> Vec<String> {
     let application = &result.application;
     let count = |count: u16, one: &str, more: &str| {
         format!("{count} {}", if count == 1 { one } else { more })
@@ -305,7 +413,9 @@ mod tests {
     use horolog_record::{CycleTestCount, CycleTestDetectionKind, CycleTestFirstDetection};
 
     use super::*;
+    use crate::document::Render;
     use crate::fixture;
+    use crate::table::TableStyle;
 
     /// A message that a stopped node sends late is no longer missing, but was detected as missing.
     #[test]
@@ -343,5 +453,18 @@ mod tests {
         (search.lower, search.upper) = (None, Some(0.25));
         let wanted = "No load without a miss, smallest with misses 0.250: ";
         assert!(found(&search).starts_with(wanted));
+    }
+
+    #[test]
+    fn nothing_at_all_is_no_error_and_a_search_is_reported() {
+        let mut result = fixture::cycle_test();
+        result.search = Some(fixture::cycle_test_search());
+        let text = result.text(&TableStyle::default());
+        assert!(text.starts_with("command and control: load 1.250 without a miss"), "{text}");
+        assert!(text.contains("Largest load without a miss 1.250, smallest with misses"));
+        (result.run, result.search) = (None, None);
+        result.scorecard.clear();
+        let text = result.text(&TableStyle::default());
+        assert!(text.starts_with("command and control: no run") && !text.contains("NaN"), "{text}");
     }
 }

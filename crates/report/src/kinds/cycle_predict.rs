@@ -1,14 +1,20 @@
-//! Results of a prediction for tasks, in words and cells that the table and the HTML report share.
+//! Prediction for tasks: their bounds, the terms of these, and the underlying costs.
 
 use horolog_record::{
     CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictResult,
     CyclePredictTask, CyclePredictTermKind as Term, CyclePredictVerdict,
 };
 
-use crate::units::{ABSENT, full_count, human_ns, percent, signed_ns};
+use crate::document::{Content, Describe, Document, Headline, NameColumn, Table, TableRow, run_of};
+use crate::html::bars;
+use crate::html::data::table_unless_empty;
+use crate::html::escape::each;
+use crate::table::TableStyle;
+use crate::table::shapes::{Bar, bars_up_to};
+use crate::units::{ABSENT, count_of, full_count, human_ns, percent, signed_ns};
 
 /// Explanation of the method.
-pub(crate) const METHOD: &str = "Published: equation (3) of Hao, Xue and Qin 2010 with its \
+const METHOD: &str = "Published: equation (3) of Hao, Xue and Qin 2010 with its \
      floors: the task's own work, the longest blocking by another call under SCHED_FIFO, and \
      completed ticks and interrupts. It ignores tasks of higher priority and can be exceeded. \
      Safe: response-time analysis of Joseph and Pandya 1986 and Audsley et al. 1993: each started \
@@ -20,8 +26,144 @@ const MEASURED: &str = "measured";
 /// Maximum number of cores that have lines of their own among the costs.
 const CORES_SHOWN: usize = 8;
 
+const WIDTH: usize = 13;
+const NARROW: usize = 9;
+
+impl Describe for CyclePredictResult {
+    fn document(&self) -> Document<'_> {
+        let is_in_time =
+            |task: &&CyclePredictTask| task.verdict == CyclePredictVerdict::Schedulable;
+        let in_time = self.tasks.iter().filter(is_in_time).count();
+        let summary = sentences(self);
+        let sentence = summary.get(1).or(summary.first()).cloned().unwrap_or_default();
+        let mut blocks = vec![
+            Content::Title(heading(self)).under(""),
+            Content::Summary(summary).under("Summary"),
+            Content::Markup(stacks(self)).under("Bounds relative to deadlines"),
+            Content::Table(task_table(self)).under("Tasks"),
+        ];
+        if !terms(self).is_empty() {
+            blocks.push(Content::Table(term_table(self)).under("Bound components"));
+        }
+        blocks.extend([
+            Content::Shape(Box::new(|style| shares(self, style))).under("Bound components"),
+            Content::Markup(costs(self)).under("Host costs"),
+            Content::Introduction(cost_lines(self)).under(""),
+        ]);
+        Document {
+            kind: "cycle predict",
+            heading: heading(self),
+            lead: format!("started {}", self.started),
+            headline: Headline {
+                name: "Tasks in time".to_owned(),
+                value: Some(count_of(in_time as u64, self.tasks.len() as u64)),
+                sentence,
+            },
+            blocks,
+            method: METHOD,
+            limits: &self.limits,
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+}
+
+fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<TableRow> {
+    rows.into_iter().map(|(name, cells)| TableRow::new(name, cells)).collect()
+}
+
+fn task_table(result: &CyclePredictResult) -> Table {
+    let width = |title| match title {
+        "schedule" | "largest" => WIDTH,
+        "verdict" => NARROW - 1,
+        _ => NARROW,
+    };
+    Table {
+        id: "tasks",
+        label: "Tasks",
+        names: NameColumn::words("task", 20).or("task", 12).titled("task"),
+        columns: titles(result).into_iter().map(|title| (title.into(), width(title))).collect(),
+        rows: table_rows(rows(result)),
+    }
+}
+
+fn term_table(result: &CyclePredictResult) -> Table {
+    Table {
+        id: "terms",
+        label: "Bound components",
+        names: NameColumn::words("bound", 24).or("bound", 16).titled("bound"),
+        columns: terms(result).into_iter().map(|term| (term.name().into(), WIDTH)).collect(),
+        rows: table_rows(term_rows(result)),
+    }
+}
+
+fn costs(result: &CyclePredictResult) -> String {
+    table_unless_empty("costs", "Costs", ("cost", &COST_TITLES), cost_rows(result))
+}
+
+/// Returns the share of its deadline that each bound takes.
+fn shares(result: &CyclePredictResult, style: &TableStyle) -> Vec<String> {
+    let all = bounds(result).into_iter().map(|(name, task, bound)| {
+        let share = bound.response_ns as f64 / task.deadline_ns.max(1) as f64;
+        let times = [bound.response_ns, task.deadline_ns].map(human_ns);
+        let value_text = format!("{}, {} of {}", percent(share), times[0], times[1]);
+        Bar::plain(name, Some(share), value_text)
+    });
+    bars_up_to("bounds relative to deadlines", &all.collect::<Vec<_>>(), 1.0, style)
+}
+
+/// Returns a bar for each bound, of its terms one after the other; all bars are shares of their
+/// deadlines, and as wide as the longest needs.
+fn stacks(result: &CyclePredictResult) -> String {
+    let all = bounds(result);
+    if all.is_empty() {
+        return String::new();
+    }
+    let used = |task: &CyclePredictTask, bound: &CyclePredictBound| {
+        bound.response_ns as f64 / task.deadline_ns.max(1) as f64
+    };
+    let longest = all.iter().map(|(_, task, bound)| used(task, bound)).fold(1.0, f64::max);
+    let legend = each(terms(result), |term| {
+        format!("<li><span class=\"swatch\" style=\"{}\"></span>{}</li>", colour(term), term.name())
+    });
+    let rows = each(all, |(name, task, bound)| {
+        let numbers = [&human_ns(bound.response_ns)[..], &percent(used(task, bound))];
+        let stack = format!(
+            "<span class=\"stack\">{}<span class=\"deadline\" style=\"left:{:.2}%\"></span></span>",
+            parts(task, bound, longest),
+            100.0 / longest,
+        );
+        bars::row(&name, numbers, &stack)
+    });
+    format!(
+        "<p class=\"hint\">The line is the deadline; the values are in the tables \
+         below.</p>\n<ul class=\"legend\">{legend}</ul>\n{}",
+        bars::table(["bound", "response", "deadline share", ""], &rows)
+    )
+}
+
+fn parts(task: &CyclePredictTask, bound: &CyclePredictBound, longest: f64) -> String {
+    each(&bound.terms, |term| {
+        let width = 100.0 * term.ns as f64 / task.deadline_ns.max(1) as f64 / longest;
+        format!(
+            "<span class=\"term\" style=\"width:{width:.2}%;{}\" title=\"{}: {}\"></span>",
+            colour(term.kind),
+            term.kind.name(),
+            human_ns(term.ns)
+        )
+    })
+}
+
+/// Returns one of the colours of plots, of which there is one less than terms.
+fn colour(term: Term) -> String {
+    match term {
+        Term::Interrupts => "background:var(--muted)".to_owned(),
+        _ => format!("background:var(--series-{})", term as usize),
+    }
+}
+
 /// Titles of [`rows`]; measured values have a column if there are any.
-pub(crate) fn titles(result: &CyclePredictResult) -> Vec<&'static str> {
+fn titles(result: &CyclePredictResult) -> Vec<&'static str> {
     let all = [
         "schedule",
         "deadline",
@@ -41,7 +183,7 @@ fn is_measured(result: &CyclePredictResult) -> bool {
 }
 
 /// Returns a row for each task.
-pub(crate) fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
+fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let response = |bound: Option<&CyclePredictBound>| {
         bound.map_or_else(|| ABSENT.to_owned(), |bound| human_ns(bound.response_ns))
     };
@@ -83,16 +225,14 @@ const fn verdict(verdict: CyclePredictVerdict) -> &'static str {
 }
 
 /// Returns the terms that any bound has, in their order.
-pub(crate) fn terms(result: &CyclePredictResult) -> Vec<Term> {
+fn terms(result: &CyclePredictResult) -> Vec<Term> {
     let bounds = || result.tasks.iter().flat_map(|task| [&task.safe, &task.as_published]).flatten();
     let is_there = |term: &Term| bounds().any(|bound| bound.term_ns(*term) > 0);
     Term::ALL.into_iter().filter(is_there).collect()
 }
 
 /// Returns the bounds of each task, the safe one first, each with its name.
-pub(crate) fn bounds(
-    result: &CyclePredictResult,
-) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
+fn bounds(result: &CyclePredictResult) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
     fn of(task: &CyclePredictTask) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
         let CyclePredictTask { name, safe, as_published: printed, .. } = task;
         let both = [("safe", safe), ("published", printed)];
@@ -106,7 +246,7 @@ pub(crate) fn bounds(
 }
 
 /// Returns a row for each bound: the length of each of its terms.
-pub(crate) fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
+fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let shown = terms(result);
     let cell = |ns: u64| if ns == 0 { ABSENT.to_owned() } else { human_ns(ns) };
     let row = |(name, _, bound): (String, &CyclePredictTask, &CyclePredictBound)| {
@@ -116,7 +256,7 @@ pub(crate) fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>
 }
 
 /// Returns the heading: the kind of prediction and the number of tasks.
-pub(crate) fn heading(result: &CyclePredictResult) -> String {
+fn heading(result: &CyclePredictResult) -> String {
     let of = |verdict| result.tasks.iter().filter(|task| task.verdict == verdict).count();
     let in_time = of(CyclePredictVerdict::Schedulable) as u64;
     let count = result.tasks.len() as u64;
@@ -129,7 +269,7 @@ pub(crate) fn heading(result: &CyclePredictResult) -> String {
 }
 
 /// Returns the conclusions, a sentence or a few each.
-pub(crate) fn sentences(result: &CyclePredictResult) -> Vec<String> {
+fn sentences(result: &CyclePredictResult) -> Vec<String> {
     let nodes = match result.nodes {
         0 | 1 => "One node; messages and barriers wait for no peer.".to_owned(),
         nodes => format!("{} nodes that exchange messages.", full_count(nodes.into())),
@@ -170,7 +310,7 @@ fn measured(task: &CyclePredictTask) -> Option<String> {
 }
 
 /// Returns the counted costs of the host, a line for each kind and core.
-pub(crate) fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
+fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
     let is_shown = |cost: &&CyclePredictCost| cost.core.is_none_or(|core| core < CORES_SHOWN);
     let shown: Vec<&CyclePredictCost> = result.costs.iter().filter(is_shown).collect();
     let same = |a: &&CyclePredictCost, b: &&CyclePredictCost| {
@@ -196,7 +336,7 @@ fn of_one_kind(costs: &[&CyclePredictCost]) -> String {
 }
 
 /// Returns the name of a cost, such as `interrupts, core 1`.
-pub(crate) fn cost_name(cost: &CyclePredictCost) -> String {
+fn cost_name(cost: &CyclePredictCost) -> String {
     let kind = match cost.kind {
         Kind::Switch => "switch",
         Kind::Release => "release",
@@ -218,10 +358,10 @@ fn amount(cost: &CyclePredictCost) -> String {
 }
 
 /// Titles of [`cost_rows`].
-pub(crate) const COST_TITLES: [&str; 4] = ["each", "every", "statistic", "from"];
+const COST_TITLES: [&str; 4] = ["each", "every", "statistic", "from"];
 
 /// Returns a row for each cost.
-pub(crate) fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
+fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let row = |cost: &CyclePredictCost| {
         let bytes =
             cost.bytes.map_or_else(String::new, |bytes| format!(", {} bytes", full_count(bytes)));
@@ -234,4 +374,31 @@ pub(crate) fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>
         (cost_name(cost) + &bytes, cells)
     };
     result.costs.iter().map(row).collect()
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Render;
+    use crate::fixture;
+
+    #[test]
+    fn nothing_at_all_is_no_error_and_many_cores_are_counted() {
+        let mut result = fixture::cycle_predict();
+        let mut cost = result.costs[1].clone();
+        cost.core = Some(77);
+        result.costs.extend([cost.clone(), cost]);
+        let text = result.text(&TableStyle::default());
+        assert!(text.contains("2 more, of cores from 8 on"), "{text}");
+        result.tasks.clear();
+        result.costs.clear();
+        assert!(result.text(&TableStyle::default()).starts_with("0 of 0 tasks"));
+    }
+
+    #[test]
+    fn a_bound_beyond_its_deadline_is_marked_and_no_deadline_is_no_error() {
+        let mut result = fixture::cycle_predict();
+        result.tasks[0].deadline_ns = 0;
+        let lines = shares(&result, &TableStyle { colour: false, width: 80 });
+        assert!(lines[1].contains("#>| >9999%, 3.59 ms of 0 ns"), "{lines:?}");
+    }
 }
