@@ -183,7 +183,7 @@ impl Calibrated {
             over.store(true, Ordering::Relaxed);
             let delays = delays.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             worked?;
-            ExactSummary::of(delays).context("no sentence was given on")
+            ExactSummary::from_values(delays).context("no sentence was given on")
         })
     }
 

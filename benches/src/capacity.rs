@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
+use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
 use horolog_record::{LoadEngineKind, LoadResult, SearchEnd, SearchKind, Trial};
@@ -19,7 +19,7 @@ use crate::servers::{self, Server};
 
 /// Requests for the delay of a PTP master.
 pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
-    kind: PtpKind::Delay,
+    kind: PtpRequestKind::Delay,
     domain: 0,
     minor_version: 0,
     multicast: false,
@@ -27,7 +27,7 @@ pub(crate) const PTP_DELAY: PtpPlan = PtpPlan {
 };
 
 /// Requests of NetSync Monitor.
-pub(crate) const PTP_MONITOR: PtpPlan = PtpPlan { kind: PtpKind::Nsm, ..PTP_DELAY };
+pub(crate) const PTP_MONITOR: PtpPlan = PtpPlan { kind: PtpRequestKind::Nsm, ..PTP_DELAY };
 
 /// A trial with at most one lost request in ten thousand counts as lossless.
 pub(crate) const LOSS: f64 = 1e-4;

@@ -11,7 +11,7 @@ use horolog_load::{LoadJob, LoadOptions, LoadRun};
 use horolog_record::LoadEngineKind;
 use horolog_wire::ntp;
 use horolog_wire::ptp::EVENT_PORT;
-use horolog_xdp::{Interface, Sink};
+use horolog_xdp::{CountingSink, Interface};
 
 use crate::capacity::{NullObserver, PTP_DELAY, PTP_MONITOR};
 use crate::figure::{Figure, Goal};
@@ -70,7 +70,7 @@ pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
 fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> Result<f64> {
     let server = lab.server().port();
     let interface = Interface { index: server.index, name: server.interface.clone() };
-    let sink = lab.server().run(|| Sink::attach(&interface, port))??;
+    let sink = lab.server().run(|| CountingSink::attach(&interface, port))??;
     let target = server.ipv4.to_string().parse()?;
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };
     let mut options = LoadOptions::new(target, LoadJob::Ramp(ramp));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::ptp::{PtpKind, PtpPlan};
+use horolog_load::ptp::{PtpPlan, PtpRequestKind};
 use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer, ramp::Ramp};
 use horolog_record::{LoadEngineKind, LoadResult, Trial};
 use horolog_wire::ethernet::MacAddress;
@@ -119,7 +119,7 @@ fn set_up(lab: &Lab, rounds: usize, ptp: Option<PtpPlan>) -> Result<Figure> {
     }
     let what = match ptp.map(|ptp| ptp.kind) {
         None => "",
-        Some(PtpKind::Nsm) => ", NetSync Monitor",
+        Some(PtpRequestKind::Nsm) => ", NetSync Monitor",
         Some(_) => ", PTP delay",
     };
     let name = format!("xdp engine: set-up and drain of a trial{what}");

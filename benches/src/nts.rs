@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, TrustAnchors};
+use horolog_load::nts::{
+    Algorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
+};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadJob, LoadOptions, LoadRun};
 use horolog_record::{LoadEngineKind, LoadResult};
@@ -106,7 +108,7 @@ fn load(server: Server, binary: &Path, job: LoadJob, threads: usize) -> Result<(
         name: Some(NAME.to_owned()),
         trust: TrustAnchors::from_pem_file(Some(&started.certificate))?,
         algorithms: vec![Algorithm::AesSivCmac256],
-        sessions: SessionCount::Shared(SESSIONS),
+        sessions: SessionCount::Shared(SESSIONS_DEFAULT),
         share: 100,
     });
     lab.client().run(|| {

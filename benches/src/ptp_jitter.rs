@@ -96,7 +96,8 @@ fn listen(master: Master, binary: &Path) -> Result<Run> {
     let trial = result.trials.first().context("there was no trial")?;
     let expected = DURATION.as_nanos() as i64 / NOMINAL_NS * 9 / 10;
     ensure!(arrivals.len() as i64 * 2 > expected, "only {} Syncs came", arrivals.len());
-    let jitter = ExactSummary::of(deviations(&arrivals)).context("no two Syncs in a row")?;
+    let jitter =
+        ExactSummary::from_values(deviations(&arrivals)).context("no two Syncs in a row")?;
     Ok(Run { jitter, answered: trial.received as f64 / trial.sent.max(1) as f64 })
 }
 

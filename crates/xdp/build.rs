@@ -30,7 +30,7 @@ fn compile(source: &Path, out: &Path, libbpf: &str) {
     let status = Command::new(&clang)
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
         .args(["-target", "bpf", "-mcpu=v3"])
-        // The same source gives the same object wherever it is built.
+        // Makes the object independent of the build directory.
         .arg(format!("-ffile-prefix-map={libbpf}=libbpf"))
         .arg(format!("-ffile-prefix-map={}=.", here.display()))
         .args(["-I", libbpf])
@@ -44,7 +44,8 @@ fn compile(source: &Path, out: &Path, libbpf: &str) {
     assert!(status.success(), "{clang} could not compile {}", source.display());
 }
 
-/// Debian keeps `asm/types.h` where only a compiler for the machine itself looks.
+/// Returns the include path of `asm/types.h` on Debian, which only a native compiler searches by
+/// default; nothing where it does not exist.
 fn multiarch_include() -> Vec<String> {
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let path = format!("/usr/include/{machine}-linux-gnu");

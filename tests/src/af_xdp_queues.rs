@@ -13,8 +13,8 @@ use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ntp::{HEADER_LEN, PORT};
 use horolog_xdp::{
-    AttachMode, Interface, InterleavedRequests, ReplyPath, Responder, ResponderSettings, Station,
-    XdpAction, XskSocket,
+    AttachMode, Interface, InterleavedHandling, ReplyPath, Responder, ResponderSettings,
+    StationAddress, XdpAction, XskSocket,
 };
 
 use crate::frames::{LISTEN, MAC, build, listen_by};
@@ -33,7 +33,7 @@ fn interface(host: &LabHost) -> Interface {
 
 /// A program that hands requests with more than a header over to so many queues.
 fn responder(queues: u32) -> Result<Responder> {
-    let settings = ResponderSettings { af_xdp_queues: queues, ..ResponderSettings::PLAIN };
+    let settings = ResponderSettings { af_xdp_queues: queues, ..ResponderSettings::BASIC };
     Ok(Responder::load(&settings)?.0)
 }
 
@@ -172,14 +172,15 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     let server = lab.server();
     let responder = responder(1)?;
     let at = SocketAddr::new(IpAddr::V4(server.port().ipv4), PORT);
-    responder.listen(at)?;
+    responder.answer_at(at)?;
     let server_interface = interface(server);
-    let station = Station { interface: server_interface.index, vlan: None, mac: server.port().mac };
-    responder.serve_station(station, true)?;
+    let station =
+        StationAddress { interface: server_interface.index, vlan: None, mac: server.port().mac };
+    responder.set_station(station, true)?;
     let (mode, path) = (AttachMode::Native, ReplyPath::Redirect);
     let (socket, _attachment) = server.run(|| -> Result<_> {
         let attachment =
-            responder.attach(&server_interface, mode, path, InterleavedRequests::Answer)?;
+            responder.attach(&server_interface, mode, path, InterleavedHandling::Answer)?;
         Ok((XskSocket::open(&server_interface, 0)?, attachment))
     })??;
     responder.redirect_to(&server_interface, std::slice::from_ref(&socket), 0)?;

@@ -66,7 +66,7 @@ pub(crate) fn publish(writer: &mut ClockWriter, page: &ClockPage) {
 }
 
 fn responder() -> Result<(Responder, ClockWriter)> {
-    let (responder, writer) = Responder::load(&ResponderSettings::PLAIN)?;
+    let (responder, writer) = Responder::load(&ResponderSettings::BASIC)?;
     listen_by(&responder)?;
     Ok((responder, writer))
 }
@@ -255,9 +255,9 @@ pub(crate) fn an_address_can_be_removed() -> Result<()> {
     for (request, address) in valid(&mut random).iter().zip(LISTEN) {
         let verdict = || Ok::<_, anyhow::Error>(responder.test_run(request)?.verdict);
         ensure!(verdict()? == XdpAction::Transmit && verdict()? == XdpAction::Transmit);
-        responder.unlisten(address)?;
+        responder.stop_answering(address)?;
         ensure!(verdict()? == XdpAction::Pass, "{address} is still answered at");
-        responder.listen(address)?;
+        responder.answer_at(address)?;
         ensure!(verdict()? == XdpAction::Transmit, "{address} is not answered at again");
     }
     Ok(())

@@ -128,7 +128,7 @@ impl Pair {
         let before = MonotonicClock.now();
         let TestRunOutcome { verdict, frame: returned } = self.responder.test_run(frame)?;
         let now = match self.limiter {
-            Some(_) => self.responder.last_judged_at().context("nobody was judged")?,
+            Some(_) => self.responder.last_checked_at().context("nobody was judged")?,
             None => before,
         };
         ensure!((before..=MonotonicClock.now()).contains(&now), "judged at {now:?}");
@@ -179,7 +179,7 @@ fn sequence(config: &LimitsConfig, random: &mut Random) -> Result<BTreeMap<&'sta
     let settings = responder_settings(KEY, config, &interleaved);
     let (responder, mut writer) = Responder::load(&settings)?;
     listen_by(&responder)?;
-    responder.limit(&config.rules(), &config.listed())?;
+    responder.set_limits(&config.rules(), &config.listed())?;
     let mut pair = Pair {
         responder,
         limiter: Limiter::new(config, KEY),
@@ -225,7 +225,7 @@ fn relist(pair: &mut Pair, config: &LimitsConfig, without: bool) -> Result<()> {
         changed.deny.clear();
     }
     let rules = changed.rules();
-    pair.responder.limit(&rules, &changed.listed())?;
+    pair.responder.set_limits(&rules, &changed.listed())?;
     pair.limiter = Some(limiter.successor(&changed));
     Ok(())
 }
@@ -267,7 +267,7 @@ fn limited(config: &LimitsConfig, random: &mut Random) -> Result<(Responder, Clo
     let settings = responder_settings(KEY, config, &InterleavedConfig::default());
     let (responder, mut writer) = Responder::load(&settings)?;
     listen_by(&responder)?;
-    responder.limit(&config.rules(), &config.listed())?;
+    responder.set_limits(&config.rules(), &config.listed())?;
     publish(&mut writer, &page(random));
     Ok((responder, writer))
 }
@@ -299,15 +299,15 @@ pub(crate) fn clients_keep_their_entries_through_changes() -> Result<()> {
     let known = frame_of(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000, &PLAIN);
     ensure!(responder.test_run(&known)?.verdict == XdpAction::Transmit, "the first newcomer");
     for config in [&other, &one].into_iter().cycle().take(31) {
-        responder.limit(&config.rules(), &config.listed())?;
+        responder.set_limits(&config.rules(), &config.listed())?;
     }
     exhaust_new_clients(&responder)?;
     ensure!(responder.test_run(&known)?.verdict == XdpAction::Transmit, "it was forgotten");
     // A verdict is not taken for one of the same epoch long ago.
     for config in [&other, &one].into_iter().cycle().take(14) {
-        responder.limit(&config.rules(), &config.listed())?;
+        responder.set_limits(&config.rules(), &config.listed())?;
     }
-    responder.limit(&closed.rules(), &closed.listed())?;
+    responder.set_limits(&closed.rules(), &closed.listed())?;
     ensure!(responder.test_run(&known)?.verdict == XdpAction::Drop, "it is denied");
     Ok(())
 }

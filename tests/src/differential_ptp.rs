@@ -101,15 +101,15 @@ fn is_admitted(client: IpAddr) -> bool {
 
 /// The program as a grandmaster on the loopback interface.
 fn responder(answers: Answers) -> Result<(Responder, ClockWriter)> {
-    let settings = ResponderSettings { ptp_monitor: answers.monitor, ..ResponderSettings::PLAIN };
+    let settings = ResponderSettings { ptp_monitor: answers.monitor, ..ResponderSettings::BASIC };
     let (responder, writer) = Responder::load(&settings)?;
     if answers.monitor {
         responder.chain_ptp()?;
-        responder.answer_monitor_by(LOOPBACK)?;
+        responder.enable_monitor(LOOPBACK)?;
         for (transport, prefix) in
             [PtpTransport::Ipv4, PtpTransport::Ipv6].into_iter().zip(ADMITTED)
         {
-            responder.admit_to_monitor(LOOPBACK, transport, prefix, true)?;
+            responder.set_monitor_client(LOOPBACK, transport, prefix, true)?;
         }
     }
     for transport in [PtpTransport::Ipv4, PtpTransport::Ipv6, PtpTransport::Ethernet] {
@@ -125,9 +125,9 @@ fn responder(answers: Answers) -> Result<(Responder, ClockWriter)> {
             address: group_source(transport == PtpTransport::Ipv6),
             monitor: answers.monitor.then(|| tlv(transport)),
         };
-        responder.serve_ptp(LOOPBACK, transport, Some(&port))?;
+        responder.set_ptp_port(LOOPBACK, transport, Some(&port))?;
     }
-    OWN.iter().try_for_each(|&address| responder.serve_ptp_at(address, true))?;
+    OWN.iter().try_for_each(|&address| responder.set_ptp_address(address, true))?;
     Ok((responder, writer))
 }
 
@@ -509,7 +509,7 @@ pub(crate) fn without_a_clock_no_request_is_answered() -> Result<()> {
     ensure!(!answers(&mut random, &current)?.contains(&true), "after the expiry");
     publish(&mut writer, &page_with_leap(&mut random));
     for transport in [PtpTransport::Ipv4, PtpTransport::Ipv6, PtpTransport::Ethernet] {
-        responder.serve_ptp(LOOPBACK, transport, None)?;
+        responder.set_ptp_port(LOOPBACK, transport, None)?;
     }
     ensure!(!answers(&mut random, &current)?.contains(&true), "as nobody's port");
     Ok(())

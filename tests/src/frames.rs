@@ -11,7 +11,7 @@ use horolog_wire::ethernet::{VLAN_TAG_LEN, VlanTag};
 use horolog_wire::frame::Builder;
 use horolog_wire::ipv4;
 use horolog_wire::ntp::{HEADER_LEN, PORT};
-use horolog_xdp::{Responder, Station, XdpError};
+use horolog_xdp::{Responder, StationAddress, XdpError};
 
 use crate::mutated_frames::{
     extension_header, fragment, mend, no_udp_checksum, other_header_fields, other_protocol,
@@ -50,15 +50,15 @@ pub(crate) fn listen_set() -> ListenSet {
 
 /// The same for the program.
 pub(crate) fn listen_by(responder: &Responder) -> Result<(), XdpError> {
-    responder.refuse_broadcast(BROADCAST, true)?;
+    responder.set_broadcast(BROADCAST, true)?;
     serve_stations(responder)?;
-    LISTEN.iter().try_for_each(|&address| responder.listen(address))
+    LISTEN.iter().try_for_each(|&address| responder.answer_at(address))
 }
 
 /// Lets the program answer at that server's MAC address.
 pub(crate) fn serve_stations(responder: &Responder) -> Result<(), XdpError> {
     VLANS.into_iter().try_for_each(|vlan| {
-        responder.serve_station(Station { interface: LOOPBACK, vlan, mac: MAC.0 }, true)
+        responder.set_station(StationAddress { interface: LOOPBACK, vlan, mac: MAC.0 }, true)
     })
 }
 

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use horolog_load::clients::{self, LaneClients, SourceNetwork};
-use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
-use horolog_load::request::{FramePlan, FrameTemplate, PtpFrames};
+use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
+use horolog_load::request::{FramePlan, FrameTemplate, PtpFramePlan};
 use horolog_load::schedule;
 use horolog_load::token::TokenCodec;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
@@ -57,11 +57,11 @@ pub(crate) struct World {
 }
 
 /// The ways to ask a PTP master: what, whether by the group, and with clients drawn at random.
-const PTP: [(PtpKind, bool, bool); 4] = [
-    (PtpKind::Delay, false, false),
-    (PtpKind::Delay, false, true),
-    (PtpKind::Delay, true, false),
-    (PtpKind::Nsm, false, false),
+const PTP: [(PtpRequestKind, bool, bool); 4] = [
+    (PtpRequestKind::Delay, false, false),
+    (PtpRequestKind::Delay, false, true),
+    (PtpRequestKind::Delay, true, false),
+    (PtpRequestKind::Nsm, false, false),
 ];
 
 impl World {
@@ -114,7 +114,7 @@ impl World {
     /// The clients of a lane.
     pub(crate) fn lane_clients(&self, lane: usize) -> LaneClients {
         if self.random_sources {
-            LaneClients::random(self.network.room(), self.token.key(), lane, LANES)
+            LaneClients::random(self.network.host_count(), self.token.key(), lane, LANES)
         } else {
             LaneClients::in_turn(CLIENTS, lane, LANES, 1)
         }
@@ -122,27 +122,27 @@ impl World {
 
     /// How many clients there are, all lanes together.
     pub(crate) fn clients(&self) -> u32 {
-        if self.random_sources { self.network.room() } else { CLIENTS }
+        if self.random_sources { self.network.host_count() } else { CLIENTS }
     }
 
     /// How the requests of a lane are framed.
     pub(crate) fn frames(&self, lane: usize) -> FramePlan {
         let master = self.target.ip();
-        let group = self.ptp.and_then(|ptp| ptp.group(master));
+        let group = self.ptp.and_then(|ptp| ptp.multicast_group(master));
         FramePlan {
             source_mac: OWN_MAC,
             destination_mac: group.map_or(TARGET_MAC, MacAddress::of_group),
             network: self.network,
-            source_port: self.ptp.map_or_else(|| clients::port(lane), |_| EVENT_PORT),
+            source_port: self.ptp.map_or_else(|| clients::source_port(lane), |_| EVENT_PORT),
             target: self.ptp.map_or(self.target, |ptp| ptp.destination(master)),
             version: self.version,
-            ptp: self.ptp.map(|plan| PtpFrames { plan, master, lane, apart: None }),
+            ptp: self.ptp.map(|plan| PtpFramePlan { plan, master, lane, excluded_network: None }),
         }
     }
 
     /// A frame from the target to a lane of a client.
     pub(crate) fn frame_to(&self, client: u32, lane: usize, payload: &[u8]) -> Vec<u8> {
-        let to = SocketAddr::new(self.network.address(client), clients::port(lane));
+        let to = SocketAddr::new(self.network.address(client), clients::source_port(lane));
         Self::frame(self.target, to, payload)
     }
 
@@ -175,8 +175,8 @@ impl World {
         Ok(Generator::load(&GeneratorSettings {
             protocol: match self.ptp.map(|ptp| ptp.kind) {
                 None => Protocol::Ntp,
-                Some(PtpKind::Delay) => Protocol::PtpDelay,
-                Some(PtpKind::Nsm | PtpKind::Unicast(_)) => Protocol::PtpMonitor,
+                Some(PtpRequestKind::Delay) => Protocol::PtpDelay,
+                Some(PtpRequestKind::Nsm | PtpRequestKind::Unicast(_)) => Protocol::PtpMonitor,
             },
             multicast: self.ptp.is_some_and(|ptp| ptp.multicast),
             domain: self.ptp.map_or(0, |ptp| ptp.domain),
@@ -190,7 +190,7 @@ impl World {
             echo: false,
             interleaved: self.interleaved,
             clients: CLIENTS,
-            single_clients: false,
+            counts_each_client: false,
             chained: false,
             open_intervals: intervals,
             key: self.token.key(),
@@ -207,11 +207,11 @@ impl World {
     pub(crate) fn trial(&self, start: Timestamp<Monotonic>) -> TrialSettings {
         TrialSettings {
             start_ns: start.as_ns() as u64,
-            realtime_ahead_ns: realtime_minus_monotonic().offset.as_ns(),
+            realtime_minus_monotonic_ns: realtime_minus_monotonic().offset.as_ns(),
             lanes: LANES as u32,
             clients_per_lane: self.clients() / LANES as u32,
             lanes_with_one_more: self.clients() % LANES as u32,
-            random_addresses: if self.random_sources { self.network.room() } else { 0 },
+            random_addresses: if self.random_sources { self.network.host_count() } else { 0 },
             exponential: false,
             interval_ns: 0,
             intervals: 0,

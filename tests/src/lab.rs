@@ -397,7 +397,7 @@ pub(crate) fn a_killed_holder_leaves_nothing() -> Result<()> {
     // peer's namespace goes, so what is left here tells whether the kernel took the hosts apart.
     let watch = NetNs::anonymous()?;
     let mut command = helper_command(&["hold"])?;
-    let child = watch.command(&mut command).stdout(Stdio::piped()).spawn()?;
+    let child = watch.start_inside(&mut command).stdout(Stdio::piped()).spawn()?;
     let mut child = Killed(child);
     let stdout = child.0.stdout.take().context("no output")?;
     let mut line = String::new();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_record::{FindingCode, PathRow, PathUdpResult, RowEnd};
-use horolog_sys::datagram::{Envelope, Wait};
+use horolog_sys::datagram::{MessageHeader, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagramKind, short};
 use horolog_wire::stamp;
@@ -221,7 +221,7 @@ fn traffic_classes_are_recorded_at_both_ends() -> Result<()> {
         Ok(socket)
     })??;
     let receiving = thread::spawn(move || {
-        Envelope::new().receive(listener.as_fd(), &mut [0; 100], Wait::Asleep)
+        MessageHeader::new().receive(listener.as_fd(), &mut [0; 100], WaitMode::Blocking)
     });
     let options = ["--stamp", "--dscp", "af41", "-n", "2", "--warm-up", "0", "--timeout", "50ms"];
     let unanswered = path.output(at, &options)?;

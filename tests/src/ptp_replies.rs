@@ -122,7 +122,7 @@ impl Master<'_> {
         };
         let address = self.random.bytes(if self.world.target.is_ipv4() { 4 } else { 16 });
         let mut suffix = Vec::new();
-        if part == Part::Delay && plan.kind == horolog_load::ptp::PtpKind::Nsm {
+        if part == Part::Delay && plan.kind == horolog_load::ptp::PtpRequestKind::Nsm {
             suffix = monitor(self.random, &address);
         }
         let message = Message { header, body, suffix: &suffix };

@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_load::offset::{OffsetPlan, ReceiveTimestamps};
-use horolog_load::ptp::{self, PtpKind};
+use horolog_load::ptp::{self, PtpRequestKind};
 use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
 use horolog_load::token::RequestId;
 use horolog_load::verify;
@@ -135,10 +135,10 @@ impl Bench {
             give_up_ns: u64::MAX,
             number: number as u32,
             sequence,
-            sequence_end: clients.wrap(),
-            client: sequence % clients.count(),
-            clients: clients.count(),
-            client_base: clients.first(),
+            sequence_end: clients.sequence_end(),
+            client: sequence % clients.client_count(),
+            clients: clients.client_count(),
+            client_base: clients.first_client(),
             active: 1,
             ..LanePosition::default()
         };
@@ -179,7 +179,7 @@ impl Bench {
     /// Lets both judge an answer, and returns whether the program let it pass.
     fn verify(&mut self, world: &World, answer: &PtpResponse) -> Result<bool> {
         let master = world.target.ip();
-        let group = world.ptp.and_then(|plan| plan.group(master));
+        let group = world.ptp.and_then(|plan| plan.multicast_group(master));
         let to = group.unwrap_or_else(|| world.network.address(answer.client));
         let [from, to] = [master, to].map(|ip| SocketAddr::new(ip, answer.port));
         let frame = World::frame(from, to, &answer.bytes);
@@ -190,7 +190,7 @@ impl Bench {
         ensure!(right, "the program says {:?}", outcome.verdict);
         let now = MonotonicClock.now();
         let timestamps = ReceiveTimestamps { kernel: Some(Realtime.now()), phc_ns: None };
-        let client = world.network.client(to.ip());
+        let client = world.network.client_of(to.ip());
         for account in &mut self.accounts {
             account.receive(&answer.bytes, client, now, now, timestamps);
         }
@@ -204,7 +204,7 @@ impl Bench {
         let mut counts = TrialCounts::default();
         for account in self.accounts.drain(..) {
             let (lane, carried) = account.close(GROUP);
-            counts.merge(&TrialCounts::sum(&lane));
+            counts.merge(&TrialCounts::sum_intervals(&lane));
             self.carried.push(carried);
         }
         let model = ReplyCounts::of_model(&counts);
@@ -281,7 +281,7 @@ fn fault(world: &World, reason: InvalidReason) -> Expected {
 /// master.
 fn kinds_of_delay(world: &World) -> Vec<Kind> {
     let plan = world.ptp.unwrap_or_else(|| unreachable!("a world of PTP"));
-    let is_only = plan.kind == PtpKind::Delay;
+    let is_only = plan.kind == PtpRequestKind::Delay;
     let right = |copies| if is_only { Expected::Received(copies) } else { Expected::Owed };
     let mut kinds = vec![
         answered("a delay response", right(0), IN_TIME, |master, request| {
@@ -432,7 +432,7 @@ pub(crate) fn program_and_model_agree() -> Result<()> {
         for world in World::all_ptp(&mut random)? {
             let mut bench = Bench::new(&world, core)?;
             let mut kinds = kinds_of_delay(&world);
-            if world.ptp.is_some_and(|plan| plan.kind == PtpKind::Nsm) {
+            if world.ptp.is_some_and(|plan| plan.kind == PtpRequestKind::Nsm) {
                 kinds.extend(kinds_of_monitor());
             }
             for kind in &kinds {
@@ -454,7 +454,7 @@ pub(crate) fn responses_of_an_earlier_trial_are_late() -> Result<()> {
             let mut bench = Bench::new(&world, core)?;
             bench.begin(&world, MonotonicClock.now() - TRIAL_AGE)?;
             let mut master = Master { world: &world, random: &mut random };
-            let is_only = world.ptp.is_some_and(|plan| plan.kind == PtpKind::Delay);
+            let is_only = world.ptp.is_some_and(|plan| plan.kind == PtpRequestKind::Delay);
             let mut owed = Vec::new();
             for _ in 0..GROUP {
                 let request = bench.send_request(&world, IN_TIME)?;
@@ -484,7 +484,7 @@ pub(crate) fn packets_that_are_no_response_pass() -> Result<()> {
             bench.begin(&world, MonotonicClock.now() - TRIAL_AGE)?;
             let request = bench.send_request(&world, IN_TIME)?;
             let answer = Master { world: &world, random: &mut random }.delay(&request);
-            let group = world.ptp.and_then(|plan| plan.group(world.target.ip()));
+            let group = world.ptp.and_then(|plan| plan.multicast_group(world.target.ip()));
             let client = world.network.address(request.client);
             let (master, own) = (world.target.ip(), world.network.prefix().address());
             let unasked = if group.is_some() { client } else { own };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
 use horolog_lab::{Lab, LabConfig};
-use horolog_sys::filter::Instruction;
+use horolog_sys::filter::BpfInstruction;
 use horolog_wire::ethernet::{
     HEADER_LEN as LINK_LEN, MacAddress, TYPE_SERVICE_VLAN, TYPE_VLAN, VlanTag,
 };
@@ -130,14 +130,14 @@ fn check_reply(request: &Builder, frame: &[u8]) -> Result<()> {
 fn with_tag(tag: VlanTag) -> FrameSelection {
     // Each test that fails skips the rest, up to the last instruction.
     FrameSelection::Program(vec![
-        Instruction::load_word(VLAN_PRESENT),
-        Instruction::jump_if_equal(0, 5, 0),
-        Instruction::load_word(VLAN_CONTROL),
-        Instruction::jump_if_equal(tag.control.into(), 0, 3),
-        Instruction::load_word(VLAN_PROTOCOL),
-        Instruction::jump_if_equal(tag.protocol.into(), 0, 1),
-        Instruction::finish(KEEP),
-        Instruction::finish(0),
+        BpfInstruction::load_word(VLAN_PRESENT),
+        BpfInstruction::jump_if_equal(0, 5, 0),
+        BpfInstruction::load_word(VLAN_CONTROL),
+        BpfInstruction::jump_if_equal(tag.control.into(), 0, 3),
+        BpfInstruction::load_word(VLAN_PROTOCOL),
+        BpfInstruction::jump_if_equal(tag.protocol.into(), 0, 1),
+        BpfInstruction::finish(KEEP),
+        BpfInstruction::finish(0),
     ])
 }
 

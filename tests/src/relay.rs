@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use horolog_relay::{ChildListing, Listing};
+use horolog_relay::{ChildListing, RelayListing};
 use horolog_sys::netlink::Prefix;
 use horolog_sys::socket::Socket;
 use libtest_mimic::Trial;
@@ -106,7 +106,7 @@ impl Relay {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    pub(crate) fn listing(&self) -> Result<Listing> {
+    pub(crate) fn listing(&self) -> Result<RelayListing> {
         Ok(serde_json::from_str(&self.control(&["list", "--json"])?)?)
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 use horolog_io::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketOptions, UdpFilter};
 use horolog_lab::{Lab, LabConfig};
-use horolog_relay::Listing;
+use horolog_relay::RelayListing;
 use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
 use horolog_wire::frame::{Builder, UdpFrame};
 
@@ -184,7 +184,7 @@ impl Side {
     }
 
     /// What came of the packets: each copy with how often it came, and what was counted.
-    fn outcome(&self, frames: &[Vec<u8>]) -> Result<(BTreeMap<Vec<u8>, usize>, Listing)> {
+    fn outcome(&self, frames: &[Vec<u8>]) -> Result<(BTreeMap<Vec<u8>, usize>, RelayListing)> {
         let mut receivers = self.receivers()?;
         let server = self.lab.server();
         let open = || PacketDevice::open(&server.port().interface, &PacketOptions::default());

@@ -296,7 +296,7 @@ fn wrong_timestamps(reply: &mut Reply, random: &mut Random) {
 /// Answers with what the request carried as its receive timestamp, and with when an earlier reply
 /// left.
 fn interleave(reply: &mut Reply, random: &mut Random) {
-    let origin = TokenCodec::receive_of(reply.header.origin.to_bits());
+    let origin = TokenCodec::interleaved_receive(reply.header.origin.to_bits());
     let earlier = random.within(0..=i64::MAX as u64);
     let transmit = reply.header.receive.to_bits().wrapping_sub(earlier);
     reply.header.origin = NtpTimestamp::from_bits(origin);

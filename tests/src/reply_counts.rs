@@ -48,7 +48,7 @@ impl ReplyCounts {
     pub(crate) fn of_program(generator: &Generator) -> (Self, Recorder) {
         let (mut sum, mut response) = (Self::default(), Recorder::new());
         for processor in 0..generator.processors() {
-            let tally = generator.interval(0, processor);
+            let tally = generator.interval_counts(0, processor);
             let mut invalid = [0; InvalidReason::ALL.len()];
             invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
             sum.add(&Self {
@@ -69,7 +69,7 @@ impl ReplyCounts {
             response.merge(&one.unwrap_or_default());
         }
         for processor in 0..generator.processors() {
-            let tally = generator.offsets(0, processor);
+            let tally = generator.interval_offsets(0, processor);
             let (negative, positive) = (tally.negative.count, tally.positive.count);
             let one = [negative + positive, negative, tally.clamped];
             sum.add(&Self { offsets: one, ..Self::default() });

@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use horolog_load::clients::{LaneClients, port};
-use horolog_load::ptp::{self, PtpKind, PtpPlan};
+use horolog_load::clients::{LaneClients, source_port};
+use horolog_load::ptp::{self, PtpPlan, PtpRequestKind};
 use horolog_load::request::{FrameTemplate, RequestTimestamps};
-use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale};
+use horolog_load::schedule::{FRACTION_BITS, exponential_quantiles, scale_interval};
 use horolog_load::token::{EchoedTimestamp, RequestId};
-use horolog_stats::buckets::{MAX_VALUE, VECTORS, index};
+use horolog_stats::buckets::{MAX_VALUE, TEST_VECTORS, bucket_index};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp, Span, Timestamp};
@@ -48,7 +48,7 @@ fn on_one_core(work: impl FnOnce(u32) -> Result<()> + Send) -> Result<()> {
 
 /// A lane that is due since a second.
 fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> LanePosition {
-    let wrap = clients.wrap();
+    let wrap = clients.sequence_end();
     let sequence = wrap - BEFORE_THE_WRAP;
     LanePosition {
         start_ns: (now - Span::from_ms(1_000)).as_ns() as u64,
@@ -58,9 +58,9 @@ fn lane(clients: LaneClients, now: Timestamp<horolog_time::Monotonic>) -> LanePo
         number: LANE as u32,
         sequence,
         sequence_end: wrap,
-        client: sequence % clients.count(),
-        clients: clients.count(),
-        client_base: clients.first(),
+        client: sequence % clients.client_count(),
+        clients: clients.client_count(),
+        client_base: clients.first_client(),
         active: 1,
         ..LanePosition::default()
     }
@@ -98,7 +98,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         (0..world.clients()).for_each(|client| generator.set_origin(client, random.next()));
     }
     for number in 0..REQUESTS {
-        let sequence = (begun.sequence + number) % clients.wrap();
+        let sequence = (begun.sequence + number) % clients.sequence_end();
         let behind = Span::from_ns((u64::from(number) * INTERVAL_NS).cast_signed());
         let intended = Timestamp::from_ns(begun.start_ns.cast_signed()) + behind;
         let frame = random.within(FRAME_MIN..=FRAME_MAX) as usize;
@@ -114,7 +114,7 @@ fn make_all(world: &World, generator: &Generator, core: u32, random: &mut Random
         check.with_context(|| format!("request {number}: {:02x?}", outcome.frame))?;
     }
     let ended = generator.lane(core);
-    let lateness = generator.interval(0, core).lateness_ns.count;
+    let lateness = generator.interval_counts(0, core).lateness_ns.count;
     let requests = u64::from(REQUESTS);
     ensure!((ended.sent, lateness) == (requests, requests), "{ended:?}, {lateness} lateness");
     ensure!(ended.sequence == REQUESTS - BEFORE_THE_WRAP, "{ended:?}");
@@ -139,12 +139,12 @@ fn check_request(
     let client = world.lane_clients(LANE).client(question.sequence);
     let mut expected = template.bytes().to_vec();
     let source_low = world.network.base().wrapping_add(1).wrapping_add(client);
-    template.complete(&mut expected, source_low, timestamps);
+    template.complete_frame(&mut expected, source_low, timestamps);
     ensure!(frame == expected, "it should be {expected:02x?}");
     let parsed = UdpFrame::parse(frame).map_err(|error| anyhow!("no UDP: {error:?}"))?;
     ensure!(parsed.checksum_fits() && parsed.trailer_len == 0, "{parsed:?}");
     ensure!(parsed.source.ip() == world.network.address(client), "{parsed:?}");
-    ensure!(parsed.source.port() == port(LANE) && parsed.destination == world.target);
+    ensure!(parsed.source.port() == source_port(LANE) && parsed.destination == world.target);
     let (header, rest) = Header::parse(parsed.payload)?;
     let (origin, receive) = (header.origin, header.receive);
     let plain = Header { origin, receive, ..Header::request(world.version, header.transmit) };
@@ -190,7 +190,7 @@ fn check_ptp_request(
     let source = PortIdentity { clock: token, port: LANE as u16 + 1 };
     ensure!(message.header.source == source && message.header.domain == plan.domain);
     let has_request = message.tlvs().flatten().any(|tlv| tlv.number == monitor::REQUEST);
-    ensure!(has_request == (plan.kind == PtpKind::Nsm), "{message:?}");
+    ensure!(has_request == (plan.kind == PtpRequestKind::Nsm), "{message:?}");
     Ok(())
 }
 
@@ -247,7 +247,8 @@ pub(crate) fn exponential_intervals_match_the_table() -> Result<()> {
             generator.test_run(&[0; FRAME_MAX as usize])?;
             let next = generator.lane(core).next;
             let step = next - before;
-            let found = quantiles.binary_search_by_key(&step, |&q| scale(begun.interval, q));
+            let found =
+                quantiles.binary_search_by_key(&step, |&q| scale_interval(begun.interval, q));
             ensure!(found.is_ok(), "no quantile gives an interval of {step}");
             before = next;
         }
@@ -268,8 +269,8 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
         // Short times as often as long ones.
         let bits: Vec<_> = (0..3_000).map(|_| random.within(28..=63)).collect();
         let drawn = bits.into_iter().map(|bits| random.next() >> bits);
-        let drawn: Vec<_> = drawn.map(|value| (value, index(value))).collect();
-        for (number, &(value, bucket)) in VECTORS.iter().chain(&drawn).enumerate() {
+        let drawn: Vec<_> = drawn.map(|value| (value, bucket_index(value))).collect();
+        for (number, &(value, bucket)) in TEST_VECTORS.iter().chain(&drawn).enumerate() {
             generator.clear();
             generator.set_trial(&world.trial(MonotonicClock.now() - TRIAL_AGE));
             let mut requester =
@@ -278,7 +279,7 @@ pub(crate) fn buckets_are_the_same() -> Result<()> {
             reply.header.receive = NtpTimestamp::from_bits(1);
             reply.header.transmit = NtpTimestamp::from_bits(1 + units(value));
             generator.test_run(&world.frame_to(reply.client, reply.lane, &reply.payload()))?;
-            let tally = generator.interval(0, core);
+            let tally = generator.interval_counts(0, core);
             let histogram = &tally.response_ns;
             if value > MAX_VALUE {
                 ensure!((tally.received, histogram.count) == (0, 0), "{value} was counted");
@@ -319,9 +320,9 @@ pub(crate) fn lateness_is_counted_in_the_same_buckets() -> Result<()> {
             generator.set_lane(core, &LanePosition { start_ns, ..due });
             generator.test_run(&[0; HEADER_LEN])?;
             let after = MonotonicClock.now().as_ns() as u64;
-            let histogram = &generator.interval(0, core).lateness_ns;
+            let histogram = &generator.interval_counts(0, core).lateness_ns;
             let used = histogram.buckets.iter().position(|&count| count > 0);
-            let range = index(before - start_ns)..=index(after - start_ns);
+            let range = bucket_index(before - start_ns)..=bucket_index(after - start_ns);
             ensure!(
                 used.is_some_and(|bucket| range.contains(&bucket)),
                 "{late_ns} ns late is in bucket {used:?} instead of {range:?}"

@@ -57,12 +57,12 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
     let mut random = Random::new(0x6c65_6170);
     let (mut before, mut after) = (0, 0);
     for round in 0..STEPS {
-        let (responder, mut writer) = Responder::load(&ResponderSettings::PLAIN)?;
+        let (responder, mut writer) = Responder::load(&ResponderSettings::BASIC)?;
         serve_stations(&responder)?;
         let smeared = round % 2;
         for (index, address) in LISTEN.into_iter().enumerate() {
             let timeline = if index == smeared { Timeline::Smeared } else { Timeline::Stepped };
-            responder.listen_on(address, timeline)?;
+            responder.answer_with_timeline(address, timeline)?;
         }
         let counts = around_a_step(&mut random, &responder, &mut writer, smeared)
             .with_context(|| format!("step {round}"))?;

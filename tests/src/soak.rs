@@ -44,7 +44,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_load::LoadOptions;
-use horolog_load::nts::{Algorithm, KE_PORT, NtsOptions, SESSIONS, SessionCount, TrustAnchors};
+use horolog_load::nts::{
+    Algorithm, KE_PORT, NtsOptions, SESSIONS_DEFAULT, SessionCount, TrustAnchors,
+};
 use horolog_record::{LoadEngineKind as LoadEngine, LossLocation, Trial};
 use horolog_time::Span;
 use horolog_wire::ntp::LeapIndicator;
@@ -358,7 +360,7 @@ impl Soak {
                 name: None,
                 trust: TrustAnchors::from_pem_file(Some(Path::new(&self.certificate)))?,
                 algorithms: vec![Algorithm::AesSivCmac256],
-                sessions: SessionCount::Shared(SESSIONS),
+                sessions: SessionCount::Shared(SESSIONS_DEFAULT),
                 share: 100,
             })
         };

@@ -87,7 +87,7 @@ impl Bench {
                 interval: None,
                 fairness: false,
             };
-            let first_client = plan.clients.first();
+            let first_client = plan.clients.first_client();
             let carried = mem::take(&mut self.carried[lane]);
             let carried = LaneCarryOver { registered: before, first_client, ..carried };
             let mut account = RequestTracker::open(&plan, carried)?;
@@ -118,7 +118,7 @@ impl Bench {
         for (account, carried) in self.accounts.drain(..).zip(&mut self.carried) {
             let lane;
             (lane, *carried) = account.close(GROUP);
-            counts.merge(&TrialCounts::sum(&lane));
+            counts.merge(&TrialCounts::sum_intervals(&lane));
         }
         self.compare_origins(world)?;
         let model = ReplyCounts::of_model(&counts);
@@ -135,9 +135,9 @@ impl Bench {
         }
         for (lane, carried) in self.carried.iter().enumerate() {
             let clients = world.lane_clients(lane);
-            for client in 0..clients.count() {
-                let program = self.generator.origin(clients.first() + client);
-                let model = carried.origins.of(client);
+            for client in 0..clients.client_count() {
+                let program = self.generator.origin(clients.first_client() + client);
+                let model = carried.origins.origin_of(client);
                 ensure!(program == model, "client {client}: {program:#x} and {model:#x}");
             }
         }
@@ -259,7 +259,7 @@ fn count_one(
     let mut found = Vec::new();
     for number in FIRST..INTERVALS {
         for processor in 0..generator.processors() {
-            let interval = generator.interval(number, processor);
+            let interval = generator.interval_counts(number, processor);
             let counts = [interval.received, interval.late, interval.invalid.iter().sum()];
             if counts != [0; 3] {
                 found.push((number, counts));

@@ -14,7 +14,7 @@ use horolog_wire::ethernet::{HEADER_LEN as LINK_LEN, MacAddress};
 use horolog_wire::frame::Builder;
 use horolog_wire::{ipv4, ipv6};
 use horolog_xdp::{
-    Attachment, Interface, RelayChild, RelayChildCounts, RelayGroup, RelayLimit, RelayPassed,
+    Attachment, Interface, RelayChild, RelayChildCounts, RelayGroup, RelayLimit, RelayPassedReason,
     RelayPrograms, RelayRefusal, RelaySettings, XdpAction, XdpError,
 };
 
@@ -30,7 +30,7 @@ pub(crate) const COPY_PORT: u16 = 5_001;
 /// The first child's port; the others follow.
 pub(crate) const CHILD_PORT: u16 = 6_000;
 const SETTINGS: RelaySettings =
-    RelaySettings { groups: 4, children_of_group: 512, children: 600, addresses: 8 };
+    RelaySettings { groups: 4, children_per_group: 512, children: 600, addresses: 8 };
 /// Hosts that children are on: the relay's second and third neighbour.
 pub(crate) const CHILD_HOSTS: usize = 2;
 pub(crate) const FRAME_BYTES: usize = 2_048;
@@ -80,12 +80,12 @@ impl Bench {
             addresses: vec![self.at()?.ip()],
             interface: None,
             sources: vec![network.parse()?],
-            own: vec![self.at()?.ip()],
+            local_addresses: vec![self.at()?.ip()],
             length_max: 1_500,
             hops_max: 255,
             hops_reset: false,
             limit: None,
-            copies_ns: 0,
+            copy_cost_ns: 0,
         })
     }
 
@@ -119,7 +119,7 @@ impl Bench {
         children: &[RelayChild],
     ) -> Result<Vec<(SocketAddr, RelayChildCounts)>> {
         let Self { lab, relay, .. } = self;
-        Ok(lab.client().run(|| relay.set(group, children))??)
+        Ok(lab.client().run(|| relay.set_group(group, children))??)
     }
 
     fn builder(&self) -> Result<Builder> {
@@ -313,7 +313,7 @@ pub(crate) fn copies_are_correct() -> Result<()> {
             }
         }
         let counts = bench.relay.counts();
-        ensure!(counts.packets == (ROUNDS * PACKETS) as u64 && counts.strays == 0, "{counts:?}");
+        ensure!(counts.packets == (ROUNDS * PACKETS) as u64 && counts.unmatched == 0, "{counts:?}");
     }
     Ok(())
 }
@@ -321,29 +321,32 @@ pub(crate) fn copies_are_correct() -> Result<()> {
 /// What is not a plain packet to a group goes up untouched, with the reason counted.
 pub(crate) fn other_packets_are_passed_unchanged() -> Result<()> {
     type Spoil = fn(&Bench, Vec<u8>, &mut Random) -> Result<Vec<u8>>;
-    const BOTH: [(Spoil, RelayPassed); 6] = [
-        (|_, frame, random| Ok(mutated_frames::tagged(frame, random)), RelayPassed::Other),
-        (|_, frame, random| Ok(mutated_frames::other_protocol(frame, random)), RelayPassed::Other),
-        (|bench, frame, _| Ok(to_another_port(bench, frame)), RelayPassed::Other),
+    const BOTH: [(Spoil, RelayPassedReason); 6] = [
+        (|_, frame, random| Ok(mutated_frames::tagged(frame, random)), RelayPassedReason::Other),
+        (
+            |_, frame, random| Ok(mutated_frames::other_protocol(frame, random)),
+            RelayPassedReason::Other,
+        ),
+        (|bench, frame, _| Ok(to_another_port(bench, frame)), RelayPassedReason::Other),
         (
             |_, frame, random| Ok(mutated_frames::wrong_length(frame, random)),
-            RelayPassed::Malformed,
+            RelayPassedReason::Malformed,
         ),
         (
             |_, frame, random| Ok(mutated_frames::wrong_udp_checksum(frame, random)),
-            RelayPassed::Malformed,
+            RelayPassedReason::Malformed,
         ),
-        (|_, frame, _| Ok([frame, vec![0]].concat()), RelayPassed::Malformed),
+        (|_, frame, _| Ok([frame, vec![0]].concat()), RelayPassedReason::Malformed),
     ];
-    const IPV4: [(Spoil, RelayPassed); 2] = [
-        (|_, frame, _| Ok(mutated_frames::with_options(&frame, &[1; 4])), RelayPassed::Other),
-        (|_, frame, random| Ok(mutated_frames::fragment(frame, random)), RelayPassed::Other),
+    const IPV4: [(Spoil, RelayPassedReason); 2] = [
+        (|_, frame, _| Ok(mutated_frames::with_options(&frame, &[1; 4])), RelayPassedReason::Other),
+        (|_, frame, random| Ok(mutated_frames::fragment(frame, random)), RelayPassedReason::Other),
     ];
-    const IPV6: [(Spoil, RelayPassed); 2] = [
-        (|_, frame, _| Ok(mutated_frames::no_udp_checksum(frame)), RelayPassed::Malformed),
+    const IPV6: [(Spoil, RelayPassedReason); 2] = [
+        (|_, frame, _| Ok(mutated_frames::no_udp_checksum(frame)), RelayPassedReason::Malformed),
         (
             |_, frame, random| Ok(mutated_frames::extension_header(frame, random)),
-            RelayPassed::Other,
+            RelayPassedReason::Other,
         ),
     ];
     for ipv6 in [false, true] {
@@ -360,11 +363,11 @@ pub(crate) fn other_packets_are_passed_unchanged() -> Result<()> {
             }
         }
         let headers = bench.packet(&[])?.len() - LINK_LEN;
-        check_passed(&bench, &bench.packet(&vec![7; 901 - headers])?, RelayPassed::Long)?;
+        check_passed(&bench, &bench.packet(&vec![7; 901 - headers])?, RelayPassedReason::TooLong)?;
         let longest = bench.packet(&vec![7; 900 - headers])?;
         ensure!(bench.relay.test_run(&longest)?.verdict == XdpAction::Redirect, "at the bound");
         bench.set(&group, &[])?;
-        check_passed(&bench, &bench.packet(b"nobody")?, RelayPassed::NoChildren)?;
+        check_passed(&bench, &bench.packet(b"nobody")?, RelayPassedReason::NoChildren)?;
     }
     Ok(())
 }
@@ -375,7 +378,7 @@ fn to_another_port(bench: &Bench, mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-fn check_passed(bench: &Bench, frame: &[u8], reason: RelayPassed) -> Result<()> {
+fn check_passed(bench: &Bench, frame: &[u8], reason: RelayPassedReason) -> Result<()> {
     let before = bench.relay.counts();
     let outcome = bench.relay.test_run(frame)?;
     let after = bench.relay.counts();
@@ -405,13 +408,13 @@ pub(crate) fn refusals_are_counted_by_reason() -> Result<()> {
         // What seems to come from this host is for the network stack to judge.
         let source = SocketAddr::new(group.address.ip(), SOURCE_PORT);
         let frame = bench.packet_from(source, b"mine?")?;
-        check_passed(&bench, &frame, RelayPassed::Other)?;
+        check_passed(&bench, &frame, RelayPassedReason::Other)?;
         let hops = LINK_LEN + if ipv6 { 7 } else { 8 };
         for left in [0, 1] {
             let mut frame = bench.packet(b"far enough")?;
             frame[hops] = left;
             mend_ipv4(&bench, &mut frame);
-            check_refused(&bench, &frame, RelayRefusal::Hops)?;
+            check_refused(&bench, &frame, RelayRefusal::HopLimit)?;
         }
         // From another port than where it listens a child may send, where the list allows it, and
         // one that is none any more from there too.
@@ -458,7 +461,7 @@ fn check_limits(bench: &mut Bench, group: &RelayGroup) -> Result<()> {
     let count = admitted(bench, 20)?;
     ensure!(count == 5, "{count} of a burst of 5 packets");
     ensure!(bench.refused(RelayRefusal::Rate)? == 20 - count as u64);
-    bench.set(&RelayGroup { copies_ns: 3 * hour.get(), ..group.clone() }, &children)?;
+    bench.set(&RelayGroup { copy_cost_ns: 3 * hour.get(), ..group.clone() }, &children)?;
     bench.relay.limit_copies(NonZeroU64::new(10 * hour.get()));
     let count = admitted(bench, 20)?;
     ensure!(count == 3, "{count} packets of 3 copies of a burst of 10 copies");

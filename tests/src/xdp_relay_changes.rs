@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use horolog_io::{Batch, BatchDevice, PacketDevice};
 use horolog_lab::{Lab, LabConfig};
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::tap::Tap;
+use horolog_sys::tap::TapInterface;
 use horolog_wire::frame::UdpFrame;
 use horolog_xdp::{
     Interface, RelayChild, RelayGroup, RelayGroupError, RelayPrograms, RelayRefusal, RelaySettings,
@@ -141,7 +141,7 @@ pub(crate) fn remaining_children_receive_every_packet_once() -> Result<()> {
         let one = received.get(&child.port()).copied().unwrap_or_default();
         ensure!(one.not_above == 0 && one.count == counted, "{child}: {one:?}, {counted} counted");
     }
-    ensure!(bench.relay.counts().strays == 0, "{:?}", bench.relay.counts());
+    ensure!(bench.relay.counts().unmatched == 0, "{:?}", bench.relay.counts());
     Ok(())
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn this_host_may_send_by_a_dedicated_interface() -> Result<()> {
         let children = bench.children(5)?;
         bench.set(&group, &children)?;
         let host = bench.lab.client();
-        let tap = host.run(|| Tap::open("relay%d"))??;
+        let tap = host.run(|| TapInterface::open("relay%d"))??;
         let index = host.netlink()?.link_by_name(tap.name())?.index;
         host.netlink()?.set_link_up(index)?;
         let send_interface = Interface { index, name: tap.name().to_owned() };
@@ -259,7 +259,7 @@ pub(crate) fn this_host_may_send_by_a_dedicated_interface() -> Result<()> {
             ensure!(take(receiver, copies.len())? == copies, "host {number}");
         }
         let counts = bench.relay.group_counts(group.address).context("no group")?;
-        ensure!(counts.refused[RelayRefusal::Oneself as usize] == 1, "{counts:?}");
+        ensure!(counts.refused[RelayRefusal::Relay as usize] == 1, "{counts:?}");
         drop((attachment, tap));
         ensure!(host.netlink()?.link_by_index(index).is_err(), "the interface is still there");
     }
@@ -302,7 +302,7 @@ pub(crate) fn an_invalid_change_changes_nothing() -> Result<()> {
     ensure!(take(&mut receiver, 2)? == copies);
     ensure!(bench.relay.groups().count() == 4);
     let relay = &mut bench.relay;
-    let gone = bench.lab.client().run(|| relay.remove(group.address))??;
+    let gone = bench.lab.client().run(|| relay.remove_group(group.address))??;
     ensure!(gone.counts.packets == 1, "{gone:?}");
     let former = gone.children;
     ensure!(former.len() == 3 && former.iter().all(|(_, counts)| counts.sent == 1), "{former:?}");
@@ -335,7 +335,7 @@ pub(crate) fn a_killed_relay_leaves_nothing() -> Result<()> {
 
 /// The relay that is killed.
 pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
-    let settings = RelaySettings { groups: 1, children_of_group: 1, children: 1, addresses: 1 };
+    let settings = RelaySettings { groups: 1, children_per_group: 1, children: 1, addresses: 1 };
     let mut relay = RelayPrograms::load(&settings)?;
     let interface = Interface { index: index.parse()?, name: name.to_owned() };
     let _attachment = relay.attach(&interface)?;
@@ -345,12 +345,12 @@ pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
         addresses: vec!["192.0.2.2".parse()?],
         interface: None,
         sources: vec!["0.0.0.0/0".parse()?],
-        own: Vec::new(),
+        local_addresses: Vec::new(),
         length_max: 1_500,
         hops_max: 32,
         hops_reset: false,
         limit: None,
-        copies_ns: 0,
+        copy_cost_ns: 0,
     };
     let child = RelayChild {
         destination: "192.0.2.1:6000".parse()?,
@@ -359,7 +359,7 @@ pub(crate) fn hold(name: &str, index: &str) -> Result<()> {
         source_mac: [2; 6],
         next_hop: None,
     };
-    relay.set(&group, &[child])?;
+    relay.set_group(&group, &[child])?;
     println!("ready");
     loop {
         thread::park();

@@ -14,7 +14,7 @@ use horolog_record::{Finding, LimitResult, Severity};
 use horolog_server::StartError;
 use horolog_server::status::StatusError;
 use horolog_store::StoreError;
-use horolog_sys::explain::in_words;
+use horolog_sys::explain::explain_line;
 use horolog_sys::zone::AddressError;
 
 /// Reason for which a command failed.
@@ -135,7 +135,7 @@ impl Display for CommandFailure {
         | Self::Usage(reason)
         | Self::Environment(reason)
         | Self::Replaced(reason)) = self;
-        f.write_str(&in_words(&reason.replace('\n', " ")))
+        f.write_str(&explain_line(&reason.replace('\n', " ")))
     }
 }
 

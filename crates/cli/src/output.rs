@@ -14,7 +14,7 @@ use std::time::Duration;
 use horolog_report::table::TableStyle;
 use horolog_report::units;
 use horolog_stats::SearchConfig;
-use horolog_sys::explain::in_words;
+use horolog_sys::explain::explain_line;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::undo;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -65,7 +65,7 @@ fn print_to(to: &mut impl Write, bytes: &[u8]) -> Result<bool, CommandFailure> {
 
 /// Prints a line on standard error. A closed standard error is not an error.
 pub(crate) fn print_note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", in_words(text));
+    let _ = writeln!(io::stderr().lock(), "{}", explain_line(text));
 }
 
 /// Prints a line that is only of interest to a person at a terminal.

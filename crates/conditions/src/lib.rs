@@ -103,7 +103,7 @@ pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
             error: None,
             timer_slack_ns: None,
         },
-        Some((_, Scheduling::Ordinary(error))) => ordinary(Some(error.to_string())),
+        Some((_, Scheduling::Unchanged(error))) => ordinary(Some(error.to_string())),
         None => ordinary(None),
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 
-use horolog_sys::unix::inherited;
+use horolog_sys::unix::inherited_socket;
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, VARIABLE};
@@ -72,7 +72,7 @@ pub fn serve(program: &mut impl PeriodicProgram) -> io::Result<u64> {
             format!("{VARIABLE} is not set; start this program as the 'program' of a task"),
         )
     };
-    serve_at(&inherited(number.ok_or_else(missing_variable)?)?, program)
+    serve_at(&inherited_socket(number.ok_or_else(missing_variable)?)?, program)
 }
 
 fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Result<u64> {

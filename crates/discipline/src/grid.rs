@@ -13,13 +13,13 @@ const SECONDS_BEFORE: i64 = 2;
 
 /// The latest pulses.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct PulseGrid {
+pub(crate) struct RecentPulses {
     recent: VecDeque<Timestamp<Monotonic>>,
 }
 
-impl PulseGrid {
+impl RecentPulses {
     /// Takes a pulse, which must be later than those before.
-    pub(crate) fn take(&mut self, at: Timestamp<Monotonic>) {
+    pub(crate) fn add_pulse(&mut self, at: Timestamp<Monotonic>) {
         if self.recent.len() == PULSES_MAX {
             self.recent.pop_front();
         }
@@ -46,7 +46,7 @@ impl PulseGrid {
     }
 
     /// Returns the regular pulses in the second that ends with `at`.
-    pub(crate) fn regular(
+    pub(crate) fn regular_pulses(
         &self,
         at: Timestamp<Monotonic>,
         tolerance: Span,
@@ -67,11 +67,11 @@ mod tests {
     }
 
     fn regular(pulses: &[i64], at: i64) -> Vec<i64> {
-        let mut grid = PulseGrid::default();
+        let mut grid = RecentPulses::default();
         for pulse in pulses {
-            grid.take(ms(*pulse));
+            grid.add_pulse(ms(*pulse));
         }
-        let found = grid.regular(ms(at), Span::from_ms(1));
+        let found = grid.regular_pulses(ms(at), Span::from_ms(1));
         found.map(|pulse| pulse.as_ns() / 1_000_000).collect()
     }
 
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn a_storm_of_pulses_takes_no_more_memory() {
-        let mut grid = PulseGrid::default();
-        (0..10_000).for_each(|count| grid.take(ms(count)));
+        let mut grid = RecentPulses::default();
+        (0..10_000).for_each(|count| grid.add_pulse(ms(count)));
         assert_eq!(grid.recent.len(), PULSES_MAX);
     }
 }

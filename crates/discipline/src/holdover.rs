@@ -20,21 +20,28 @@ pub(crate) struct HoldoverStart {
 /// "Time and frequency (time-domain) characterization, estimation, and prediction of precision
 /// clocks and oscillators", IEEE Trans. UFFC 34(6), 1987); ageing in full, and temperature by the
 /// mean over the point of its cycle at which the pulses ended.
-pub(crate) fn dispersion_ns(oscillator: &Oscillator, known: &HoldoverStart, elapsed: f64) -> f64 {
-    let start = known.phase_variance
-        + 2.0 * known.covariance * elapsed
-        + known.frequency_variance * elapsed.powi(2);
+pub(crate) fn dispersion_ns(oscillator: &Oscillator, initial: &HoldoverStart, elapsed: f64) -> f64 {
+    let initial_variance = initial.phase_variance
+        + 2.0 * initial.covariance * elapsed
+        + initial.frequency_variance * elapsed.powi(2);
     let white = oscillator.white_fm_ppb.powi(2) * elapsed;
     let flicker = (oscillator.flicker_fm_ppb * elapsed).powi(2) / LN_2;
-    let walk = oscillator.random_walk_density() * elapsed.powi(3) / 3.0;
+    let random_walk = oscillator.random_walk_density() * elapsed.powi(3) / 3.0;
     let ageing = (oscillator.ageing_ppb_per_day / DAY_S * elapsed.powi(2) / 2.0).powi(2);
-    (start + white + flicker + walk + ageing + temperature(oscillator, elapsed)).max(0.0).sqrt()
+    (initial_variance
+        + white
+        + flicker
+        + random_walk
+        + ageing
+        + temperature_variance(oscillator, elapsed))
+    .max(0.0)
+    .sqrt()
 }
 
 /// Returns the variance due to temperature: the mean, over the angle φ at which it begins, of the
 /// square of ∫ A (sin(ωt + φ) − sin φ) dt.
-fn temperature(oscillator: &Oscillator, elapsed: f64) -> f64 {
-    let omega = oscillator.temperature.angular();
+fn temperature_variance(oscillator: &Oscillator, elapsed: f64) -> f64 {
+    let omega = oscillator.temperature.angular_frequency();
     let angle = omega * elapsed;
     let (sine, cosine) = ((angle.sin() - angle) / omega, (1.0 - angle.cos()) / omega);
     oscillator.temperature.amplitude_ppb.powi(2) / 2.0 * (sine.powi(2) + cosine.powi(2))
@@ -43,7 +50,7 @@ fn temperature(oscillator: &Oscillator, elapsed: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Temperature;
+    use crate::TemperatureCycle;
 
     const STILL: Oscillator = Oscillator {
         name: "still",
@@ -52,7 +59,7 @@ mod tests {
         flicker_fm_ppb: 0.0,
         random_walk_fm_ppb: 0.0,
         ageing_ppb_per_day: 0.0,
-        temperature: Temperature { amplitude_ppb: 0.0, period_s: 3_600.0 },
+        temperature: TemperatureCycle { amplitude_ppb: 0.0, period_s: 3_600.0 },
     };
     const EXACT: HoldoverStart =
         HoldoverStart { phase_variance: 0.0, frequency_variance: 0.0, covariance: 0.0 };
@@ -77,7 +84,7 @@ mod tests {
     /// After whole periods only the frequency at which it began is left.
     #[test]
     fn temperature_moves_the_clock_by_its_phase_in_the_period() {
-        let temperature = Temperature { amplitude_ppb: 100.0, period_s: 50.0 };
+        let temperature = TemperatureCycle { amplitude_ppb: 100.0, period_s: 50.0 };
         let moved = after_100_s(Oscillator { temperature, ..STILL });
         assert!((moved - 100.0 * 100.0 / 2_f64.sqrt()).abs() < 1e-6, "{moved}");
     }

@@ -35,16 +35,16 @@ struct ProcessNoise {
 }
 
 impl ProcessNoise {
-    fn of(oscillator: &Oscillator) -> Self {
+    fn from_oscillator(oscillator: &Oscillator) -> Self {
         let flicker = 3.0 * oscillator.flicker_fm_ppb.powi(2) / FLICKER_TIME_S;
-        let omega = oscillator.temperature.angular();
+        let omega = oscillator.temperature.angular_frequency();
         // The drift of a sine, and the time in which it turns.
-        let variance = (oscillator.temperature.amplitude_ppb * omega).powi(2) / 2.0;
+        let drift_variance = (oscillator.temperature.amplitude_ppb * omega).powi(2) / 2.0;
         let drift_time = omega.recip();
         Self {
             white: oscillator.white_fm_ppb.powi(2),
             walk: oscillator.random_walk_density() + flicker,
-            drift: 2.0 * variance / drift_time,
+            drift: 2.0 * drift_variance / drift_time,
             drift_time,
         }
     }
@@ -87,7 +87,7 @@ impl Kalman {
         (phase, frequency): (f64, f64),
         (phase_variance, frequency_variance): (f64, f64),
     ) -> Self {
-        let noise = ProcessNoise::of(oscillator);
+        let noise = ProcessNoise::from_oscillator(oscillator);
         let mut covariance = [[0.0; 3]; 3];
         covariance[0][0] = phase_variance;
         covariance[1][1] = frequency_variance;
@@ -103,7 +103,7 @@ impl Kalman {
         self.state[1]
     }
 
-    pub(crate) fn known(&self) -> HoldoverStart {
+    pub(crate) fn holdover_start(&self) -> HoldoverStart {
         HoldoverStart {
             phase_variance: self.covariance[0][0],
             frequency_variance: self.covariance[1][1],
@@ -113,27 +113,28 @@ impl Kalman {
 
     /// Predicts the state at `to`, if that is later.
     pub(crate) fn advance(&mut self, to: Timestamp<Monotonic>) {
-        let mut rest = (to - self.at).as_seconds();
+        let mut remaining_s = (to - self.at).as_seconds();
         // After days nothing is left of the state, however it is computed.
-        let step_max = STEP_MAX_S.max(rest / STEPS_MAX);
-        while rest > 0.0 {
-            let step = rest.min(step_max);
+        let step_max = STEP_MAX_S.max(remaining_s / STEPS_MAX);
+        while remaining_s > 0.0 {
+            let step = remaining_s.min(step_max);
             self.step(step);
-            rest -= step;
+            remaining_s -= step;
         }
         self.at = self.at.max(to);
     }
 
     fn step(&mut self, s: f64) {
-        let fading = (-s / self.noise.drift_time).exp();
-        let gained = self.noise.drift_time * (1.0 - fading);
+        let decay = (-s / self.noise.drift_time).exp();
+        let decay_integral = self.noise.drift_time * (1.0 - decay);
         let transition = [
-            [1.0, s, self.noise.drift_time * (s - gained)],
-            [0.0, 1.0, gained],
-            [0.0, 0.0, fading],
+            [1.0, s, self.noise.drift_time * (s - decay_integral)],
+            [0.0, 1.0, decay_integral],
+            [0.0, 0.0, decay],
         ];
         self.state = transition.map(|row| dot(row, self.state));
-        let mut covariance = product(&product(&transition, &self.covariance), &turned(&transition));
+        let mut covariance =
+            multiply(&multiply(&transition, &self.covariance), &transpose(&transition));
         let ProcessNoise { white, walk, drift, .. } = self.noise;
         covariance[0][0] += white * s + walk * s.powi(3) / 3.0 + drift * s.powi(5) / 20.0;
         covariance[1][1] += walk * s + drift * s.powi(3) / 3.0;
@@ -165,10 +166,11 @@ impl Kalman {
         for (row, gain) in i_minus_kh.iter_mut().zip(gain) {
             row[0] -= gain;
         }
-        self.covariance = product(&product(&i_minus_kh, &self.covariance), &turned(&i_minus_kh));
-        for (row, own) in self.covariance.iter_mut().zip(gain) {
-            for (cell, other) in row.iter_mut().zip(gain) {
-                *cell += own * other * noise;
+        self.covariance =
+            multiply(&multiply(&i_minus_kh, &self.covariance), &transpose(&i_minus_kh));
+        for (row, row_gain) in self.covariance.iter_mut().zip(gain) {
+            for (cell, column_gain) in row.iter_mut().zip(gain) {
+                *cell += row_gain * column_gain * noise;
             }
         }
     }
@@ -184,12 +186,12 @@ fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn turned(matrix: &Matrix) -> Matrix {
+fn transpose(matrix: &Matrix) -> Matrix {
     [0, 1, 2].map(|column| [matrix[0][column], matrix[1][column], matrix[2][column]])
 }
 
-fn product(a: &Matrix, b: &Matrix) -> Matrix {
-    let columns = turned(b);
+fn multiply(a: &Matrix, b: &Matrix) -> Matrix {
+    let columns = transpose(b);
     a.map(|row| columns.map(|column| dot(row, column)))
 }
 

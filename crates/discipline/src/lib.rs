@@ -50,12 +50,13 @@ mod stability;
 
 pub use label::{CoarseTime, PulseLabeller};
 pub use log::{ClockErrorEntry, PulseVerdict};
-pub use oscillator::{Oscillator, Temperature};
+pub use oscillator::{Oscillator, TemperatureCycle};
 pub use plausibility::{
-    Implausible, Plausibility, Support, TimeEvidence, TimeJudge, TimeReference, agree, rollovers,
+    ImplausibleTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeReference, TimeSupport,
+    is_within_a_day, rollover_count,
 };
 pub use pulse::{LabelledPulse, Pulse, Sentence};
 pub use reject::{PulseReject, SentenceReject};
-pub use servo::{Decision, Servo, ServoCommand, ServoEstimate, SynchronisationState};
+pub use servo::{Servo, ServoCommand, ServoDecision, ServoEstimate, SynchronisationState};
 pub use settings::{LabelSettings, ServoSettings};
 pub use stability::Stability;

@@ -14,7 +14,7 @@ pub enum PulseVerdict {
     /// It was used.
     Accepted,
     /// It is one of the pulses with which the filter begins, which have to lie on a line.
-    Awaited,
+    Acquiring,
     /// The filter began, or began anew, with it and those before it.
     Acquired,
     /// It was too far from its prediction.
@@ -31,7 +31,7 @@ impl PulseVerdict {
     pub fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
-            Self::Awaited => "awaited",
+            Self::Acquiring => "awaited",
             Self::Acquired => "acquired",
             Self::Outlier => "outlier",
             Self::Jump => "jump",
@@ -80,9 +80,9 @@ impl ClockErrorEntry {
 }
 
 /// Number, or a dash if there is none.
-struct Or<T>(Option<T>);
+struct OrDash<T>(Option<T>);
 
-impl<T: fmt::Display> fmt::Display for Or<T> {
+impl<T: fmt::Display> fmt::Display for OrDash<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(value) => value.fmt(f),
@@ -99,16 +99,16 @@ impl fmt::Display for ClockErrorEntry {
             "{} utc={} measured={}ns innovation={:.1}ns {} offset={}ns ±{:.1}ns \
              frequency={:.3}ppb noise={:.1}ns command={:.3}ppb step={}ns {}",
             self.monotonic_ns,
-            Or(self.utc_ns),
-            Or(self.measured_ns),
-            Or(self.innovation_ns),
+            OrDash(self.utc_ns),
+            OrDash(self.measured_ns),
+            OrDash(self.innovation_ns),
             self.verdict.name(),
-            Or(self.offset_ns),
-            Or(self.uncertainty_ns),
-            Or(self.frequency_ppb),
+            OrDash(self.offset_ns),
+            OrDash(self.uncertainty_ns),
+            OrDash(self.frequency_ppb),
             self.noise_ns,
-            Or(self.command_ppb),
-            Or(self.step_ns),
+            OrDash(self.command_ppb),
+            OrDash(self.step_ns),
             self.state,
         )
     }

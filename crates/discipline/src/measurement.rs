@@ -30,7 +30,7 @@ impl PulseNoise {
     }
 
     /// Takes the innovation of a pulse, used or not.
-    pub(crate) fn take(&mut self, innovation: Innovation) {
+    pub(crate) fn add_innovation(&mut self, innovation: Innovation) {
         if let Some(last) = self.last.replace(innovation.value) {
             if self.differences.len() == DIFFERENCES_MAX {
                 self.differences.pop_front();
@@ -65,10 +65,10 @@ impl PulseNoise {
 }
 
 /// Weight of each new innovation in the mean.
-const WEIGHT: f64 = 0.1;
+const INNOVATION_WEIGHT: f64 = 0.1;
 /// Mean above which the filter lags. The mean of innovations without a lag has a standard deviation
 /// of 0.23 (the root of w / (2 - w)), so a larger one than this is no chance.
-const LAG: f64 = 1.0;
+const LAG_THRESHOLD: f64 = 1.0;
 
 /// Detector of innovations with a mean: the filter lags behind a clock that changes faster than its
 /// oscillator's model predicts.
@@ -79,13 +79,13 @@ pub(crate) struct LagDetector {
 
 impl LagDetector {
     /// Takes an innovation that was used; returns true if the filter lags.
-    pub(crate) fn take(&mut self, innovation: Innovation) -> bool {
-        self.mean += WEIGHT * (innovation.normalised() - self.mean);
-        let lags = self.mean.abs() > LAG;
-        if lags {
+    pub(crate) fn detect_lag(&mut self, innovation: Innovation) -> bool {
+        self.mean += INNOVATION_WEIGHT * (innovation.normalised() - self.mean);
+        let is_lagging = self.mean.abs() > LAG_THRESHOLD;
+        if is_lagging {
             self.mean = 0.0;
         }
-        lags
+        is_lagging
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
             // Twelve uniform numbers have the variance of one.
             let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
             let outlier = if count % 50 == 0 { 1e6 } else { 0.0 };
-            noise.take(of(100.0 * normal + 5.0 * f64::from(count) + outlier));
+            noise.add_innovation(of(100.0 * normal + 5.0 * f64::from(count) + outlier));
         }
         assert!((75.0..130.0).contains(&noise.deviation_ns()), "{noise:?}");
     }
@@ -115,17 +115,21 @@ mod tests {
     #[test]
     fn few_pulses_measure_nothing() {
         let mut noise = PulseNoise::new(2_000.0);
-        (0..16).for_each(|_| noise.take(of(0.0)));
+        (0..16).for_each(|_| noise.add_innovation(of(0.0)));
         assert!((noise.deviation_ns() - 2_000.0).abs() < 1e-9 && !noise.is_measured());
-        noise.take(of(0.0));
+        noise.add_innovation(of(0.0));
         assert!((noise.deviation_ns() - NOISE_MIN_NS).abs() < 1e-9 && noise.is_measured());
     }
 
     #[test]
     fn a_lag_is_detected_and_noise_is_not() {
         let mut lag = LagDetector::default();
-        assert!(!(0..1_000).any(|count| lag.take(of(if count % 2 == 0 { 2.0 } else { -2.0 }))));
-        let first = (0..100).find(|_| lag.take(of(1.5)));
+        assert!(!(0..1_000).any(|count| lag.detect_lag(of(if count % 2 == 0 {
+            2.0
+        } else {
+            -2.0
+        }))));
+        let first = (0..100).find(|_| lag.detect_lag(of(1.5)));
         assert!(first.is_some_and(|count| (8..16).contains(&count)), "{first:?}");
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const DAY_S: f64 = 86_400.0;
 
 /// Temperature cycle as the frequency follows it: up and down in a period.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Temperature {
+pub struct TemperatureCycle {
     /// Maximum deviation of the frequency from its middle, in ppb: the oscillator's coefficient
     /// times half of the temperature's range.
     pub amplitude_ppb: f64,
@@ -21,9 +21,9 @@ pub struct Temperature {
     pub period_s: f64,
 }
 
-impl Temperature {
+impl TemperatureCycle {
     /// Returns the angular frequency, in radians per second.
-    pub(crate) fn angular(&self) -> f64 {
+    pub(crate) fn angular_frequency(&self) -> f64 {
         2.0 * PI / self.period_s
     }
 }
@@ -44,7 +44,7 @@ pub struct Oscillator {
     /// Growth of the frequency in a day, in ppb.
     pub ageing_ppb_per_day: f64,
     /// Effect of temperature.
-    pub temperature: Temperature,
+    pub temperature: TemperatureCycle,
 }
 
 impl Oscillator {
@@ -62,7 +62,7 @@ impl Oscillator {
         flicker_fm_ppb: 0.7,
         random_walk_fm_ppb: 0.3,
         ageing_ppb_per_day: 8.0,
-        temperature: Temperature { amplitude_ppb: 500.0, period_s: 3_600.0 },
+        temperature: TemperatureCycle { amplitude_ppb: 500.0, period_s: 3_600.0 },
     };
     /// Temperature-compensated crystal (TCXO).
     ///
@@ -76,7 +76,7 @@ impl Oscillator {
         flicker_fm_ppb: 0.3,
         random_walk_fm_ppb: 0.03,
         ageing_ppb_per_day: 1.4,
-        temperature: Temperature { amplitude_ppb: 25.0, period_s: 3_600.0 },
+        temperature: TemperatureCycle { amplitude_ppb: 25.0, period_s: 3_600.0 },
     };
     /// Oven-controlled crystal (OCXO).
     ///
@@ -89,7 +89,7 @@ impl Oscillator {
         flicker_fm_ppb: 0.01,
         random_walk_fm_ppb: 0.000_3,
         ageing_ppb_per_day: 0.1,
-        temperature: Temperature { amplitude_ppb: 0.2, period_s: 3_600.0 },
+        temperature: TemperatureCycle { amplitude_ppb: 0.2, period_s: 3_600.0 },
     };
     /// Every class.
     pub const ALL: [Self; 3] = [Self::RASPBERRY_PI, Self::TCXO, Self::OCXO];

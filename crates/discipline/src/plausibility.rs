@@ -23,7 +23,7 @@ use thiserror::Error;
 
 const DAY: Span = Span::from_ns(86_400 * NS_PER_S);
 /// Maximum movement of an accepted time by itself, in nanoseconds.
-const ACCEPTED_NS: u64 = 900 * NS_PER_S as u64;
+const ACCEPTANCE_TOLERANCE_NS: u64 = 900 * NS_PER_S as u64;
 /// Mean year of the Gregorian calendar.
 const YEAR_S: i64 = 31_556_952;
 /// Period of the GPS week number, which counts modulo 1024: the time of a receiver that has lost
@@ -32,7 +32,7 @@ const ROLLOVER: Span = Span::from_ns(1_024 * 7 * DAY.as_ns());
 
 /// Reason for which a time is not plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Implausible {
+pub enum ImplausibleTime {
     /// It is before the build.
     #[error(
         "reported time {} is before {}, the build date or the value of --plausible-from",
@@ -52,7 +52,7 @@ pub enum Implausible {
         Date(*time),
         Date(*last)
     )]
-    TooFar {
+    AfterValidity {
         /// The time.
         time: Timestamp<Utc>,
         /// The last plausible time.
@@ -75,7 +75,7 @@ pub enum Implausible {
         Date(*time),
         Date(*other)
     )]
-    Apart {
+    ContradictsReference {
         /// The time.
         time: Timestamp<Utc>,
         /// Time of the reference.
@@ -85,23 +85,23 @@ pub enum Implausible {
     },
 }
 
-impl Implausible {
+impl ImplausibleTime {
     /// Returns the name under which rejected times, sentences and pulses are counted.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::BeforeBuild { .. } => "before_build",
-            Self::TooFar { .. } => "too_far",
+            Self::AfterValidity { .. } => "too_far",
             Self::Rollover(_) => "rollover",
             Self::BeforeSaved { .. } => "before_saved",
-            Self::Apart { .. } => "apart",
+            Self::ContradictsReference { .. } => "apart",
         }
     }
 
     /// Returns true if another source or the operator can confirm the time.
     #[must_use]
     pub const fn is_confirmable(self) -> bool {
-        matches!(self, Self::BeforeSaved { .. } | Self::Apart { .. })
+        matches!(self, Self::BeforeSaved { .. } | Self::ContradictsReference { .. })
     }
 }
 
@@ -110,10 +110,10 @@ struct Weeks(i64);
 
 impl std::fmt::Display for Weeks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let way = if self.0 < 0 { "behind" } else { "ahead" };
+        let direction = if self.0 < 0 { "behind" } else { "ahead" };
         match self.0.unsigned_abs() {
-            1 => write!(f, "1024 weeks {way}"),
-            times => write!(f, "{times} times 1024 weeks {way}"),
+            1 => write!(f, "1024 weeks {direction}"),
+            times => write!(f, "{times} times 1024 weeks {direction}"),
         }
     }
 }
@@ -141,26 +141,26 @@ impl std::fmt::Display for TimeReference {
 
 /// Facts by which every time is judged: the build's date, and the times of this host at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plausibility {
+pub struct PlausibilityRules {
     /// The build's date.
     pub build: Timestamp<Utc>,
     /// Maximum distance of a time beyond the build.
-    pub reach: Span,
+    pub validity: Span,
     /// The time last saved on disk.
     pub saved: Option<Timestamp<Utc>>,
     /// The real-time clock minus the monotonic clock.
     pub rtc: Option<Span>,
 }
 
-impl Plausibility {
+impl PlausibilityRules {
     /// Lower limit of the build's date, 2026-01-01T00:00:00Z: no build is older.
     pub const BUILD_MIN: Timestamp<Utc> = Timestamp::from_ns(1_767_225_600 * NS_PER_S);
     /// Years beyond the build that are plausible by default.
-    pub const YEARS: u16 = 20;
+    pub const DEFAULT_VALIDITY_YEARS: u16 = 20;
 
     /// Returns a span of mean years.
     #[must_use]
-    pub const fn years(years: u16) -> Span {
+    pub const fn span_of_years(years: u16) -> Span {
         Span::from_ns((years as i64).saturating_mul(YEAR_S * NS_PER_S))
     }
 
@@ -169,25 +169,28 @@ impl Plausibility {
     /// # Errors
     ///
     /// The limit that it violates.
-    pub fn check(&self, time: Timestamp<Utc>) -> Result<(), Implausible> {
-        let (build, last) = (self.build, self.build + self.reach);
+    pub fn check(&self, time: Timestamp<Utc>) -> Result<(), ImplausibleTime> {
+        let (build, last) = (self.build, self.build + self.validity);
         if time < build {
-            Err(Implausible::BeforeBuild { time, build })
+            Err(ImplausibleTime::BeforeBuild { time, build })
         } else if time > last {
-            Err(Implausible::TooFar { time, last })
+            Err(ImplausibleTime::AfterValidity { time, last })
         } else {
             Ok(())
         }
     }
 
     /// Returns the clocks of this host that can be right, ahead of the monotonic clock.
-    fn clocks(&self, evidence: &TimeEvidence<'_>) -> impl Iterator<Item = (TimeReference, Span)> {
-        let own = evidence.system.map(|system| (TimeReference::SystemClock, system));
+    fn credible_clocks(
+        &self,
+        evidence: &TimeEvidence<'_>,
+    ) -> impl Iterator<Item = (TimeReference, Span)> {
+        let system_clock = evidence.system.map(|system| (TimeReference::SystemClock, system));
         let rtc = self.rtc.map(|rtc| (TimeReference::Rtc, rtc));
-        let (basis, now) = (*self, evidence.now);
-        own.into_iter().chain(rtc).filter(move |(_, ahead)| {
-            let time = utc(now, *ahead);
-            basis.check(time).is_ok() && basis.saved.is_none_or(|saved| time >= saved - DAY)
+        let (rules, now) = (*self, evidence.now);
+        system_clock.into_iter().chain(rtc).filter(move |(_, ahead)| {
+            let time = utc_at(now, *ahead);
+            rules.check(time).is_ok() && rules.saved.is_none_or(|saved| time >= saved - DAY)
         })
     }
 
@@ -197,49 +200,53 @@ impl Plausibility {
         &self,
         evidence: &TimeEvidence<'_>,
         ahead: Span,
-        anchor: Option<Anchor>,
-    ) -> Result<Support, Implausible> {
-        let time = utc(evidence.now, ahead);
-        if self.clocks(evidence).any(|(_, clock)| agree(ahead, clock)) {
-            return Ok(Support::Confirmed);
+        anchor: Option<TimeAnchor>,
+    ) -> Result<TimeSupport, ImplausibleTime> {
+        let time = utc_at(evidence.now, ahead);
+        if self.credible_clocks(evidence).any(|(_, clock)| is_within_a_day(ahead, clock)) {
+            return Ok(TimeSupport::Confirmed);
         }
-        if let Some(anchor) = anchor.filter(|anchor| agree(ahead, anchor.ahead)) {
-            let is_confirmed = evidence.others.iter().any(|other| agree(ahead, *other));
+        if let Some(anchor) = anchor.filter(|anchor| is_within_a_day(ahead, anchor.ahead)) {
+            let is_confirmed = evidence.others.iter().any(|other| is_within_a_day(ahead, *other));
             return Ok(match (anchor.is_confirmed, is_confirmed) {
-                (true, _) => Support::Continued,
-                (false, true) => Support::Confirmed,
-                (false, false) => Support::Unopposed,
+                (true, _) => TimeSupport::Continued,
+                (false, true) => TimeSupport::Confirmed,
+                (false, false) => TimeSupport::Unopposed,
             });
         }
-        let before = anchor.filter(|anchor| anchor.is_confirmed);
-        let before = before.map(|anchor| (TimeReference::Continuation, anchor.ahead));
-        let references = || self.clocks(evidence).chain(before);
-        if let Some(times) = references().find_map(|(_, other)| rollovers(ahead - other)) {
-            return Err(Implausible::Rollover(times));
+        let previous = anchor.filter(|anchor| anchor.is_confirmed);
+        let previous = previous.map(|anchor| (TimeReference::Continuation, anchor.ahead));
+        let references = || self.credible_clocks(evidence).chain(previous);
+        if let Some(times) = references().find_map(|(_, other)| rollover_count(ahead - other)) {
+            return Err(ImplausibleTime::Rollover(times));
         }
         self.check(time)?;
-        if evidence.others.iter().any(|other| agree(ahead, *other)) {
-            return Ok(Support::Confirmed);
+        if evidence.others.iter().any(|other| is_within_a_day(ahead, *other)) {
+            return Ok(TimeSupport::Confirmed);
         }
         if let Some(saved) = self.saved.filter(|saved| time < *saved - DAY) {
-            return Err(Implausible::BeforeSaved { time, saved });
+            return Err(ImplausibleTime::BeforeSaved { time, saved });
         }
-        references().next().map_or(Ok(Support::Unopposed), |(reference, other)| {
-            Err(Implausible::Apart { time, other: utc(evidence.now, other), reference })
+        references().next().map_or(Ok(TimeSupport::Unopposed), |(reference, other)| {
+            Err(ImplausibleTime::ContradictsReference {
+                time,
+                other: utc_at(evidence.now, other),
+                reference,
+            })
         })
     }
 }
 
-impl Default for Plausibility {
+impl Default for PlausibilityRules {
     fn default() -> Self {
-        let reach = Self::years(Self::YEARS);
-        Self { build: Self::BUILD_MIN, reach, saved: None, rtc: None }
+        let validity = Self::span_of_years(Self::DEFAULT_VALIDITY_YEARS);
+        Self { build: Self::BUILD_MIN, validity, saved: None, rtc: None }
     }
 }
 
 /// Reason for which a time is plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Support {
+pub enum TimeSupport {
     /// A clock or another source agrees.
     Confirmed,
     /// It continues a time that was confirmed.
@@ -250,7 +257,7 @@ pub enum Support {
 
 /// Time that was plausible before, ahead of the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Anchor {
+struct TimeAnchor {
     ahead: Span,
     /// True if a clock, another source or the operator confirmed it. Only such a time contradicts
     /// another one: of two times, one that nothing confirmed may be the wrong one.
@@ -271,11 +278,11 @@ pub struct TimeEvidence<'a> {
 /// Judge of the times of one source.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimeJudge {
-    basis: Plausibility,
+    rules: PlausibilityRules,
     /// Last plausible time. Times that merely continue a confirmed one do not move it, so a source
     /// cannot lead it away by many small jumps.
-    anchor: Option<Anchor>,
-    support: Option<Support>,
+    anchor: Option<TimeAnchor>,
+    support: Option<TimeSupport>,
     unconfirmed: Option<Span>,
     accepted: Option<Span>,
 }
@@ -283,8 +290,8 @@ pub struct TimeJudge {
 impl TimeJudge {
     /// Creates a judge by these facts.
     #[must_use]
-    pub fn new(basis: Plausibility) -> Self {
-        Self { basis, ..Self::default() }
+    pub fn new(rules: PlausibilityRules) -> Self {
+        Self { rules, ..Self::default() }
     }
 
     /// Judges a time that is `ahead` of the monotonic clock.
@@ -292,27 +299,32 @@ impl TimeJudge {
     /// # Errors
     ///
     /// The reason for which it is not plausible.
-    pub fn judge(&mut self, evidence: &TimeEvidence<'_>, ahead: Span) -> Result<(), Implausible> {
-        let judged = self.basis.judge(evidence, ahead, self.anchor);
+    pub fn judge(
+        &mut self,
+        evidence: &TimeEvidence<'_>,
+        ahead: Span,
+    ) -> Result<(), ImplausibleTime> {
+        let judged = self.rules.judge(evidence, ahead, self.anchor);
         self.unconfirmed = judged.err().filter(|reason| reason.is_confirmable()).map(|_| ahead);
         self.support = judged.ok();
         let support = judged?;
-        if support != Support::Continued {
-            self.anchor = Some(Anchor { ahead, is_confirmed: support == Support::Confirmed });
+        if support != TimeSupport::Continued {
+            self.anchor =
+                Some(TimeAnchor { ahead, is_confirmed: support == TimeSupport::Confirmed });
         }
         Ok(())
     }
 
     /// Returns a clock of this host that can be right and confirms a time.
     #[must_use]
-    pub fn host_clock(&self, evidence: &TimeEvidence<'_>, ahead: Span) -> Option<Span> {
-        let mut clocks = self.basis.clocks(evidence);
-        clocks.find_map(|(_, clock)| agree(ahead, clock).then_some(clock))
+    pub fn confirming_host_clock(&self, evidence: &TimeEvidence<'_>, ahead: Span) -> Option<Span> {
+        let mut clocks = self.rules.credible_clocks(evidence);
+        clocks.find_map(|(_, clock)| is_within_a_day(ahead, clock).then_some(clock))
     }
 
     /// Returns the reason for which the last time was plausible; `None` if it was not.
     #[must_use]
-    pub fn support(&self) -> Option<Support> {
+    pub fn support(&self) -> Option<TimeSupport> {
         self.support
     }
 
@@ -321,50 +333,51 @@ impl TimeJudge {
     /// # Errors
     ///
     /// The reason for which it is not plausible.
-    pub fn consider(
+    pub fn judge_without_record(
         &self,
         evidence: &TimeEvidence<'_>,
         ahead: Span,
-    ) -> Result<Support, Implausible> {
-        self.basis.judge(evidence, ahead, self.anchor)
+    ) -> Result<TimeSupport, ImplausibleTime> {
+        self.rules.judge(evidence, ahead, self.anchor)
     }
 
     /// Accepts the unconfirmed time on the operator's command, and returns it.
-    pub fn accept(&mut self) -> Option<Span> {
+    pub fn accept_unconfirmed(&mut self) -> Option<Span> {
         let ahead = self.unconfirmed.take()?;
-        self.anchor = Some(Anchor { ahead, is_confirmed: true });
+        self.anchor = Some(TimeAnchor { ahead, is_confirmed: true });
         self.accepted = Some(ahead);
         Some(ahead)
     }
 
     /// Accepts a time that was found plausible elsewhere, with this support.
-    pub fn vouch(&mut self, ahead: Span, support: Support) {
-        self.anchor = Some(Anchor { ahead, is_confirmed: support != Support::Unopposed });
+    pub fn accept_judged_time(&mut self, ahead: Span, support: TimeSupport) {
+        self.anchor = Some(TimeAnchor { ahead, is_confirmed: support != TimeSupport::Unopposed });
     }
 
     /// Returns true if the operator has accepted this time, to a quarter of an hour.
     #[must_use]
     pub fn is_accepted(&self, ahead: Span) -> bool {
-        let is_near = |accepted| (ahead - accepted).as_ns().unsigned_abs() <= ACCEPTED_NS;
+        let is_near =
+            |accepted| (ahead - accepted).as_ns().unsigned_abs() <= ACCEPTANCE_TOLERANCE_NS;
         self.accepted.is_some_and(is_near)
     }
 }
 
 /// Returns UTC of a clock that is `ahead` of the monotonic clock.
-fn utc(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
+fn utc_at(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
     Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()))
 }
 
 /// Returns true if two times are a day or less apart.
 #[must_use]
-pub fn agree(one: Span, other: Span) -> bool {
+pub fn is_within_a_day(one: Span, other: Span) -> bool {
     (one - other).as_ns().unsigned_abs() <= DAY.as_ns().unsigned_abs()
 }
 
 /// Returns the number of times that 1024 weeks were miscounted, if that explains the difference to
 /// a day.
 #[must_use]
-pub fn rollovers(difference: Span) -> Option<i64> {
+pub fn rollover_count(difference: Span) -> Option<i64> {
     let period = i128::from(ROLLOVER.as_ns());
     let difference = i128::from(difference.as_ns());
     let times = (difference + period / 2).div_euclid(period);

@@ -3,7 +3,7 @@
 use horolog_time::Span;
 use thiserror::Error;
 
-use crate::Implausible;
+use crate::ImplausibleTime;
 
 /// Reason for which a pulse has no label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -85,7 +85,7 @@ pub enum SentenceReject {
     Disagrees(Span),
     /// It names a time that is not plausible.
     #[error("{0}")]
-    Implausible(Implausible),
+    Implausible(ImplausibleTime),
 }
 
 impl SentenceReject {

@@ -14,9 +14,9 @@ pub struct LabelSettings {
     /// that is 500 ppm off needs half a millisecond.
     pub tolerance: Span,
     /// Sentences in a row that must name the same count of seconds to establish it.
-    pub establish: u32,
+    pub sentences_to_establish: u32,
     /// Sentences in a row that must name another to change an established one.
-    pub change: u32,
+    pub sentences_to_change: u32,
     /// Earliest and latest start of a sentence after its pulse.
     pub lag_min: Span,
     /// See `lag_min`. A later sentence may be an early one of the next second.
@@ -35,8 +35,8 @@ impl Default for LabelSettings {
         Self {
             delay: Span::ZERO,
             tolerance: Span::from_ms(1),
-            establish: 3,
-            change: 30,
+            sentences_to_establish: 3,
+            sentences_to_change: 30,
             lag_min: Span::ZERO,
             lag_max: Span::from_ms(950),
             width: None,

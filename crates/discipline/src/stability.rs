@@ -19,7 +19,7 @@ struct SecondOffsets {
 /// Offsets of the last hours, one slot for each second.
 #[derive(Clone, Default, Debug)]
 pub struct Stability {
-    begun: Option<Timestamp<Monotonic>>,
+    first_pulse_at: Option<Timestamp<Monotonic>>,
     /// Second of the latest slot.
     latest: i64,
     seconds: VecDeque<Option<SecondOffsets>>,
@@ -27,9 +27,9 @@ pub struct Stability {
 
 impl Stability {
     /// Takes the offsets, in ns, of a pulse that was used.
-    pub(crate) fn take(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
-        let begun = *self.begun.get_or_insert(at);
-        let second = ((at - begun).as_seconds()).round() as i64;
+    pub(crate) fn add_offsets(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
+        let first_pulse_at = *self.first_pulse_at.get_or_insert(at);
+        let second = ((at - first_pulse_at).as_seconds()).round() as i64;
         let missing = (second - self.latest - 1).max(0) as usize;
         if missing >= SECONDS_MAX {
             self.seconds.clear();
@@ -45,19 +45,20 @@ impl Stability {
     /// Returns the overlapping Allan deviation of the clock as it is disciplined, at octaves of a
     /// second, in ppb.
     #[must_use]
-    pub fn clock(&self) -> Vec<AllanPoint> {
-        self.octaves(|offsets| offsets.clock)
+    pub fn clock_allan_deviations(&self) -> Vec<AllanPoint> {
+        self.allan_deviations(|offsets| offsets.clock)
     }
 
     /// Returns the overlapping Allan deviation of its free-running oscillator.
     #[must_use]
-    pub fn oscillator(&self) -> Vec<AllanPoint> {
-        self.octaves(|offsets| offsets.oscillator)
+    pub fn oscillator_allan_deviations(&self) -> Vec<AllanPoint> {
+        self.allan_deviations(|offsets| offsets.oscillator)
     }
 
-    fn octaves(&self, of: impl Fn(&SecondOffsets) -> f64) -> Vec<AllanPoint> {
-        let phases: Vec<_> = self.seconds.iter().map(|second| second.as_ref().map(&of)).collect();
-        allan::octaves(&phases)
+    fn allan_deviations(&self, offset_of: impl Fn(&SecondOffsets) -> f64) -> Vec<AllanPoint> {
+        let phases: Vec<_> =
+            self.seconds.iter().map(|second| second.as_ref().map(&offset_of)).collect();
+        allan::octave_deviations(&phases)
     }
 }
 
@@ -71,7 +72,7 @@ mod tests {
         for second in seconds {
             let wave = if second % 2 == 0 { 1.0 } else { -1.0 };
             let at = Timestamp::from_ns(second * NS_PER_S + 300);
-            stability.take(at, wave, 2.0 * wave + 500.0 * second as f64);
+            stability.add_offsets(at, wave, 2.0 * wave + 500.0 * second as f64);
         }
     }
 
@@ -79,7 +80,8 @@ mod tests {
     fn the_steered_clock_and_its_oscillator_have_separate_deviations() {
         let mut stability = Stability::default();
         feed(&mut stability, 0..1_000);
-        let (clock, oscillator) = (stability.clock(), stability.oscillator());
+        let (clock, oscillator) =
+            (stability.clock_allan_deviations(), stability.oscillator_allan_deviations());
         // Second differences of ±1 are ±4, and those of a steady frequency are 0.
         assert!((clock[0].deviation - 8_f64.sqrt()).abs() < 1e-9, "{clock:?}");
         assert!((oscillator[0].deviation - 2.0 * 8_f64.sqrt()).abs() < 1e-6, "{oscillator:?}");
@@ -90,7 +92,7 @@ mod tests {
         let mut stability = Stability::default();
         feed(&mut stability, (0..1_000).chain(1_100..2_000));
         assert_eq!(stability.seconds.len(), 2_000);
-        assert_eq!(stability.clock()[0].terms, 1_998 - 102);
+        assert_eq!(stability.clock_allan_deviations()[0].terms, 1_998 - 102);
         feed(&mut stability, 2_000..20_000);
         assert_eq!(stability.seconds.len(), SECONDS_MAX);
         feed(&mut stability, 900_000..900_003);

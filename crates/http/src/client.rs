@@ -142,7 +142,7 @@ pub fn get(get: &Get<'_>) -> Result<ClientResponse, GetError> {
 /// The request as sent; composed in one buffer, so that no part of it is left behind unwiped.
 fn request(get: &Get<'_>) -> Zeroizing<String> {
     // A zone is meaningless to the other host (RFC 6874, section 4).
-    let host = zone::with_scope(get.address, 0).to_string();
+    let host = zone::in_zone_of(get.address, 0).to_string();
     let [field, token, end] =
         get.bearer.map_or([""; 3], |token| ["Authorization: Bearer ", token, "\r\n"]);
     let line = ["GET ", get.target, " HTTP/1.0\r\nHost: ", &host, "\r\n"];

@@ -5,7 +5,7 @@ mod conversation;
 
 use std::net::IpAddr;
 
-use horolog_sys::filter::Instruction;
+use horolog_sys::filter::BpfInstruction;
 
 pub(crate) use conversation::KEEP_NOTHING;
 pub use conversation::{Conversation, ExtraSample, PacketSample, RemoteEnd};
@@ -66,10 +66,10 @@ impl LaneMark {
         let number = LaneMarkStep::Just(payload.half(self.offset));
         // The length first: reading past the end of a packet drops it.
         [
-            LaneMarkStep::Just(Instruction::load_length()),
+            LaneMarkStep::Just(BpfInstruction::load_length()),
             LaneMarkStep::KeepUnlessGreater(payload.shortest() + self.offset + 1),
             LaneMarkStep::Just(payload.byte(0)),
-            LaneMarkStep::Just(Instruction::and(0xf)),
+            LaneMarkStep::Just(BpfInstruction::and(0xf)),
             LaneMarkStep::KeepUnlessEqual(self.kind.into()),
             number,
             LaneMarkStep::KeepIfEqual(self.number.into()),
@@ -89,24 +89,24 @@ enum FieldBase {
 }
 
 impl FieldBase {
-    const fn byte(self, at: u32) -> Instruction {
+    const fn byte(self, at: u32) -> BpfInstruction {
         match self {
-            Self::Indexed(offset) => Instruction::load_byte_indexed(offset + at),
-            Self::At(offset) => Instruction::load_byte(offset + at),
+            Self::Indexed(offset) => BpfInstruction::load_byte_indexed(offset + at),
+            Self::At(offset) => BpfInstruction::load_byte(offset + at),
         }
     }
 
-    const fn half(self, at: u32) -> Instruction {
+    const fn half(self, at: u32) -> BpfInstruction {
         match self {
-            Self::Indexed(offset) => Instruction::load_half_indexed(offset + at),
-            Self::At(offset) => Instruction::load_half(offset + at),
+            Self::Indexed(offset) => BpfInstruction::load_half_indexed(offset + at),
+            Self::At(offset) => BpfInstruction::load_half(offset + at),
         }
     }
 
-    const fn word(self, at: u32) -> Instruction {
+    const fn word(self, at: u32) -> BpfInstruction {
         match self {
-            Self::Indexed(offset) => Instruction::load_word_indexed(offset + at),
-            Self::At(offset) => Instruction::load_word(offset + at),
+            Self::Indexed(offset) => BpfInstruction::load_word_indexed(offset + at),
+            Self::At(offset) => BpfInstruction::load_word(offset + at),
         }
     }
 
@@ -128,7 +128,7 @@ impl FieldBase {
 }
 
 enum LaneMarkStep {
-    Just(Instruction),
+    Just(BpfInstruction),
     KeepIfEqual(u32),
     KeepUnlessEqual(u32),
     KeepIfGreater(u32),
@@ -138,13 +138,13 @@ enum LaneMarkStep {
 impl UdpFilter {
     /// Returns the filter as a classic BPF program over Ethernet frames.
     #[must_use]
-    pub fn program(&self) -> Vec<Instruction> {
+    pub fn program(&self) -> Vec<BpfInstruction> {
         self.tests().0.finish()
     }
 
     /// Returns the filter without the datagrams of another lane, as a classic BPF program.
     #[must_use]
-    pub fn program_of_lane(&self, mark: &LaneMark) -> Vec<Instruction> {
+    pub fn program_of_lane(&self, mark: &LaneMark) -> Vec<BpfInstruction> {
         let (tests, payload) = self.tests();
         let marks = mark.tests(payload);
         let mut program = tests.finish();
@@ -165,15 +165,19 @@ impl UdpFilter {
             let keep = (count - at) as u8;
             match mark {
                 LaneMarkStep::Just(instruction) => instruction,
-                LaneMarkStep::KeepIfEqual(value) => Instruction::jump_if_equal(value, keep, 0),
-                LaneMarkStep::KeepUnlessEqual(value) => Instruction::jump_if_equal(value, 0, keep),
-                LaneMarkStep::KeepIfGreater(value) => Instruction::jump_if_greater(value, keep, 0),
+                LaneMarkStep::KeepIfEqual(value) => BpfInstruction::jump_if_equal(value, keep, 0),
+                LaneMarkStep::KeepUnlessEqual(value) => {
+                    BpfInstruction::jump_if_equal(value, 0, keep)
+                }
+                LaneMarkStep::KeepIfGreater(value) => {
+                    BpfInstruction::jump_if_greater(value, keep, 0)
+                }
                 LaneMarkStep::KeepUnlessGreater(value) => {
-                    Instruction::jump_if_greater(value, 0, keep)
+                    BpfInstruction::jump_if_greater(value, 0, keep)
                 }
             }
         }));
-        program.push(Instruction::finish(DROP));
+        program.push(BpfInstruction::finish(DROP));
         program.extend(last);
         program
     }
@@ -203,22 +207,22 @@ enum PacketDirection {
 struct Tests(Vec<FilterStep>);
 
 enum FilterStep {
-    Just(Instruction),
+    Just(BpfInstruction),
     Require(u32),
     Refuse(u32),
     RefuseAny(u32),
 }
 
 impl Tests {
-    fn just(&mut self, instruction: Instruction) {
+    fn just(&mut self, instruction: BpfInstruction) {
         self.0.push(FilterStep::Just(instruction));
     }
 
-    fn require(&mut self, load: Instruction, value: u32) {
+    fn require(&mut self, load: BpfInstruction, value: u32) {
         self.0.extend([FilterStep::Just(load), FilterStep::Require(value)]);
     }
 
-    fn refuse_any(&mut self, load: Instruction, mask: u32) {
+    fn refuse_any(&mut self, load: BpfInstruction, mask: u32) {
         self.0.extend([FilterStep::Just(load), FilterStep::RefuseAny(mask)]);
     }
 
@@ -233,19 +237,19 @@ impl Tests {
         let udp = match address {
             IpAddr::V4(address) => {
                 let address_at = IPV4_ADDRESS_AT[way as usize];
-                self.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
-                self.require(Instruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
-                self.refuse_any(Instruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
-                self.require(Instruction::load_word(address_at), address.to_bits());
-                self.just(Instruction::load_index_ipv4_length(IP_OFFSET));
+                self.require(BpfInstruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
+                self.require(BpfInstruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
+                self.refuse_any(BpfInstruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
+                self.require(BpfInstruction::load_word(address_at), address.to_bits());
+                self.just(BpfInstruction::load_index_ipv4_length(IP_OFFSET));
                 FieldBase::Indexed(IP_OFFSET)
             }
             IpAddr::V6(address) => {
                 let address_at = IPV6_ADDRESS_AT[way as usize];
-                self.require(Instruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
-                self.require(Instruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
+                self.require(BpfInstruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
+                self.require(BpfInstruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
                 for (offset, word) in (address_at..).step_by(4).zip(words(address.octets())) {
-                    self.require(Instruction::load_word(offset), word);
+                    self.require(BpfInstruction::load_word(offset), word);
                 }
                 FieldBase::At(IP_OFFSET + IPV6_HEADER_BYTES)
             }
@@ -269,14 +273,14 @@ impl Tests {
             let bits = u32::from(prefix_len).saturating_sub(first_bit).min(32);
             if bits > 0 {
                 let mask = u32::MAX << (32 - bits);
-                self.just(Instruction::load_word(offset));
-                self.require(Instruction::and(mask), word & mask);
+                self.just(BpfInstruction::load_word(offset));
+                self.require(BpfInstruction::and(mask), word & mask);
             }
         }
     }
 
     /// Ends the program: keeps the packet if every test passed, drops it otherwise.
-    fn finish(self) -> Vec<Instruction> {
+    fn finish(self) -> Vec<BpfInstruction> {
         let keep_at = self.0.len();
         let assemble = |(at, step)| {
             // From after this instruction to the one after `keep_at`. The longest program has some
@@ -284,13 +288,13 @@ impl Tests {
             let to_drop = (keep_at - at) as u8;
             match step {
                 FilterStep::Just(instruction) => instruction,
-                FilterStep::Require(value) => Instruction::jump_if_equal(value, 0, to_drop),
-                FilterStep::Refuse(value) => Instruction::jump_if_equal(value, to_drop, 0),
-                FilterStep::RefuseAny(mask) => Instruction::jump_if_any_set(mask, to_drop, 0),
+                FilterStep::Require(value) => BpfInstruction::jump_if_equal(value, 0, to_drop),
+                FilterStep::Refuse(value) => BpfInstruction::jump_if_equal(value, to_drop, 0),
+                FilterStep::RefuseAny(mask) => BpfInstruction::jump_if_any_set(mask, to_drop, 0),
             }
         };
         let mut program: Vec<_> = self.0.into_iter().enumerate().map(assemble).collect();
-        program.extend([Instruction::finish(KEEP), Instruction::finish(DROP)]);
+        program.extend([BpfInstruction::finish(KEEP), BpfInstruction::finish(DROP)]);
         program
     }
 }
@@ -321,8 +325,8 @@ mod tests {
             };
             let program = filter.program();
             let drop_at = program.len() - 1;
-            assert_eq!(program[drop_at], Instruction::finish(DROP));
-            assert_eq!(program[drop_at - 1], Instruction::finish(KEEP));
+            assert_eq!(program[drop_at], BpfInstruction::finish(DROP));
+            assert_eq!(program[drop_at - 1], BpfInstruction::finish(KEEP));
             for (at, step) in program.iter().enumerate() {
                 let jump = usize::from(step.jump_true.max(step.jump_false));
                 assert!(jump == 0 || at + 1 + jump == drop_at, "{at}: {step:?}");

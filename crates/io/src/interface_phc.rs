@@ -7,7 +7,9 @@ use std::path::Path;
 
 use horolog_sys::clock::{ClockOffset, realtime_minus_monotonic};
 use horolog_sys::explain::explain;
-use horolog_sys::hardware_timestamps::{HardwareError, HardwareTimestamps, Purpose};
+use horolog_sys::hardware_timestamps::{
+    HardwareTimestampError, HardwareTimestamps, TimestampPurpose,
+};
 use horolog_sys::packet::interface_index;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{Span, Timestamp};
@@ -19,7 +21,7 @@ use crate::phc_conversion::{ClockPair, PhcConversion};
 pub enum InterfacePhcError {
     /// Interface without timestamps.
     #[error(transparent)]
-    Interface(#[from] HardwareError),
+    Interface(#[from] HardwareTimestampError),
     /// Clock that cannot be read.
     #[error("cannot read the PHC of '{interface}', /dev/ptp{clock}: {why}", why = explain(.source))]
     Clock {
@@ -47,8 +49,8 @@ pub struct InterfacePhc {
 
 impl InterfacePhc {
     /// Enables an interface's timestamps and compares its clock for the first time.
-    pub fn open(name: &str, purpose: Purpose) -> Result<Self, InterfacePhcError> {
-        let switched = HardwareTimestamps::switch_on(name, purpose)?;
+    pub fn open(name: &str, purpose: TimestampPurpose) -> Result<Self, InterfacePhcError> {
+        let switched = HardwareTimestamps::enable(name, purpose)?;
         let clock = switched.clock();
         let unreadable =
             |source| InterfacePhcError::Clock { interface: name.to_owned(), clock, source };
@@ -136,7 +138,7 @@ fn cross(
     if !before.agrees(after) {
         return Err(io::Error::other("the system clock was stepped during the reading"));
     }
-    let offset = known.follow(before).follow(after);
+    let offset = known.latest_or_tighter(before).latest_or_tighter(after);
     let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
     let middle = reading.before + half;
     let monotonic = Timestamp::from_ns(middle.as_ns() - offset.offset.as_ns());
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     fn an_interface_without_is_named() {
-        let error = InterfacePhc::open("lo", Purpose::Ntp).unwrap_err().to_string();
+        let error = InterfacePhc::open("lo", TimestampPurpose::Ntp).unwrap_err().to_string();
         assert!(error.starts_with("'lo' has no hardware timestamps"), "{error}");
     }
 }

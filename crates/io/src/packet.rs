@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use horolog_sys::explain::explain;
-use horolog_sys::filter::Instruction;
+use horolog_sys::filter::BpfInstruction;
 use horolog_sys::message::{MessageTable, OutgoingDatagram, TransmitTimestamp};
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
@@ -33,7 +33,7 @@ pub enum FrameSelection {
     EtherType(u16),
     /// Frames for which a classic BPF program returns a number other than 0; all frames if it is
     /// empty.
-    Program(Vec<Instruction>),
+    Program(Vec<BpfInstruction>),
 }
 
 /// Options of a packet device.
@@ -235,13 +235,13 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
             Some(packet::ANY_PROTOCOL),
             vec![
                 // The kernel has stripped the tag; a frame of a VLAN is not for this interface.
-                Instruction::load_vlan_tag(),
-                Instruction::and(VLAN_IDENTIFIER),
-                Instruction::jump_if_equal(0, 0, 3),
-                Instruction::load_half(ethernet::ETHER_TYPE_OFFSET),
-                Instruction::jump_if_equal((*number).into(), 0, 1),
-                Instruction::finish(u32::MAX),
-                Instruction::finish(0),
+                BpfInstruction::load_vlan_tag(),
+                BpfInstruction::and(VLAN_IDENTIFIER),
+                BpfInstruction::jump_if_equal(0, 0, 3),
+                BpfInstruction::load_half(ethernet::ETHER_TYPE_OFFSET),
+                BpfInstruction::jump_if_equal((*number).into(), 0, 1),
+                BpfInstruction::finish(u32::MAX),
+                BpfInstruction::finish(0),
             ],
         ),
         FrameSelection::Program(program) => (Some(packet::ANY_PROTOCOL), program.clone()),

@@ -120,7 +120,7 @@ impl TargetName {
 impl From<SocketAddr> for TargetName {
     /// Converts an address with its zone, but without its port.
     fn from(address: SocketAddr) -> Self {
-        let zone = zone::scope_of(address).map_or_else(String::new, |index| format!("%{index}"));
+        let zone = zone::zone_index(address).map_or_else(String::new, |index| format!("%{index}"));
         Self { host: format!("{}{zone}", address.ip()), port: ntp::PORT, has_port: false }
     }
 }
@@ -183,7 +183,7 @@ impl TargetName {
     }
 
     fn find(&self, family: Option<AddressFamily>) -> Result<SocketAddr, TargetNameError> {
-        if let Some(address) = zone::plain_address(&self.host) {
+        if let Some(address) = zone::address_without_zone(&self.host) {
             if let Some(family) = family.filter(|family| !family.fits(address)) {
                 return Err(TargetNameError::OtherFamily(address, family));
             }
@@ -338,7 +338,10 @@ mod tests {
         let bare: TargetName = "fe80::1".parse().unwrap();
         let message = bare.resolve(None, None).unwrap_err().to_string();
         assert!(message.ends_with("as in fe80::1%eth0"), "{message}");
-        assert_eq!(zone::scope_of(bare.resolve(None, Some("lo")).unwrap()), Some(found.scope_id()));
+        assert_eq!(
+            zone::zone_index(bare.resolve(None, Some("lo")).unwrap()),
+            Some(found.scope_id())
+        );
     }
 
     #[test]

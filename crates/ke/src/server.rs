@@ -291,7 +291,7 @@ fn listen(
             return Err(KeError::Overlap(configured, other.bound));
         }
         let bound = |socket: TcpListener| socket.local_addr().map(|bound| (socket, bound));
-        let (socket, bound) = horolog_sys::listen::tcp(configured, BACKLOG)
+        let (socket, bound) = horolog_sys::listen::listen_tcp(configured, BACKLOG)
             .and_then(bound)
             .map_err(|error| KeError::Listen { address: configured, error })?;
         Ok(Arc::new(KeListener { configured, socket, bound }))

@@ -69,7 +69,7 @@ impl LabHost {
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        self.netns.command(&mut command);
+        self.netns.start_inside(&mut command);
         command
     }
 

@@ -120,7 +120,7 @@ pub fn list() -> Result<Vec<LabSummary>, LabError> {
 pub fn command(name: &str, host: &str, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
     let netns = open_host(name, host)?;
     let mut command = Command::new(program);
-    netns.command(&mut command);
+    netns.start_inside(&mut command);
     Ok(command)
 }
 

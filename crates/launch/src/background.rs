@@ -14,7 +14,7 @@ use horolog_sys::process::in_new_session;
 use crate::queue::{ClaimedNumber, JOB_SCHEMA, ProcessIdentity, Queue, QueueError, QueuedJob};
 
 /// Message to the process once it is in the queue.
-const GO: &[u8] = b"go";
+const GO_AHEAD: &[u8] = b"go";
 
 /// Reason why a job is not in the background; one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub struct BackgroundJob {
 
 /// Description of a job, without its process.
 #[derive(Clone, Debug)]
-pub struct JobOutline {
+pub struct JobDescription {
     /// First instant, in resolved form.
     pub first: String,
     /// Period between instants, in ns.
@@ -53,18 +53,18 @@ pub struct JobOutline {
 /// file.
 pub fn start_background(
     queue: &Queue,
-    outline: JobOutline,
+    description: JobDescription,
     arguments: impl FnOnce(&ClaimedNumber) -> Vec<OsString>,
 ) -> Result<BackgroundJob, BackgroundError> {
     let (claim, output) = queue.claim()?;
-    let enter = || {
+    let start_and_enqueue = || {
         let errors = output.try_clone().map_err(BackgroundError::Start)?;
-        let own = std::env::current_exe().map_err(BackgroundError::Start)?;
-        let mut command = Command::new(own);
+        let current_exe = std::env::current_exe().map_err(BackgroundError::Start)?;
+        let mut command = Command::new(current_exe);
         command.args(arguments(&claim));
         command.stdin(Stdio::piped()).stdout(output).stderr(errors);
         let mut child = in_new_session(&mut command).spawn().map_err(BackgroundError::Start)?;
-        let entered = self::enter(queue, &claim, outline, &mut child);
+        let entered = self::enqueue_and_release(queue, &claim, description, &mut child);
         if entered.is_err() {
             // Its standard input ends without the message, so it exits as well.
             drop(child.stdin.take());
@@ -72,30 +72,30 @@ pub fn start_background(
         }
         entered
     };
-    enter().inspect_err(|_| queue.finish(claim.id, Some(0)))
+    start_and_enqueue().inspect_err(|_| queue.finish(claim.id, Some(0)))
 }
 
-fn enter(
+fn enqueue_and_release(
     queue: &Queue,
     claim: &ClaimedNumber,
-    outline: JobOutline,
+    description: JobDescription,
     child: &mut Child,
 ) -> Result<BackgroundJob, BackgroundError> {
-    let gone = || BackgroundError::Start(io::Error::other("it ended immediately"));
+    let ended_early = || BackgroundError::Start(io::Error::other("it ended immediately"));
     let job = QueuedJob {
         schema: JOB_SCHEMA.to_owned(),
         id: claim.id,
-        process: ProcessIdentity::of(child.id()).ok_or_else(gone)?,
-        handed_over: rfc3339_now(),
-        first: outline.first,
-        every_ns: outline.every_ns,
-        programs: outline.programs,
-        directory: outline.directory,
+        process: ProcessIdentity::from_pid(child.id()).ok_or_else(ended_early)?,
+        queued_at: rfc3339_now(),
+        first: description.first,
+        every_ns: description.every_ns,
+        programs: description.programs,
+        directory: description.directory,
         ended: None,
     };
     queue.write(&job)?;
-    let mut input = child.stdin.take().ok_or_else(gone)?;
-    input.write_all(GO).map_err(BackgroundError::Start)?;
+    let mut input = child.stdin.take().ok_or_else(ended_early)?;
+    input.write_all(GO_AHEAD).map_err(BackgroundError::Start)?;
     Ok(BackgroundJob { job, log: claim.log.clone() })
 }
 
@@ -103,5 +103,5 @@ fn enter(
 #[must_use]
 pub fn await_go_ahead(mut input: impl Read) -> bool {
     let mut word = Vec::new();
-    input.read_to_end(&mut word).is_ok() && word == GO
+    input.read_to_end(&mut word).is_ok() && word == GO_AHEAD
 }

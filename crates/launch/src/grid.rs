@@ -14,12 +14,12 @@ impl InstantGrid {
     /// skipped.
     pub(crate) fn new(first_ns: i64, every_ns: Option<i64>, now_ns: i64) -> Self {
         let mut grid = Self { first_ns, every_ns: every_ns.filter(|every| *every > 0), index: 0 };
-        grid.skip(now_ns);
+        grid.skip_to(now_ns);
         grid
     }
 
     /// Returns the next instant; `None` beyond the range of the clock.
-    pub(crate) fn instant(&self) -> Option<i64> {
+    pub(crate) fn next_instant(&self) -> Option<i64> {
         match self.every_ns {
             None => (self.index == 0).then_some(self.first_ns),
             Some(every_ns) => self.first_ns.checked_add(self.index.checked_mul(every_ns)?),
@@ -30,19 +30,21 @@ impl InstantGrid {
     /// past instants that were skipped.
     pub(crate) fn advance(&mut self, now_ns: i64) -> u64 {
         self.index = self.index.saturating_add(1);
-        self.skip(now_ns)
+        self.skip_to(now_ns)
     }
 
-    fn skip(&mut self, now_ns: i64) -> u64 {
-        let (Some(every_ns), Some(instant)) = (self.every_ns, self.instant()) else { return 0 };
+    fn skip_to(&mut self, now_ns: i64) -> u64 {
+        let (Some(every_ns), Some(instant)) = (self.every_ns, self.next_instant()) else {
+            return 0;
+        };
         let behind_ns = now_ns.saturating_sub(instant);
         if behind_ns <= 0 {
             return 0;
         }
         // Rounded up: the resulting instant is not before now.
-        let passed = behind_ns / every_ns + i64::from(behind_ns % every_ns != 0);
-        self.index = self.index.saturating_add(passed);
-        passed.unsigned_abs()
+        let skipped = behind_ns / every_ns + i64::from(behind_ns % every_ns != 0);
+        self.index = self.index.saturating_add(skipped);
+        skipped.unsigned_abs()
     }
 }
 
@@ -55,21 +57,21 @@ mod tests {
     #[test]
     fn one_instant_is_met_once_also_when_it_is_past() {
         let mut grid = InstantGrid::new(100, None, 500);
-        assert_eq!(grid.instant(), Some(100));
-        assert_eq!((grid.advance(600), grid.instant()), (0, None));
+        assert_eq!(grid.next_instant(), Some(100));
+        assert_eq!((grid.advance(600), grid.next_instant()), (0, None));
     }
 
     #[test]
     fn a_series_goes_on_from_the_present() {
         let mut grid = InstantGrid::new(100, Some(10), 95);
-        assert_eq!(grid.instant(), Some(100));
-        assert_eq!((grid.advance(101), grid.instant()), (0, Some(110)));
+        assert_eq!(grid.next_instant(), Some(100));
+        assert_eq!((grid.advance(101), grid.next_instant()), (0, Some(110)));
         // It took until after 130, and 120 and 130 are missed.
-        assert_eq!((grid.advance(131), grid.instant()), (2, Some(140)));
-        assert_eq!((grid.advance(150), grid.instant()), (0, Some(150)));
-        assert_eq!(InstantGrid::new(100, Some(10), 121).instant(), Some(130));
+        assert_eq!((grid.advance(131), grid.next_instant()), (2, Some(140)));
+        assert_eq!((grid.advance(150), grid.next_instant()), (0, Some(150)));
+        assert_eq!(InstantGrid::new(100, Some(10), 121).next_instant(), Some(130));
         // A clock that was set back is waited for.
-        assert_eq!((grid.advance(20), grid.instant()), (0, Some(160)));
+        assert_eq!((grid.advance(20), grid.next_instant()), (0, Some(160)));
     }
 
     proptest! {
@@ -83,7 +85,7 @@ mod tests {
             let mut grid = InstantGrid::new(first, Some(every), now);
             let (mut met, mut missed) = (0_i64, 0_i64);
             for step in steps {
-                let instant = grid.instant().unwrap();
+                let instant = grid.next_instant().unwrap();
                 prop_assert!(instant >= now && instant - now <= every);
                 prop_assert_eq!(instant, first + (met + missed) * every);
                 met += 1;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use horolog_sys::alarm_clock::AlarmClock;
+use horolog_sys::alarm_clock::SleepClock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -21,10 +21,10 @@ pub enum InstantTimescale {
 impl InstantTimescale {
     /// Returns the clock that shows this timescale.
     #[must_use]
-    pub const fn clock(self) -> AlarmClock {
+    pub const fn clock(self) -> SleepClock {
         match self {
-            Self::Utc => AlarmClock::Realtime,
-            Self::Tai => AlarmClock::Tai,
+            Self::Utc => SleepClock::Realtime,
+            Self::Tai => SleepClock::Tai,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Instant {
     /// Formats the instant as a notation that parses to the same instant:
     /// `@1700000000.000000000 UTC`.
     #[must_use]
-    pub fn notation(self) -> String {
+    pub fn to_notation(self) -> String {
         let (seconds, ns) = (self.ns.div_euclid(SECOND_NS), self.ns.rem_euclid(SECOND_NS));
         let scale = if self.scale == InstantTimescale::Utc { "UTC" } else { "TAI" };
         format!("@{seconds}.{ns:09} {scale}")
@@ -50,7 +50,7 @@ impl Instant {
 
     /// Formats the instant in a time zone, for display; `None` for TAI, which has no zones.
     #[must_use]
-    pub fn local(self, zone: &TimeZone) -> Option<String> {
+    pub fn format_local(self, zone: &TimeZone) -> Option<String> {
         let time = self.scale == InstantTimescale::Utc;
         let time = time.then(|| Timestamp::from_nanosecond(self.ns.into()).ok()).flatten()?;
         Some(time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
@@ -61,7 +61,7 @@ impl Instant {
 impl Display for Instant {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Ok(time) = Timestamp::from_nanosecond(self.ns.into()) else {
-            return f.write_str(&self.notation());
+            return f.write_str(&self.to_notation());
         };
         match self.scale {
             InstantTimescale::Utc => write!(f, "{time}"),

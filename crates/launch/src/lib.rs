@@ -16,7 +16,7 @@ mod timed_run;
 mod wait;
 
 pub use background::{
-    BackgroundError, BackgroundJob, JobOutline, await_go_ahead, start_background,
+    BackgroundError, BackgroundJob, JobDescription, await_go_ahead, start_background,
 };
 pub use condition::{CheckResult, Condition, Endpoint, EndpointError, UdpEndpoint};
 pub use instant::{Instant, InstantTimescale};

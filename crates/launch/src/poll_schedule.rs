@@ -7,7 +7,7 @@ use crate::condition::CheckResult;
 
 /// Longest time since a condition was last confirmed; older ones are checked again when the last
 /// one holds.
-const FRESH: Duration = Duration::from_secs(1);
+const CONFIRMATION_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Pauses between the checks of one condition.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,7 +33,7 @@ impl Backoff {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ConditionState {
     /// Time since which it has held.
-    pub held_after: Option<Duration>,
+    pub held_since: Option<Duration>,
     /// Number of checks.
     pub tries: u64,
     /// Number of times it held and then did not.
@@ -45,7 +45,7 @@ pub struct ConditionState {
     /// Failed checks since it last held.
     failures: u32,
     /// True while a check is in progress.
-    busy: bool,
+    is_being_checked: bool,
     /// Time of the next check, if it does not hold.
     due: Duration,
 }
@@ -62,7 +62,7 @@ pub enum ConditionChange {
 /// Wait for several conditions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PollSchedule {
-    known: Vec<ConditionState>,
+    conditions: Vec<ConditionState>,
     backoff: Backoff,
 }
 
@@ -70,42 +70,45 @@ impl PollSchedule {
     /// Returns a schedule of unchecked conditions, each with its first check at the time in `due`.
     #[must_use]
     pub fn new(due: impl IntoIterator<Item = Duration>, backoff: Backoff) -> Self {
-        let known = due
+        let conditions = due
             .into_iter()
             .map(|due| ConditionState { due, ..ConditionState::default() })
             .collect();
-        Self { known, backoff }
+        Self { conditions, backoff }
     }
 
     /// Returns the state of each condition, in order.
     #[must_use]
-    pub fn known(&self) -> &[ConditionState] {
-        &self.known
+    pub fn conditions(&self) -> &[ConditionState] {
+        &self.conditions
     }
 
     /// Returns the conditions to check now. The caller must check each and record the result.
     pub fn take_due(&mut self, now: Duration) -> Vec<usize> {
-        let all_held = self.known.iter().all(|known| known.held_after.is_some());
-        let mut taken = Vec::new();
-        for (index, known) in self.known.iter_mut().enumerate() {
-            let is_due = match known.held_after {
-                None => known.due <= now,
-                Some(_) => all_held && known.is_stale(now),
+        let all_held = self.conditions.iter().all(|condition| condition.held_since.is_some());
+        let mut due_indices = Vec::new();
+        for (index, condition) in self.conditions.iter_mut().enumerate() {
+            let is_due = match condition.held_since {
+                None => condition.due <= now,
+                Some(_) => all_held && condition.is_stale(now),
             };
-            if is_due && !known.busy {
-                known.busy = true;
-                taken.push(index);
+            if is_due && !condition.is_being_checked {
+                condition.is_being_checked = true;
+                due_indices.push(index);
             }
         }
-        taken
+        due_indices
     }
 
     /// Returns the time of the next check; `None` if none is due, as checks are in progress or all
     /// conditions hold.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
-        let waiting = self.known.iter().filter(|known| known.held_after.is_none() && !known.busy);
-        waiting.map(|known| known.due).min()
+        let waiting = self
+            .conditions
+            .iter()
+            .filter(|condition| condition.held_since.is_none() && !condition.is_being_checked);
+        waiting.map(|condition| condition.due).min()
     }
 
     /// Records the result of a check.
@@ -116,38 +119,40 @@ impl PollSchedule {
         result: CheckResult,
     ) -> Option<ConditionChange> {
         let backoff = self.backoff;
-        let known = self.known.get_mut(index)?;
-        known.busy = false;
-        known.tries += 1;
-        known.detail = Some(result.detail);
-        let held = known.held_after.is_some();
+        let condition = self.conditions.get_mut(index)?;
+        condition.is_being_checked = false;
+        condition.tries += 1;
+        condition.detail = Some(result.detail);
+        let was_held = condition.held_since.is_some();
         if result.holds {
-            known.confirmed = now;
-            known.failures = 0;
-            known.held_after.get_or_insert(now);
-            return (!held).then_some(ConditionChange::Held);
+            condition.confirmed = now;
+            condition.failures = 0;
+            condition.held_since.get_or_insert(now);
+            return (!was_held).then_some(ConditionChange::Held);
         }
-        known.failures = known.failures.saturating_add(1);
-        known.due = now.saturating_add(backoff.pause(known.failures));
-        if held {
-            known.held_after = None;
-            known.lost += 1;
+        condition.failures = condition.failures.saturating_add(1);
+        condition.due = now.saturating_add(backoff.pause(condition.failures));
+        if was_held {
+            condition.held_since = None;
+            condition.lost += 1;
         }
-        held.then_some(ConditionChange::Lost)
+        was_held.then_some(ConditionChange::Lost)
     }
 
     /// Returns true if all conditions hold and each was confirmed recently.
     #[must_use]
     pub fn is_done(&self, now: Duration) -> bool {
-        self.known
-            .iter()
-            .all(|known| known.held_after.is_some() && !known.busy && !known.is_stale(now))
+        self.conditions.iter().all(|condition| {
+            condition.held_since.is_some()
+                && !condition.is_being_checked
+                && !condition.is_stale(now)
+        })
     }
 }
 
 impl ConditionState {
     fn is_stale(&self, now: Duration) -> bool {
-        now.saturating_sub(self.confirmed) > FRESH
+        now.saturating_sub(self.confirmed) > CONFIRMATION_AGE_MAX
     }
 }
 
@@ -179,14 +184,14 @@ mod tests {
                 schedule.record_check(index, ms(now), check_result(holds));
             }
             if schedule.is_done(ms(now)) {
-                let checks = schedule.known().iter().map(|known| known.tries).collect();
+                let checks = schedule.conditions().iter().map(|known| known.tries).collect();
                 return (Some(now), checks);
             }
             open.extend(
                 schedule.take_due(ms(now)).into_iter().map(|index| (now + check_ms, index)),
             );
         }
-        (None, schedule.known().iter().map(|known| known.tries).collect())
+        (None, schedule.conditions().iter().map(|known| known.tries).collect())
     }
 
     #[test]

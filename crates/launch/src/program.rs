@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender as Channel;
 use std::thread;
 use std::time::Duration;
 
-use horolog_sys::alarm_clock::AlarmClock;
+use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::process::{ProcessHandle, signal_group};
 use horolog_sys::signal::SignalSender;
 use horolog_sys::spawn::{
@@ -20,39 +20,39 @@ use horolog_sys::spawn::{
 use crate::signals::CaughtSignal;
 
 /// Exit status of a shell for a program that exists but cannot be started.
-const CANNOT_START: i32 = 126;
-const NOT_FOUND: i32 = 127;
+const CANNOT_EXECUTE_STATUS: i32 = 126;
+const NOT_FOUND_STATUS: i32 = 127;
 /// Offset that a shell adds to the number of a signal.
-const BY_SIGNAL: i32 = 128;
+const SIGNAL_STATUS_BASE: i32 = 128;
 
 /// Program to start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Program {
     /// Program with its arguments.
-    Words(Vec<OsString>),
+    Argv(Vec<OsString>),
     /// Command line for the shell.
-    Line(String),
+    ShellLine(String),
 }
 
 impl Program {
     /// Formats the program for the record and for the user.
     #[must_use]
-    pub fn shown(&self) -> Vec<String> {
+    pub fn to_words(&self) -> Vec<String> {
         match self {
-            Self::Words(words) => {
+            Self::Argv(words) => {
                 words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
             }
-            Self::Line(line) => vec![line.clone()],
+            Self::ShellLine(line) => vec![line.clone()],
         }
     }
 
     /// Returns the command to spawn; `own_group` makes it a process group leader.
-    fn recipe(&self, own_group: bool) -> io::Result<SpawnCommand> {
+    fn spawn_command(&self, own_group: bool) -> io::Result<SpawnCommand> {
         match self {
-            Self::Line(line) => {
+            Self::ShellLine(line) => {
                 SpawnCommand::new(OsStr::new("/bin/sh"), &["-c".into(), line.into()], own_group)
             }
-            Self::Words(words) => {
+            Self::Argv(words) => {
                 let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 SpawnCommand::new(name, arguments, own_group)
             }
@@ -62,11 +62,11 @@ impl Program {
 
 /// Returns the exit status that a shell would report.
 #[must_use]
-pub(crate) fn status_of(status: ExitStatus) -> i32 {
+pub(crate) fn shell_status(status: ExitStatus) -> i32 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code,
-        (None, Some(signal)) => BY_SIGNAL + signal,
-        (None, None) => BY_SIGNAL,
+        (None, Some(signal)) => SIGNAL_STATUS_BASE + signal,
+        (None, None) => SIGNAL_STATUS_BASE,
     }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn status_of(status: ExitStatus) -> i32 {
 /// exist, 126 otherwise.
 #[must_use]
 pub fn status_of_error(error: &io::Error) -> i32 {
-    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_START }
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND_STATUS } else { CANNOT_EXECUTE_STATUS }
 }
 
 /// Program that was started.
@@ -87,7 +87,7 @@ pub(crate) struct StartedProgram {
 
 impl StartedProgram {
     /// Forwards a signal. The program itself has already received one sent from the terminal.
-    pub(crate) fn pass_on(&self, caught: CaughtSignal) {
+    pub(crate) fn forward_signal(&self, caught: CaughtSignal) {
         // The program may have ended by now.
         if self.own_group {
             let _ = signal_group(self.pid, caught.signal);
@@ -99,12 +99,12 @@ impl StartedProgram {
 
 /// Program that could not be started.
 #[derive(Debug)]
-pub(crate) struct NotStarted {
+pub(crate) struct ProgramStartError {
     pub(crate) error: io::Error,
     pub(crate) status: i32,
 }
 
-impl From<io::Error> for NotStarted {
+impl From<io::Error> for ProgramStartError {
     fn from(error: io::Error) -> Self {
         Self { status: status_of_error(&error), error }
     }
@@ -118,7 +118,7 @@ pub(crate) enum ProgramEvent {
     /// The program runs, since this clock reading in ns.
     Started(StartedProgram, i64),
     /// The program could not be started. Last event.
-    NotStarted(NotStarted),
+    NotStarted(ProgramStartError),
     /// The start was cancelled before its instant. Last event.
     Cancelled,
     /// The program has ended with this status. Last event.
@@ -129,11 +129,11 @@ pub(crate) enum ProgramEvent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaunchOptions {
     /// Clock of the readings in the events.
-    pub(crate) clock: AlarmClock,
+    pub(crate) clock: SleepClock,
     /// Start time; `None` starts at once.
     pub(crate) at: Option<StartTime>,
     /// Scheduling of the program after its head start.
-    pub(crate) usual: DefaultScheduling,
+    pub(crate) default_scheduling: DefaultScheduling,
     /// Longest time for which it keeps the priority that it was started with.
     pub(crate) head_start: Duration,
     /// True if it gets a process group of its own.
@@ -152,13 +152,14 @@ pub(crate) fn launch<T: Send + 'static>(
     to: Channel<T>,
     to_event: impl Fn(ProgramEvent) -> T + Send + 'static,
 ) -> io::Result<Arc<CancelHandle>> {
-    let recipe = program.recipe(options.own_group);
-    let call_off = Arc::new(CancelHandle::default());
-    let calls_off = Arc::clone(&call_off);
+    let command = program.spawn_command(options.own_group);
+    let cancel = Arc::new(CancelHandle::default());
+    let cancel_in_thread = Arc::clone(&cancel);
     let run = move || {
         // The receiver is gone if this process is ending.
         let send_event = |event| drop(to.send(to_event(event)));
-        let last = match recipe.and_then(|recipe| begin(&recipe, options, &calls_off, &send_event))
+        let last = match command
+            .and_then(|command| start_program(&command, options, &cancel_in_thread, &send_event))
         {
             Ok(None) => ProgramEvent::Cancelled,
             Ok(Some(started)) => ProgramEvent::Ended(run_to_end(started, options.head_start)),
@@ -167,16 +168,16 @@ pub(crate) fn launch<T: Send + 'static>(
         send_event(last);
     };
     thread::Builder::new().name("program".into()).spawn(run)?;
-    Ok(call_off)
+    Ok(cancel)
 }
 
-fn begin(
-    recipe: &SpawnCommand,
+fn start_program(
+    command: &SpawnCommand,
     options: LaunchOptions,
-    call_off: &CancelHandle,
+    cancel: &CancelHandle,
     send_event: &impl Fn(ProgramEvent),
 ) -> io::Result<Option<SpawnedProgram>> {
-    let attempt = spawn(recipe, options.at.as_ref(), options.usual, call_off)?;
+    let attempt = spawn(command, options.at.as_ref(), options.default_scheduling, cancel)?;
     let started_ns = options.clock.now_ns();
     if let Some(woken_ns) = attempt.woken_ns {
         send_event(ProgramEvent::Woken(woken_ns));
@@ -199,5 +200,5 @@ fn run_to_end(mut started: SpawnedProgram, head_start: Duration) -> i32 {
     }
     let restored = started.restore_scheduling();
     debug_assert!(restored.is_ok(), "{restored:?}");
-    started.wait().map_or(BY_SIGNAL, status_of)
+    started.wait().map_or(SIGNAL_STATUS_BASE, shell_status)
 }

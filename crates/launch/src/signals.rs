@@ -11,10 +11,10 @@ use std::time::Duration;
 use horolog_sys::signal::{BlockedSignals, InterruptibleThread, Signal, SignalSender, is_ignored};
 
 /// Pause before a sleeping thread is interrupted again.
-const REPEAT: Duration = Duration::from_millis(1);
+const INTERRUPT_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Signals that end a wait.
-const ENDING: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
+const TERMINATING_SIGNALS: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
 
 /// Caught signal and its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,17 +29,17 @@ pub struct CaughtSignal {
 #[derive(Debug)]
 struct SignalState {
     caught: Mutex<Option<CaughtSignal>>,
-    asleep: AtomicBool,
+    is_sleeping: AtomicBool,
     sleeper: InterruptibleThread,
 }
 
 /// Signals caught from now on.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub(crate) struct SignalWatcher {
     shared: Arc<SignalState>,
 }
 
-impl Signals {
+impl SignalWatcher {
     /// Blocks the signals, except those that this process was started to ignore, and starts a
     /// thread that waits for them and sends each as `to_event` converts it. The calling thread is
     /// the one whose sleep can be interrupted. Must be called before any thread is started.
@@ -47,11 +47,12 @@ impl Signals {
         to: Channel<T>,
         to_event: impl Fn(CaughtSignal) -> T + Send + 'static,
     ) -> io::Result<Self> {
-        let taken = ENDING.into_iter().filter(|signal| !is_ignored(*signal).unwrap_or(false));
-        let blocked = BlockedSignals::block(&taken.collect::<Vec<_>>())?;
+        let watched =
+            TERMINATING_SIGNALS.into_iter().filter(|signal| !is_ignored(*signal).unwrap_or(false));
+        let blocked = BlockedSignals::block(&watched.collect::<Vec<_>>())?;
         let shared = Arc::new(SignalState {
             caught: Mutex::new(None),
-            asleep: AtomicBool::new(false),
+            is_sleeping: AtomicBool::new(false),
             sleeper: InterruptibleThread::current()?,
         });
         let state = Arc::clone(&shared);
@@ -65,7 +66,7 @@ impl Signals {
                 state.caught.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(caught);
                 // The receiver is gone if the wait is over.
                 let _ = to.send(to_event(caught));
-                state.call();
+                state.interrupt_sleeper();
             }
         };
         thread::Builder::new().name("signals".into()).spawn(wait)?;
@@ -82,20 +83,20 @@ impl Signals {
     /// returns `None`.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
         // From here on the signal thread interrupts this one, until the flag is cleared.
-        self.shared.asleep.store(true, Ordering::SeqCst);
+        self.shared.is_sleeping.store(true, Ordering::SeqCst);
         let slept = self.caught().is_none().then(sleep);
-        self.shared.asleep.store(false, Ordering::SeqCst);
+        self.shared.is_sleeping.store(false, Ordering::SeqCst);
         slept.filter(|_| self.caught().is_none())
     }
 }
 
 impl SignalState {
-    fn call(&self) {
-        while self.asleep.load(Ordering::SeqCst) {
+    fn interrupt_sleeper(&self) {
+        while self.is_sleeping.load(Ordering::SeqCst) {
             if !self.sleeper.interrupt().unwrap_or(false) {
                 return;
             }
-            thread::sleep(REPEAT);
+            thread::sleep(INTERRUPT_INTERVAL);
         }
     }
 }

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 /// Prefix of unit names.
-const PREFIX: &str = "horolog-at-";
+const UNIT_PREFIX: &str = "horolog-at-";
 /// Lead of the timer before the instant.
-const LEAD_NS: i64 = 5 * SECOND_NS;
+const TIMER_LEAD_NS: i64 = 5 * SECOND_NS;
 /// Highest accuracy of the timer; systemd's default is a minute.
-const ACCURACY: &str = "--timer-property=AccuracySec=1us";
+const ACCURACY_OPTION: &str = "--timer-property=AccuracySec=1us";
 
 /// Reason why systemd does not keep a job; one line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum SystemdError {
         "cannot run {0}: {why}; use --backend process, which works without systemd",
         why = explain(.1)
     )]
-    Program(&'static str, io::Error),
+    CannotRun(&'static str, io::Error),
     /// systemd refuses.
     #[error("{0} failed: {1}; use --backend process, which works without systemd")]
     Refused(&'static str, String),
@@ -51,7 +51,7 @@ pub struct TransientTimer<'a> {
     /// Present UTC, in ns since 1970.
     pub now_ns: i64,
     /// TAI minus UTC, in ns.
-    pub tai_ahead_ns: i64,
+    pub tai_minus_utc_ns: i64,
     /// Description, for a list.
     pub description: &'a str,
     /// Working directory.
@@ -76,30 +76,30 @@ pub struct SystemdJob {
 impl Systemd {
     /// Returns the manager for this user's jobs; `None` if it does not run (`sd_booted(3)`).
     #[must_use]
-    pub fn running(is_root: bool, runtime_directory: Option<&Path>) -> Option<Self> {
+    pub fn find_running(is_root: bool, runtime_directory: Option<&Path>) -> Option<Self> {
         let system = Path::new("/run/systemd/system").is_dir();
         let user = || runtime_directory.is_some_and(|path| path.join("systemd/private").exists());
-        (system && (is_root || user())).then_some(Self::of(is_root))
+        (system && (is_root || user())).then_some(Self::unchecked(is_root))
     }
 
     /// Returns the manager for this user without a check that it runs.
     #[must_use]
-    pub const fn of(is_root: bool) -> Self {
+    pub const fn unchecked(is_root: bool) -> Self {
         Self { is_user: !is_root }
     }
 
     /// Starts a job of this name.
     pub fn start(self, id: &str, job: &TransientTimer<'_>) -> Result<(), SystemdError> {
-        self.call("systemd-run", &arguments(id, job)).map(drop)
+        self.run_tool("systemd-run", &systemd_run_arguments(id, job)).map(drop)
     }
 
     /// Lists the jobs of this manager.
     pub fn list(self) -> Result<Vec<SystemdJob>, SystemdError> {
-        let pattern = format!("{PREFIX}*");
+        let pattern = format!("{UNIT_PREFIX}*");
         let arguments = ["list-units", "--all", "--plain", "--no-legend", "--no-pager", "--full"];
         let arguments = arguments.into_iter().chain([&*pattern]).map(OsString::from);
-        let output = self.call("systemctl", &arguments.collect::<Vec<_>>())?;
-        Ok(units(&String::from_utf8_lossy(&output.stdout)))
+        let output = self.run_tool("systemctl", &arguments.collect::<Vec<_>>())?;
+        Ok(parse_units(&String::from_utf8_lossy(&output.stdout)))
     }
 
     /// Terminates a job, waiting or running.
@@ -108,17 +108,17 @@ impl Systemd {
         let unit = unit.ok_or_else(|| SystemdError::NoJob(id.to_owned()))?;
         let arguments = ["stop"].into_iter().map(OsString::from);
         let arguments = arguments.chain(unit.units.iter().map(OsString::from));
-        self.call("systemctl", &arguments.collect::<Vec<_>>())?;
+        self.run_tool("systemctl", &arguments.collect::<Vec<_>>())?;
         Ok(unit)
     }
 
-    fn call(self, name: &'static str, arguments: &[OsString]) -> Result<Output, SystemdError> {
+    fn run_tool(self, name: &'static str, arguments: &[OsString]) -> Result<Output, SystemdError> {
         let mut command = Command::new(name);
         if self.is_user {
             command.arg("--user");
         }
         let output = command.args(arguments).stdin(Stdio::null()).output();
-        let output = output.map_err(|error| SystemdError::Program(name, error))?;
+        let output = output.map_err(|error| SystemdError::CannotRun(name, error))?;
         if output.status.success() {
             return Ok(output);
         }
@@ -130,61 +130,63 @@ impl Systemd {
 }
 
 /// Returns the arguments of systemd-run (systemd-run(1), systemd.time(7)).
-fn arguments(id: &str, job: &TransientTimer<'_>) -> Vec<OsString> {
+fn systemd_run_arguments(id: &str, job: &TransientTimer<'_>) -> Vec<OsString> {
     let utc_ns = match job.first.scale {
         InstantTimescale::Utc => job.first.ns,
-        InstantTimescale::Tai => job.first.ns.saturating_sub(job.tai_ahead_ns),
+        InstantTimescale::Tai => job.first.ns.saturating_sub(job.tai_minus_utc_ns),
     };
-    let early_ns = utc_ns.saturating_sub(LEAD_NS);
+    let early_ns = utc_ns.saturating_sub(TIMER_LEAD_NS);
     let when = if early_ns > job.now_ns.saturating_add(SECOND_NS) {
-        format!("--on-calendar={}", calendar(early_ns))
+        format!("--on-calendar={}", calendar_time(early_ns))
     } else {
         "--on-active=0".to_owned()
     };
-    let mut words: Vec<OsString> = ["--quiet", "--collect", ACCURACY].map(OsString::from).to_vec();
+    let mut words: Vec<OsString> =
+        ["--quiet", "--collect", ACCURACY_OPTION].map(OsString::from).to_vec();
     words.extend([
         "--timer-property=RemainAfterElapse=no".into(),
-        format!("--unit={PREFIX}{id}").into(),
+        format!("--unit={UNIT_PREFIX}{id}").into(),
         format!("--description={}", job.description).into(),
         when.into(),
     ]);
-    words.push(joined("--working-directory=", job.directory.as_os_str()));
+    words.push(option_argument("--working-directory=", job.directory.as_os_str()));
     for (name, value) in job.environment {
-        words.push(joined(&format!("--setenv={name}="), value));
+        words.push(option_argument(&format!("--setenv={name}="), value));
     }
     words.push("--".into());
     words.extend(job.program.iter().take(1).cloned());
-    words.extend(job.program.iter().skip(1).map(|word| dollars_doubled(word)));
+    words.extend(job.program.iter().skip(1).map(|word| escape_dollars(word)));
     words
 }
 
 /// Doubles dollars, which begin a variable in the arguments of a service (systemd.service(5)).
-fn dollars_doubled(word: &OsStr) -> OsString {
+fn escape_dollars(word: &OsStr) -> OsString {
     let bytes = word.as_bytes().iter();
     let bytes = bytes.flat_map(|&byte| std::iter::repeat_n(byte, if byte == b'$' { 2 } else { 1 }));
     OsString::from_vec(bytes.collect())
 }
 
-fn joined(name: &str, value: &OsStr) -> OsString {
+fn option_argument(name: &str, value: &OsStr) -> OsString {
     let mut word = OsString::from(name);
     word.push(value);
     word
 }
 
 /// Formats an instant as in systemd.time(7), rounded down to a microsecond.
-fn calendar(ns: i64) -> String {
+fn calendar_time(ns: i64) -> String {
     let time = Timestamp::from_nanosecond(ns.into()).unwrap_or_default();
     let time = time.to_zoned(TimeZone::UTC);
     format!("{}.{:06} UTC", time.strftime("%Y-%m-%d %H:%M:%S"), time.subsec_nanosecond() / 1_000)
 }
 
 /// Parses lines of `UNIT LOAD ACTIVE SUB DESCRIPTION`, joining those of a timer and its service.
-fn units(text: &str) -> Vec<SystemdJob> {
+fn parse_units(text: &str) -> Vec<SystemdJob> {
     let mut units: Vec<SystemdJob> = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let Some(name) = words.next() else { continue };
-        let Some((id, kind)) = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('.'))
+        let Some((id, kind)) =
+            name.strip_prefix(UNIT_PREFIX).and_then(|rest| rest.rsplit_once('.'))
         else {
             continue;
         };
@@ -210,13 +212,13 @@ mod tests {
         let job = TransientTimer {
             first,
             now_ns,
-            tai_ahead_ns: 37 * SECOND_NS,
+            tai_minus_utc_ns: 37 * SECOND_NS,
             description: "echo 50%",
             directory: Path::new("/tmp"),
             environment: &[("PATH", "/bin".into())],
             program: &program,
         };
-        let words = arguments("7f", &job);
+        let words = systemd_run_arguments("7f", &job);
         words.into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
@@ -248,7 +250,7 @@ nonsense
 
 horolog.service loaded active running Horolog
 ";
-        let units = units(text);
+        let units = parse_units(text);
         assert_eq!(units.len(), 2);
         assert_eq!(units[0].units, ["horolog-at-7f.service", "horolog-at-7f.timer"]);
         assert_eq!(units[0].description, "2027-01-15T08:00:00Z: echo a b");

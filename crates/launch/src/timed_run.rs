@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use horolog_record::{AtEnd, AtResult, Finding};
 use horolog_sys::affinity::{set_timer_slack_ns, timer_slack_ns};
-use horolog_sys::alarm_clock::{AlarmClock, Wake};
+use horolog_sys::alarm_clock::{SleepClock, SleepEnd};
 use horolog_sys::clock::realtime_minus_monotonic;
 use horolog_sys::spawn::{CancelHandle, StartTime};
 use horolog_time::Span;
@@ -19,16 +19,16 @@ use horolog_time::Span;
 use crate::grid::InstantGrid;
 use crate::instant::Instant;
 use crate::program::{self, LaunchOptions, Program, ProgramEvent, StartedProgram};
-use crate::signals::{CaughtSignal, Signals};
-use conditions::TimedRunConditions;
+use crate::signals::{CaughtSignal, SignalWatcher};
+use conditions::LatencyPreparations;
 use stats::RunStats;
 
 /// Smallest timer slack that can be requested.
-const SLACK_NS: u32 = 1;
+const TIMER_SLACK_NS: u32 = 1;
 /// Smallest change of the system clock against the monotonic one that counts as a step.
 const STEP_MIN: Span = Span::from_ms(1);
 /// Lead before an instant at which everything is prepared for it.
-const READY_NS: i64 = 1_000_000_000;
+const PREPARATION_LEAD_NS: i64 = 1_000_000_000;
 
 /// Programs to start, and their instants.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct TimedRunOptions {
     /// Programs to start at each instant.
     pub programs: Vec<Program>,
     /// True if all are started at once, instead of each after the end of the one before it.
-    pub together: bool,
+    pub in_parallel: bool,
     /// True if programs get a process group of their own, to which signals are forwarded.
     pub own_group: bool,
     /// Longest time for which programs that are started at an instant keep the real-time priority
@@ -67,12 +67,12 @@ pub struct TimedRunOutcome {
 }
 
 enum TimedRunEvent {
-    Of(usize, ProgramEvent),
+    Program(usize, ProgramEvent),
     Signal(CaughtSignal),
 }
 
 /// Program from its launch to its end.
-struct Launched {
+struct LaunchedProgram {
     index: usize,
     cancel: Arc<CancelHandle>,
     running: Option<StartedProgram>,
@@ -80,13 +80,13 @@ struct Launched {
 
 struct TimedRunner {
     options: TimedRunOptions,
-    clock: AlarmClock,
-    signals: Signals,
+    clock: SleepClock,
+    signals: SignalWatcher,
     to: Sender<TimedRunEvent>,
     events: Receiver<TimedRunEvent>,
-    account: RunStats,
-    conditions: TimedRunConditions,
-    running: Box<dyn FnMut(bool)>,
+    stats: RunStats,
+    preparations: LatencyPreparations,
+    report_running: Box<dyn FnMut(bool)>,
 }
 
 /// Runs to the end of the last instant's programs, or to a signal. `report_findings` first
@@ -99,77 +99,79 @@ struct TimedRunner {
 pub fn run_timed(
     options: TimedRunOptions,
     report_findings: impl FnOnce(&[Finding]),
-    running: Box<dyn FnMut(bool)>,
+    report_running: Box<dyn FnMut(bool)>,
 ) -> io::Result<TimedRunOutcome> {
     let (to, events) = mpsc::channel();
-    let signals = Signals::watch(to.clone(), TimedRunEvent::Signal)?;
-    let conditions = TimedRunConditions::arrange(&options)?;
-    report_findings(conditions.findings());
+    let signals = SignalWatcher::watch(to.clone(), TimedRunEvent::Signal)?;
+    let preparations = LatencyPreparations::apply(&options)?;
+    report_findings(preparations.findings());
     let clock = options.first.scale.clock();
     let every = options.every.map(|every| i64::try_from(every.as_nanos()).unwrap_or(i64::MAX));
     let grid = InstantGrid::new(options.first.ns, every, clock.now_ns());
-    let first = Instant { ns: grid.instant().unwrap_or(options.first.ns), ..options.first };
-    let account = RunStats::new(&options, first, &conditions);
-    let mut striker =
-        TimedRunner { options, clock, signals, to, events, account, conditions, running };
-    let end = striker.run(grid)?;
-    let signal = striker.signals.caught();
-    Ok(striker.account.finish(end, signal))
+    let first = Instant { ns: grid.next_instant().unwrap_or(options.first.ns), ..options.first };
+    let stats = RunStats::new(&options, first, &preparations);
+    let mut runner =
+        TimedRunner { options, clock, signals, to, events, stats, preparations, report_running };
+    let end = runner.run(grid)?;
+    let signal = runner.signals.caught();
+    Ok(runner.stats.finish(end, signal))
 }
 
 impl TimedRunner {
     fn run(&mut self, mut grid: InstantGrid) -> io::Result<AtEnd> {
-        let mut left = self.options.count.unwrap_or(u64::MAX);
-        while let Some(instant_ns) = grid.instant().filter(|_| left > 0) {
-            let before = realtime_minus_monotonic();
-            self.meet(instant_ns, || realtime_minus_monotonic().offset - before.offset)?;
+        let mut remaining = self.options.count.unwrap_or(u64::MAX);
+        while let Some(instant_ns) = grid.next_instant().filter(|_| remaining > 0) {
+            let clock_before = realtime_minus_monotonic();
+            self.run_instant(instant_ns, || {
+                realtime_minus_monotonic().offset - clock_before.offset
+            })?;
             if self.signals.caught().is_some() {
                 return Ok(AtEnd::Interrupted);
             }
-            left -= 1;
+            remaining -= 1;
             let missed = grid.advance(self.clock.now_ns());
-            self.account.missed(if left > 0 { missed } else { 0 });
+            self.stats.record_missed(if remaining > 0 { missed } else { 0 });
         }
         Ok(AtEnd::Done)
     }
 
     /// Waits for an instant, starts its programs, and waits for their end. `moved` returns the
     /// change of the system clock meanwhile.
-    fn meet(&mut self, instant_ns: i64, moved: impl Fn() -> Span) -> io::Result<()> {
-        (self.running)(false);
-        let ready_ns = instant_ns.saturating_sub(READY_NS);
-        if self.clock.now_ns() < ready_ns {
-            self.conditions.rest();
-            if self.sleep(ready_ns)?.is_none() {
+    fn run_instant(&mut self, instant_ns: i64, clock_change: impl Fn() -> Span) -> io::Result<()> {
+        (self.report_running)(false);
+        let preparation_ns = instant_ns.saturating_sub(PREPARATION_LEAD_NS);
+        if self.clock.now_ns() < preparation_ns {
+            self.preparations.unlock_memory();
+            if self.sleep(preparation_ns)?.is_none() {
                 return Ok(());
             }
         }
         let count = self.options.programs.len();
         if count == 0 {
-            self.conditions.hold();
+            self.preparations.lock_memory();
             if let Some(woken_ns) = self.sleep(instant_ns)? {
-                self.account.woken(instant_ns, woken_ns, moved());
+                self.stats.record_wake(instant_ns, woken_ns, clock_change());
             }
             return Ok(());
         }
-        let at_once = if self.options.together { count } else { 1 };
+        let parallel_count = if self.options.in_parallel { count } else { 1 };
         let at = StartTime {
             clock: self.clock,
             ns: instant_ns,
-            start_priority: self.conditions.start_priority(),
+            start_priority: self.preparations.start_priority(),
         };
         let mut launched = Vec::new();
-        for index in 0..at_once {
+        for index in 0..parallel_count {
             launched.push(self.launch(index, Some(at))?);
         }
-        self.conditions.hold();
-        self.wait(&mut launched, instant_ns, &moved);
-        for index in at_once..count {
+        self.preparations.lock_memory();
+        self.wait_for_programs(&mut launched, instant_ns, &clock_change);
+        for index in parallel_count..count {
             if self.signals.caught().is_some() {
                 break;
             }
             launched.push(self.launch(index, None)?);
-            self.wait(&mut launched, instant_ns, &moved);
+            self.wait_for_programs(&mut launched, instant_ns, &clock_change);
         }
         Ok(())
     }
@@ -178,14 +180,14 @@ impl TimedRunner {
     /// caught.
     fn sleep(&self, until_ns: i64) -> io::Result<Option<i64>> {
         let usual_slack_ns = timer_slack_ns()?;
-        set_timer_slack_ns(SLACK_NS)?;
+        set_timer_slack_ns(TIMER_SLACK_NS)?;
         let woken_ns = loop {
             let Some(wake) = self.signals.sleep(|| self.clock.sleep_until_ns(until_ns)) else {
                 break None;
             };
             let now_ns = self.clock.now_ns();
             // Woken without a signal, or the clock was set back at the last moment.
-            if wake? == Wake::Reached && now_ns >= until_ns {
+            if wake? == SleepEnd::Reached && now_ns >= until_ns {
                 break Some(now_ns);
             }
         };
@@ -194,51 +196,56 @@ impl TimedRunner {
         Ok(woken_ns)
     }
 
-    fn launch(&self, index: usize, at: Option<StartTime>) -> io::Result<Launched> {
+    fn launch(&self, index: usize, at: Option<StartTime>) -> io::Result<LaunchedProgram> {
         let options = LaunchOptions {
             clock: self.clock,
             at,
-            usual: self.conditions.usual(),
+            default_scheduling: self.preparations.default_scheduling(),
             head_start: self.options.head_start,
             own_group: self.options.own_group,
         };
         let program = &self.options.programs[index];
-        let to_event = move |program_event| TimedRunEvent::Of(index, program_event);
-        let call_off = program::launch(program, options, self.to.clone(), to_event)?;
-        Ok(Launched { index, cancel: call_off, running: None })
+        let to_event = move |program_event| TimedRunEvent::Program(index, program_event);
+        let cancel = program::launch(program, options, self.to.clone(), to_event)?;
+        Ok(LaunchedProgram { index, cancel, running: None })
     }
 
     /// Waits for all launched programs, and forwards signals to them.
-    fn wait(&mut self, launched: &mut Vec<Launched>, instant_ns: i64, moved: &impl Fn() -> Span) {
+    fn wait_for_programs(
+        &mut self,
+        launched: &mut Vec<LaunchedProgram>,
+        instant_ns: i64,
+        clock_change: &impl Fn() -> Span,
+    ) {
         while !launched.is_empty() {
             // This thread holds a sender itself, so the channel is never closed.
             let Ok(event) = self.events.recv() else { return };
             match event {
-                TimedRunEvent::Of(0, ProgramEvent::Woken(woken_ns)) => {
-                    self.account.woken(instant_ns, woken_ns, moved());
+                TimedRunEvent::Program(0, ProgramEvent::Woken(woken_ns)) => {
+                    self.stats.record_wake(instant_ns, woken_ns, clock_change());
                 }
-                TimedRunEvent::Of(_, ProgramEvent::Woken(_)) => {}
-                TimedRunEvent::Of(index, ProgramEvent::Started(running, now_ns)) => {
+                TimedRunEvent::Program(_, ProgramEvent::Woken(_)) => {}
+                TimedRunEvent::Program(index, ProgramEvent::Started(running, now_ns)) => {
                     if index == 0 {
-                        self.account.started(instant_ns, now_ns);
-                        (self.running)(true);
+                        self.stats.record_start(instant_ns, now_ns);
+                        (self.report_running)(true);
                     }
                     // A signal caught before this program could receive it.
                     if let Some(caught) = self.signals.caught() {
-                        running.pass_on(caught);
+                        running.forward_signal(caught);
                     }
                     let one = launched.iter_mut().find(|one| one.index == index);
                     if let Some(one) = one {
                         one.running = Some(running);
                     }
                 }
-                TimedRunEvent::Of(index, program_event) => {
+                TimedRunEvent::Program(index, program_event) => {
                     launched.retain(|one| one.index != index);
-                    self.account.ended(index, &program_event);
+                    self.stats.record_last_event(index, &program_event);
                 }
                 TimedRunEvent::Signal(caught) => {
                     for one in launched.iter() {
-                        one.pass_on_signal(caught);
+                        one.forward_signal(caught);
                     }
                 }
             }
@@ -246,10 +253,10 @@ impl TimedRunner {
     }
 }
 
-impl Launched {
-    fn pass_on_signal(&self, caught: CaughtSignal) {
+impl LaunchedProgram {
+    fn forward_signal(&self, caught: CaughtSignal) {
         match &self.running {
-            Some(running) => running.pass_on(caught),
+            Some(running) => running.forward_signal(caught),
             None => self.cancel.cancel(),
         }
     }

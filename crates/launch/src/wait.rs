@@ -12,7 +12,7 @@ use horolog_record::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, Host, rfc3
 
 use crate::condition::{CheckResult, Condition};
 use crate::poll_schedule::{Backoff, ConditionChange, PollSchedule};
-use crate::signals::{CaughtSignal, Signals};
+use crate::signals::{CaughtSignal, SignalWatcher};
 
 /// Conditions to wait for, and options of the wait.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub struct WaitOutcome {
     pub signal: Option<CaughtSignal>,
 }
 
-struct Waiter {
+struct ConditionWaiter {
     options: WaitOptions,
     conditions: Vec<Arc<Condition>>,
     schedule: PollSchedule,
@@ -67,19 +67,19 @@ pub fn wait(
 ) -> io::Result<WaitOutcome> {
     let (started, start) = (rfc3339_now(), Instant::now());
     let (to, events) = mpsc::channel();
-    let _signals = Signals::watch(to.clone(), WaitEvent::Signal)?;
+    let _signals = SignalWatcher::watch(to.clone(), WaitEvent::Signal)?;
     let conditions: Vec<_> = options.conditions.iter().cloned().map(Arc::new).collect();
     let due = conditions.iter().map(|condition| match **condition {
         Condition::Delay(time) => time,
         _ => Duration::ZERO,
     });
     let schedule = PollSchedule::new(due, options.backoff);
-    let mut waiter = Waiter { options, conditions, schedule, start, to, events };
+    let mut waiter = ConditionWaiter { options, conditions, schedule, start, to, events };
     let (end, signal) = waiter.run(report_change)?;
     Ok(WaitOutcome { result: waiter.result(started, end), signal })
 }
 
-impl Waiter {
+impl ConditionWaiter {
     fn run(
         &mut self,
         report_change: impl Fn(&Dependency, ConditionChange),
@@ -95,7 +95,7 @@ impl Waiter {
             for index in self.schedule.take_due(now) {
                 self.start_check(index)?;
             }
-            match self.events.recv_timeout(self.pause()) {
+            match self.events.recv_timeout(self.next_timeout()) {
                 Ok(WaitEvent::Checked(index, result)) => {
                     if let Some(change) =
                         self.schedule.record_check(index, self.start.elapsed(), result)
@@ -111,7 +111,7 @@ impl Waiter {
     }
 
     /// Returns the time until the next check or the deadline, unless an event arrives.
-    fn pause(&self) -> Duration {
+    fn next_timeout(&self) -> Duration {
         let until = [self.schedule.next_due(), self.options.deadline].into_iter().flatten().min();
         let until = until.unwrap_or(Duration::MAX).saturating_sub(self.start.elapsed());
         until.min(Duration::from_hours(1))
@@ -130,15 +130,15 @@ impl Waiter {
     }
 
     fn dependency(&self, index: usize) -> Dependency {
-        let (condition, known) = (&self.conditions[index], &self.schedule.known()[index]);
+        let (condition, state) = (&self.conditions[index], &self.schedule.conditions()[index]);
         Dependency {
             kind: condition.kind(),
             target: condition.target(),
-            held: known.held_after.is_some(),
-            satisfied_after_ns: known.held_after.map(ns),
-            tries: known.tries,
-            lost: known.lost,
-            last_check: known.detail.clone(),
+            held: state.held_since.is_some(),
+            satisfied_after_ns: state.held_since.map(saturating_ns),
+            tries: state.tries,
+            lost: state.lost,
+            last_check: state.detail.clone(),
         }
     }
 
@@ -147,8 +147,8 @@ impl Waiter {
             schema: AFTER_SCHEMA.to_owned(),
             started,
             host: Host::read(),
-            deadline_ns: self.options.deadline.map(ns),
-            waited_ns: ns(self.start.elapsed()),
+            deadline_ns: self.options.deadline.map(saturating_ns),
+            waited_ns: saturating_ns(self.start.elapsed()),
             end,
             dependencies: (0..self.conditions.len()).map(|index| self.dependency(index)).collect(),
             command: self.options.command,
@@ -158,6 +158,6 @@ impl Waiter {
     }
 }
 
-fn ns(time: Duration) -> u64 {
+fn saturating_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

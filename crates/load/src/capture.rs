@@ -2,10 +2,10 @@
 //! interface and writes a file, independently of the engine. At high rates one request in N is
 //! written, together with its reply: both carry the same token.
 //!
-//! A capture socket was chosen rather than recording in the engine, because it shows the packets
-//! that really passed the interface, with the kernel's timestamps, for sockets as well as for raw
-//! frames, and leaves the sending loop alone. Packets that arrive faster than it can read them are
-//! counted.
+//! The capture uses a socket of its own instead of recording in the engine: it shows the packets
+//! that really passed the interface, with the kernel's timestamps, works for sockets and raw frames
+//! alike, and does not slow the sending loop. Packets that it cannot read in time are counted as
+//! missed.
 
 use std::fs::File;
 use std::io;
@@ -27,29 +27,29 @@ use horolog_time::Clock;
 use horolog_wire::ptp::{self, EVENT_PORT, GENERAL_PORT, MessageType};
 
 use crate::plan::RunPlan;
-use crate::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
+use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use crate::target::Route;
 
-/// Highest rate, in requests per second, at which all packets are kept; above it, one in two, four,
-/// eight and so on.
-pub const RATE_WHOLE: f64 = 10_000.0;
+/// Highest rate, in requests per second, at which every request is captured. Above it one request
+/// in 2, 4, 8 and so on is captured.
+pub const UNSAMPLED_RATE_MAX: f64 = 10_000.0;
 /// Default limit of the packets written.
 pub const PACKETS_MAX: u64 = 1_000_000;
 /// Longest wait for packets before the thread checks whether it must end.
 const WAIT: Duration = Duration::from_millis(20);
-/// Offsets of the lower halves of NTP's transmit timestamp and origin timestamp (RFC 5905, figure
-/// 8). Their lowest bit distinguishes the two timestamps of a request, so it does not count.
+/// Offsets of the low 32 bits of the NTP transmit and origin timestamps (RFC 5905, figure 8). Their
+/// lowest bit distinguishes the two timestamps of one request, so the sample ignores it.
 const TRANSMIT_LOW: u32 = 44;
 const ORIGIN_LOW: u32 = 28;
-/// Highest number of bits of a token's sequence number, above that bit, that select the packets to
-/// keep.
+/// Largest number of token bits that select the captured requests: the low bits of the sequence
+/// number, above the lowest bit of the token.
 const TOKEN_BITS_MAX: u32 = 24;
-/// Offset of the 32-bit word whose lower half is the sequence ID of a PTP message, which replies to
-/// delay requests copy from these (IEEE 1588-2019, table 35).
-const PTP_NUMBER: u32 = ptp::SEQUENCE_ID_OFFSET as u32 - 2;
-/// Offset of the lower half of the identity of the clock that requests unicast messages, and that a
-/// grant is for (tables 35 and 51); it is part of a token. Signaling messages have sequence IDs of
-/// their own.
+/// Offset of the 32-bit word whose low half is the sequence ID of a PTP message. A `Delay_Resp`
+/// copies the ID of its `Delay_Req` (IEEE 1588-2019, table 35).
+const PTP_SEQUENCE_WORD: u32 = ptp::SEQUENCE_ID_OFFSET as u32 - 2;
+/// Offsets of the low 32 bits of the requester's clock identity, in a request for unicast messages
+/// and in its grant (IEEE 1588-2019, tables 35 and 51). The identity holds the token. Sequence IDs
+/// do not match here, since the master numbers its Signaling messages itself.
 const PTP_REQUESTER_LOW: u32 = ptp::SOURCE_OFFSET as u32 + 4;
 const PTP_TARGET_LOW: u32 = ptp::HEADER_LEN as u32 + 4;
 
@@ -58,7 +58,7 @@ const PTP_TARGET_LOW: u32 = ptp::HEADER_LEN as u32 + 4;
 pub struct CaptureOptions {
     /// Output file; an existing file is replaced.
     pub path: PathBuf,
-    /// Most packets to keep.
+    /// Largest number of packets written to the file.
     pub packets_max: u64,
 }
 
@@ -74,9 +74,9 @@ pub enum CaptureError {
     /// The interface does not carry Ethernet frames.
     #[error("--pcap captures Ethernet frames only, and {0} has none; omit --pcap")]
     NotEthernet(String),
-    /// Any other error of the kernel.
+    /// Any other error of the capture socket.
     #[error("--pcap: {0}")]
-    Tap(PacketError),
+    Socket(PacketError),
     /// The thread cannot be started, or the capture filter cannot be set.
     #[error("--pcap: {why}", why = explain(.0))]
     System(#[from] io::Error),
@@ -89,27 +89,28 @@ pub struct CaptureSummary {
     pub path: PathBuf,
     /// Packets written.
     pub written: u64,
-    /// Packets missed because they arrived faster than they were read.
+    /// Packets that the capture socket dropped because they were not read in time.
     pub missed: u64,
     /// Packets left out after the limit was reached.
     pub left_out: u64,
-    /// Sampling ratio: one request in N was written at the lowest ratio.
+    /// Sampling ratio at the highest rate of the run: one request in `one_in` was written.
     pub one_in: u64,
-    /// Reason for which the file ends early.
-    pub fault: Option<String>,
+    /// Error that ended the file early; `None` if it is complete.
+    pub error: Option<String>,
 }
 
-/// A capture in progress, until [`RunningCapture::end`].
+/// Capture in progress; [`RunningCapture::finish`] ends it.
 pub(crate) struct RunningCapture {
     control: CaptureControl,
-    ending: Arc<AtomicBool>,
+    should_end: Arc<AtomicBool>,
     thread: Option<JoinHandle<CaptureSummary>>,
-    ptp: Option<PtpKind>,
+    ptp: Option<PtpRequestKind>,
     one_in: u64,
 }
 
 impl RunningCapture {
-    /// Opens the file and the capture socket. Nothing is written before [`RunningCapture::begin`].
+    /// Opens the file and the capture socket. Nothing is captured before the first
+    /// [`RunningCapture::begin_trial`].
     pub(crate) fn open(options: &CaptureOptions, plan: &RunPlan) -> Result<Self, CaptureError> {
         let (interface, is_loopback) = match &plan.route {
             Route::ThisHost => ("lo", true),
@@ -119,46 +120,48 @@ impl RunningCapture {
             return Err(CaptureError::NotEthernet(interface.to_owned()));
         }
         let conversation = conversation(plan);
-        let (tap, control) = CaptureSocket::open(interface, is_loopback, conversation.clone())
+        let (socket, control) = CaptureSocket::open(interface, is_loopback, conversation.clone())
             .map_err(|error| match error {
-                PacketError::Privilege(interface) => CaptureError::Privilege(interface),
-                error => CaptureError::Tap(error),
-            })?;
+            PacketError::Privilege(interface) => CaptureError::Privilege(interface),
+            error => CaptureError::Socket(error),
+        })?;
         let unwritable = |error| CaptureError::File(options.path.clone(), error);
         let file = File::create(&options.path).map_err(unwritable)?;
         let writer = PcapngWriter::new(file, interface).map_err(unwritable)?;
-        let ending = Arc::new(AtomicBool::new(false));
+        let should_end = Arc::new(AtomicBool::new(false));
         let summary = CaptureSummary { path: options.path.clone(), ..CaptureSummary::default() };
-        let mut keeper =
-            CaptureThread { tap, conversation, packets_max: options.packets_max, summary };
-        let ended = Arc::clone(&ending);
-        let keep = move || {
-            let fault = keeper.keep(writer, &ended).err().map(|error| error.to_string());
-            CaptureSummary { fault, ..keeper.summary }
+        let mut capture_thread =
+            CaptureThread { socket, conversation, packets_max: options.packets_max, summary };
+        let thread_should_end = Arc::clone(&should_end);
+        let run = move || {
+            let error = capture_thread
+                .write_packets(writer, &thread_should_end)
+                .err()
+                .map(|error| error.to_string());
+            CaptureSummary { error, ..capture_thread.summary }
         };
-        let thread = thread::Builder::new().name("capture".into()).spawn(keep)?;
+        let thread = thread::Builder::new().name("capture".into()).spawn(run)?;
         let ptp = plan.ptp.map(|ptp| ptp.kind);
-        Ok(Self { control, ending, thread: Some(thread), ptp, one_in: 1 })
+        Ok(Self { control, should_end, thread: Some(thread), ptp, one_in: 1 })
     }
 
-    /// Begins a trial at this rate: from here on as many of its packets are kept as the rate
-    /// permits.
-    pub(crate) fn begin(&mut self, rate: f64) -> io::Result<()> {
-        let bits = (rate / RATE_WHOLE).log2().ceil().max(0.0) as u32;
-        let (one_in, sample) = sample(self.ptp, bits);
+    /// Sets the sampling ratio for a trial at `rate` requests per second.
+    pub(crate) fn begin_trial(&mut self, rate: f64) -> io::Result<()> {
+        let bits = (rate / UNSAMPLED_RATE_MAX).log2().ceil().max(0.0) as u32;
+        let (one_in, sample) = packet_sample(self.ptp, bits);
         self.one_in = self.one_in.max(one_in);
         self.control.set_filter(&sample)
     }
 
     /// Writes the packets still to come, and returns the summary.
-    pub(crate) fn end(mut self) -> CaptureSummary {
-        self.ending.store(true, Ordering::Relaxed);
+    pub(crate) fn finish(mut self) -> CaptureSummary {
+        self.should_end.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         let summary = match ended {
             Some(Ok(summary)) => summary,
             // The thread has printed its error on stderr.
             _ => CaptureSummary {
-                fault: Some("the capture thread failed".to_owned()),
+                error: Some("the capture thread failed".to_owned()),
                 ..CaptureSummary::default()
             },
         };
@@ -168,11 +171,11 @@ impl RunningCapture {
 
 impl Drop for RunningCapture {
     fn drop(&mut self) {
-        self.ending.store(true, Ordering::Relaxed);
+        self.should_end.store(true, Ordering::Relaxed);
     }
 }
 
-/// Returns the packets that the target and the engine exchange.
+/// Returns the addresses and ports between which packets are captured.
 fn conversation(plan: &RunPlan) -> Conversation {
     match &plan.ptp {
         None => Conversation::with(plan.target),
@@ -198,25 +201,27 @@ fn ptp_conversation(plan: &RunPlan, ptp: &PtpPlan) -> Conversation {
     }
 }
 
-/// Returns the sample of one request in 2^`bits`, and that ratio.
-fn sample(ptp: Option<PtpKind>, bits: u32) -> (u64, PacketSample) {
-    let by_number = bits.min(u16::BITS);
-    let number_mask = (1 << by_number) - 1;
-    let by_token = bits.min(TOKEN_BITS_MAX);
-    let token_mask = ((1 << by_token) - 1) << 1;
-    let of = |bits: u32, sent_offset, received_offset, mask, extra| {
+/// Returns the sampling ratio 2^`bits`, limited by the bits that the packets offer, and the filter
+/// that selects one request in so many with its reply.
+fn packet_sample(ptp: Option<PtpRequestKind>, bits: u32) -> (u64, PacketSample) {
+    let number_bits = bits.min(u16::BITS);
+    let number_mask = (1 << number_bits) - 1;
+    let token_bits = bits.min(TOKEN_BITS_MAX);
+    let token_mask = ((1 << token_bits) - 1) << 1;
+    let sample_with = |bits: u32, sent_offset, received_offset, mask, extra| {
         (1_u64 << bits, PacketSample { sent_offset, received_offset, mask, extra })
     };
     match ptp {
-        None => of(by_token, TRANSMIT_LOW, ORIGIN_LOW, token_mask, None),
-        Some(PtpKind::Delay | PtpKind::Nsm) => {
-            of(by_number, PTP_NUMBER, PTP_NUMBER, number_mask, None)
+        None => sample_with(token_bits, TRANSMIT_LOW, ORIGIN_LOW, token_mask, None),
+        Some(PtpRequestKind::Delay | PtpRequestKind::Nsm) => {
+            sample_with(number_bits, PTP_SEQUENCE_WORD, PTP_SEQUENCE_WORD, number_mask, None)
         }
-        Some(PtpKind::Unicast(_)) => {
-            // Granted messages identify no request.
+        Some(PtpRequestKind::Unicast(_)) => {
+            // A granted message does not identify its request, so it is sampled by its own sequence
+            // ID.
             let answer_kind = MessageType::Signaling as u8;
-            let extra = ExtraSample { answer_kind, offset: PTP_NUMBER, mask: number_mask };
-            of(by_token, PTP_REQUESTER_LOW, PTP_TARGET_LOW, token_mask, Some(extra))
+            let extra = ExtraSample { answer_kind, offset: PTP_SEQUENCE_WORD, mask: number_mask };
+            sample_with(token_bits, PTP_REQUESTER_LOW, PTP_TARGET_LOW, token_mask, Some(extra))
         }
     }
 }
@@ -226,9 +231,9 @@ fn has_ethernet(interface: &str) -> bool {
     link.is_ok_and(|link| link.mac.is_some())
 }
 
-/// State of the capture thread: its input and its counts.
+/// State of the capture thread: socket, limit and counts.
 struct CaptureThread {
-    tap: CaptureSocket,
+    socket: CaptureSocket,
     conversation: Conversation,
     packets_max: u64,
     summary: CaptureSummary,
@@ -236,23 +241,32 @@ struct CaptureThread {
 
 impl CaptureThread {
     /// Writes packets until `ending` is set, and then the ones still queued.
-    fn keep(&mut self, mut writer: PcapngWriter<File>, ending: &AtomicBool) -> io::Result<()> {
+    fn write_packets(
+        &mut self,
+        mut writer: PcapngWriter<File>,
+        ending: &AtomicBool,
+    ) -> io::Result<()> {
         loop {
             let is_last = ending.load(Ordering::Relaxed);
-            let count = self.take(&mut writer, if is_last { Duration::ZERO } else { WAIT })?;
+            let count =
+                self.write_batch(&mut writer, if is_last { Duration::ZERO } else { WAIT })?;
             writer.flush()?;
             if is_last && count == 0 {
                 break;
             }
         }
-        self.summary.missed = self.tap.dropped()?;
+        self.summary.missed = self.socket.dropped()?;
         let received = self.summary.written + self.summary.left_out + self.summary.missed;
         writer.finish(Realtime.now(), received, self.summary.missed)
     }
 
-    fn take(&mut self, writer: &mut PcapngWriter<File>, wait: Duration) -> io::Result<usize> {
-        let Self { tap, conversation, packets_max, summary } = self;
-        let batch = tap.receive(wait)?;
+    fn write_batch(
+        &mut self,
+        writer: &mut PcapngWriter<File>,
+        wait: Duration,
+    ) -> io::Result<usize> {
+        let Self { socket, conversation, packets_max, summary } = self;
+        let batch = socket.receive(wait)?;
         for packet in batch.iter() {
             if summary.written >= *packets_max {
                 summary.left_out += 1;

@@ -1,8 +1,8 @@
-//! Numbering of the clients, their lanes and addresses, and the networks that simulated clients may
-//! come from. Sends nothing.
+//! Numbers, lanes and addresses of clients, and the networks from which simulated clients may send.
+//! Does no I/O.
 //!
-//! A lane is one sending thread. Its sequence numbers determine its clients, so that the client of
-//! a reply can be verified; the in-kernel engine numbers them in the same way.
+//! A lane is one sending thread. Its sequence numbers determine which client sends each request, so
+//! the client of a reply can be verified. The XDP engine numbers clients in the same way.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -12,24 +12,24 @@ use thiserror::Error;
 
 use crate::token::SEQUENCE_BITS;
 
-/// UDP source port of lane 0; lane `l` has the `l`-th port after it.
+/// UDP source port of lane 0; lane `l` uses `FIRST_PORT + l`.
 pub const FIRST_PORT: u16 = 32_768;
 
 /// Most lanes whose ports fit below 65,536.
 pub const LANES_MAX: usize = 32_768;
 
-/// Most simulated clients that are distinguished; more clients are only possible as random sources.
+/// Largest number of simulated clients with an identity of their own; random sources may be more.
 pub const CLIENTS_MAX: u32 = 1_000_000;
 
 /// Returns the UDP source port of a lane below [`LANES_MAX`].
 #[must_use]
-pub const fn port(lane: usize) -> u16 {
+pub const fn source_port(lane: usize) -> u16 {
     FIRST_PORT + lane as u16
 }
 
-/// Networks that are not routed on the Internet, so that replies to a simulated address in them
-/// reach no other host: private, link-local, documentation and loopback addresses.
-const HARMLESS: [(IpAddr, u8); 12] = [
+/// Networks that are not routed on the Internet (private, link-local, documentation, loopback), so
+/// that replies to a simulated address in them reach no third party.
+const UNROUTED_NETWORKS: [(IpAddr, u8); 12] = [
     (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8), // RFC 1918
     (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12), // RFC 1918
     (IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), 16), // RFC 1918
@@ -45,7 +45,7 @@ const HARMLESS: [(IpAddr, u8); 12] = [
 ];
 
 /// Default networks of simulated clients, in order of preference.
-const DEFAULTS: [(IpAddr, u8); 5] = [
+const DEFAULT_NETWORKS: [(IpAddr, u8); 5] = [
     (IpAddr::V4(Ipv4Addr::new(10, 64, 0, 0)), 10),
     (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
     (IpAddr::V4(Ipv4Addr::new(10, 128, 0, 0)), 9),
@@ -70,7 +70,7 @@ pub enum ClientsError {
         /// Target address.
         target: IpAddr,
     },
-    /// A real address lies among the simulated ones.
+    /// The network contains an address that is in use: the target's, or one of this host.
     #[error("{network} contains {address}, which is {whose}; choose another network")]
     Overlap {
         /// Network of the clients.
@@ -117,15 +117,15 @@ pub struct SourceNetwork {
 }
 
 impl SourceNetwork {
-    /// Checks that clients from `network` may send requests to `target` without an address
-    /// conflict: the network is not routed on the Internet, has the target's address family, and
-    /// contains neither the target nor an address of this host (`local`).
+    /// Checks that clients from `network` may send requests to `target`. The network must not be
+    /// routed on the Internet, must have the target's address family, and must contain neither the
+    /// target nor an address of this host (`local`).
     pub fn new(network: Prefix, target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
         let network = network.network();
         if network.address().is_ipv4() != target.is_ipv4() {
             return Err(ClientsError::Family { network, target });
         }
-        if !HARMLESS.iter().any(|&known| covers(known, network)) {
+        if !UNROUTED_NETWORKS.iter().any(|&known| covers(known, network)) {
             return Err(ClientsError::PublicNetwork(network));
         }
         let overlap = |address, whose| Err(ClientsError::Overlap { network, address, whose });
@@ -141,7 +141,7 @@ impl SourceNetwork {
     /// Returns the first default network that contains neither the target nor an address in
     /// `local`.
     pub fn find(target: IpAddr, local: &[IpAddr]) -> Result<Self, ClientsError> {
-        DEFAULTS
+        DEFAULT_NETWORKS
             .iter()
             .filter_map(|&(address, length)| Prefix::new(address, length).ok())
             .find_map(|network| Self::new(network, target, local).ok())
@@ -150,11 +150,11 @@ impl SourceNetwork {
 
     /// Returns the last part of this network that has room for `clients` and does not overlap the
     /// first `reserved` addresses.
-    pub fn last_part(&self, clients: u32, reserved: u32) -> Result<Self, ClientsError> {
+    pub fn last_subnet(&self, clients: u32, reserved: u32) -> Result<Self, ClientsError> {
         let network = self.network;
         let no_room = ClientsError::NoRoom {
             network,
-            room: self.room(),
+            room: self.host_count(),
             requested: reserved.saturating_add(clients),
         };
         let width: u8 = if network.address().is_ipv4() { 32 } else { 128 };
@@ -171,23 +171,23 @@ impl SourceNetwork {
                 Ipv6Addr::from_bits(high | u128::from(low)).into()
             }
         };
-        // At most the width of an address, so such a prefix exists.
+        // The length is at most that of an address, so the prefix is valid.
         Prefix::new(address, width - bits as u8)
             .map(|network| Self { network })
             .map_err(|_| ClientsError::NoDefault)
     }
 
-    /// Returns one of `count` parts of this network, all of the same size.
-    pub fn part(&self, index: usize, count: usize) -> Result<Self, ClientsError> {
+    /// Returns subnet `index` of `count` equal subnets of this network.
+    pub fn subnet(&self, index: usize, count: usize) -> Result<Self, ClientsError> {
         let bits = count.next_power_of_two().trailing_zeros() as u8;
         let (width, host): (u8, u128) = match self.network.address() {
             IpAddr::V4(address) => (32, address.to_bits().into()),
             IpAddr::V6(address) => (128, address.to_bits()),
         };
         let length = self.network.length() + bits;
-        // Each has a first and a last address, which are not host addresses, and one between them.
+        // A subnet needs a network address, a broadcast address and at least one host address.
         if width.saturating_sub(length) < 2 {
-            let (network, room) = (self.network, self.room());
+            let (network, room) = (self.network, self.host_count());
             return Err(ClientsError::NoRoom { network, room, requested: count as u32 });
         }
         let address = host | (index as u128) << (width - length);
@@ -195,22 +195,22 @@ impl SourceNetwork {
             IpAddr::V4(_) => Ipv4Addr::from_bits(address as u32).into(),
             IpAddr::V6(_) => Ipv6Addr::from_bits(address).into(),
         };
-        // No longer than an address, so such a prefix exists.
+        // The length is at most that of an address, so the prefix is valid.
         Prefix::new(address, length)
             .map(|network| Self { network })
             .map_err(|_| ClientsError::NoDefault)
     }
 
-    /// Returns the network, without bits after its prefix.
+    /// Returns the network prefix; its host bits are 0.
     #[must_use]
     pub const fn prefix(&self) -> Prefix {
         self.network
     }
 
-    /// Returns the number of host addresses, at most 2^32 − 2: without the first and the last of
-    /// the network, unless it has only these two (RFC 3021) or is a single address.
+    /// Returns the number of host addresses, at most 2^32 − 2. The first and last address of the
+    /// network are excluded, except in a network of two addresses (RFC 3021) or one.
     #[must_use]
-    pub fn room(&self) -> u32 {
+    pub fn host_count(&self) -> u32 {
         match self.host_bits() {
             bits @ 0..=1 => 1 << bits,
             bits => ((1_u64 << bits) - 2) as u32,
@@ -223,15 +223,15 @@ impl SourceNetwork {
         u32::from(width - self.network.length()).min(32)
     }
 
-    /// Returns the low 32 bits of the address before that of client 0: client `c` has the `c +
-    /// 1`-th after it.
+    /// Returns the low 32 bits of the address before that of client 0. Client `c` has the address
+    /// `base + 1 + c`.
     #[must_use]
     pub fn base(&self) -> u32 {
         let first = low_bits(self.network.address());
         if self.host_bits() < 2 { first.wrapping_sub(1) } else { first }
     }
 
-    /// Returns the addresses of the first `clients`, at least one.
+    /// Returns the range of the addresses of `clients` clients; that of client 0 if `clients` is 0.
     #[must_use]
     pub fn addresses(&self, clients: u32) -> RangeInclusive<IpAddr> {
         self.address(0)..=self.address(clients.saturating_sub(1))
@@ -250,10 +250,10 @@ impl SourceNetwork {
         }
     }
 
-    /// Returns the number of the client with this address; `None` outside the network. The number
-    /// is not compared with the number of clients.
+    /// Returns the client number of an address, `None` outside the network. The number may exceed
+    /// the number of clients in use.
     #[must_use]
-    pub fn client(&self, address: IpAddr) -> Option<u32> {
+    pub fn client_of(&self, address: IpAddr) -> Option<u32> {
         let number = low_bits(address).wrapping_sub(self.base()).wrapping_sub(1);
         (self.network.contains(address) && self.address(number) == address).then_some(number)
     }
@@ -272,84 +272,94 @@ fn covers((address, length): (IpAddr, u8), network: Prefix) -> bool {
         && Prefix::new(address, length).is_ok_and(|known| known.contains(network.address()))
 }
 
-/// Distance of two consecutive random sources, before the remainder by their number: a prime that
-/// divides no number of a network's addresses, so that none repeats before all have been used; near
-/// 2^31 times the golden ratio's inverse, so that they are scattered.
+/// Multiplier that scatters consecutive random sources over the network. It is a prime that divides
+/// no network's address count, so no source repeats before all have been used, and is near 2^31
+/// divided by the golden ratio (Fibonacci hashing).
 const SCATTER: u64 = 1_327_217_909;
 
-/// Mapping of the sequence numbers of one lane to its clients.
+/// Clients of one lane, and the mapping of its sequence numbers to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneClients {
     first: u32,
     count: u32,
-    run: u32,
+    consecutive_requests: u32,
     /// Key of random sources; `None` if clients are numbered in turn.
-    random: Option<u32>,
+    random_key: Option<u32>,
 }
 
 impl LaneClients {
-    /// Returns the block of lane `lane` of `lanes` out of `clients`: blocks are equal, except that
-    /// the first `clients % lanes` of them have one more. `run` consecutive requests come from one
-    /// client before the next client's turn.
+    /// Returns the clients of lane `lane` of `lanes`, out of `clients` in total, numbered in turn.
+    /// The first `clients % lanes` lanes have one client more than the others. Each client sends
+    /// `consecutive_requests` requests before the next one's turn.
     #[must_use]
-    pub const fn in_turn(clients: u32, lane: usize, lanes: usize, run: u32) -> Self {
+    pub const fn in_turn(
+        clients: u32,
+        lane: usize,
+        lanes: usize,
+        consecutive_requests: u32,
+    ) -> Self {
         let (lane, lanes) = (lane as u32, lanes as u32);
         let (share, more) = (clients / lanes, clients % lanes);
-        let bonus = if lane < more { lane } else { more };
+        let extra_before = if lane < more { lane } else { more };
         let count = share + (lane < more) as u32;
-        Self { first: lane * share + bonus, count, run, random: None }
+        Self { first: lane * share + extra_before, count, consecutive_requests, random_key: None }
     }
 
-    /// Returns clients out of `room`, scattered by the sequence number and the run's key. All
-    /// `lanes` together use each of them once before any repeats.
+    /// Returns random sources out of `room` addresses, in an order set by `key`. Together the lanes
+    /// use every address once before any repeats.
     #[must_use]
     pub const fn random(room: u32, key: u64, lane: usize, lanes: usize) -> Self {
         let Self { first, .. } = Self::in_turn(room, lane, lanes, 1);
-        Self { first, count: room, run: 1, random: Some(key as u32) }
+        Self { first, count: room, consecutive_requests: 1, random_key: Some(key as u32) }
     }
 
     /// Returns the number of the lane's first client; of random sources the first of their order.
     #[must_use]
-    pub const fn first(&self) -> u32 {
+    pub const fn first_client(&self) -> u32 {
         self.first
     }
 
     /// Returns the number of clients of the lane.
     #[must_use]
-    pub const fn count(&self) -> u32 {
+    pub const fn client_count(&self) -> u32 {
         self.count
     }
 
     /// Returns true if a client belongs to the lane; random sources belong to every lane.
     #[must_use]
-    pub const fn has(&self, client: u32) -> bool {
-        self.random.is_some() || (client >= self.first && client - self.first < self.count)
+    pub const fn includes(&self, client: u32) -> bool {
+        self.random_key.is_some() || (client >= self.first && client - self.first < self.count)
     }
 
-    /// Returns the sequence number at which numbering restarts at 0: the largest number of whole
-    /// rounds over all clients that the token has room for.
+    /// Returns the sequence number at which numbering restarts at 0: the largest multiple of a full
+    /// round over the lane's clients that fits into a token; 2^27 for random sources.
     #[must_use]
-    pub const fn wrap(&self) -> u32 {
+    pub const fn sequence_end(&self) -> u32 {
         let limit = 1_u32 << SEQUENCE_BITS;
-        if self.random.is_some() {
+        if self.random_key.is_some() {
             return limit;
         }
-        let round = self.count as u64 * self.run as u64;
-        if round == 0 || round > limit as u64 { limit } else { limit - limit % round as u32 }
+        let full_round = self.count as u64 * self.consecutive_requests as u64;
+        if full_round == 0 || full_round > limit as u64 {
+            limit
+        } else {
+            limit - limit % full_round as u32
+        }
     }
 
-    /// Returns the sequence number of the lane's `total`-th request.
+    /// Returns the sequence number of the lane's request number `total`, counted from 0 over all
+    /// trials.
     #[inline]
     #[must_use]
     pub const fn sequence(&self, total: u64) -> u32 {
-        (total % self.wrap() as u64) as u32
+        (total % self.sequence_end() as u64) as u32
     }
 
     /// Returns the client that sends the request with this sequence number.
     #[must_use]
     pub const fn client(&self, sequence: u32) -> u32 {
-        match self.random {
-            None => self.first + (sequence / self.run) % self.count,
+        match self.random_key {
+            None => self.first + (sequence / self.consecutive_requests) % self.count,
             Some(key) => {
                 // Below 2^64: a sequence number has 27 bits, and the other factors have 32 and 31.
                 let number = self.first as u64 + sequence as u64;
@@ -389,12 +399,15 @@ mod tests {
         ));
         assert!(matches!(network("10.0.0.0/8"), Err(ClientsError::Overlap { .. })));
         assert!(matches!(network("fd00::/64"), Err(ClientsError::Family { .. })));
-        assert_eq!(network("10.1.3.0/24").unwrap().room(), 254);
+        assert_eq!(network("10.1.3.0/24").unwrap().host_count(), 254);
         for (text, room, first) in [("10.1.3.9/31", 2, "10.1.3.8"), ("10.0.0.0/32", 1, "10.0.0.0")]
         {
             let network = network(text).unwrap();
-            assert_eq!((network.room(), network.address(0).to_string()), (room, first.to_owned()));
-            assert_eq!(network.client(network.address(0)), Some(0), "{text}");
+            assert_eq!(
+                (network.host_count(), network.address(0).to_string()),
+                (room, first.to_owned())
+            );
+            assert_eq!(network.client_of(network.address(0)), Some(0), "{text}");
         }
     }
 
@@ -404,7 +417,7 @@ mod tests {
         assert_eq!(found.prefix().to_string(), "172.16.0.0/12");
         let found = SourceNetwork::find("fd00::1".parse().unwrap(), &[]).unwrap();
         assert_eq!(found.address(0).to_string(), "fdfe:686f:726f:6c6f::1");
-        assert_eq!(found.room(), u32::MAX - 1);
+        assert_eq!(found.host_count(), u32::MAX - 1);
     }
 
     #[test]
@@ -412,7 +425,7 @@ mod tests {
         let part = |text: &str, clients, reserved| {
             let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
             let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
-            whole.unwrap().last_part(clients, reserved).map(|part| part.prefix().to_string())
+            whole.unwrap().last_subnet(clients, reserved).map(|part| part.prefix().to_string())
         };
         assert_eq!(part("10.64.0.0/10", 100, 16_384).unwrap(), "10.127.255.128/25");
         assert_eq!(part("10.64.0.0/10", 1_000_000, 1_000_000).unwrap(), "10.112.0.0/12");
@@ -427,7 +440,7 @@ mod tests {
         let part = |text: &str, index, count| {
             let target = if text.contains(':') { "fe80::1" } else { "192.0.2.1" };
             let whole = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]);
-            whole.unwrap().part(index, count).map(|part| part.prefix().to_string())
+            whole.unwrap().subnet(index, count).map(|part| part.prefix().to_string())
         };
         assert_eq!(part("10.64.0.0/10", 0, 3).unwrap(), "10.64.0.0/12");
         assert_eq!(part("10.64.0.0/10", 2, 3).unwrap(), "10.96.0.0/12");
@@ -438,7 +451,7 @@ mod tests {
 
     #[test]
     fn ports_of_all_lanes_fit() {
-        assert_eq!(port(LANES_MAX - 1), u16::MAX);
+        assert_eq!(source_port(LANES_MAX - 1), u16::MAX);
     }
 
     #[test]
@@ -447,7 +460,7 @@ mod tests {
         for room in [2, 254, 65_534, (1 << 20) - 2] {
             for lanes in [1, 2, 3] {
                 let of = |lane| LaneClients::random(room, KEY, lane, lanes);
-                let share = |lane| LaneClients::in_turn(room, lane, lanes, 1).count();
+                let share = |lane| LaneClients::in_turn(room, lane, lanes, 1).client_count();
                 let all =
                     (0..lanes).flat_map(|lane| (0..share(lane)).map(move |n| of(lane).client(n)));
                 let distinct: HashSet<_> = all.collect();
@@ -472,9 +485,9 @@ mod tests {
                 (0..lanes).map(|lane| LaneClients::in_turn(clients, lane, lanes, run)).collect();
             let mut next = 0;
             for block in &blocks {
-                prop_assert_eq!(block.first(), next);
-                next += block.count();
-                prop_assert!(block.count().abs_diff(blocks[0].count()) <= 1);
+                prop_assert_eq!(block.first_client(), next);
+                next += block.client_count();
+                prop_assert!(block.client_count().abs_diff(blocks[0].client_count()) <= 1);
             }
             prop_assert_eq!(next, clients);
         }
@@ -483,7 +496,7 @@ mod tests {
         #[test]
         fn wrapping_keeps_the_turns(clients in 1u32..1_000_000, run in 1u32..64) {
             let lane = LaneClients::in_turn(clients, 0, 1, run);
-            let wrap = lane.wrap();
+            let wrap = lane.sequence_end();
             prop_assert!(wrap <= 1 << SEQUENCE_BITS);
             prop_assert_eq!(lane.client(wrap - 1), clients - 1);
             prop_assert_eq!(lane.client(0), 0);
@@ -493,9 +506,9 @@ mod tests {
         fn addresses_and_numbers_round_trip(client in 0u32..u32::MAX - 1, ipv4: bool) {
             let (text, target) = if ipv4 { ("10.0.0.0/8", "192.0.2.1") } else { ("fd00::/32", "fe80::1") };
             let network = SourceNetwork::new(text.parse().unwrap(), target.parse().unwrap(), &[]).unwrap();
-            let client = client % network.room();
-            prop_assert_eq!(network.client(network.address(client)), Some(client));
-            prop_assert_eq!(network.client(target.parse().unwrap()), None);
+            let client = client % network.host_count();
+            prop_assert_eq!(network.client_of(network.address(client)), Some(client));
+            prop_assert_eq!(network.client_of(target.parse().unwrap()), None);
         }
     }
 }

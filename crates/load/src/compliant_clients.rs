@@ -1,5 +1,6 @@
-//! Compliant clients during a load: each has its own address and keeps to the poll interval,
-//! through its own packets and counters. Compliant loss is the cost of a server's rate limits.
+//! Compliant clients during a load: each has an address of its own and keeps to the poll interval.
+//! They have their own packets and counters. Their loss shows what a server's rate limiting does to
+//! clients that behave correctly.
 //!
 //! The clients run on one thread, which owns their engine from the first trial to the last.
 
@@ -22,11 +23,11 @@ use crate::request_tracker::TrialCounts;
 pub struct CompliantClientOptions {
     /// Number of clients.
     pub clients: u32,
-    /// Time between the starts of two bursts of one client.
+    /// Time from the start of one burst of a client to the start of its next.
     pub interval: Duration,
-    /// Requests in a burst, one after the other.
+    /// Requests in a burst of a client, at least 1.
     pub burst: u32,
-    /// Network of the clients; `None` takes a part of the load's network that it does not use.
+    /// Network of the clients; `None` selects an unused subnet of the load's network.
     pub network: Option<Prefix>,
 }
 
@@ -38,7 +39,7 @@ impl CompliantClientOptions {
     }
 }
 
-/// Handle of the clients' thread.
+/// Handle of the thread that runs the compliant clients.
 pub(crate) struct CompliantClientGroup {
     options: CompliantClientOptions,
     plans: Sender<TrialPlan>,
@@ -46,47 +47,48 @@ pub(crate) struct CompliantClientGroup {
 }
 
 impl CompliantClientGroup {
-    /// Opens their engine for a run.
+    /// Starts the thread and opens its engine for a run.
     pub(crate) fn open(
         options: CompliantClientOptions,
         plan: RunPlan,
     ) -> Result<Self, EngineError> {
         let (plans, plan_receiver) = mpsc::channel::<TrialPlan>();
         let (count_sender, counts) = mpsc::channel();
-        let work = move || {
+        let run_trials = move || {
             let mut engine = match PacketEngine::open(&plan) {
                 Ok(engine) => engine,
-                // The caller waits for it.
+                // `open` waits for this first message.
                 Err(error) => return drop(count_sender.send(Err(error))),
             };
             let mut connected = count_sender.send(Ok(TrialCounts::default())).is_ok();
-            // Until the run is over, and with it the other end of the channel.
+            // Runs trials until the handle is dropped, which closes the channel.
             while connected && let Ok(trial) = plan_receiver.recv() {
                 connected = count_sender
-                    .send(engine.trial(&trial, &mut || ControlFlow::Continue(())))
+                    .send(engine.run_trial(&trial, &mut || ControlFlow::Continue(())))
                     .is_ok();
             }
         };
         thread::Builder::new()
             .name("well-behaved".to_owned())
-            .spawn(work)
+            .spawn(run_trials)
             .map_err(EngineError::system("start a thread"))?;
-        let group = Self { options, plans, counts };
-        group.take()?;
-        Ok(group)
+        let handle = Self { options, plans, counts };
+        handle.receive_counts()?;
+        Ok(handle)
     }
 
-    fn take(&self) -> Result<TrialCounts, EngineError> {
-        let gone = |_| std::io::Error::other("thread ended unexpectedly");
+    fn receive_counts(&self) -> Result<TrialCounts, EngineError> {
+        let thread_ended = |_| std::io::Error::other("thread ended unexpectedly");
         let action = "run compliant clients";
-        self.counts.recv().map_err(gone).map_err(EngineError::system(action))?
+        self.counts.recv().map_err(thread_ended).map_err(EngineError::system(action))?
     }
 
-    /// Runs the clients during `during`, which lasts for `duration`.
+    /// Runs the clients for `duration` while `load` runs. Returns the result of `load` and the
+    /// record of the clients.
     pub(crate) fn run_during<T>(
         &self,
         duration: Duration,
-        during: impl FnOnce() -> Result<T, EngineError>,
+        load: impl FnOnce() -> Result<T, EngineError>,
     ) -> Result<(T, CompliantClients), EngineError> {
         let plan = TrialPlan {
             rate: self.options.rate(),
@@ -97,16 +99,16 @@ impl CompliantClientGroup {
             profile: None,
             parts: Vec::new(),
         };
-        // A thread that has ended is detected when its counts are collected.
+        // If the thread has ended, the send fails here and the receipt of its counts reports it.
         let _ = self.plans.send(plan);
-        let result = during();
-        let counts = self.take()?;
-        Ok((result?, self.record(&counts)))
+        let result = load();
+        let counts = self.receive_counts()?;
+        Ok((result?, self.to_record(&counts)))
     }
 
-    fn record(&self, counts: &TrialCounts) -> CompliantClients {
-        let active = || counts.clients.iter().filter(|client| client.count_request > 0);
-        let is_affected = |client: &&ClientReplyCounts| client.answered < client.count_request;
+    fn to_record(&self, counts: &TrialCounts) -> CompliantClients {
+        let active = || counts.clients.iter().filter(|client| client.requests > 0);
+        let is_affected = |client: &&ClientReplyCounts| client.answered < client.requests;
         CompliantClients {
             clients: u64::from(self.options.clients),
             interval_s: self.options.interval.as_secs_f64(),

@@ -1,7 +1,7 @@
-//! Counters that locate packet loss: on the interface that requests leave by and, if the server
-//! runs on this host, on the server's side too. The other end of a veth pair is looked up in the
-//! accessible network namespaces; unreadable counters are left out. If the server's host exports
-//! counter snapshots, these are the only source for its side.
+//! Counters for loss attribution: those of the local interface and, if the server runs on this
+//! host, those of its side. The peer of a veth is searched for in the accessible network
+//! namespaces. Counters that cannot be read are absent. If the server's host exports a counter
+//! snapshot, that is the only source for its side.
 
 use std::fs;
 use std::net::IpAddr;
@@ -11,20 +11,20 @@ use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, list_named};
 use horolog_sys::netlink::{self, Netlink};
 
-use crate::loss_attribution::{Counters, InterfaceCounters, ServerCounters, UdpCounters};
+use crate::loss_attribution::{InterfaceCounters, LossCounters, ServerCounters, UdpCounters};
 use crate::ptp::PtpLoadTransport;
 use crate::remote_counters::{RemoteCounterErrors, RemoteCounters};
 use crate::target::Route;
 
-/// Source of the counters of a server that runs in this process, or that accepts queries for them;
-/// returns `None` if they are unavailable.
+/// Function that reads the counters of a server in this process, or of one that accepts queries for
+/// them; `None` if they are unavailable.
 pub type ServerCounterSource = Box<dyn FnMut() -> Option<ServerCounters> + Send>;
 
 /// Counters that are read before and after each trial.
 pub struct CounterWatch {
-    own: Option<WatchedInterface>,
+    local_interface: Option<WatchedInterface>,
     peer: Option<VethPeer>,
-    page: Option<RemoteCounters>,
+    remote_counters: Option<RemoteCounters>,
     /// The target is an address of this host.
     shared_host: bool,
     ipv4: bool,
@@ -32,7 +32,7 @@ pub struct CounterWatch {
     counter_source: Option<ServerCounterSource>,
 }
 
-/// An interface and the connection to its namespace.
+/// Interface whose counters are read, with the Netlink connection to its namespace.
 struct WatchedInterface {
     netlink: Netlink,
     index: u32,
@@ -44,62 +44,63 @@ struct WatchedInterface {
 struct VethPeer {
     namespace: NetNs,
     interface: WatchedInterface,
-    /// The target's address is in that namespace, so the UDP counters there are the server's.
+    /// True if the namespace has the target's address, so that its UDP counters are the server's.
     has_target: bool,
 }
 
 impl CounterWatch {
-    /// Finds the counters to read for a target behind `route`. Apart from named namespaces, it
-    /// searches `namespaces`.
+    /// Finds the counters to read for a target behind `route`. Searches the named namespaces and
+    /// `namespaces` for the peer of a veth.
     #[must_use]
     pub fn new(target: IpAddr, route: &Route, namespaces: &[NetNs]) -> Self {
         let link = match route {
             Route::ThisHost => None,
             Route::Link(link) => Some(link),
         };
-        let own = link.and_then(|link| {
+        let local_interface = link.and_then(|link| {
             let (index, name) = (link.index, link.interface.clone());
             let mut netlink = Netlink::open().ok()?;
             let is_veth = netlink.link_by_index(index).is_ok_and(|link| is_veth(&link));
             Some(WatchedInterface { netlink, index, name, is_veth })
         });
         let mut watch = Self {
-            own,
+            local_interface,
             peer: None,
-            page: None,
+            remote_counters: None,
             shared_host: link.is_none(),
             ipv4: target.is_ipv4(),
             ptp: None,
             counter_source: None,
         };
-        watch.peer = watch.own.as_mut().and_then(|own| own.find_peer(target, namespaces));
+        watch.peer =
+            watch.local_interface.as_mut().and_then(|own| own.find_peer(target, namespaces));
         watch
     }
 
     /// Sets the source of the server's own counters.
     #[must_use]
-    pub fn with_server(mut self, source: Option<ServerCounterSource>) -> Self {
+    pub fn with_server_counters(mut self, source: Option<ServerCounterSource>) -> Self {
         self.counter_source = source;
         self
     }
 
-    /// Distinguishes unsolicited messages of a PTP master from replies.
+    /// Sets the PTP transport, so that unsolicited messages of a master are not taken for replies.
     #[must_use]
-    pub const fn of_ptp(mut self, transport: Option<PtpLoadTransport>) -> Self {
+    pub const fn with_ptp(mut self, transport: Option<PtpLoadTransport>) -> Self {
         self.ptp = transport;
         self
     }
 
     /// Sets the counter snapshots of the server's host as the source for its side.
     #[must_use]
-    pub(crate) fn with_page(mut self, page: Option<RemoteCounters>) -> Self {
-        self.page = page;
+    pub(crate) fn with_remote_counters(mut self, remote_counters: Option<RemoteCounters>) -> Self {
+        self.remote_counters = remote_counters;
         self
     }
 
-    /// Returns the errors of the remote counters, if there are any remote counters.
+    /// Returns the errors of the remote counters; `None` without remote counters.
     pub(crate) fn remote_errors(&self) -> Option<&RemoteCounterErrors> {
-        self.page.as_ref().map(RemoteCounters::errors)
+        self.remote_counters.as_ref().map(RemoteCounters::errors)
     }
 
     /// Returns true if the server was found to run on this host.
@@ -111,62 +112,64 @@ impl CounterWatch {
     }
 
     /// Reads all counters.
-    pub fn read(&mut self) -> Counters {
+    pub fn read(&mut self) -> LossCounters {
         let ipv4 = self.ipv4;
-        let mut own = self.own.as_mut().and_then(WatchedInterface::counters);
-        let mut counters = Counters {
+        let mut local_counters =
+            self.local_interface.as_mut().and_then(WatchedInterface::read_counters);
+        let mut counters = LossCounters {
             shared_host: self.shared_host,
-            own_is_veth: self.own.as_ref().is_some_and(|own| own.is_veth),
+            is_local_veth: self.local_interface.as_ref().is_some_and(|own| own.is_veth),
             server: self.counter_source.as_mut().and_then(|source| source()),
             ptp: self.ptp,
-            ..Counters::default()
+            ..LossCounters::default()
         };
         if self.shared_host {
             counters.udp = udp_counters(ipv4);
         }
-        if let Some(page) = &mut self.page {
-            let reading = page.read();
+        if let Some(remote_counters) = &mut self.remote_counters {
+            let reading = remote_counters.read();
             (counters.peer, counters.udp) = (reading.interface, reading.udp);
             counters.server = reading.server;
-            if let (Some(own), true) = (&mut own, counters.own_is_veth) {
+            if let (Some(own), true) = (&mut local_counters, counters.is_local_veth) {
                 own.rx_dropped_at_peer = reading.xdp_tx_errors;
             }
         } else if let Some(peer) = &mut self.peer {
             let (name, has_target) = (peer.interface.name.clone(), peer.has_target);
-            let there = peer.namespace.run(|| {
+            let peer_readings = peer.namespace.run(|| {
                 let udp = if has_target { udp_counters(ipv4) } else { None };
-                (sum_of(&name, XDP_TX_ERRORS), udp)
+                (driver_counter_sum(&name, XDP_TX_ERRORS), udp)
             });
-            let (tx_errors, udp) = there.unwrap_or_default();
+            let (tx_errors, udp) = peer_readings.unwrap_or_default();
             counters.udp = udp;
-            counters.peer = peer.interface.counters();
+            counters.peer = peer.interface.read_counters();
             // Packets that one end of a veth could not send count as dropped at both ends.
-            if let (Some(own), Some(tx_errors)) = (&mut own, tx_errors) {
+            if let (Some(own), Some(tx_errors)) = (&mut local_counters, tx_errors) {
                 own.rx_dropped_at_peer = tx_errors;
             }
         }
-        // Only a veth has these counters, and its other end then counts the same drops.
-        if let (Some(peer), Some(own)) = (&mut counters.peer, &self.own) {
-            peer.rx_dropped_at_peer = sum_of(&own.name, XDP_XMIT_ERRORS).unwrap_or(0);
+        // Only a veth has these counters; its peer end counts the same drops in `rx_dropped`.
+        if let (Some(peer), Some(own)) = (&mut counters.peer, &self.local_interface) {
+            peer.rx_dropped_at_peer = driver_counter_sum(&own.name, XDP_XMIT_ERRORS).unwrap_or(0);
         }
-        counters.local = own;
+        counters.local = local_counters;
         counters
     }
 }
 
-/// Suffix of the counters in which a veth counts, for each queue, frames that its XDP program sent
-/// back and that did not fit into the other end's ring.
+/// Suffix of a veth's per-queue counters of frames that its XDP program returned (`XDP_TX`) and
+/// that did not fit into the peer's ring.
 const XDP_TX_ERRORS: &str = "_xdp_tx_errors";
-/// Suffix of the counters of frames that were redirected to a veth and did not fit.
+/// Suffix of a veth's per-queue counters of frames that were redirected to it and did not fit into
+/// the peer's ring.
 const XDP_XMIT_ERRORS: &str = "_xdp_xmit_errors";
 
-/// Returns the sum over all queues of the driver's counters with this suffix.
-fn sum_of(interface: &str, ending: &str) -> Option<u64> {
+/// Returns the sum over all queues of the driver counters whose name ends in `suffix`.
+fn driver_counter_sum(interface: &str, suffix: &str) -> Option<u64> {
     let stats = ethtool::stats(interface).ok()?;
-    Some(stats.iter().filter(|(name, _)| name.ends_with(ending)).map(|(_, count)| count).sum())
+    Some(stats.iter().filter(|(name, _)| name.ends_with(suffix)).map(|(_, count)| count).sum())
 }
 
-/// Returns the UDP counters in the namespace of this thread.
+/// Returns the UDP counters of the calling thread's network namespace.
 fn udp_counters(ipv4: bool) -> Option<UdpCounters> {
     if ipv4 {
         UdpCounters::parse_snmp(&fs::read_to_string("/proc/thread-self/net/snmp").ok()?)
@@ -180,7 +183,7 @@ fn is_veth(link: &netlink::Link) -> bool {
 }
 
 impl WatchedInterface {
-    fn counters(&mut self) -> Option<InterfaceCounters> {
+    fn read_counters(&mut self) -> Option<InterfaceCounters> {
         let counters = self.netlink.link_by_index(self.index).ok()?.counters;
         Some(InterfaceCounters {
             rx_packets: counters.rx_packets,
@@ -232,7 +235,7 @@ mod tests {
         let target = IpAddr::from([127, 0, 0, 1]);
         let counters = ServerCounters { received: 5, answered: 4 };
         let mut watch = CounterWatch::new(target, &Route::ThisHost, &[])
-            .with_server(Some(Box::new(move || Some(counters))));
+            .with_server_counters(Some(Box::new(move || Some(counters))));
         assert_eq!(watch.read().server, Some(counters));
     }
 }

@@ -53,7 +53,7 @@ pub enum LoadError {
     /// The packet capture failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The NTP version has no such requests.
+    /// The NTP version is not 1 to 4.
     #[error("NTP version {0} is not supported; choose 1 to 4")]
     Version(u8),
     /// Number of NTS-KE clients out of range.
@@ -62,7 +62,7 @@ pub enum LoadError {
     /// Number of threads out of range.
     #[error("the number of threads must be from 1 to {LANES_MAX}, not {0}")]
     Threads(usize),
-    /// Clients that send one request only, or a target without interleaved mode.
+    /// Interleaved mode with random sources, or with a reflector.
     #[error(
         "interleaved mode requires an NTP server and clients that send more than once; omit random \
          sources"
@@ -71,15 +71,15 @@ pub enum LoadError {
     /// The PTP ports are fixed.
     #[error("PTP uses ports 319 and 320; omit the target's port")]
     PtpPort,
-    /// PTP has no messages for it.
+    /// PTP does not support a combination of options.
     #[error("{0}")]
     Ptp(&'static str),
-    /// Clients that are not distinguished.
+    /// Per-client counts were requested for random sources.
     #[error("per-client counts are unavailable with random sources; omit one of the two")]
     Fairness,
     /// The compliant clients are invalid.
     #[error("invalid compliant clients: {0}")]
-    WellBehaved(&'static str),
+    CompliantClients(&'static str),
     /// Reply timeout out of range.
     #[error("a reply timeout must be from 1 ms to 60 s, not {}", Span::from(*.0))]
     ReplyTimeout(Duration),
@@ -105,7 +105,7 @@ impl From<TargetNameError> for LoadError {
 }
 
 impl LoadError {
-    /// Returns true if other options would help, rather than another environment.
+    /// Returns true if other options can avoid the error; false if the environment must change.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
@@ -126,7 +126,7 @@ impl LoadError {
             | Self::PtpPort
             | Self::Ptp(_)
             | Self::Fairness
-            | Self::WellBehaved(_)
+            | Self::CompliantClients(_)
             | Self::ReplyTimeout(_) => true,
             Self::Nts(error) => error.is_usage(),
             Self::Counters(error) => error.is_usage(),
@@ -135,9 +135,8 @@ impl LoadError {
     }
 }
 
-/// Returns lists of the names of unusable engines by reason: engines with the same reason share an
-/// entry.
-pub(crate) fn by_reason(refused: &[(LoadEngineKind, String)]) -> Vec<(String, &str)> {
+/// Groups unusable engines by reason: returns each reason with the names of its engines.
+pub(crate) fn group_by_reason(refused: &[(LoadEngineKind, String)]) -> Vec<(String, &str)> {
     let mut grouped: Vec<(String, &str)> = Vec::new();
     for (engine, message) in refused {
         let name = format!("'{}'", engine.name());
@@ -165,7 +164,7 @@ mod tests {
             unfit(LoadEngineKind::Packet, "no way; walk"),
             (LoadEngineKind::Udp, "cannot open a socket".to_owned()),
         ];
-        let grouped = by_reason(&refused);
+        let grouped = group_by_reason(&refused);
         let expected = [("'xdp' or 'packet'", "no way; walk"), ("'udp'", "cannot open a socket")];
         assert_eq!(
             grouped.iter().map(|(names, why)| (&**names, *why)).collect::<Vec<_>>(),

@@ -1,4 +1,5 @@
-//! Requests and replies per client, 8 bytes for each, and their evenness. Pure.
+//! Requests and replies of each client (8 bytes per client), and the fairness of the replies. Does
+//! no I/O.
 
 use horolog_record::Fairness;
 
@@ -8,8 +9,8 @@ use crate::clients::LaneClients;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClientReplyCounts {
     /// Requests.
-    pub count_request: u32,
-    /// Valid replies in time.
+    pub requests: u32,
+    /// Requests with a valid reply in time.
     pub answered: u32,
 }
 
@@ -24,39 +25,40 @@ impl PerClientCounts {
     /// Creates zero counts for all clients of a lane.
     #[must_use]
     pub fn new(clients: &LaneClients) -> Self {
-        let counts = vec![ClientReplyCounts::default(); clients.count() as usize];
-        Self { first: clients.first(), clients: counts }
+        let counts = vec![ClientReplyCounts::default(); clients.client_count() as usize];
+        Self { first: clients.first_client(), clients: counts }
     }
 
     /// Counts a request of a client.
     #[inline]
     pub fn count_request(&mut self, client: u32) {
         if let Some(counts) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
-            counts.count_request = counts.count_request.saturating_add(1);
+            counts.requests = counts.requests.saturating_add(1);
         }
     }
 
     /// Counts a valid reply in time to a client.
     #[inline]
-    pub fn answered(&mut self, client: u32) {
+    pub fn count_reply(&mut self, client: u32) {
         if let Some(counts) = self.clients.get_mut(client.wrapping_sub(self.first) as usize) {
             counts.answered = counts.answered.saturating_add(1);
         }
     }
 
-    /// Returns the counts of each client.
+    /// Returns the counts of each client, in the order of their numbers.
     #[must_use]
     pub fn close(self) -> Vec<ClientReplyCounts> {
         self.clients
     }
 }
 
-/// Returns the evenness of the replies; `None` if no client sent a request.
+/// Returns minimum, median and maximum of the clients' reply ratios, and Jain's fairness index;
+/// `None` if no client sent a request.
 #[must_use]
-pub fn of(clients: &[ClientReplyCounts]) -> Option<Fairness> {
-    let active = clients.iter().filter(|client| client.count_request > 0);
+pub fn client_fairness(clients: &[ClientReplyCounts]) -> Option<Fairness> {
+    let active = clients.iter().filter(|client| client.requests > 0);
     let share =
-        |client: &ClientReplyCounts| f64::from(client.answered) / f64::from(client.count_request);
+        |client: &ClientReplyCounts| f64::from(client.answered) / f64::from(client.requests);
     let mut shares: Vec<f64> = active.map(share).collect();
     shares.sort_unstable_by(f64::total_cmp);
     let (first, last) = (*shares.first()?, *shares.last()?);
@@ -79,10 +81,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn fairness(clients: &[(u32, u32)]) -> Option<Fairness> {
-        let counts = clients
-            .iter()
-            .map(|&(requests, answered)| ClientReplyCounts { count_request: requests, answered });
-        of(&counts.collect::<Vec<_>>())
+        let counts =
+            clients.iter().map(|&(requests, answered)| ClientReplyCounts { requests, answered });
+        client_fairness(&counts.collect::<Vec<_>>())
     }
 
     #[test]
@@ -103,13 +104,10 @@ mod tests {
         for client in [5, 5, 9, 4, 10] {
             counts.count_request(client);
         }
-        counts.answered(9);
+        counts.count_reply(9);
         let closed = counts.close();
         assert_eq!(closed.len(), 5);
-        assert_eq!(
-            (closed[0].count_request, closed[4].count_request, closed[4].answered),
-            (2, 1, 1)
-        );
+        assert_eq!((closed[0].requests, closed[4].requests, closed[4].answered), (2, 1, 1));
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! Findings about a run, from its counts alone. One finding for each kind: it names the worst trial
-//! and the number of affected trials, so that a long search does not repeat itself.
+//! Findings about a run, from its counts alone. There is one finding of each kind: it describes the
+//! worst trial and the number of affected trials.
 
 mod capture;
 mod clients;
@@ -22,12 +22,12 @@ use crate::request_tracker::TrialCounts;
 
 /// A trial with the counts that its record does not contain.
 #[derive(Clone, Copy, Debug)]
-pub struct ObservedTrial<'a> {
+pub struct TrialWithCounts<'a> {
     /// Record of the trial.
     pub trial: &'a Trial,
     /// Requests in the schedule.
     pub planned: u64,
-    /// Requests that the local sending path refused.
+    /// Requests whose sending failed on this host.
     pub refused: u64,
     /// Replies that the local receive rings or sockets dropped.
     pub ring_dropped: u64,
@@ -37,8 +37,8 @@ pub struct ObservedTrial<'a> {
     pub server_unsynchronised: u64,
 }
 
-impl<'a> ObservedTrial<'a> {
-    /// Combines a record and the counts that it was made from.
+impl<'a> TrialWithCounts<'a> {
+    /// Combines a trial record and its counts.
     #[must_use]
     pub const fn new(trial: &'a Trial, counts: &TrialCounts) -> Self {
         Self {
@@ -51,20 +51,21 @@ impl<'a> ObservedTrial<'a> {
         }
     }
 
-    /// Returns the achieved rate as a share of the scheduled rate. Random spacing schedules
-    /// slightly more or less than the intended rate.
+    /// Returns the share of the planned requests that was sent: the smaller of the shares by rate
+    /// and by number. With exponential spacing, the planned number differs slightly from rate ×
+    /// duration.
     fn achieved_share(&self, spacing: Spacing) -> f64 {
         let planned = match spacing {
             Spacing::Constant => self.trial.intended_rate,
             Spacing::Exponential => self.planned as f64 / self.trial.duration_s.max(1e-9),
         };
-        // A few requests have no meaningful rate.
+        // A rate computed from fewer than 100 requests is not meaningful.
         let by_rate = if self.planned < 100 { 1.0 } else { self.trial.achieved_rate / planned };
         by_rate.min(self.trial.sent as f64 / self.planned.max(1) as f64)
     }
 }
 
-/// Facts about a run other than its trials.
+/// Properties of a run other than its trials.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct RunContext<'a> {
@@ -76,28 +77,28 @@ pub struct RunContext<'a> {
     pub interleaved: bool,
     /// PTP requests, if the target was a PTP master.
     pub ptp: Option<PtpPlan>,
-    /// Command that adds the route that replies need on the server, if they need one.
+    /// Command that adds the return route on the server; `None` if replies need no route.
     pub return_route: Option<String>,
     /// True if the server runs on this host.
-    pub shared_machine: bool,
-    /// Errors of the remote counters, if there were remote counters.
-    pub page: Option<&'a RemoteCounterErrors>,
-    /// Result of the capture, if there was one.
+    pub shared_host: bool,
+    /// Errors of the remote counters; `None` without remote counters.
+    pub remote_counter_errors: Option<&'a RemoteCounterErrors>,
+    /// Summary of the capture; `None` without a capture.
     pub capture: Option<&'a CaptureSummary>,
     /// The kernel's report whether this host's clock is synchronised; `None` if unknown.
     pub clock_synchronised: Option<bool>,
     /// Better engines that could not be used, each with the reason.
     pub fallbacks: &'a [(LoadEngineKind, String)],
-    /// Feature that the engine in use lacks, and its effect.
-    pub shortfall: Option<String>,
+    /// Message on an unavailable feature of the engine in use, and its effect.
+    pub missing_feature: Option<String>,
     /// True if the run was ended before it was complete.
     pub interrupted: bool,
     /// Error of the engine that ended the run early.
     pub failure: Option<&'a str>,
-    /// True if replies that should be authentic were not opened, for lack of the server's key.
-    pub unopened: bool,
+    /// True if replies were not decrypted because the session lacks the server-to-client key.
+    pub replies_unopened: bool,
     /// True if offsets of the server's transmit timestamps were measured.
-    pub offsets: bool,
+    pub measures_offsets: bool,
     /// Result of a search.
     pub search: Option<&'a SearchResult>,
     /// Outages of the server.
@@ -108,34 +109,34 @@ pub struct RunContext<'a> {
 
 /// Returns all findings about a run.
 #[must_use]
-pub fn all(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Vec<Finding> {
+pub fn run_findings(trials: &[TrialWithCounts<'_>], context: &RunContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(trials::no_replies(trials, about));
-    findings.extend(trials::no_monitor(trials, about));
+    findings.extend(trials::no_replies(trials, context));
+    findings.extend(trials::monitor_unsupported(trials, context));
     if findings.is_empty() {
-        findings.extend(time::outage(trials, about.outages));
+        findings.extend(time::longest_outage(trials, context.outages));
     }
-    findings.extend(about.overload.and_then(|overload| time::not_recovered(trials, overload)));
-    findings.extend(trials::behind(trials, about));
+    findings.extend(context.overload.and_then(|overload| time::not_recovered(trials, overload)));
+    findings.extend(trials::generator_behind(trials, context));
     findings.extend(trials::late_requests(trials));
     findings.extend(trials::ring_overflow(trials));
-    findings.extend(trials::invalid_replies(trials, about));
-    findings.extend(trials::kisses(trials));
+    findings.extend(trials::invalid_replies(trials, context));
+    findings.extend(trials::kiss_of_death(trials));
     findings.extend(trials::duplicate_replies(trials));
-    findings.extend(trials::server_unsynchronised(trials, about));
-    findings.extend(trials::denied(trials));
-    findings.extend(trials::basic_replies(trials, about));
-    findings.extend(trials::unexplained(trials, about));
-    findings.extend(clients::uneven(trials));
+    findings.extend(trials::server_unsynchronised(trials, context));
+    findings.extend(trials::unicast_denied(trials));
+    findings.extend(trials::basic_replies(trials, context));
+    findings.extend(trials::losses_unattributed(trials, context));
+    findings.extend(clients::unanswered_clients(trials));
     findings.extend(clients::compliant_loss(trials));
     findings.extend(trials::few_samples(trials));
-    findings.extend(offsets::unstamped(trials));
-    findings.extend(offsets::out_of_range(trials));
-    findings.extend(about.search.and_then(|search| noisy(trials, search)));
-    findings.extend(about.search.and_then(unfinished));
-    findings.extend(about.page.into_iter().flat_map(counters_unread));
-    findings.extend(about.capture.and_then(capture::incomplete));
-    findings.extend(circumstances(about));
+    findings.extend(offsets::missing_timestamps(trials));
+    findings.extend(offsets::offsets_out_of_range(trials));
+    findings.extend(context.search.and_then(|search| inconsistent_trials(trials, search)));
+    findings.extend(context.search.and_then(search_unfinished));
+    findings.extend(context.remote_counter_errors.into_iter().flat_map(counters_unread));
+    findings.extend(context.capture.and_then(capture::capture_incomplete));
+    findings.extend(environment_findings(context));
     findings
 }
 
@@ -143,27 +144,29 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-/// Returns the trial with the largest measure above zero, and the number of such trials.
-fn worst<'a>(
-    trials: &'a [ObservedTrial<'a>],
-    measure: impl Fn(&ObservedTrial<'_>) -> f64,
-) -> Option<(usize, &'a ObservedTrial<'a>, usize)> {
-    let measured = |trial: &ObservedTrial<'_>| measure(trial);
+/// Returns the index of the trial with the largest positive measure, that trial, and the number of
+/// trials with a positive measure; `None` if there is none.
+fn worst_trial<'a>(
+    trials: &'a [TrialWithCounts<'a>],
+    measure: impl Fn(&TrialWithCounts<'_>) -> f64,
+) -> Option<(usize, &'a TrialWithCounts<'a>, usize)> {
+    let measured = |trial: &TrialWithCounts<'_>| measure(trial);
     let count = trials.iter().filter(|trial| measured(trial) > 0.0).count();
     let (index, trial) =
         trials.iter().enumerate().max_by(|(_, a), (_, b)| measured(a).total_cmp(&measured(b)))?;
     (count > 0).then_some((index, trial, count))
 }
 
-/// Returns a finding about the worst trial; `message` is completed with the number of others.
-fn about_worst(
-    trials: &[ObservedTrial<'_>],
-    measure: impl Fn(&ObservedTrial<'_>) -> f64,
+/// Returns a finding about the trial with the largest positive measure. The number of affected
+/// trials is appended to `message` if there are several.
+fn worst_trial_finding(
+    trials: &[TrialWithCounts<'_>],
+    measure: impl Fn(&TrialWithCounts<'_>) -> f64,
     (code, severity): (FindingCode, Severity),
-    message: impl FnOnce(&ObservedTrial<'_>) -> String,
+    message: impl FnOnce(&TrialWithCounts<'_>) -> String,
     advice: &str,
 ) -> Option<Finding> {
-    let (index, trial, count) = worst(trials, measure)?;
+    let (index, trial, count) = worst_trial(trials, measure)?;
     let mut message = message(trial);
     if count > 1 {
         message = format!("{message}; {count} trials are affected, this one most");
@@ -171,8 +174,8 @@ fn about_worst(
     Some(Finding { trial: Some(index), ..finding(code, severity, message, advice) })
 }
 
-/// Returns a finding if trials at one rate partly met the goal and partly did not.
-fn noisy(trials: &[ObservedTrial<'_>], search: &SearchResult) -> Option<Finding> {
+/// Reports a search in which trials at the lower bound had inconsistent outcomes.
+fn inconsistent_trials(trials: &[TrialWithCounts<'_>], search: &SearchResult) -> Option<Finding> {
     let lower = search.lower?;
     let at_lower = trials
         .iter()
@@ -194,8 +197,8 @@ fn noisy(trials: &[ObservedTrial<'_>], search: &SearchResult) -> Option<Finding>
     })
 }
 
-/// Returns the reason for which a search did not find the server's limit, if it did not.
-pub(crate) fn unfinished(search: &SearchResult) -> Option<Finding> {
+/// Reports a search that ended before it found the server's limit, with the reason.
+pub(crate) fn search_unfinished(search: &SearchResult) -> Option<Finding> {
     let range = format!(
         "between {} and {}",
         search.lower.map_or("0".to_owned(), |rate| format!("{rate:.0}")),
@@ -233,9 +236,9 @@ fn clock_unsynchronised(offsets: bool) -> Finding {
 }
 
 /// Returns findings about remote counters that could not be read.
-fn counters_unread(page: &RemoteCounterErrors) -> Vec<Finding> {
-    let failed = page.reason.as_ref().map(|reason| {
-        let (failed, readings) = (page.failed, page.readings);
+fn counters_unread(errors: &RemoteCounterErrors) -> Vec<Finding> {
+    let failed = errors.reason.as_ref().map(|reason| {
+        let (failed, readings) = (errors.failed, errors.readings);
         finding(
             FindingCode::CountersUnavailable,
             Severity::Warning,
@@ -243,7 +246,7 @@ fn counters_unread(page: &RemoteCounterErrors) -> Vec<Finding> {
             "losses of adjacent trials are attributed by the generator's counters only",
         )
     });
-    let unread = page.unread.iter().map(|what| {
+    let unread = errors.unavailable.iter().map(|what| {
         finding(
             FindingCode::CountersUnavailable,
             Severity::Note,
@@ -254,9 +257,9 @@ fn counters_unread(page: &RemoteCounterErrors) -> Vec<Finding> {
     failed.into_iter().chain(unread).collect()
 }
 
-fn circumstances(about: &RunContext<'_>) -> Vec<Finding> {
+fn environment_findings(context: &RunContext<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if about.shared_machine {
+    if context.shared_host {
         findings.push(finding(
             FindingCode::SharedMachine,
             Severity::Note,
@@ -264,10 +267,10 @@ fn circumstances(about: &RunContext<'_>) -> Vec<Finding> {
             "compare with results of this host only; a server on its own host would sustain more",
         ));
     }
-    if about.clock_synchronised == Some(false) {
-        findings.push(clock_unsynchronised(about.offsets));
+    if context.clock_synchronised == Some(false) {
+        findings.push(clock_unsynchronised(context.measures_offsets));
     }
-    if about.unopened {
+    if context.replies_unopened {
         findings.push(finding(
             FindingCode::RepliesNotDecrypted,
             Severity::Warning,
@@ -277,18 +280,18 @@ fn circumstances(about: &RunContext<'_>) -> Vec<Finding> {
             "add the S2C key after the cookie, or use NTS-KE, to have replies authenticated",
         ));
     }
-    let refused = error::by_reason(about.fallbacks);
+    let refused = error::group_by_reason(context.fallbacks);
     if !refused.is_empty() {
         let each: Vec<_> =
             refused.iter().map(|(engines, reason)| format!("not {engines}: {reason}")).collect();
         findings.push(finding(
             FindingCode::EngineFallback,
             Severity::Note,
-            format!("engine '{}' is used, {}", about.engine.name(), each.join("; and ")),
+            format!("engine '{}' is used, {}", context.engine.name(), each.join("; and ")),
             "a faster engine sends and receives more, and disturbs the measurement less",
         ));
     }
-    if let Some(shortfall) = &about.shortfall {
+    if let Some(shortfall) = &context.missing_feature {
         findings.push(finding(
             FindingCode::EngineFallback,
             Severity::Note,
@@ -296,7 +299,7 @@ fn circumstances(about: &RunContext<'_>) -> Vec<Finding> {
             "if this host forwards packets, drop the replies with a firewall rule",
         ));
     }
-    if let Some(reason) = about.failure {
+    if let Some(reason) = context.failure {
         findings.push(finding(
             FindingCode::EngineFailed,
             Severity::Error,
@@ -304,12 +307,12 @@ fn circumstances(about: &RunContext<'_>) -> Vec<Finding> {
             "values measured until then are valid; the rest is missing",
         ));
     }
-    findings.extend(about.interrupted.then(interrupted));
+    findings.extend(context.interrupted.then(run_interrupted));
     findings
 }
 
 /// Returns the finding that the user ended the run.
-pub(crate) fn interrupted() -> Finding {
+pub(crate) fn run_interrupted() -> Finding {
     finding(
         FindingCode::Interrupted,
         Severity::Warning,

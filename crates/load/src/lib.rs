@@ -1,9 +1,9 @@
 //! Load generator and qualifier: requests at an exact rate from many clients, verification of every
 //! reply, a location for every loss, and a search for the highest rate that a server sustains.
 //!
-//! Options become a plan ([`plan`]), a plan opens an engine ([`engine`]), and a run drives it
-//! through a ramp or a search and returns a record with its findings ([`findings`]). Nothing here
-//! prints.
+//! Options become a plan ([`plan`]); the plan opens an engine ([`engine`]); a run drives the engine
+//! through a ramp, a search or a load profile and returns a record with findings ([`findings`]).
+//! This crate prints nothing.
 
 pub mod capture;
 pub mod clients;

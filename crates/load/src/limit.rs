@@ -1,5 +1,5 @@
-//! Limits of a run: a metric, a comparison and a bound, such as `loss>0.1%`. The expression
-//! describes the unwanted condition: the limit fails if it is true. Pure.
+//! Limits of a run: a metric, a comparison and a bound, such as `loss>0.1%`. The expression states
+//! the unwanted condition, so a limit fails if it is true. Does no I/O.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use horolog_record::{
 use horolog_stats::Histogram;
 use thiserror::Error;
 
-/// Metrics of a limit, for help texts.
+/// Names of all metrics, for help and error messages.
 pub const METRICS: &str = "loss, late, duplicate, invalid, unsynchronised (shares of the requests \
                            sent), compliant-loss (share of compliant clients' requests lost), \
                            rate (requests sent per second), ndr, pdr (search results), p50, p90, \
@@ -50,7 +50,7 @@ pub enum LimitError {
 
 /// Requests or replies that are counted as a share of the requests sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Share {
+enum ShareMetric {
     Loss,
     Late,
     Duplicate,
@@ -59,17 +59,17 @@ enum Share {
     CompliantLoss,
 }
 
-/// A distribution of times.
+/// Distribution that a metric is taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TimeDistribution {
     RoundTrip,
     Response,
     Lateness,
-    /// Magnitudes of the offsets, without their sign.
+    /// Magnitudes of the offsets.
     Offset,
 }
 
-/// Statistic of a distribution.
+/// Percentile or maximum of a distribution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Percentile {
     P50,
@@ -80,7 +80,7 @@ enum Percentile {
     Max,
 }
 
-/// Feature of a run without which a metric is not measured.
+/// Feature that a run needs for a metric to be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequiredFeature {
     /// Search of this kind.
@@ -88,35 +88,36 @@ pub enum RequiredFeature {
     /// Measurement of offsets of the server's transmit timestamps.
     Offsets,
     /// Compliant clients.
-    WellBehaved,
+    CompliantClients,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Metric {
-    Share(Share),
+    Share(ShareMetric),
     Time(TimeDistribution, Percentile),
     Rate,
     Search(SearchKind),
 }
 
-const SHARES: [(&str, Share); 6] = [
-    ("loss", Share::Loss),
-    ("late", Share::Late),
-    ("duplicate", Share::Duplicate),
-    ("invalid", Share::Invalid),
-    ("unsynchronised", Share::Unsynchronised),
-    ("compliant-loss", Share::CompliantLoss),
+const SHARE_METRICS: [(&str, ShareMetric); 6] = [
+    ("loss", ShareMetric::Loss),
+    ("late", ShareMetric::Late),
+    ("duplicate", ShareMetric::Duplicate),
+    ("invalid", ShareMetric::Invalid),
+    ("unsynchronised", ShareMetric::Unsynchronised),
+    ("compliant-loss", ShareMetric::CompliantLoss),
 ];
 
-/// Distributions by the prefix of a metric's name; the empty prefix comes last.
-const TIMES: [(&str, TimeDistribution); 4] = [
+/// Distributions by the prefix of a metric's name. The empty prefix is last, because it matches
+/// every name.
+const TIME_PREFIXES: [(&str, TimeDistribution); 4] = [
     ("response-", TimeDistribution::Response),
     ("lateness-", TimeDistribution::Lateness),
     ("offset-", TimeDistribution::Offset),
     ("", TimeDistribution::RoundTrip),
 ];
 
-const FIGURES: [(&str, Percentile); 6] = [
+const PERCENTILES: [(&str, Percentile); 6] = [
     ("p50", Percentile::P50),
     ("p90", Percentile::P90),
     ("p99", Percentile::P99),
@@ -125,23 +126,23 @@ const FIGURES: [(&str, Percentile); 6] = [
     ("max", Percentile::Max),
 ];
 
-fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
+fn find_by_name<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 impl Metric {
     fn parse(name: &str) -> Result<Self, LimitError> {
         let time = || {
-            let of = |&(prefix, times): &(&str, TimeDistribution)| {
-                Some(Self::Time(times, named(&FIGURES, name.strip_prefix(prefix)?)?))
+            let time_metric = |&(prefix, times): &(&str, TimeDistribution)| {
+                Some(Self::Time(times, find_by_name(&PERCENTILES, name.strip_prefix(prefix)?)?))
             };
-            TIMES.iter().find_map(of)
+            TIME_PREFIXES.iter().find_map(time_metric)
         };
         match name {
             "rate" => Some(Self::Rate),
             "ndr" => Some(Self::Search(SearchKind::Ndr)),
             "pdr" => Some(Self::Search(SearchKind::Pdr)),
-            name => named(&SHARES, name).map(Self::Share).or_else(time),
+            name => find_by_name(&SHARE_METRICS, name).map(Self::Share).or_else(time),
         }
         .ok_or_else(|| LimitError::Metric(name.to_owned()))
     }
@@ -149,7 +150,7 @@ impl Metric {
     const fn applies_to_nts_ke(self) -> bool {
         matches!(
             self,
-            Self::Share(Share::Loss)
+            Self::Share(ShareMetric::Loss)
                 | Self::Rate
                 | Self::Search(_)
                 | Self::Time(TimeDistribution::RoundTrip, _)
@@ -164,8 +165,8 @@ impl Metric {
         }
     }
 
-    /// Parses a bound in this metric's unit.
-    fn bound(self, text: &str) -> Result<f64, LimitError> {
+    /// Parses a bound and converts it to this metric's unit: a ratio, ns or 1/s.
+    fn parse_bound(self, text: &str) -> Result<f64, LimitError> {
         let wrong = || match self.unit() {
             LimitUnit::Ratio => LimitError::Share(text.to_owned()),
             LimitUnit::Ns => LimitError::Time(text.to_owned()),
@@ -214,7 +215,7 @@ impl ComparisonOperator {
         }
     }
 
-    /// Returns the worse of two values.
+    /// Returns the value that is worse for this comparison.
     fn worse(self, one: f64, other: f64) -> f64 {
         match self {
             Self::Above | Self::AtLeast => one.max(other),
@@ -223,7 +224,7 @@ impl ComparisonOperator {
     }
 }
 
-/// An unwanted condition.
+/// Limit of a load: an unwanted condition on a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadLimit {
     text: String,
@@ -248,14 +249,14 @@ impl LoadLimit {
         let text = text.trim();
         let at = text.find(['<', '>']).ok_or(LimitError::Shape)?;
         let (name, rest) = text.split_at(at);
-        let (comparison, figure) = match rest.as_bytes() {
+        let (comparison, bound_text) = match rest.as_bytes() {
             [b'>', b'=', ..] => (ComparisonOperator::AtLeast, &rest[2..]),
             [b'<', b'=', ..] => (ComparisonOperator::AtMost, &rest[2..]),
             [b'>', ..] => (ComparisonOperator::Above, &rest[1..]),
             _ => (ComparisonOperator::Below, &rest[1..]),
         };
         let metric = parse_metric(name.trim())?;
-        let bound = metric.bound(figure.trim())?;
+        let bound = metric.parse_bound(bound_text.trim())?;
         Ok(Self { text: text.to_owned(), metric, comparison, bound })
     }
 
@@ -271,92 +272,96 @@ impl LoadLimit {
         })
     }
 
-    /// Returns the limit as it was written.
+    /// Returns the expression as the user wrote it.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the feature without which the metric is not measured.
+    /// Returns the feature that the run needs for the metric to be measured; `None` if every run
+    /// measures it.
     #[must_use]
-    pub const fn wants(&self) -> Option<RequiredFeature> {
+    pub const fn required_feature(&self) -> Option<RequiredFeature> {
         match self.metric {
             Metric::Search(kind) => Some(RequiredFeature::Search(kind)),
             Metric::Time(TimeDistribution::Offset, _) => Some(RequiredFeature::Offsets),
-            Metric::Share(Share::CompliantLoss) => Some(RequiredFeature::WellBehaved),
+            Metric::Share(ShareMetric::CompliantLoss) => Some(RequiredFeature::CompliantClients),
             _ => None,
         }
     }
 
-    /// Evaluates the limit for a run. Every trial counts; of a search, in which trials are expected
-    /// to fail, those at the rate that it found.
+    /// Evaluates the limit for a run, over all trials. In a search, whose trials may exceed the
+    /// loss goal, only the trials at the rate found count.
     #[must_use]
-    pub fn judge(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
+    pub fn evaluate(&self, trials: &[Trial], search: Option<&SearchResult>) -> LimitResult {
         if let Metric::Search(kind) = self.metric {
-            return self.result([(None, found(search, kind))]);
+            return self.compare_worst([(None, search_rate(search, kind))]);
         }
-        let counts = |trial: &Trial| counts(search, trial.intended_rate);
+        let counts = |trial: &Trial| is_evaluated(search, trial.intended_rate);
         let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
-        self.result(trials.map(|(index, trial)| (Some(index), self.of_trial(trial))))
+        self.compare_worst(trials.map(|(index, trial)| (Some(index), self.trial_value(trial))))
     }
 
     /// Evaluates the limit for an NTS-KE load.
     #[must_use]
-    pub fn judge_nts_ke(
+    pub fn evaluate_nts_ke(
         &self,
         trials: &[NtsKeTrial],
         search: Option<&SearchResult>,
     ) -> LimitResult {
         if let Metric::Search(kind) = self.metric {
-            return self.result([(None, found(search, kind))]);
+            return self.compare_worst([(None, search_rate(search, kind))]);
         }
-        let of = |trial: &NtsKeTrial| match self.metric {
-            Metric::Share(Share::Loss) => share(trial.lost, trial.sent),
+        let value_of = |trial: &NtsKeTrial| match self.metric {
+            Metric::Share(ShareMetric::Loss) => share_of_sent(trial.lost, trial.sent),
             Metric::Rate => Some(trial.achieved_rate),
-            Metric::Time(TimeDistribution::RoundTrip, figure) => {
-                time(trial.handshake_ns.as_ref(), figure)
+            Metric::Time(TimeDistribution::RoundTrip, percentile) => {
+                time_percentile(trial.handshake_ns.as_ref(), percentile)
             }
             _ => None,
         };
         let counts =
-            |trial: &NtsKeTrial| trial.intended_rate.is_none_or(|rate| counts(search, rate));
+            |trial: &NtsKeTrial| trial.intended_rate.is_none_or(|rate| is_evaluated(search, rate));
         let trials = trials.iter().enumerate().filter(|(_, trial)| counts(trial));
-        self.result(trials.map(|(index, trial)| (Some(index), of(trial))))
+        self.compare_worst(trials.map(|(index, trial)| (Some(index), value_of(trial))))
     }
 
-    fn of_trial(&self, trial: &Trial) -> Option<f64> {
+    fn trial_value(&self, trial: &Trial) -> Option<f64> {
         match self.metric {
-            Metric::Share(Share::Loss) => share(trial.lost, trial.sent),
-            Metric::Share(Share::Late) => share(trial.late, trial.sent),
-            Metric::Share(Share::Duplicate) => share(trial.duplicate, trial.sent),
-            Metric::Share(Share::Invalid) => share(trial.invalid_total(), trial.sent),
-            Metric::Share(Share::Unsynchronised) => share(trial.unsynchronised, trial.sent),
-            Metric::Share(Share::CompliantLoss) => {
-                trial.compliant_clients.as_ref().and_then(|one| share(one.lost, one.sent))
+            Metric::Share(ShareMetric::Loss) => share_of_sent(trial.lost, trial.sent),
+            Metric::Share(ShareMetric::Late) => share_of_sent(trial.late, trial.sent),
+            Metric::Share(ShareMetric::Duplicate) => share_of_sent(trial.duplicate, trial.sent),
+            Metric::Share(ShareMetric::Invalid) => share_of_sent(trial.invalid_total(), trial.sent),
+            Metric::Share(ShareMetric::Unsynchronised) => {
+                share_of_sent(trial.unsynchronised, trial.sent)
             }
-            Metric::Time(TimeDistribution::RoundTrip, figure) => {
-                time(trial.rtt_ns.as_ref(), figure)
+            Metric::Share(ShareMetric::CompliantLoss) => {
+                trial.compliant_clients.as_ref().and_then(|one| share_of_sent(one.lost, one.sent))
             }
-            Metric::Time(TimeDistribution::Response, figure) => {
-                time(trial.response_time_ns.as_ref(), figure)
+            Metric::Time(TimeDistribution::RoundTrip, percentile) => {
+                time_percentile(trial.rtt_ns.as_ref(), percentile)
             }
-            Metric::Time(TimeDistribution::Lateness, figure) => {
-                time(trial.lateness_ns.as_ref(), figure)
+            Metric::Time(TimeDistribution::Response, percentile) => {
+                time_percentile(trial.response_time_ns.as_ref(), percentile)
             }
-            Metric::Time(TimeDistribution::Offset, figure) => {
-                magnitude(trial.tx_offset_ns.as_ref(), figure)
+            Metric::Time(TimeDistribution::Lateness, percentile) => {
+                time_percentile(trial.lateness_ns.as_ref(), percentile)
+            }
+            Metric::Time(TimeDistribution::Offset, percentile) => {
+                magnitude_percentile(trial.tx_offset_ns.as_ref(), percentile)
             }
             Metric::Rate => Some(trial.achieved_rate),
             Metric::Search(_) => None,
         }
     }
 
-    /// Compares the worst of some values with the limit; a missing one is worse than any.
-    fn result(
+    /// Compares the worst of the values with the bound. A missing value is worse than any other,
+    /// and fails the limit.
+    fn compare_worst(
         &self,
-        figures: impl IntoIterator<Item = (Option<usize>, Option<f64>)>,
+        values: impl IntoIterator<Item = (Option<usize>, Option<f64>)>,
     ) -> LimitResult {
-        let worst = figures.into_iter().reduce(|worst, next| match (worst.1, next.1) {
+        let worst = values.into_iter().reduce(|worst, next| match (worst.1, next.1) {
             (Some(value), Some(other)) if self.comparison.worse(value, other) > value => next,
             (Some(value), Some(other)) if self.comparison.worse(value, other) < value => next,
             (Some(_), None) => next,
@@ -375,25 +380,25 @@ impl LoadLimit {
     }
 }
 
-/// Returns the rate that a search of this kind found.
-fn found(search: Option<&SearchResult>, kind: SearchKind) -> Option<f64> {
+/// Returns the rate found by a search of this kind; `None` without such a search.
+fn search_rate(search: Option<&SearchResult>, kind: SearchKind) -> Option<f64> {
     search.filter(|search| search.kind == kind).map(|search| search.rate)
 }
 
-/// Returns true if a trial at this rate is evaluated: all are, and of a search those at the rate
-/// found.
-fn counts(search: Option<&SearchResult>, rate: f64) -> bool {
+/// Returns true if trials at this rate are evaluated. In a search, only those at the rate found
+/// are.
+fn is_evaluated(search: Option<&SearchResult>, rate: f64) -> bool {
     let lower = search.and_then(|search| search.lower);
     lower.is_none_or(|lower| (rate - lower).abs() <= lower * 1e-6)
 }
 
-fn share(part: u64, sent: u64) -> Option<f64> {
+fn share_of_sent(part: u64, sent: u64) -> Option<f64> {
     (sent > 0).then(|| part as f64 / sent as f64)
 }
 
-fn time(distribution: Option<&Distribution>, figure: Percentile) -> Option<f64> {
+fn time_percentile(distribution: Option<&Distribution>, percentile: Percentile) -> Option<f64> {
     let distribution = distribution?;
-    let ns = match figure {
+    let ns = match percentile {
         Percentile::P50 => distribution.p50,
         Percentile::P90 => distribution.p90,
         Percentile::P99 => distribution.p99,
@@ -404,11 +409,14 @@ fn time(distribution: Option<&Distribution>, figure: Percentile) -> Option<f64> 
     Some(ns as f64)
 }
 
-/// Returns a statistic of the magnitudes. It covers both histograms together, since the percentiles
-/// in the record are of the signed values.
-fn magnitude(offsets: Option<&SignedDistribution>, figure: Percentile) -> Option<f64> {
+/// Returns a percentile of the offsets' magnitudes, in ns, from the histograms of both signs. The
+/// percentiles in the record cannot be used, because they are of signed values.
+fn magnitude_percentile(
+    offsets: Option<&SignedDistribution>,
+    percentile: Percentile,
+) -> Option<f64> {
     let offsets = offsets?;
-    let quantile = match figure {
+    let quantile = match percentile {
         Percentile::P50 => 0.5,
         Percentile::P90 => 0.9,
         Percentile::P99 => 0.99,

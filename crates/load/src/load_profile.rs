@@ -8,19 +8,20 @@ use thiserror::Error;
 
 use crate::schedule::FRACTION_BITS;
 
-/// Most intervals: the capacity of a result and a page.
+/// Largest number of intervals that a result and an HTML report support.
 pub const INTERVALS_MAX: u64 = 10_000;
 
-/// Most phases.
+/// Largest number of phases.
 pub const PHASES_MAX: usize = 1000;
 
 /// Longest profile: schedules count in 2^-16 ns, of which 64 bits hold 78 hours.
 pub const DURATION_MAX: Duration = Duration::from_hours(72);
 
-/// Shortest interval: in a shorter one a delayed local thread would appear as the server's fault.
+/// Shortest interval: in a shorter one a scheduling delay of this host would look like an outage of
+/// the server.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Most intervals of a soak test, unless their length is given.
+/// Largest number of intervals of a soak test with the default interval.
 const SOAK_INTERVALS: u64 = 3600;
 
 /// Reason for which a profile is invalid.
@@ -40,7 +41,7 @@ pub enum LoadProfileError {
     /// An interval below the minimum.
     #[error("an interval must be at least {}, not {}", Span::from(INTERVAL_MIN), Span::from(*.0))]
     Interval(Duration),
-    /// A phase that ends within an interval.
+    /// A phase whose duration is not a multiple of the interval.
     #[error(
         "phase '{phase}' lasts {}, which is not a multiple of the interval of {}; change one of \
          them",
@@ -64,7 +65,7 @@ pub enum LoadProfileError {
     TooMany {
         /// Number of intervals.
         intervals: u64,
-        /// Shortest interval that is possible.
+        /// Shortest interval with which the profile fits.
         least: Duration,
     },
     /// Longer than a schedule can be.
@@ -88,11 +89,11 @@ pub struct LoadPhase {
 impl LoadPhase {
     /// Returns a phase with a constant rate.
     #[must_use]
-    pub fn steady(name: &str, rate: f64, duration: Duration) -> Self {
+    pub fn constant(name: &str, rate: f64, duration: Duration) -> Self {
         Self { name: name.to_owned(), from: rate, to: rate, duration }
     }
 
-    /// Returns the constant rate with the same number of requests in the same time.
+    /// Returns the constant rate that gives the same number of requests.
     #[must_use]
     pub const fn mean_rate(&self) -> f64 {
         f64::midpoint(self.from, self.to)
@@ -131,7 +132,7 @@ impl LoadProfile {
             return Err(LoadProfileError::TooLong(total));
         }
         let profile = Self { interval, phases };
-        let intervals = profile.intervals();
+        let intervals = profile.interval_count();
         if intervals > INTERVALS_MAX {
             let least = Duration::from_secs_f64(total.as_secs_f64() / INTERVALS_MAX as f64);
             return Err(LoadProfileError::TooMany { intervals, least });
@@ -139,26 +140,27 @@ impl LoadProfile {
         Ok(profile)
     }
 
-    /// Returns one rate for a long time. The default interval is one second, or as many whole
-    /// seconds as keep the result of a very long run short.
+    /// Returns a profile of one rate (soak test). The default interval is 1 s, or the smallest
+    /// number of whole seconds that gives at most [`SOAK_INTERVALS`] intervals.
     pub fn soak(
         rate: f64,
         duration: Duration,
         interval: Option<Duration>,
     ) -> Result<Self, LoadProfileError> {
-        let unasked = || {
+        let default_interval = || {
             let seconds = duration.as_secs().div_ceil(SOAK_INTERVALS).max(1);
             Duration::from_secs(seconds).min(duration)
         };
         let is_explicit = interval.is_some();
-        let interval = interval.unwrap_or_else(unasked);
-        // With the default interval, the last interval may also be incomplete.
-        let whole = duration.as_nanos().checked_div(interval.as_nanos()).unwrap_or(0);
-        let duration = if is_explicit { duration } else { interval.saturating_mul(whole as u32) };
-        Self::new(interval, vec![LoadPhase::steady("soak", rate, duration)])
+        let interval = interval.unwrap_or_else(default_interval);
+        // With the default interval, an incomplete last interval is omitted.
+        let whole_intervals = duration.as_nanos().checked_div(interval.as_nanos()).unwrap_or(0);
+        let duration =
+            if is_explicit { duration } else { interval.saturating_mul(whole_intervals as u32) };
+        Self::new(interval, vec![LoadPhase::constant("soak", rate, duration)])
     }
 
-    /// Returns the same profile at this share of its rates.
+    /// Returns the profile with all rates multiplied by `share`.
     #[must_use]
     pub fn scaled(&self, share: f64) -> Self {
         let scaled = |phase: &LoadPhase| LoadPhase {
@@ -183,7 +185,7 @@ impl LoadProfile {
 
     /// Returns true if the rate is constant from start to end.
     #[must_use]
-    pub fn is_steady(&self) -> bool {
+    pub fn has_constant_rate(&self) -> bool {
         matches!(&self.phases[..], [only] if only.from.total_cmp(&only.to).is_eq())
     }
 
@@ -195,49 +197,49 @@ impl LoadProfile {
 
     /// Returns the highest intended rate.
     #[must_use]
-    pub fn highest(&self) -> f64 {
+    pub fn rate_max(&self) -> f64 {
         self.phases.iter().map(|phase| phase.from.max(phase.to)).fold(0.0, f64::max)
     }
 
     /// Returns the lowest intended rate.
     #[must_use]
-    pub fn lowest(&self) -> f64 {
+    pub fn rate_min(&self) -> f64 {
         self.phases.iter().map(|phase| phase.from.min(phase.to)).fold(f64::INFINITY, f64::min)
     }
 
     /// Returns the number of intervals.
     #[must_use]
-    pub fn intervals(&self) -> u64 {
-        self.intervals_of(self.duration())
+    pub fn interval_count(&self) -> u64 {
+        self.intervals_in(self.duration())
     }
 
-    fn intervals_of(&self, duration: Duration) -> u64 {
+    fn intervals_in(&self, duration: Duration) -> u64 {
         (duration.as_nanos() / self.interval.as_nanos()) as u64
     }
 
-    /// Returns the intervals at which the phases end, including the last one.
+    /// Returns the number of the interval at which each phase ends (exclusive).
     #[must_use]
-    pub fn ends(&self) -> Vec<u64> {
+    pub fn phase_ends(&self) -> Vec<u64> {
         let mut end = 0;
         let phases = self.phases.iter();
         phases
             .map(|phase| {
-                end += self.intervals_of(phase.duration);
+                end += self.intervals_in(phase.duration);
                 end
             })
             .collect()
     }
 
-    /// Returns the phase at an offset from the start and the offset within it; for a later offset,
-    /// the last phase's end.
-    fn at(&self, offset: Span) -> (&LoadPhase, f64) {
-        let mut left_s = offset.as_seconds().max(0.0);
+    /// Returns the phase at an offset from the start, and the position in it from 0 to 1; the end
+    /// of the last phase for a later offset.
+    fn phase_at(&self, offset: Span) -> (&LoadPhase, f64) {
+        let mut remaining_s = offset.as_seconds().max(0.0);
         for phase in &self.phases {
-            let lasts_s = phase.duration.as_secs_f64();
-            if left_s < lasts_s {
-                return (phase, left_s / lasts_s);
+            let duration_s = phase.duration.as_secs_f64();
+            if remaining_s < duration_s {
+                return (phase, remaining_s / duration_s);
             }
-            left_s -= lasts_s;
+            remaining_s -= duration_s;
         }
         (&self.phases[self.phases.len() - 1], 1.0)
     }
@@ -245,87 +247,88 @@ impl LoadProfile {
     /// Returns the rate at an offset from the start, in requests per second.
     #[must_use]
     pub fn rate_at(&self, offset: Span) -> f64 {
-        let (phase, share) = self.at(offset);
+        let (phase, share) = self.phase_at(offset);
         phase.from + (phase.to - phase.from) * share
     }
 }
 
-/// Intended send times of one lane on a profile, as offsets from its start in 2^-16 ns: between two
-/// requests the integral of the rate is 1. A phase that begins before a request is due shortens or
-/// lengthens the time left until it.
+/// Intended send times of one lane on a profile, in 2^-16 ns from its start. Between two requests
+/// the integral of the rate is 1, across changes of phase too.
 #[derive(Clone, Debug)]
-pub(crate) struct ProfileInstants {
-    legs: Vec<LanePhase>,
+pub(crate) struct ProfileSendTimes {
+    phases: Vec<LanePhase>,
     current: usize,
 }
 
-/// A phase with its requests per 2^-16 ns of one lane.
+/// Phase of a profile for one lane: begin and end in 2^-16 ns, rate at its begin in requests per
+/// 2^-16 ns.
 #[derive(Clone, Copy, Debug)]
 struct LanePhase {
     begin: u64,
     end: u64,
     rate: f64,
-    /// Increase of the rate in each 2^-16 ns.
+    /// Change of the rate per 2^-16 ns.
     slope: f64,
 }
 
 /// Number of 2^-16 ns in a second.
 pub(crate) const UNITS_PER_SECOND: f64 = 1e9 * (1_u64 << FRACTION_BITS) as f64;
 
-impl ProfileInstants {
+impl ProfileSendTimes {
     pub(crate) fn new(profile: &LoadProfile, lanes: usize) -> Self {
         let mut begin = 0;
-        let leg = |phase: &LoadPhase| {
-            let lasts = (phase.duration.as_nanos() as u64) << FRACTION_BITS;
-            let of = |rate: f64| rate / lanes as f64 / UNITS_PER_SECOND;
-            let slope = (of(phase.to) - of(phase.from)) / lasts as f64;
-            let leg = LanePhase { begin, end: begin + lasts, rate: of(phase.from), slope };
-            begin += lasts;
-            leg
+        let lane_phase = |phase: &LoadPhase| {
+            let duration = (phase.duration.as_nanos() as u64) << FRACTION_BITS;
+            let lane_rate = |rate: f64| rate / lanes as f64 / UNITS_PER_SECOND;
+            let slope = (lane_rate(phase.to) - lane_rate(phase.from)) / duration as f64;
+            let phase =
+                LanePhase { begin, end: begin + duration, rate: lane_rate(phase.from), slope };
+            begin += duration;
+            phase
         };
-        Self { legs: profile.phases.iter().map(leg).collect(), current: 0 }
+        Self { phases: profile.phases.iter().map(lane_phase).collect(), current: 0 }
     }
 
-    /// Returns the instant `requests` after `at`, which may lie after the profile's end. Instants
-    /// must be requested in rising order.
-    pub(crate) fn after(&mut self, mut at: u64, mut requests: f64) -> u64 {
-        while let Some(leg) = self.legs.get(self.current) {
-            if at >= leg.end {
+    /// Returns the instant at which `requests` more requests are due after `at`; `u64::MAX` beyond
+    /// the end of the profile. Calls must have rising `at`.
+    pub(crate) fn instant_after(&mut self, mut at: u64, mut requests: f64) -> u64 {
+        while let Some(phase) = self.phases.get(self.current) {
+            if at >= phase.end {
                 self.current += 1;
                 continue;
             }
-            let rate = leg.rate + leg.slope * (at - leg.begin) as f64;
-            // Area of a trapezium, solved for its width without cancellation; NaN if a falling rate
-            // never reaches it.
-            let root = 2.0_f64.mul_add(leg.slope * requests, rate * rate).sqrt();
+            let rate = phase.rate + phase.slope * (at - phase.begin) as f64;
+            // Solves the area of a trapezium for its width, in a form without cancellation. NaN if
+            // a falling rate ends before.
+            let root = 2.0_f64.mul_add(phase.slope * requests, rate * rate).sqrt();
             let width = (2.0 * requests / (rate + root)).ceil();
-            let left = (leg.end - at) as f64;
-            if width <= left {
+            let remaining = (phase.end - at) as f64;
+            if width <= remaining {
                 return at + width as u64;
             }
-            requests -= left * 0.5_f64.mul_add(leg.slope * left, rate);
-            at = leg.end;
+            requests -= remaining * 0.5_f64.mul_add(phase.slope * remaining, rate);
+            at = phase.end;
         }
-        // Nothing is sent after the end.
+        // No request is due after the end.
         u64::MAX
     }
 
-    /// Returns the end of the phase that contains `at`, unless it is the last one.
+    /// Returns the end of the phase that contains `at`; `None` in the last phase.
     pub(crate) fn phase_end(&self, at: u64) -> Option<u64> {
-        let (_, all_but_last) = self.legs.split_last()?;
+        let (_, all_but_last) = self.phases.split_last()?;
         let rest = all_but_last.get(self.current..)?;
-        rest.iter().map(|leg| leg.end).find(|end| *end > at)
+        rest.iter().map(|phase| phase.end).find(|end| *end > at)
     }
 
-    /// Returns the requests between `at` and the end.
-    pub(crate) fn left(&self, at: u64) -> u64 {
-        self.legs.iter().map(|leg| leg.left(at)).sum::<f64>().round() as u64
+    /// Returns the number of requests due between `at` and the end of the profile.
+    pub(crate) fn requests_after(&self, at: u64) -> u64 {
+        self.phases.iter().map(|phase| phase.requests_after(at)).sum::<f64>().round() as u64
     }
 }
 
 impl LanePhase {
     /// Returns the requests between `at` and the end of the phase.
-    fn left(&self, at: u64) -> f64 {
+    fn requests_after(&self, at: u64) -> f64 {
         let from = at.clamp(self.begin, self.end);
         let rate = self.slope.mul_add((from - self.begin) as f64, self.rate);
         let width = (self.end - from) as f64;
@@ -341,18 +344,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn ramp(from: f64, to: f64, seconds: u64) -> LoadPhase {
-        LoadPhase { from, to, ..LoadPhase::steady("ramp", from, SECOND * seconds as u32) }
+        LoadPhase { from, to, ..LoadPhase::constant("ramp", from, SECOND * seconds as u32) }
     }
 
     fn instants(phases: Vec<LoadPhase>, lanes: usize) -> Vec<u64> {
         let profile = LoadProfile::new(SECOND, phases).unwrap();
         let end = (profile.duration().as_nanos() as u64) << FRACTION_BITS;
-        let mut instants = ProfileInstants::new(&profile, lanes);
+        let mut instants = ProfileSendTimes::new(&profile, lanes);
         let mut all = Vec::new();
         let mut at = 0;
         while at < end {
             all.push(at);
-            at = instants.after(at, 1.0);
+            at = instants.instant_after(at, 1.0);
         }
         all
     }
@@ -382,10 +385,10 @@ mod tests {
     #[test]
     fn a_soak_is_cut_into_seconds_or_into_few_enough() {
         let soak = |seconds, interval| LoadProfile::soak(10.0, SECOND * seconds, interval).unwrap();
-        assert_eq!((soak(60, None).interval(), soak(60, None).intervals()), (SECOND, 60));
+        assert_eq!((soak(60, None).interval(), soak(60, None).interval_count()), (SECOND, 60));
         assert_eq!(soak(86_400, None).interval(), SECOND * 24);
         let short = LoadProfile::soak(10.0, Duration::from_millis(300), None).unwrap();
-        assert_eq!((short.intervals(), short.duration()), (1, Duration::from_millis(300)));
+        assert_eq!((short.interval_count(), short.duration()), (1, Duration::from_millis(300)));
         let odd = LoadProfile::soak(10.0, Duration::from_millis(2300), None).unwrap();
         assert_eq!(odd.duration(), SECOND * 2);
         let explicit = LoadProfile::soak(10.0, SECOND, Some(Duration::from_millis(300)));
@@ -398,19 +401,24 @@ mod tests {
 
     #[test]
     fn rates_follow_the_phases() {
-        let phases = vec![LoadPhase::steady("a", 10.0, SECOND), ramp(10.0, 30.0, 2)];
+        let phases = vec![LoadPhase::constant("a", 10.0, SECOND), ramp(10.0, 30.0, 2)];
         let profile = LoadProfile::new(SECOND, phases).unwrap();
         for (ms, rate) in [(0, 10.0), (999, 10.0), (1000, 10.0), (2000, 20.0), (9000, 30.0)] {
             assert!((profile.rate_at(Span::from_ms(ms)) - rate).abs() < 1e-9, "{ms} ms");
         }
-        assert_eq!((profile.ends(), profile.intervals()), (vec![1, 3], 3));
-        assert!((profile.highest() - 30.0).abs() < 1e-9 && (profile.lowest() - 10.0).abs() < 1e-9);
+        assert_eq!((profile.phase_ends(), profile.interval_count()), (vec![1, 3], 3));
+        assert!(
+            (profile.rate_max() - 30.0).abs() < 1e-9 && (profile.rate_min() - 10.0).abs() < 1e-9
+        );
     }
 
     #[test]
     fn a_slow_phase_does_not_reach_into_a_fast_one() {
         let all = instants(
-            vec![LoadPhase::steady("slow", 0.5, SECOND), LoadPhase::steady("fast", 1000.0, SECOND)],
+            vec![
+                LoadPhase::constant("slow", 0.5, SECOND),
+                LoadPhase::constant("fast", 1000.0, SECOND),
+            ],
             1,
         );
         // Half a request was due when the fast one began, the other half takes it 0.5 ms.
@@ -428,7 +436,7 @@ mod tests {
             let phases: Vec<_> = rates.iter().map(|&(from, to)| ramp(from, to, 1)).collect();
             let wanted: f64 = phases.iter().map(LoadPhase::mean_rate).sum::<f64>() / lanes as f64;
             let course = LoadProfile::new(SECOND, phases.clone()).unwrap();
-            prop_assert!((ProfileInstants::new(&course, lanes).left(0) as f64 - wanted).abs() <= 1.0);
+            prop_assert!((ProfileSendTimes::new(&course, lanes).requests_after(0) as f64 - wanted).abs() <= 1.0);
             let all = instants(phases, lanes);
             prop_assert!((all.len() as f64 - wanted).abs() <= 1.5, "{} of {}", all.len(), wanted);
             prop_assert!(all.is_sorted_by(|a, b| a < b));

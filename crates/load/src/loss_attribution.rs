@@ -1,6 +1,6 @@
-//! Loss attribution: counters that were read on either side, their increase during a trial, and the
-//! share of the loss that each of them accounts for. A loss location is named only on the evidence
-//! of a counter; losses that no counter explains stay unknown.
+//! Loss attribution: counters read at both ends, their increase during a trial, and the losses that
+//! each explains. A loss location is named only if a counter proves it; other losses remain
+//! unknown.
 
 use std::collections::BTreeMap;
 
@@ -36,28 +36,28 @@ pub struct ServerCounters {
     pub answered: u64,
 }
 
-/// All counters that could be read at one instant; the others are absent.
+/// Counters at both ends at one instant; `None` where they could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counters {
-    /// Interface that requests leave by.
+pub struct LossCounters {
+    /// Interface that sends the requests.
     pub local: Option<InterfaceCounters>,
-    /// The interface is one end of a veth: its egress drops are packets that the other end had no
-    /// room for.
-    pub own_is_veth: bool,
-    /// Interface that the server receives by.
+    /// True if that interface is a veth: its egress drops are then packets that did not fit into
+    /// the peer's ring.
+    pub is_local_veth: bool,
+    /// Interface that receives the requests at the server.
     pub peer: Option<InterfaceCounters>,
     /// UDP counters of the server's network namespace.
     pub udp: Option<UdpCounters>,
     /// Counters of the server itself.
     pub server: Option<ServerCounters>,
-    /// The server runs in the same network namespace as the generator, so that `udp` counts the
-    /// generator's own sockets as well.
+    /// True if server and generator share a network namespace, so that `udp` includes the
+    /// generator's sockets.
     pub shared_host: bool,
-    /// PTP transport, if the requests are PTP. A master also sends unsolicited messages to all.
+    /// PTP transport, for PTP requests. A master also sends unsolicited multicast messages.
     pub ptp: Option<PtpLoadTransport>,
 }
 
-/// Missing replies, and the generator's own counts of them.
+/// Missing replies of a trial, and the generator's own counts that explain some of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MissingReplies {
     /// Requests sent.
@@ -66,20 +66,20 @@ pub struct MissingReplies {
     pub received: u64,
     /// Requests without a valid reply in time.
     pub lost: u64,
-    /// Packets that the generator's own rings or sockets had no room for.
+    /// Replies dropped for lack of room by the generator's rings or sockets.
     pub ring_dropped: u64,
-    /// Valid replies that arrived too late, to some of the lost requests.
+    /// Valid replies after the timeout, which belong to lost requests.
     pub late: u64,
-    /// Invalid replies, to some of the lost requests.
+    /// Invalid replies, which belong to lost requests.
     pub invalid: u64,
-    /// All replies received, counted or not.
+    /// All datagrams received from the target, whatever their outcome.
     pub arrived: u64,
 }
 
 impl MissingReplies {
     /// Returns the missing replies of these counts.
     #[must_use]
-    pub fn of(counts: &TrialCounts) -> Self {
+    pub fn from_counts(counts: &TrialCounts) -> Self {
         let invalid = counts.invalid.iter().sum();
         Self {
             sent: counts.sent,
@@ -99,75 +99,79 @@ impl MissingReplies {
 #[must_use]
 pub fn attribute(
     missing: MissingReplies,
-    before: &Counters,
-    after: &Counters,
+    before: &LossCounters,
+    after: &LossCounters,
 ) -> BTreeMap<LossLocation, u64> {
-    let mut left = missing.lost;
+    let mut unattributed = missing.lost;
     let mut losses = BTreeMap::new();
     for (location, count) in evidence(missing, before, after) {
-        let count = count.min(left);
+        let count = count.min(unattributed);
         if count > 0 {
             *losses.entry(location).or_insert(0) += count;
-            left -= count;
+            unattributed -= count;
         }
     }
-    if left > 0 {
-        losses.insert(LossLocation::Unknown, left);
+    if unattributed > 0 {
+        losses.insert(LossLocation::Unknown, unattributed);
     }
     losses
 }
 
 fn evidence(
     missing: MissingReplies,
-    before: &Counters,
-    after: &Counters,
+    before: &LossCounters,
+    after: &LossCounters,
 ) -> Vec<(LossLocation, u64)> {
     let mut evidence = Vec::new();
-    let own = gained(before.local, after.local, InterfaceCounters::since);
-    let peer = gained(before.peer, after.peer, InterfaceCounters::since);
-    if let Some(own) = own {
+    let local = increase(before.local, after.local, InterfaceCounters::since);
+    let peer = increase(before.peer, after.peer, InterfaceCounters::since);
+    if let Some(local) = local {
         let location =
-            if before.own_is_veth { LossLocation::Interface } else { LossLocation::Generator };
-        evidence.push((location, own.tx_dropped));
+            if before.is_local_veth { LossLocation::Interface } else { LossLocation::Generator };
+        evidence.push((location, local.tx_dropped));
     }
-    if let (Some(own), Some(peer)) = (own, peer) {
-        let left = missing.sent.saturating_sub(own.tx_dropped);
-        evidence.push((LossLocation::Link, between(left, peer.arrived_packets(), missing)));
+    if let (Some(local), Some(peer)) = (local, peer) {
+        let sent = missing.sent.saturating_sub(local.tx_dropped);
+        evidence.push((LossLocation::Link, link_loss_min(sent, peer.arrived_packets(), missing)));
     }
     if let Some(peer) = peer {
-        evidence.push((LossLocation::Interface, peer.without_room()));
+        evidence.push((LossLocation::Interface, peer.dropped_for_room()));
     }
-    let own_ring = if before.shared_host { missing.ring_dropped } else { 0 };
+    let local_ring_drops = if before.shared_host { missing.ring_dropped } else { 0 };
     let is_udp = before.ptp != Some(PtpLoadTransport::Ethernet);
-    let udp = gained(before.udp, after.udp, udp_since).filter(|_| is_udp);
-    let unasked = own.map_or(0, |own| unasked(&own, before, missing));
+    let udp = increase(before.udp, after.udp, udp_since).filter(|_| is_udp);
+    let unsolicited = local.map_or(0, |local| unsolicited_packets(&local, before, missing));
     if let Some(udp) = udp {
-        evidence.push((LossLocation::Socket, udp.receive_buffer_errors.saturating_sub(own_ring)));
+        evidence.push((
+            LossLocation::Socket,
+            udp.receive_buffer_errors.saturating_sub(local_ring_drops),
+        ));
         evidence.push((LossLocation::Server, udp.no_ports));
     }
-    let server = gained(before.server, after.server, ServerCounters::since).or_else(|| {
-        let of_udp = udp.filter(|_| !before.shared_host).map(ServerCounters::of_udp);
+    let server = increase(before.server, after.server, ServerCounters::since).or_else(|| {
+        let of_udp = udp.filter(|_| !before.shared_host).map(ServerCounters::from_udp);
         let of_frames =
-            peer.filter(|_| !is_udp && before.own_is_veth).map(ServerCounters::of_frames);
-        of_udp.or(of_frames).map(|server| server.but_for(unasked))
+            peer.filter(|_| !is_udp && before.is_local_veth).map(ServerCounters::from_interface);
+        of_udp.or(of_frames).map(|server| server.without_unsolicited(unsolicited))
     });
     if let Some(server) = server {
         evidence.push((LossLocation::Server, server.received.saturating_sub(server.answered)));
     }
     if let Some(peer) = peer {
-        // The local end of a veth; any other interface drops for reasons of its own.
+        // For a veth, a drop at the peer's egress is lack of room in the local ring.
         let location =
-            if before.own_is_veth { LossLocation::OwnRing } else { LossLocation::Server };
+            if before.is_local_veth { LossLocation::OwnRing } else { LossLocation::Server };
         evidence.push((location, peer.tx_dropped));
     }
-    if let (Some(own), Some(peer)) = (own, peer) {
-        let left = peer.tx_packets.saturating_sub(unasked);
-        let left = left.min(server.map_or(u64::MAX, |server| server.answered));
-        let arrived = own.arrived_packets().saturating_sub(unasked);
-        evidence.push((LossLocation::Link, between(left, arrived, missing)));
+    if let (Some(local), Some(peer)) = (local, peer) {
+        let sent = peer.tx_packets.saturating_sub(unsolicited);
+        let sent = sent.min(server.map_or(u64::MAX, |server| server.answered));
+        let arrived = local.arrived_packets().saturating_sub(unsolicited);
+        evidence.push((LossLocation::Link, link_loss_min(sent, arrived, missing)));
     }
-    if let Some(own) = own {
-        evidence.push((LossLocation::OwnRing, own.without_room().saturating_sub(unasked)));
+    if let Some(local) = local {
+        evidence
+            .push((LossLocation::OwnRing, local.dropped_for_room().saturating_sub(unsolicited)));
     }
     evidence.push((LossLocation::OwnRing, missing.ring_dropped));
     evidence.push((LossLocation::Late, missing.late));
@@ -178,34 +182,38 @@ fn evidence(
 /// Returns the unsolicited packets received from a PTP master: its Announce, Sync and `Follow_Up`
 /// to the group and to clients with a unicast grant. On a veth all packets come from the other end,
 /// so these are the ones that were not replies; on another interface the sender is unknown.
-fn unasked(own: &InterfaceCounters, before: &Counters, missing: MissingReplies) -> u64 {
-    if before.ptp.is_none() || !before.own_is_veth {
+fn unsolicited_packets(
+    local: &InterfaceCounters,
+    before: &LossCounters,
+    missing: MissingReplies,
+) -> u64 {
+    if before.ptp.is_none() || !before.is_local_veth {
         return 0;
     }
-    own.rx_packets.saturating_sub(missing.arrived.saturating_add(missing.ring_dropped))
+    local.rx_packets.saturating_sub(missing.arrived.saturating_add(missing.ring_dropped))
 }
 
-/// Returns the packets that left one interface and did not reach the other. Both count other
-/// traffic as well, so it is a lower bound of the loss. An interface that counts fewer packets than
-/// replies arrived does not count all of them, as some omit those that XDP takes; it proves
-/// nothing.
-const fn between(left: u64, arrived: u64, missing: MissingReplies) -> u64 {
-    let known = missing.received.saturating_add(missing.late).saturating_add(missing.invalid);
-    if arrived < known { 0 } else { left.saturating_sub(arrived) }
+/// Returns a lower bound of the packets lost between two interfaces: `sent` by one minus `arrived`
+/// at the other. Both include other traffic. Returns 0 if the receiver counted fewer packets than
+/// replies arrived: such drivers do not count packets that XDP handles.
+const fn link_loss_min(sent: u64, arrived: u64, missing: MissingReplies) -> u64 {
+    let replies = missing.received.saturating_add(missing.late).saturating_add(missing.invalid);
+    if arrived < replies { 0 } else { sent.saturating_sub(arrived) }
 }
 
-fn gained<T>(before: Option<T>, after: Option<T>, since: fn(T, &T) -> T) -> Option<T> {
+fn increase<T>(before: Option<T>, after: Option<T>, since: fn(T, &T) -> T) -> Option<T> {
     Some(since(after?, &before?))
 }
 
 impl InterfaceCounters {
-    /// Returns the packets that reached the interface, including those that it had no room for.
+    /// Returns the packets that reached the interface, dropped ones included.
     const fn arrived_packets(&self) -> u64 {
-        self.rx_packets.saturating_add(self.without_room())
+        self.rx_packets.saturating_add(self.dropped_for_room())
     }
 
-    /// Returns the packets that arrived and were dropped for lack of room.
-    const fn without_room(&self) -> u64 {
+    /// Returns the received packets that were dropped for lack of room, without those that the peer
+    /// end of a veth counts.
+    const fn dropped_for_room(&self) -> u64 {
         self.rx_dropped.saturating_sub(self.rx_dropped_at_peer).saturating_add(self.rx_missed)
     }
 
@@ -234,20 +242,21 @@ fn udp_since(after: UdpCounters, before: &UdpCounters) -> UdpCounters {
 }
 
 impl ServerCounters {
-    /// Returns the UDP counts of a server that reports none itself: datagrams that programs
-    /// received and sent.
-    const fn of_udp(udp: UdpCounters) -> Self {
+    /// Returns the UDP datagrams received and sent in the server's namespace, for a server without
+    /// counters of its own.
+    const fn from_udp(udp: UdpCounters) -> Self {
         Self { received: udp.in_datagrams, answered: udp.out_datagrams }
     }
 
-    /// Returns the interface counts of a server over Ethernet that reports none itself.
-    const fn of_frames(interface: InterfaceCounters) -> Self {
+    /// Returns the frames received and sent by the interface, for a server over Ethernet without
+    /// counters of its own.
+    const fn from_interface(interface: InterfaceCounters) -> Self {
         Self { received: interface.arrived_packets(), answered: interface.tx_packets }
     }
 
-    /// Returns the same without `unasked` unsolicited packets that were sent.
-    const fn but_for(self, unasked: u64) -> Self {
-        Self { answered: self.answered.saturating_sub(unasked), ..self }
+    /// Subtracts `unsolicited` packets from the replies sent.
+    const fn without_unsolicited(self, unsolicited: u64) -> Self {
+        Self { answered: self.answered.saturating_sub(unsolicited), ..self }
     }
 
     fn since(self, before: &Self) -> Self {

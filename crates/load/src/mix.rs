@@ -1,5 +1,4 @@
-//! Mix of requests: several kinds of clients at once, as on a server on the Internet or in a plant,
-//! each kind with its weight.
+//! Mix of requests: several kinds of requests in one load, each with its weight.
 
 use std::iter;
 use std::net::SocketAddr;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::nts::{NtsOptions, Sessions};
+use crate::nts::{NtsOptions, NtsSessions};
 use crate::options::{LoadJob, LoadOptions};
 use crate::ptp::PtpPlan;
 use crate::target::TargetName;
@@ -16,12 +15,12 @@ use crate::trailer::TrailerOptions;
 /// Most kinds of requests in a mix.
 pub const PARTS_MAX: usize = 8;
 
-/// One kind of requests.
+/// One kind of requests in a mix, with its weight.
 #[derive(Clone, Debug)]
 pub struct MixPart {
     /// Name in the result.
     pub name: String,
-    /// Share of the rate, in proportion to the others' weights.
+    /// Weight: the part's share of the rate is its weight over the sum of all weights.
     pub weight: f64,
     /// Requests of its clients.
     pub request_kind: RequestKind,
@@ -46,15 +45,15 @@ pub struct NtpRequestOptions {
     /// NTS authentication.
     pub nts: Option<NtsOptions>,
     /// NTS authentication by existing sessions.
-    pub sessions: Option<Arc<Sessions>>,
+    pub sessions: Option<Arc<NtsSessions>>,
     /// Trailer after the header.
-    pub additions: TrailerOptions,
+    pub trailer: TrailerOptions,
 }
 
 impl Default for NtpRequestOptions {
     fn default() -> Self {
-        let (nts, sessions, additions) = (None, None, TrailerOptions::default());
-        Self { version: 4, interleaved: false, nts, sessions, additions }
+        let (nts, sessions, trailer) = (None, None, TrailerOptions::default());
+        Self { version: 4, interleaved: false, nts, sessions, trailer }
     }
 }
 
@@ -72,9 +71,9 @@ pub enum MixError {
         /// Invalid weight.
         weight: f64,
     },
-    /// A kind that occurs twice.
+    /// Two parts with the same name.
     #[error("'{0}' occurs twice in the mix; specify one weight")]
-    Twice(String),
+    DuplicateName(String),
     /// Fewer clients or threads than kinds.
     #[error("a mix of {parts} kinds of requests needs at least as many clients, not {clients}")]
     Clients {
@@ -85,7 +84,7 @@ pub enum MixError {
     },
     /// An option that a mix does not support.
     #[error("{0}")]
-    Without(&'static str),
+    UnsupportedOption(&'static str),
 }
 
 /// Returns each part's share of the whole, from 0 to 1.
@@ -95,17 +94,17 @@ pub fn shares(parts: &[MixPart]) -> Vec<f64> {
     parts.iter().map(|part| part.weight / total).collect()
 }
 
-/// Divides `total` items by shares that add up to 1, at least one to each: if there are fewer items
-/// than shares, the sum exceeds `total`.
+/// Divides `total` items by shares that sum to 1. Each share receives at least one item, so the sum
+/// exceeds `total` if there are fewer items than shares.
 #[must_use]
 pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
-    let of = |share: f64| (f64::from(total) * share) as u32;
-    let mut parts: Vec<_> = shares.iter().map(|&share| of(share).max(1)).collect();
+    let rounded_down = |share: f64| (f64::from(total) * share) as u32;
+    let mut parts: Vec<_> = shares.iter().map(|&share| rounded_down(share).max(1)).collect();
     // The remainder of rounding goes to the parts that are furthest below their share.
-    let left = total.saturating_sub(parts.iter().sum());
-    for _ in 0..left {
-        let below = |index: usize| f64::from(total) * shares[index] - f64::from(parts[index]);
-        let most = (0..parts.len()).rev().max_by(|&a, &b| below(a).total_cmp(&below(b)));
+    let remainder = total.saturating_sub(parts.iter().sum());
+    for _ in 0..remainder {
+        let shortfall = |index: usize| f64::from(total) * shares[index] - f64::from(parts[index]);
+        let most = (0..parts.len()).rev().max_by(|&a, &b| shortfall(a).total_cmp(&shortfall(b)));
         if let Some(index) = most {
             parts[index] += 1;
         }
@@ -114,7 +113,7 @@ pub fn divide(total: u32, shares: &[f64]) -> Vec<u32> {
 }
 
 /// Refuses kinds of requests that cannot be combined.
-pub(crate) fn check(options: &LoadOptions) -> Result<(), MixError> {
+pub(crate) fn check_mix(options: &LoadOptions) -> Result<(), MixError> {
     let parts = &options.mix;
     if !(2..=PARTS_MAX).contains(&parts.len()) {
         return Err(MixError::Parts(parts.len()));
@@ -124,7 +123,7 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), MixError> {
             return Err(MixError::Weight { name: name.clone(), weight: *weight });
         }
         if parts[..index].iter().any(|before| before.name == *name) {
-            return Err(MixError::Twice(name.clone()));
+            return Err(MixError::DuplicateName(name.clone()));
         }
     }
     if let Some(clients) = options.clients.filter(|&clients| (clients as usize) < parts.len()) {
@@ -135,9 +134,9 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), MixError> {
         RequestKind::Ntp(_) => None,
     });
     let multicast = ptp.clone().any(|plan| plan.multicast);
-    let without = if options.echo {
+    let reason = if options.echo {
         "a mix is not supported for a reflector, which echoes every kind of request"
-    } else if options.well_behaved.is_some() {
+    } else if options.compliant_clients.is_some() {
         "compliant clients do not support a mix; omit one of the two"
     } else if options.capture.is_some() {
         "--pcap does not support a mix; capture a run of one kind of request"
@@ -147,12 +146,12 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), MixError> {
     } else {
         return Ok(());
     };
-    Err(MixError::Without(without))
+    Err(MixError::UnsupportedOption(reason))
 }
 
-/// Returns the runs of which the mix consists, without the options that apply once per run. Offsets
-/// are measured for the kinds that report transmit times.
-pub(crate) fn runs(options: &LoadOptions, address: SocketAddr) -> Vec<LoadOptions> {
+/// Returns the options of each part, without those that apply to the whole run. Offsets are
+/// measured for the parts whose replies carry a transmit time.
+pub(crate) fn part_runs(options: &LoadOptions, address: SocketAddr) -> Vec<LoadOptions> {
     let shares = shares(&options.mix);
     let clients = options.clients.map(|clients| divide(clients, &shares));
     let clients = clients.map_or_else(
@@ -162,14 +161,14 @@ pub(crate) fn runs(options: &LoadOptions, address: SocketAddr) -> Vec<LoadOption
     let parts = options.mix.iter().zip(shares).zip(clients);
     let run = |((part, share), clients)| {
         let job = options.job.scaled(share);
-        let alone = LoadOptions { clients, ..alone(options, address.into(), job) };
+        let alone = LoadOptions { clients, ..inherited_options(options, address.into(), job) };
         part_options(part, options, alone)
     };
     parts.map(run).collect()
 }
 
 /// Returns the options that every part inherits.
-fn alone(options: &LoadOptions, target: TargetName, job: LoadJob) -> LoadOptions {
+fn inherited_options(options: &LoadOptions, target: TargetName, job: LoadJob) -> LoadOptions {
     LoadOptions {
         engine: options.engine,
         source_network: options.source_network,
@@ -181,23 +180,32 @@ fn alone(options: &LoadOptions, target: TargetName, job: LoadJob) -> LoadOptions
         spacing: options.spacing,
         reply_timeout: options.reply_timeout,
         fairness: options.fairness,
-        surge: options.surge,
+        overload_test: options.overload_test,
         ..LoadOptions::new(target, job)
     }
 }
 
-fn part_options(part: &MixPart, options: &LoadOptions, alone: LoadOptions) -> LoadOptions {
+fn part_options(part: &MixPart, options: &LoadOptions, inherited: LoadOptions) -> LoadOptions {
     match part.request_kind.clone() {
-        RequestKind::Ntp(NtpRequestOptions { version, interleaved, nts, sessions, additions }) => {
+        RequestKind::Ntp(NtpRequestOptions { version, interleaved, nts, sessions, trailer }) => {
             let explicit_port = options.target.has_port().then(|| options.target.port());
             let target = explicit_port
-                .map_or_else(|| alone.target.clone(), |port| alone.target.with_port(port));
+                .map_or_else(|| inherited.target.clone(), |port| inherited.target.with_port(port));
             let offset = options.offset;
-            LoadOptions { target, version, interleaved, nts, sessions, additions, offset, ..alone }
+            LoadOptions {
+                target,
+                version,
+                interleaved,
+                nts,
+                sessions,
+                trailer,
+                offset,
+                ..inherited
+            }
         }
         RequestKind::Ptp(plan) => {
             let offset = options.offset.filter(|_| plan.reports_transmit_time());
-            LoadOptions { ptp: Some(plan), offset, ..alone }
+            LoadOptions { ptp: Some(plan), offset, ..inherited }
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Authenticated requests (NTS, RFC 8915): sessions from NTS-KE exchanges, requests sealed at
 //! sending, replies opened on arrival.
 //!
-//! A request carries its token inside the sealed part, so it cannot be sealed before its send time.
-//! Its unique identifier is derived from the token, so no state is kept until the reply.
+//! A request carries its token in the authenticated part, so it can only be sealed at its send
+//! time. Its unique identifier is derived from the token, so no state is kept until the reply.
 //!
-//! A few sessions are shared by all simulated clients, or each client has its own. Clients that
-//! share one reuse its cookie, as no real client would: a reused cookie costs the server as much as
-//! a fresh one, and a lost reply costs the generator nothing. A client with its own session uses
-//! each cookie once, takes new ones from replies, and requests as many as it lost (RFC 8915,
-//! section 5.7); it reuses the last one only if no other is left.
+//! All simulated clients share a few sessions, or each client has its own. Clients that share a
+//! session reuse its cookie, which real clients do not: a reused cookie costs the server the same
+//! as a fresh one, and lost replies do not exhaust the cookies. A client with its own session uses
+//! each cookie once, stores new ones from replies, and requests as many as it lacks (RFC 8915,
+//! section 5.7). It reuses the last cookie only if none is left.
 
 mod lane;
 mod probe;
@@ -35,26 +35,26 @@ pub use horolog_nts::{
     Algorithm, ImportedSession, ImportedSessionError, MasterSecret, SecretError,
 };
 
-pub(crate) use self::lane::Fault;
 pub use self::lane::LaneSessions;
+pub(crate) use self::lane::NtsReplyError;
 use self::lane::{LaneSession, sessions_of};
-use self::renewal::{Renewer, SessionRenewal};
+use self::renewal::{RenewalThread, SessionRenewal};
 use crate::target::{AddressFamily, TargetName, TargetNameError};
 
 /// Default number of sessions: enough that a server which processes several packets at once uses
 /// several keys, and few enough that the NTS-KE exchanges take negligible time.
-pub const SESSIONS: usize = 16;
+pub const SESSIONS_DEFAULT: usize = 16;
 
-/// Most sessions: each requires a TLS handshake before the run.
+/// Largest number of sessions: each needs a TLS handshake before the run.
 pub const SESSIONS_MAX: usize = 65_536;
 
-/// Default number of clients with a session each.
+/// Default number of clients if each has its own session.
 pub const CLIENTS_WITH_SESSIONS: u32 = 1000;
 
-/// Concurrent handshakes, if many sessions are established.
-const ESTABLISHING: usize = 16;
+/// Largest number of concurrent NTS-KE exchanges.
+const CONCURRENT_EXCHANGES_MAX: usize = 16;
 
-/// Longest request with placeholders, in bytes: it must pass the same paths as others.
+/// Longest request with cookie placeholders, in bytes, so that requests are not fragmented.
 const REQUEST_LEN_MAX: usize = 1280;
 
 /// Timeout of one NTS-KE exchange.
@@ -65,7 +65,7 @@ const NTS_KE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct NtsOptions {
     /// NTS-KE server.
     pub ke_server: TargetName,
-    /// Name in its certificate; `None` takes the name of the server.
+    /// Expected name in the server's certificate; `None` uses the host name of `ke_server`.
     pub name: Option<String>,
     /// Trusted certificates.
     pub trust: TrustAnchors,
@@ -77,7 +77,7 @@ pub struct NtsOptions {
     pub share: u8,
 }
 
-/// Number of sessions.
+/// Number of sessions, shared or per client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionCount {
     /// From 1 to [`SESSIONS_MAX`] sessions, shared by all clients.
@@ -95,7 +95,7 @@ pub enum NtsError {
     /// The NTS-KE exchange cannot start.
     #[error(transparent)]
     NtsKe(#[from] KeError),
-    /// The NTS-KE exchange for one of the sessions failed.
+    /// An NTS-KE exchange failed.
     #[error(
         "no keys from {server} for one of {count} NTS sessions: {source}; {hint}",
         hint = source.hint()
@@ -108,10 +108,10 @@ pub enum NtsError {
         /// Error of the exchange.
         source: KeError,
     },
-    /// The server selected an algorithm and sent keys of another length.
+    /// The keys do not have the length of the negotiated AEAD algorithm.
     #[error("the NTS-KE server's keys do not match algorithm {0}")]
     Keys(u16),
-    /// The server's cookies are unusable.
+    /// All cookies are too long for a request.
     #[error(
         "the NTS-KE server's cookies of {0} bytes do not fit into a request; configure the server \
          to issue shorter ones"
@@ -143,7 +143,7 @@ pub enum NtsError {
     Interleaved,
     /// The trailer cannot be combined with NTS, whose authenticated part ends the packet.
     #[error("NTS cannot be combined with --key or --extension; omit one of the two")]
-    Additions,
+    Trailer,
 }
 
 impl NtsError {
@@ -155,48 +155,48 @@ impl NtsError {
                 | Self::Share(_)
                 | Self::Version(_)
                 | Self::Interleaved
-                | Self::Additions
+                | Self::Trailer
                 | Self::RandomSources
                 | Self::NtsKe(KeError::NoTrust | KeError::BadName(_))
         )
     }
 }
 
-fn random(error: impl fmt::Display) -> NtsError {
+fn random_error(error: impl fmt::Display) -> NtsError {
     NtsError::Random(error.to_string())
 }
 
-fn check(sessions: usize, share: u8) -> Result<(), NtsError> {
+fn check_sessions(sessions: usize, share: u8) -> Result<(), NtsError> {
     if !(1..=SESSIONS_MAX).contains(&sessions) {
         return Err(NtsError::Sessions(sessions));
     }
     if share > 100 { Err(NtsError::Share(share)) } else { Ok(()) }
 }
 
-/// Keys and cookies of a run.
-pub struct Sessions {
-    established: Vec<SessionSecrets>,
+/// NTS sessions of a run: keys and cookies, and their renewal.
+pub struct NtsSessions {
+    sessions: Vec<SessionSecrets>,
     share: u8,
     /// True if each client has its own session.
-    each: bool,
-    /// True if the servers' keys are known.
+    is_per_client: bool,
+    /// True if the server-to-client keys are known, so that replies can be decrypted.
     can_open: bool,
     renewal: Arc<SessionRenewal>,
-    /// Renews the sessions, if their NTS-KE server is known.
-    renewer: Option<Arc<Renewer>>,
+    /// Thread that renews the sessions; `None` without a known NTS-KE server.
+    renewer: Option<Arc<RenewalThread>>,
     /// Findings of the NTS-KE exchanges.
     findings: Vec<Finding>,
 }
 
 /// NTS-KE server, and the parameters of its exchanges.
-struct KeTarget {
+struct NtsKeTarget {
     client: KeClient,
     name: String,
     address: SocketAddr,
     count: usize,
 }
 
-impl KeTarget {
+impl NtsKeTarget {
     fn new(
         options: &NtsOptions,
         family: Option<AddressFamily>,
@@ -230,21 +230,22 @@ impl KeTarget {
         Ok(((keys, cookies), material))
     }
 
-    fn session(&self) -> Result<SessionSecrets, NtsError> {
+    fn open_session(&self) -> Result<SessionSecrets, NtsError> {
         self.run_exchange().map(|(session, _)| session)
     }
 
-    /// Runs one exchange to learn the named NTP server and, if the algorithm's keys are ambiguous,
-    /// whether they fit; if they do not, other algorithms are offered from now on. Also returns the
-    /// session, if usable, and the findings.
-    fn tried(
+    /// Runs the first exchange. Reports a finding if the server names another NTP server than
+    /// `target`. If the keys of the algorithm are ambiguous, tests them with one request; if they
+    /// do not match, returns no session and a target that no longer offers the algorithm.
+    fn run_first_exchange(
         self,
         target: SocketAddr,
     ) -> Result<(Self, Vec<SessionSecrets>, Vec<Finding>), NtsError> {
         let ((keys, cookies), material) = self.run_exchange()?;
-        let mut findings: Vec<_> = probe::other_server(&material, target).into_iter().collect();
-        if material.keys_uncertain && !probe::fit(&keys, &cookies, target) {
-            findings.push(probe::abandoned());
+        let mut findings: Vec<_> =
+            probe::other_server_finding(&material, target).into_iter().collect();
+        if material.keys_uncertain && !probe::may_fit(&keys, &cookies, target) {
+            findings.push(probe::algorithm_abandoned());
             return Ok((Self { client: self.client.certain(), ..self }, Vec::new(), findings));
         }
         Ok((self, vec![(keys, cookies)], findings))
@@ -254,9 +255,9 @@ impl KeTarget {
 /// Keys and cookies of a session.
 type SessionSecrets = (SessionKeys, Vec<Vec<u8>>);
 
-impl Sessions {
-    /// Runs an NTS-KE exchange for each session; `clients` is the number of clients that send
-    /// requests to `target`. A link-local address without a zone belongs to `interface`.
+impl NtsSessions {
+    /// Runs the NTS-KE exchanges for a load on `target` by `clients` clients. `interface` is the
+    /// zone of a link-local NTS-KE address without one.
     pub fn open_sessions(
         options: &NtsOptions,
         target: SocketAddr,
@@ -264,50 +265,64 @@ impl Sessions {
         interface: Option<&str>,
         clients: u32,
     ) -> Result<Self, NtsError> {
-        let (count, each) = match options.sessions {
+        let (count, is_per_client) = match options.sessions {
             SessionCount::Shared(count) => (count, false),
             SessionCount::PerClient => (clients as usize, true),
         };
-        check(count, options.share)?;
-        let ke = KeTarget::new(options, family, interface, count)?;
-        let (ke, first, findings) = ke.tried(target)?;
-        let mut established = all(count - first.len(), &|| ke.session())?;
+        check_sessions(count, options.share)?;
+        let ke = NtsKeTarget::new(options, family, interface, count)?;
+        let (ke, first, findings) = ke.run_first_exchange(target)?;
+        let mut established = run_exchanges(count - first.len(), &|| ke.open_session())?;
         established.extend(first);
         let renewal = Arc::new(SessionRenewal::default());
-        let again = move || all(count, &|| ke.session());
-        let renewer = Renewer::start(Arc::clone(&renewal), again);
+        let run_exchanges = move || run_exchanges(count, &|| ke.open_session());
+        let renewer = RenewalThread::start(Arc::clone(&renewal), run_exchanges);
         let renewer = Some(Arc::new(renewer.map_err(NtsError::Thread)?));
         let share = options.share;
-        Ok(Self { established, share, each, can_open: true, renewal, renewer, findings })
+        Ok(Self {
+            sessions: established,
+            share,
+            is_per_client,
+            can_open: true,
+            renewal,
+            renewer,
+            findings,
+        })
     }
 
-    /// Creates sessions that cannot be renewed.
-    fn fixed(established: Vec<SessionSecrets>, share: u8, each: bool, opens: bool) -> Self {
+    /// Creates sessions without renewal. `is_per_client` is true if each client has its own,
+    /// `can_open` if replies can be decrypted.
+    fn without_renewal(
+        established: Vec<SessionSecrets>,
+        share: u8,
+        is_per_client: bool,
+        can_open: bool,
+    ) -> Self {
         let (renewal, renewer, findings) = (Arc::default(), None, Vec::new());
-        Self { established, share, each, can_open: opens, renewal, renewer, findings }
+        Self { sessions: established, share, is_per_client, can_open, renewal, renewer, findings }
     }
 
-    /// Returns the findings about the sessions at the end of a run.
+    /// Returns the findings on the NTS-KE exchanges and on renewals, at the end of a run.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let renewed = self.renewal.finding(self.renewer.is_some());
         self.findings.iter().cloned().chain(renewed).collect()
     }
 
-    /// Generates keys and seals them in cookies as a server with this master secret and the usual
-    /// key rotation does: `share` percent of the requests are authenticated by `count` sessions,
-    /// without an NTS-KE exchange.
-    pub fn sealed(
+    /// Creates `count` sessions without NTS-KE: generates keys, and seals them in cookies as a
+    /// server with this master secret and the default key rotation does. `share` percent of the
+    /// requests are authenticated.
+    pub fn from_master_secret(
         secret: &MasterSecret,
         algorithm: Algorithm,
         count: usize,
         share: u8,
     ) -> Result<Self, NtsError> {
-        check(count, share)?;
+        check_sessions(count, share)?;
         let server = CookieKeys::new(secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
-        let mut nonces = Nonces::new().map_err(random)?;
+        let mut nonces = Nonces::new().map_err(random_error)?;
         let one = |_| {
-            let keys = SessionKeys::generate(algorithm).map_err(random)?;
+            let keys = SessionKeys::generate(algorithm).map_err(random_error)?;
             let (mut cookie, mut nonce) = (vec![0; COOKIE_LEN_MAX], [0; 16]);
             nonces.fill(&mut nonce);
             let len = server.seal(&keys, nonce, &mut cookie);
@@ -315,24 +330,24 @@ impl Sessions {
             Ok((keys, vec![cookie]))
         };
         let established = (0..count).map(one).collect::<Result<_, NtsError>>()?;
-        Ok(Self::fixed(established, share, false, true))
+        Ok(Self::without_renewal(established, share, false, true))
     }
 
-    /// Returns sessions in which the one imported session authenticates all requests.
+    /// Creates sessions from one imported session, which authenticates all requests.
     #[must_use]
     pub fn from_imported(session: &ImportedSession) -> Self {
         let cookies = vec![session.cookie().to_vec()];
         let established = vec![(session.keys().clone(), cookies)];
-        Self::fixed(established, 100, false, session.opens())
+        Self::without_renewal(established, 100, false, session.opens())
     }
 
-    /// Returns the number of sessions, if each client has its own.
+    /// Returns the number of sessions if each client has its own; otherwise `None`.
     #[must_use]
-    pub const fn clients(&self) -> Option<u32> {
-        if self.each { Some(self.established.len() as u32) } else { None }
+    pub const fn per_client_sessions(&self) -> Option<u32> {
+        if self.is_per_client { Some(self.sessions.len() as u32) } else { None }
     }
 
-    /// Returns true if replies are opened, so that those counted as authentic are authentic.
+    /// Returns true if replies can be decrypted, and are therefore authenticated.
     #[must_use]
     pub const fn can_open(&self) -> bool {
         self.can_open
@@ -340,30 +355,35 @@ impl Sessions {
 
     /// Creates sessions from known keys and cookies, at least one of each.
     #[cfg(test)]
-    pub(crate) fn of(established: Vec<SessionSecrets>, share: u8, each: bool) -> Self {
-        Self::fixed(established, share, each, true)
+    pub(crate) fn from_secrets(
+        established: Vec<SessionSecrets>,
+        share: u8,
+        is_per_client: bool,
+    ) -> Self {
+        Self::without_renewal(established, share, is_per_client, true)
     }
 
     /// Returns the sessions for lane `lane` of `lanes`: all of them, or those of its own clients.
-    pub(crate) fn lane(
+    pub(crate) fn lane_sessions(
         &self,
         version: u8,
         (lane, lanes): (usize, usize),
     ) -> Result<LaneSessions, NtsError> {
-        // The size of a block of clients; the assignment is arbitrary.
-        let (first, step) = if self.each { (lane, lanes) } else { (0, 1) };
-        let sessions = sessions_of(&self.established, (first, step), self.each, self.can_open);
+        // Every `lanes`-th session, so that the lane has as many as clients.
+        let (first, step) = if self.is_per_client { (lane, lanes) } else { (0, 1) };
+        let sessions =
+            sessions_of(&self.sessions, (first, step), self.is_per_client, self.can_open);
         let longest = sessions.iter().map(LaneSession::request_len_max).max();
         Ok(LaneSessions {
             request: vec![0; longest.unwrap_or(0)].into_boxed_slice(),
             sessions,
             share: self.share.into(),
-            nonces: Nonces::new().map_err(random)?,
+            nonces: Nonces::new().map_err(random_error)?,
             version,
-            each: self.each,
+            is_per_client: self.is_per_client,
             stored_cookies: 0,
-            part: (first, step),
-            counts: self.renewal.lane(),
+            selection: (first, step),
+            counts: self.renewal.register_lane(),
             renewal: Arc::clone(&self.renewal),
             renewer: self.renewer.clone(),
             generation: 0,
@@ -371,19 +391,19 @@ impl Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for NtsSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.established.len();
+        let count = self.sessions.len();
         f.debug_struct("Sessions").field("count", &count).finish_non_exhaustive()
     }
 }
 
-/// Calls `one` `count` times, from several threads if `count` is large.
-fn all(
+/// Runs `count` exchanges; several at the same time if `count` is large.
+fn run_exchanges(
     count: usize,
     one: &(dyn Fn() -> Result<SessionSecrets, NtsError> + Sync),
 ) -> Result<Vec<SessionSecrets>, NtsError> {
-    let threads = count.div_ceil(ESTABLISHING).min(ESTABLISHING);
+    let threads = count.div_ceil(CONCURRENT_EXCHANGES_MAX).min(CONCURRENT_EXCHANGES_MAX);
     thread::scope(|scope| {
         let share = |thread: usize| (thread..count).step_by(threads).map(|_| one());
         let tasks: Vec<_> =

@@ -1,6 +1,6 @@
-//! Load on an NTS-KE server: clients that each open a connection, run a full TLS handshake, receive
-//! keys and cookies, and start again. No session is resumed and nothing is retried. The rate is
-//! determined by the server, so that no intended rate exists or is missed, or by a search.
+//! Load on an NTS-KE server. Each client opens a connection, runs a full TLS handshake, receives
+//! keys and cookies, and starts again; sessions are not resumed and failures are not retried. In a
+//! closed loop the server determines the rate; in a search the generator does.
 
 mod live;
 mod search;
@@ -26,16 +26,16 @@ use crate::limit::LoadLimit;
 use crate::nts::{Algorithm, NtsError, TrustAnchors};
 use crate::target::{self, AddressFamily, TargetName};
 use live::NtsKeSampler;
-use search::{NtsKeSearchOutcome, SearchContext};
+use search::{NtsKeContext, NtsKeSearchOutcome};
 
 pub use live::NtsKeObserver;
 
 /// Default number of clients: enough to keep every core of a server busy over a link with some
 /// delay.
-pub const CONNECTIONS: usize = 32;
+pub const CONNECTIONS_DEFAULT: usize = 32;
 
-/// Most clients of a search, which uses no more than its rates need.
-pub const SEARCH_CONNECTIONS: usize = 512;
+/// Default limit of the clients in a search, which uses only as many as a rate requires.
+pub const SEARCH_CONNECTIONS_DEFAULT: usize = 512;
 
 /// Timeout of an NTS-KE exchange in a search.
 pub const SEARCH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -43,13 +43,13 @@ pub const SEARCH_TIMEOUT: Duration = Duration::from_millis(100);
 /// Most clients: each is a thread.
 pub const CONNECTIONS_MAX: usize = 4096;
 
-/// Stack size of each client in bytes; TLS needs some tens of thousands.
-const STACK: usize = 256 * 1024;
+/// Stack size of a client thread, in bytes; TLS needs several tens of KiB.
+const STACK_LEN: usize = 256 * 1024;
 
 /// Pause after a failure, so that a server that refuses at once is not polled in a tight loop.
-const PAUSE: Duration = Duration::from_millis(10);
+const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Pacing of the NTS-KE exchanges.
+/// Job of the clients: closed loop or search.
 #[derive(Clone, Debug)]
 pub enum NtsKeJob {
     /// Closed loop of this duration: each client starts the next exchange on completion of the
@@ -71,7 +71,7 @@ pub struct NtsKeLoadOptions {
     pub target: TargetName,
     /// Address family to use for a name.
     pub family: Option<AddressFamily>,
-    /// Name in its certificate; `None` takes the name of the target.
+    /// Expected name in the server's certificate; `None` uses the host name of the target.
     pub name: Option<String>,
     /// The user declares a public target as their own.
     pub i_own_this_target: bool,
@@ -89,7 +89,7 @@ pub struct NtsKeLoadOptions {
     pub command: Vec<String>,
 }
 
-/// Counts of one client.
+/// Counts and durations of the exchanges of one or several clients.
 #[derive(Default)]
 struct NtsKeClientCounts {
     sent: u64,
@@ -102,18 +102,18 @@ struct NtsKeClientCounts {
 type FailureDescription = (String, &'static str);
 
 impl NtsKeClientCounts {
-    /// Counts an exchange completed after `time`. If this host was slow to process it, that may
-    /// exceed the timeout.
-    fn took(&mut self, time: Duration, timeout: Duration, address: SocketAddr) {
+    /// Counts a completed exchange; as timed out if `time` exceeds `timeout`, which is possible if
+    /// this host was slow to process it.
+    fn record_completed(&mut self, time: Duration, timeout: Duration, address: SocketAddr) {
         if time <= timeout {
             self.times.record(time.as_nanos() as u64);
         } else {
-            self.failed(&KeError::TimedOut { address, phase: ExchangePhase::Rest });
+            self.record_failed(&KeError::TimedOut { address, phase: ExchangePhase::Rest });
         }
     }
 
-    fn failed(&mut self, error: &KeError) {
-        *self.failures.entry(reason(error)).or_default() += 1;
+    fn record_failed(&mut self, error: &KeError) {
+        *self.failures.entry(failure_reason(error)).or_default() += 1;
         self.first_failure.get_or_insert_with(|| (error.to_string(), error.hint()));
     }
 
@@ -127,7 +127,7 @@ impl NtsKeClientCounts {
     }
 }
 
-const fn reason(error: &KeError) -> FailureReason {
+const fn failure_reason(error: &KeError) -> FailureReason {
     match error {
         KeError::TimedOut { .. } => FailureReason::Timeout,
         KeError::Tls(_) | KeError::NotNtsKe => FailureReason::Tls,
@@ -146,7 +146,7 @@ const fn reason(error: &KeError) -> FailureReason {
 }
 
 impl NtsKeLoadOptions {
-    /// Refuses invalid options, before the run is announced.
+    /// Returns an error for invalid options, before the run begins.
     pub fn check(&self) -> Result<(), LoadError> {
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(LoadError::Connections(self.connections));
@@ -162,26 +162,27 @@ impl NtsKeLoadOptions {
     }
 }
 
-/// Runs the load until it is complete or `stop` is set; `follower` is called after each trial.
+/// Runs the load until it is complete or `stop` returns true. `observer` is called after each
+/// trial.
 pub fn run(
     options: &NtsKeLoadOptions,
     stop: &(dyn Fn() -> bool + Sync),
-    follower: &mut dyn NtsKeObserver,
+    observer: &mut dyn NtsKeObserver,
 ) -> Result<NtsKeResult, LoadError> {
     options.check()?;
     let address = options.target.resolve(options.family, None)?;
-    target::permit(address.ip(), options.i_own_this_target)?;
+    target::check_permitted(address.ip(), options.i_own_this_target)?;
     let algorithms = [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv].map(Algorithm::number);
     let client = KeClient::new(&options.trust, &algorithms).map_err(NtsError::from)?;
     let started = rfc3339_now();
-    let context = SearchContext { options, address, client: &client, stop };
-    let mut sampler = NtsKeSampler::new(follower);
+    let context = NtsKeContext { options, address, client: &client, stop };
+    let mut sampler = NtsKeSampler::new(observer);
     let NtsKeSearchOutcome { trials, search, first_failure } = match options.job {
         NtsKeJob::ClosedLoop(duration) => {
             let begun = Instant::now();
             let (counts, first_failure) = all_clients(&context, duration, &mut sampler)?;
-            let trial = record(options.connections, counts, begun.elapsed());
-            sampler.end(&trial);
+            let trial = trial_record(options.connections, counts, begun.elapsed());
+            sampler.finish_trial(&trial);
             NtsKeSearchOutcome { trials: vec![trial], search: None, first_failure }
         }
         NtsKeJob::Search { kind, config } => {
@@ -189,7 +190,7 @@ pub fn run(
         }
     };
     let findings = findings(&trials, search.as_ref(), first_failure, stop());
-    let judge = |limit: &LoadLimit| limit.judge_nts_ke(&trials, search.as_ref());
+    let judge = |limit: &LoadLimit| limit.evaluate_nts_ke(&trials, search.as_ref());
     let limits = options.limits.iter().map(judge).collect();
     Ok(NtsKeResult {
         schema: LOAD_SCHEMA.to_owned(),
@@ -212,20 +213,21 @@ pub fn run(
     })
 }
 
-/// Runs all clients for this long, and adds up their counts; also returns the first failure.
+/// Runs all clients in a closed loop for `duration`. Returns the sum of their counts and the first
+/// failure.
 fn all_clients(
-    context: &SearchContext<'_>,
+    context: &NtsKeContext<'_>,
     duration: Duration,
     sampler: &mut NtsKeSampler<'_>,
 ) -> Result<(NtsKeClientCounts, Option<FailureDescription>), LoadError> {
     let deadline = Instant::now() + duration;
     let progress = sampler.progress_for_trial();
-    let one = || {
+    let run_client = || {
         let mut counts = NtsKeClientCounts::default();
         while Instant::now() < deadline && !(context.stop)() {
             let begun = Instant::now();
             counts.sent += 1;
-            progress.begins();
+            progress.count_started();
             let options = context.options;
             match context.client.exchange_keys(options.host(), context.address, options.timeout) {
                 Ok(_) => {
@@ -234,15 +236,15 @@ fn all_clients(
                     progress.completed(time);
                 }
                 Err(error) => {
-                    counts.failed(&error);
-                    thread::sleep(PAUSE);
+                    counts.record_failed(&error);
+                    thread::sleep(FAILURE_PAUSE);
                 }
             }
         }
         counts
     };
-    let counts = each_client(context.options.connections, one, |over| {
-        sampler.watch(over, &progress, (None, duration));
+    let counts = run_client_threads(context.options.connections, run_client, |over| {
+        sampler.sample_until_end(over, &progress, (None, duration));
     })?;
     let mut sum = NtsKeClientCounts::default();
     for counts in counts {
@@ -252,19 +254,19 @@ fn all_clients(
     Ok((sum, first))
 }
 
-/// Returns the results of one thread for each client. Meanwhile `watch` runs for as long as a
-/// sender of its channel exists; all threads hold one until they end.
-fn each_client<T: Send>(
+/// Runs `work` in one thread per client and returns the results. Meanwhile `while_running` runs;
+/// its channel disconnects when the last thread ends.
+fn run_client_threads<T: Send>(
     clients: usize,
     work: impl Fn() -> T + Sync,
-    watch: impl FnOnce(&Receiver<Infallible>),
+    while_running: impl FnOnce(&Receiver<Infallible>),
 ) -> Result<Vec<T>, LoadError> {
-    let (alive, over) = mpsc::channel();
+    let (alive, all_ended) = mpsc::channel();
     thread::scope(|scope| {
         let threads: io::Result<Vec<_>> = (0..clients)
             .map(|_| {
                 let (work, alive) = (&work, alive.clone());
-                let builder = thread::Builder::new().stack_size(STACK);
+                let builder = thread::Builder::new().stack_size(STACK_LEN);
                 builder.spawn_scoped(scope, move || {
                     let _alive = alive;
                     work()
@@ -274,7 +276,7 @@ fn each_client<T: Send>(
         drop(alive);
         let action = "start a thread for each client";
         let threads = threads.map_err(|source| LoadError::System { action, source })?;
-        watch(&over);
+        while_running(&all_ended);
         let join = |thread: thread::ScopedJoinHandle<'_, T>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -282,12 +284,12 @@ fn each_client<T: Send>(
     })
 }
 
-fn record(connections: usize, counts: NtsKeClientCounts, took: Duration) -> NtsKeTrial {
+fn trial_record(connections: usize, counts: NtsKeClientCounts, elapsed: Duration) -> NtsKeTrial {
     let received = counts.times.count();
     NtsKeTrial {
         intended_rate: None,
-        achieved_rate: received as f64 / took.as_secs_f64().max(1e-9),
-        duration_s: took.as_secs_f64(),
+        achieved_rate: received as f64 / elapsed.as_secs_f64().max(1e-9),
+        duration_s: elapsed.as_secs_f64(),
         clients: connections as u64,
         sent: counts.sent,
         received,
@@ -297,8 +299,8 @@ fn record(connections: usize, counts: NtsKeClientCounts, took: Duration) -> NtsK
     }
 }
 
-/// Returns the findings. A search goes up to rates at which exchanges fail, so failures are a
-/// finding only if it met the goal at none of its rates.
+/// Returns the findings. Rates of a search may exceed what the server sustains, so failures are
+/// reported only if the search met its goal at no rate.
 fn findings(
     trials: &[NtsKeTrial],
     search: Option<&SearchResult>,
@@ -307,8 +309,8 @@ fn findings(
 ) -> Vec<Finding> {
     let sum = |count: fn(&NtsKeTrial) -> u64| trials.iter().map(count).sum::<u64>();
     let (sent, received) = (sum(|trial| trial.sent), sum(|trial| trial.received));
-    let held = search.is_some_and(|search| search.lower.is_some());
-    let failed = first_failure.filter(|_| !held).map(|(first, advice)| {
+    let goal_met = search.is_some_and(|search| search.lower.is_some());
+    let failed = first_failure.filter(|_| !goal_met).map(|(first, advice)| {
         let (code, severity) = match received {
             0 => (FindingCode::NoReplies, Severity::Error),
             _ => (FindingCode::NtsKeFailed, Severity::Warning),
@@ -318,8 +320,8 @@ fn findings(
         Finding { code, severity, message, advice: advice.to_owned(), trial: None }
     });
     let mut findings: Vec<_> = failed.into_iter().collect();
-    findings.extend(search.and_then(findings::unfinished));
-    findings.extend(interrupted.then(findings::interrupted));
+    findings.extend(search.and_then(findings::search_unfinished));
+    findings.extend(interrupted.then(findings::run_interrupted));
     findings
 }
 
@@ -333,8 +335,8 @@ mod tests {
         let mut counts =
             NtsKeClientCounts { sent: received + lost, ..NtsKeClientCounts::default() };
         (0..received).for_each(|_| counts.times.record(1_000_000));
-        (0..lost).for_each(|_| counts.failed(&KeError::NoAlgorithm));
-        record(4, counts, Duration::from_secs(2))
+        (0..lost).for_each(|_| counts.record_failed(&KeError::NoAlgorithm));
+        trial_record(4, counts, Duration::from_secs(2))
     }
 
     #[test]
@@ -351,7 +353,7 @@ mod tests {
         let (mut counts, address) =
             (NtsKeClientCounts::default(), SocketAddr::from(([192, 0, 2, 1], 4460)));
         for ms in [10, 100, 101] {
-            counts.took(Duration::from_millis(ms), Duration::from_millis(100), address);
+            counts.record_completed(Duration::from_millis(ms), Duration::from_millis(100), address);
         }
         assert_eq!(counts.times.count(), 2);
         assert_eq!(counts.failures, BTreeMap::from([(FailureReason::Timeout, 1)]));

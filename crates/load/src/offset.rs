@@ -1,5 +1,5 @@
-//! Offset of the server's transmit timestamps, relative to the instant at which this host's kernel
-//! or NIC received the reply. Pure: timestamping is left to the engines.
+//! Offset of the server's transmit timestamps from the instant at which this host's kernel or NIC
+//! received the reply. The engines provide the timestamps; nothing here reads a clock.
 //!
 //! An offset is the local receive time, less the server's timestamp, less a correction for the
 //! delay between. So a transmit timestamp that was taken 12 µs before the reply really left gives
@@ -14,12 +14,12 @@ use crate::verify::{ReplyMode, VerifiedReply};
 /// Options for measuring offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OffsetOptions {
-    /// Correction subtracted from each offset: the delay of the path and of receiving, as far as it
-    /// is known.
+    /// Correction that is subtracted from each offset: the known delay of the path and of
+    /// reception.
     pub correction: Span,
     /// Use the mean of the server's receive and transmit timestamps instead of the latter.
     pub mean_of_server: bool,
-    /// Use hardware timestamps instead of the kernel's.
+    /// Use hardware instead of kernel timestamps.
     pub hardware: bool,
 }
 
@@ -40,11 +40,11 @@ impl OffsetOptions {
 pub struct OffsetPlan {
     /// Options.
     pub options: OffsetOptions,
-    /// Lead of the PHC over UTC, in whole seconds: 37 s if it keeps TAI.
+    /// PHC time minus UTC, in whole seconds: 37 s for a PHC that keeps TAI.
     pub phc_ahead: Span,
 }
 
-/// Receive timestamps of a datagram, by each clock that timestamps packets.
+/// Receive timestamps of a datagram by the kernel and the NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReceiveTimestamps {
     /// The kernel's software timestamp.
@@ -54,8 +54,8 @@ pub struct ReceiveTimestamps {
 }
 
 impl OffsetPlan {
-    /// Returns the timestamp of the selected clock.
-    fn instant(&self, timestamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
+    /// Returns the receive timestamp of the selected source, in UTC; `None` if it is missing.
+    fn selected_timestamp(&self, timestamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
         if self.options.hardware {
             timestamps
                 .phc_ns
@@ -65,8 +65,9 @@ impl OffsetPlan {
         }
     }
 
-    /// Returns the offset of a reply that was received at `at` here and has these timestamps.
-    fn offset(&self, at: Timestamp<Utc>, receive: NtpTimestamp, transmit: NtpTimestamp) -> Span {
+    /// Returns the offset of a reply that this host received at `at`, with these timestamps of the
+    /// server.
+    fn offset_of(&self, at: Timestamp<Utc>, receive: NtpTimestamp, transmit: NtpTimestamp) -> Span {
         let server = if self.options.mean_of_server {
             receive.wrapping_add(Span::from_ns(transmit.since(receive).as_ns() / 2))
         } else {
@@ -81,7 +82,8 @@ impl OffsetPlan {
 pub struct OffsetCounts {
     /// Valid first replies in time that had a receive timestamp of the selected clock.
     pub timestamped: u64,
-    /// Their offsets in ns; those of the replies before in interleaved mode.
+    /// Offsets in ns. In interleaved mode an offset belongs to the reply before the one that
+    /// reports it.
     pub offsets: SignedRecorder,
 }
 
@@ -100,19 +102,19 @@ pub struct LastReplies(Vec<LastReply>);
 /// Last reply to a client.
 #[derive(Clone, Copy, Debug)]
 struct LastReply {
-    /// Receive time by the timestamping clock, in ns.
-    at_ns: i64,
-    /// Receive time by the clock of the schedule, in ns.
+    /// Receive timestamp of the selected source, in ns.
+    timestamp_ns: i64,
+    /// Receive time by `CLOCK_MONOTONIC`, in ns.
     received_ns: i64,
 }
 
 impl LastReply {
-    /// No reply yet, or one without a timestamp.
-    const UNKNOWN: Self = Self { at_ns: i64::MIN, received_ns: i64::MAX };
+    /// State without a timestamped reply.
+    const UNKNOWN: Self = Self { timestamp_ns: i64::MIN, received_ns: i64::MAX };
 
-    /// Returns true if a request that was due at `intended` was built after this reply, so that its
-    /// own reply refers to it.
-    const fn is_meant_by(&self, intended: Timestamp<Monotonic>) -> bool {
+    /// Returns true if this reply had been received when a request due at `intended` was built, so
+    /// that the next reply refers to it.
+    const fn precedes_request(&self, intended: Timestamp<Monotonic>) -> bool {
         self.received_ns <= intended.as_ns()
     }
 }
@@ -122,80 +124,87 @@ impl LastReply {
 pub(crate) struct LaneOffsets {
     plan: OffsetPlan,
     last: LastReplies,
-    /// Lead of a PTP master's timescale over UTC, in whole seconds, once a Sync was received.
+    /// Lead of a PTP master's timescale over UTC, in ns but whole seconds; `None` before the first
+    /// Sync.
     master_ahead: Option<i64>,
 }
 
 impl LaneOffsets {
-    /// Starts with the state of the last replies to `clients` clients; none is needed in basic
-    /// mode.
+    /// Starts with the carried-over state of `clients` clients; 0 in basic mode.
     pub(crate) fn new(plan: OffsetPlan, mut last: LastReplies, clients: usize) -> Self {
         last.0.resize(clients, LastReply::UNKNOWN);
         Self { plan, last, master_ahead: None }
     }
 
-    /// Counts a valid first reply to the lane's `client`-th client in `found`, the counts of its
-    /// request's interval; in interleaved mode these contain the offset of the previous reply,
-    /// whose own request may belong to an earlier interval. `referred` is the time at which the
-    /// server received the request that the client's last reply answered, 0 if there was none.
+    /// Records the offset of a valid first reply to the lane's client number `client` in `counts`,
+    /// the counts of its request's interval. In interleaved mode the reply reports the transmit
+    /// time of the client's previous reply, so it gives the offset of that one. `origin` is the
+    /// server's receive timestamp of the request that the previous reply answered; 0 if there was
+    /// none.
     pub(crate) fn record(
         &mut self,
         reply: &VerifiedReply,
         (received, timestamps): (Timestamp<Monotonic>, ReceiveTimestamps),
-        (client, referred): (u32, u64),
-        found: &mut OffsetCounts,
+        (client, origin): (u32, u64),
+        counts: &mut OffsetCounts,
     ) {
-        let at = self.plan.instant(timestamps);
-        found.timestamped += u64::from(at.is_some());
+        let at = self.plan.selected_timestamp(timestamps);
+        counts.timestamped += u64::from(at.is_some());
         let last = self.last.0.get_mut(client as usize);
-        let exchange = match reply.answer {
+        let exchange = match reply.mode {
             // A server that is not synchronised may have no time to compare with.
             ReplyMode::Basic { response_ns: None } => None,
             ReplyMode::Basic { .. } => at.map(|at| (at, reply.receive)),
             ReplyMode::Interleaved if reply.transmit == NtpTimestamp::UNKNOWN => None,
             ReplyMode::Interleaved => last.as_deref().copied().and_then(|last| {
-                let referred = NtpTimestamp::from_bits(referred);
-                // A reply that left before that request arrived is an even earlier one.
-                let fits = reply.transmit.since(referred) >= Span::ZERO
-                    && last.is_meant_by(reply.question.intended);
-                fits.then(|| (Timestamp::from_ns(last.at_ns), referred))
+                let origin = NtpTimestamp::from_bits(origin);
+                // A transmit time before the receipt of that request belongs to a still earlier
+                // reply.
+                let fits = reply.transmit.since(origin) >= Span::ZERO
+                    && last.precedes_request(reply.request.intended);
+                fits.then(|| (Timestamp::from_ns(last.timestamp_ns), origin))
             }),
         };
         if let Some((at, receive)) = exchange {
-            let offset = self.plan.offset(at, receive, reply.transmit);
-            found.offsets.record(offset.as_ns());
+            let offset = self.plan.offset_of(at, receive, reply.transmit);
+            counts.offsets.record(offset.as_ns());
         }
         if let Some(last) = last {
             let received_ns = received.as_ns();
-            *last =
-                at.map_or(LastReply::UNKNOWN, |at| LastReply { at_ns: at.as_ns(), received_ns });
+            *last = at.map_or(LastReply::UNKNOWN, |at| LastReply {
+                timestamp_ns: at.as_ns(),
+                received_ns,
+            });
         }
     }
 
-    /// Returns the receive time by the selected clock.
-    pub(crate) fn instant(&self, timestamps: ReceiveTimestamps) -> Option<Timestamp<Utc>> {
-        self.plan.instant(timestamps)
+    /// Returns the receive timestamp of the selected source, in UTC.
+    pub(crate) fn selected_timestamp(
+        &self,
+        timestamps: ReceiveTimestamps,
+    ) -> Option<Timestamp<Utc>> {
+        self.plan.selected_timestamp(timestamps)
     }
 
-    /// Counts in `found` a PTP Sync that was received at `at` here, if that is known. By the
-    /// master's clock it left at `transmit_ns` and its request arrived at `receive_ns`; the whole
-    /// seconds between UTC and that clock's timescale, which is the master's choice, are
-    /// subtracted.
+    /// Records in `counts` the offset of a PTP Sync received at `at`, if that is known.
+    /// `transmit_ns` and `receive_ns` are the master's times of the Sync's departure and the
+    /// request's arrival. The whole seconds between UTC and the master's timescale, which the
+    /// master chooses, are removed.
     pub(crate) fn record_sync(
         &mut self,
         at: Option<Timestamp<Utc>>,
         (receive_ns, transmit_ns): (i64, i64),
-        found: &mut OffsetCounts,
+        counts: &mut OffsetCounts,
     ) {
         let Some(at) = at else { return };
-        found.timestamped += 1;
+        counts.timestamped += 1;
         let earlier =
             if self.plan.options.mean_of_server { (transmit_ns - receive_ns) / 2 } else { 0 };
         let raw = at.as_ns() - (transmit_ns - earlier);
         let ahead = self.master_ahead.get_or_insert_with(|| whole_seconds(-raw));
-        // A master may jump by centuries.
+        // Saturates, because a master's time may jump by centuries.
         let offset = raw.saturating_add(*ahead);
-        found.offsets.record(offset.saturating_sub(self.plan.options.correction.as_ns()));
+        counts.offsets.record(offset.saturating_sub(self.plan.options.correction.as_ns()));
     }
 
     /// Returns the state that the lane carries over to its next trial.
@@ -204,7 +213,7 @@ impl LaneOffsets {
     }
 }
 
-/// Returns the nearest number of whole seconds, in ns.
+/// Rounds to whole seconds, in ns.
 pub(crate) const fn whole_seconds(ns: i64) -> i64 {
     ns.saturating_add(NS_PER_S / 2).div_euclid(NS_PER_S).saturating_mul(NS_PER_S)
 }
@@ -223,7 +232,7 @@ mod tests {
     fn reply(receive: i64, transmit: i64, answer: ReplyMode) -> VerifiedReply {
         let question = RequestId { intended: Timestamp::from_ns(0), sequence: 0 };
         let (receive, transmit) = (ntp(receive), ntp(transmit));
-        VerifiedReply { question, answer, receive, transmit, unsynchronised: false }
+        VerifiedReply { request: question, mode: answer, receive, transmit, unsynchronised: false }
     }
 
     fn basic(receive: i64, transmit: i64) -> VerifiedReply {
@@ -257,7 +266,7 @@ mod tests {
             client: (u32, u64),
         ) {
             // Each request is sent when the previous reply has arrived.
-            let received = reply.question.intended;
+            let received = reply.request.intended;
             self.offsets.record(reply, (received, timestamps), client, &mut self.found);
         }
 
@@ -339,7 +348,7 @@ mod tests {
                 reply(SERVER_RECEIVE + 90_000, SERVER_RECEIVE + 900, ReplyMode::Interleaved);
             let question = RequestId { intended: Timestamp::from_ns(intended_ns), sequence: 1 };
             let (interleaved, referred) =
-                (VerifiedReply { question, ..interleaved }, ntp(SERVER_RECEIVE).to_bits());
+                (VerifiedReply { request: question, ..interleaved }, ntp(SERVER_RECEIVE).to_bits());
             let later = (Timestamp::from_ns(150_000), kernel(SERVER_RECEIVE + 120_000));
             scene.offsets.record(&interleaved, later, (0, referred), &mut scene.found);
             assert_eq!(scene.found.offsets.count(), counted, "asked at {intended_ns} ns");

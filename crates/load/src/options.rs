@@ -1,4 +1,4 @@
-//! Options of a run, as flags or a configuration state them, before anything is resolved.
+//! Options of a run, as given by flags or a configuration, before names are resolved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::counter_watch::ServerCounterSource;
 use crate::limit::LoadLimit;
 use crate::load_profile::LoadProfile;
 use crate::mix::MixPart;
-use crate::nts::{NtsOptions, Sessions};
+use crate::nts::{NtsOptions, NtsSessions};
 use crate::offset::OffsetOptions;
 use crate::ptp::PtpPlan;
 use crate::ramp::Ramp;
@@ -27,7 +27,7 @@ use crate::trailer::TrailerOptions;
 /// Job of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LoadJob {
-    /// Rising rates.
+    /// Trials at rising rates.
     Ramp(Ramp),
     /// Search for the highest rate within a loss goal.
     Search {
@@ -36,15 +36,15 @@ pub enum LoadJob {
         /// Goal and parameters of the search.
         config: SearchConfig,
     },
-    /// Phases without a gap between them, counted in intervals.
+    /// Load profile: phases without gaps, counted in intervals.
     Profile(LoadProfile),
-    /// Overload test: a fraction of this rate, a multiple of it, and the fraction again, as set in
-    /// [`LoadOptions::surge`].
+    /// Overload test with this rate as its reference: a fraction of it, a multiple of it, and the
+    /// fraction again, as set in [`LoadOptions::overload_test`].
     Overload(f64),
 }
 
 impl LoadJob {
-    /// Returns the same job at this share of its rates.
+    /// Returns the job with all rates multiplied by `share`.
     #[must_use]
     pub fn scaled(&self, share: f64) -> Self {
         match self {
@@ -61,7 +61,7 @@ impl LoadJob {
     }
 }
 
-/// Options of a run. [`LoadOptions::new`] returns defaults to change where needed.
+/// Options of a run. [`LoadOptions::new`] sets defaults.
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct LoadOptions {
     /// Target of the load.
@@ -76,17 +76,17 @@ pub struct LoadOptions {
     pub engine: Option<Kind>,
     /// Network of simulated clients; `None` finds a free private network.
     pub source_network: Option<Prefix>,
-    /// Take sources from the whole network, scattered; none repeats before all have been used, in
-    /// up to 2^27 requests of each thread.
+    /// Take the source of each request from the whole network, in scattered order. No source
+    /// repeats before all have been used, within 2^27 requests of each thread.
     pub random_sources: bool,
     /// Number of clients; `None` takes the engine's default.
     pub clients: Option<u32>,
-    /// Requests per second of each client: `clients` is the limit then, and fewer are active at low
-    /// rates.
+    /// Rate of each client in requests per second. Then `clients` is the largest number, and fewer
+    /// are active at low rates.
     pub rate_per_client: Option<f64>,
-    /// Requests of each client before the counting of a trial begins.
+    /// Number of requests of each client that are sent before a trial and not counted.
     pub warm_up: u32,
-    /// Sending threads; `None` takes one for each core.
+    /// Number of sending threads; `None` uses one per core.
     pub threads: Option<usize>,
     /// NTP version of the requests, 1 to 4.
     pub version: u8,
@@ -94,33 +94,33 @@ pub struct LoadOptions {
     pub spacing: Spacing,
     /// Time after which a reply counts as late.
     pub reply_timeout: Duration,
-    /// The target is not a time server but a reflector, which returns requests unchanged: this
-    /// measures the capacity of the path. Only the in-kernel engine accepts such replies.
+    /// The target is a reflector, which returns requests unchanged, instead of a time server; this
+    /// measures the capacity of the path. Only the XDP engine supports it.
     pub echo: bool,
     /// Send requests in interleaved mode (RFC 9769).
     pub interleaved: bool,
     /// Authenticate requests.
     pub nts: Option<NtsOptions>,
     /// Authenticate requests with existing sessions, instead of those of `nts`.
-    pub sessions: Option<Arc<Sessions>>,
+    pub sessions: Option<Arc<NtsSessions>>,
     /// Trailer after the header of every request.
-    pub additions: TrailerOptions,
+    pub trailer: TrailerOptions,
     /// Measure offsets of the server's transmit timestamps.
     pub offset: Option<OffsetOptions>,
     /// Send requests to a PTP master instead of an NTP server.
     pub ptp: Option<PtpPlan>,
     /// Several kinds of requests at once; then `version`, `interleaved`, `nts`, `sessions`,
-    /// `additions` and `ptp` have no effect. Empty for a run of one kind.
+    /// `trailer` and `ptp` have no effect. Empty for one kind of requests.
     pub mix: Vec<MixPart>,
     /// Job of the run.
     pub job: LoadJob,
     /// Count each client separately, and report the evenness of the replies.
     pub fairness: bool,
     /// Compliant clients during the load.
-    pub well_behaved: Option<CompliantClientOptions>,
+    pub compliant_clients: Option<CompliantClientOptions>,
     /// Overload of the server, by [`LoadJob::Overload`] or after a search at the rate that it
     /// found.
-    pub surge: Option<OverloadTest>,
+    pub overload_test: Option<OverloadTest>,
     /// Limits of the run.
     pub limits: Vec<LoadLimit>,
     /// Command line, for the record.
@@ -129,20 +129,22 @@ pub struct LoadOptions {
     pub namespaces: Vec<NetNs>,
     /// Source of the server's own counters.
     pub counter_source: Option<ServerCounterSource>,
-    /// Counter snapshot of the server's host, which is then the only source for its side.
-    pub counters: Option<RemoteCounterOptions>,
+    /// Counter snapshot of the server's host, as the only source of the server's counters.
+    pub remote_counters: Option<RemoteCounterOptions>,
     /// Capture of the packets sent and received.
     pub capture: Option<CaptureOptions>,
 }
 
 impl LoadOptions {
-    /// Returns the length of the intervals of its profiles, if it has any.
+    /// Returns the length of the intervals of its load profile; `None` without a profile.
     #[must_use]
     pub fn interval(&self) -> Option<Span> {
         let length = match &self.job {
             LoadJob::Profile(profile) => Some(profile.interval()),
-            LoadJob::Overload(_) => Some(self.surge.unwrap_or_default().interval),
-            LoadJob::Ramp(_) | LoadJob::Search { .. } => self.surge.map(|surge| surge.interval),
+            LoadJob::Overload(_) => Some(self.overload_test.unwrap_or_default().interval),
+            LoadJob::Ramp(_) | LoadJob::Search { .. } => {
+                self.overload_test.map(|surge| surge.interval)
+            }
         };
         length.map(|length| Span::from_ns(length.as_nanos() as i64))
     }
@@ -169,19 +171,19 @@ impl LoadOptions {
             interleaved: false,
             nts: None,
             sessions: None,
-            additions: TrailerOptions::default(),
+            trailer: TrailerOptions::default(),
             offset: None,
             ptp: None,
             mix: Vec::new(),
             job,
             fairness: false,
-            well_behaved: None,
-            surge: None,
+            compliant_clients: None,
+            overload_test: None,
             limits: Vec::new(),
             command: Vec::new(),
             namespaces: Vec::new(),
             counter_source: None,
-            counters: None,
+            remote_counters: None,
             capture: None,
         }
     }

@@ -1,24 +1,25 @@
-//! Outages of a server: periods in which requests were sent and none of them was answered. A server
-//! that dies and restarts shows in any run, to the millisecond. Late or invalid replies are not an
-//! outage. No conclusions are drawn here.
+//! Outages of a server: periods in which requests were sent and none was answered. Late or invalid
+//! replies end an outage. A restart of the server shows in any run, to the millisecond. Evaluates
+//! nothing.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// Shortest outage that is reported; a shorter one may be caused by a busy CPU.
+/// Shortest outage that is reported; shorter ones may be scheduling delays of this host.
 pub const OUTAGE_MIN: Span = Span::from_ms(100);
 
-/// Unanswered requests of one lane that make an outage: a few may just be lost.
+/// Smallest number of unanswered requests of one lane that is an outage; fewer may just be lost.
 const REQUESTS_MIN: u64 = 10;
 
-/// Outages stored per trial; a server with more of them is described by its loss.
+/// Largest number of outages stored per trial.
 const OUTAGES_MAX: usize = 64;
 
-/// A period without a reply.
+/// Period in which the server answered no request of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outage {
     /// Intended send time of the last answered request before it, since the start of the trial.
     pub from: Span,
-    /// Intended send time of the first answered request after it, or of the last request.
+    /// Intended send time of the first answered request after the outage, or send time of the last
+    /// request; from the start of the trial.
     pub to: Span,
     /// True if the server answered again within the trial.
     pub ended: bool,
@@ -28,18 +29,18 @@ pub struct Outage {
 #[derive(Clone, Debug)]
 pub struct OutageDetector {
     start: Timestamp<Monotonic>,
-    /// Latest intended send time of an answered request.
-    answered: Timestamp<Monotonic>,
-    /// Requests that had been sent by then.
+    /// Latest instant at which the server is known to have been up.
+    last_answered: Timestamp<Monotonic>,
+    /// Number of requests sent by then.
     sent: u64,
     found: Vec<Outage>,
 }
 
 impl OutageDetector {
-    /// Starts a trial at `start`.
+    /// Creates the detector of a trial that begins at `start`.
     #[must_use]
     pub const fn new(start: Timestamp<Monotonic>) -> Self {
-        Self { start, answered: start, sent: 0, found: Vec::new() }
+        Self { start, last_answered: start, sent: 0, found: Vec::new() }
     }
 
     /// Records that the request due at `intended` was answered, when `sent` requests had been sent.
@@ -48,8 +49,8 @@ impl OutageDetector {
         self.record_between(intended, intended, sent);
     }
 
-    /// Records a datagram received at `received` that is not a valid reply, to a request of the
-    /// last `timeout`, when `sent` requests had been sent. Its sender is not down.
+    /// Records a datagram other than a valid reply, received at `received`, to a request sent at
+    /// most `timeout` before; `sent` requests had been sent. It proves that its sender is up.
     pub fn record_invalid(&mut self, received: Timestamp<Monotonic>, timeout: Span, sent: u64) {
         self.record_between(received - timeout, received, sent);
     }
@@ -61,30 +62,31 @@ impl OutageDetector {
         latest: Timestamp<Monotonic>,
         sent: u64,
     ) {
-        if latest <= self.answered {
+        if latest <= self.last_answered {
             return;
         }
-        if earliest - self.answered >= OUTAGE_MIN {
-            self.note(earliest, sent, true);
+        if earliest - self.last_answered >= OUTAGE_MIN {
+            self.record_outage(earliest, sent, true);
         }
-        self.answered = latest;
+        self.last_answered = latest;
         self.sent = sent;
     }
 
     #[cold]
-    fn note(&mut self, to: Timestamp<Monotonic>, sent: u64, ended: bool) {
+    fn record_outage(&mut self, to: Timestamp<Monotonic>, sent: u64, ended: bool) {
         if sent.saturating_sub(self.sent) < REQUESTS_MIN || self.found.len() == OUTAGES_MAX {
             return;
         }
-        let (from, to) = (self.answered - self.start, to - self.start);
+        let (from, to) = (self.last_answered - self.start, to - self.start);
         self.found.push(Outage { from, to, ended });
     }
 
-    /// Returns the outages of a trial whose last request was sent at `last_sent`.
+    /// Returns the outages of a trial, the last one of which may last until the last request, sent
+    /// at `last_sent`.
     #[must_use]
     pub fn close(mut self, last_sent: Timestamp<Monotonic>, sent: u64) -> Vec<Outage> {
-        if last_sent - self.answered >= OUTAGE_MIN {
-            self.note(last_sent, sent, false);
+        if last_sent - self.last_answered >= OUTAGE_MIN {
+            self.record_outage(last_sent, sent, false);
         }
         self.found
     }
@@ -92,7 +94,7 @@ impl OutageDetector {
 
 /// Returns the periods in which two parts of the same trial both had an outage.
 #[must_use]
-pub fn common(one: &[Outage], other: &[Outage]) -> Vec<Outage> {
+pub fn common_outages(one: &[Outage], other: &[Outage]) -> Vec<Outage> {
     let both = one.iter().flat_map(|one| {
         other.iter().map(|other| Outage {
             from: one.from.max(other.from),
@@ -161,8 +163,8 @@ mod tests {
     #[test]
     fn parts_have_a_common_outage_where_both_have_one() {
         let (long, short) = ([outage(100, 500, true)], [outage(300, 900, false)]);
-        assert_eq!(common(&long, &short), [outage(300, 500, true)]);
-        assert_eq!(common(&long, &[]), []);
-        assert_eq!(common(&long, &[outage(420, 900, true)]), []);
+        assert_eq!(common_outages(&long, &short), [outage(300, 500, true)]);
+        assert_eq!(common_outages(&long, &[]), []);
+        assert_eq!(common_outages(&long, &[outage(420, 900, true)]), []);
     }
 }

@@ -1,5 +1,5 @@
-//! Plan of a run and of each of its trials, with everything resolved and checked: the input of an
-//! engine. Nothing here is optional or by name any more.
+//! Plans of a run and of its trials, the input of an engine: all names are resolved and all values
+//! checked.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -12,7 +12,7 @@ use horolog_time::Span;
 
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::load_profile::LoadProfile;
-use crate::nts::Sessions;
+use crate::nts::NtsSessions;
 use crate::offset::OffsetOptions;
 use crate::ptp::{self, PtpPlan};
 use crate::target::Route;
@@ -20,9 +20,9 @@ use crate::token::TokenCodec;
 use crate::trailer::TrailerOptions;
 use crate::verify::ExpectedReplies;
 
-/// One kind of requests in a mix.
+/// Plan of one part of a mix.
 #[derive(Clone, PartialEq, Debug)]
-pub struct PartPlan {
+pub struct MixPartPlan {
     /// Name of the part.
     pub name: String,
     /// Mode of its requests.
@@ -35,9 +35,9 @@ pub struct PartPlan {
     pub nts: bool,
 }
 
-/// Replies that are withheld from this host's own network stack.
+/// Replies that a BPF program drops before this host's network stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GuardPlan {
+pub struct ReplyDropPlan {
     /// Network of the clients.
     pub network: Prefix,
     /// Source ports of the replies.
@@ -54,55 +54,57 @@ pub struct RunPlan {
     pub route: Route,
     /// NTP version of the requests, 1 to 4.
     pub version: u8,
-    /// Sending threads, at least 1; the in-kernel engine uses as many of them as a rate requires.
+    /// Number of sending threads, at least 1; the XDP engine uses as many of them as a rate
+    /// requires.
     pub lanes: usize,
     /// Core of each lane in turn; empty if threads are not pinned.
     pub cores: Vec<usize>,
-    /// Network of simulated clients; `None` for an engine that has only real ones.
+    /// Network of simulated clients; `None` for real clients.
     pub network: Option<SourceNetwork>,
-    /// Clients of every trial, all lanes together; with random sources the number of possible ones.
+    /// Number of clients in every trial, over all lanes; with random sources, the number of
+    /// addresses.
     pub clients: u32,
     /// Sources are taken from the whole network, scattered; none repeats before all have been used,
     /// in up to 2^27 requests of each lane.
     pub random_sources: bool,
-    /// Codec that distinguishes the run's own requests from others.
+    /// Codec of the run's request tokens.
     pub token: TokenCodec,
     /// Reply timeout.
     pub reply_timeout: Duration,
-    /// The target is not a time server but returns requests unchanged.
+    /// True if the target is a reflector, which returns requests unchanged.
     pub echo: bool,
     /// True if requests are in interleaved mode.
     pub interleaved: bool,
     /// True if each client is counted separately.
     pub fairness: bool,
-    /// Length of the intervals of its profiles, if it has any.
+    /// Length of the intervals of its load profile; `None` without a profile.
     pub interval: Option<Span>,
-    /// Number of the first lane, which determines its port, its core and in PTP the number of its
-    /// port identity: other engines may send at the same time.
+    /// Number of the first lane, greater than 0 if other engines send at the same time. It offsets
+    /// the lanes' source ports, cores and PTP port numbers.
     pub first_lane: usize,
-    /// True if concurrent engines have the same ports, so replies are distinguished by the
-    /// clients' network.
+    /// True if concurrent engines use the same ports, so that replies are assigned by the clients'
+    /// network.
     pub shares_ports: bool,
-    /// Replies that this run keeps from the network stack; `None` if that is left to another engine
-    /// or to the stack, which has no such addresses.
-    pub guard: Option<GuardPlan>,
-    /// Addresses of concurrent engines, whose replies are not this run's.
-    pub apart: Option<SourceNetwork>,
+    /// Replies that this run keeps from the network stack; `None` if another engine does so, or if
+    /// the stack drops them itself because it has no such addresses.
+    pub reply_drop: Option<ReplyDropPlan>,
+    /// Network of a concurrent engine's clients, whose replies do not belong to this run.
+    pub excluded_network: Option<SourceNetwork>,
     /// Consecutive requests of one simulated client.
-    pub in_a_row: u32,
+    pub consecutive_requests: u32,
     /// True if a capture must record the packets sent, so they must pass the queues.
-    pub tapped: bool,
+    pub is_captured: bool,
     /// NTS sessions that authenticate requests.
-    pub sessions: Option<Arc<Sessions>>,
+    pub sessions: Option<Arc<NtsSessions>>,
     /// Trailer of the requests that are not authenticated.
-    pub additions: TrailerOptions,
-    /// Options for the offsets of the server's transmit timestamps.
+    pub trailer: TrailerOptions,
+    /// Offset options; `None` if no offsets are measured.
     pub offset: Option<OffsetOptions>,
     /// Requests to a PTP master instead of an NTP server: then `version`, `echo`, `interleaved` and
     /// `sessions` have no effect.
     pub ptp: Option<PtpPlan>,
     /// Kinds of requests of a mix, each of which has its own plan; none in other runs.
-    pub parts: Vec<PartPlan>,
+    pub parts: Vec<MixPartPlan>,
 }
 
 impl RunPlan {
@@ -131,7 +133,7 @@ impl RunPlan {
             token: self.token,
             version: self.version,
             interleaved: self.interleaved,
-            extended: self.sessions.is_some() || !self.additions.is_empty(),
+            extended: self.sessions.is_some() || !self.trailer.is_empty(),
         }
     }
 
@@ -145,38 +147,42 @@ impl RunPlan {
     ) -> Option<ptp::ExpectedPtpMessages> {
         let plan = self.ptp?;
         let clients = if self.random_sources { 0 } else { clients };
-        let clients = if plan.has_addresses() { clients } else { plan.clients_max().unwrap_or(0) };
+        let clients = if plan.replies_to_client_address() {
+            clients
+        } else {
+            plan.clients_max().unwrap_or(0)
+        };
         let (lane, lanes) = (self.first_lane + lane, self.first_lane + lanes);
         let master = self.target.ip();
         Some(ptp::ExpectedPtpMessages { plan, token: self.token, lane, lanes, clients, master })
     }
 
-    /// Returns the clients of lane `lane` of `lanes` in a trial with `clients` of them, each with
-    /// `run` requests in a row.
+    /// Returns the clients of lane `lane` of `lanes` in a trial with `clients` clients, each of
+    /// which sends `consecutive_requests` requests in a row.
     #[must_use]
     pub fn lane_clients(
         &self,
         clients: u32,
         (lane, lanes): (usize, usize),
-        run: u32,
+        consecutive_requests: u32,
     ) -> LaneClients {
         match self.network {
             Some(network) if self.random_sources => {
-                LaneClients::random(network.room(), self.token.key(), lane, lanes)
+                LaneClients::random(network.host_count(), self.token.key(), lane, lanes)
             }
-            _ => LaneClients::in_turn(clients, lane, lanes, run),
+            _ => LaneClients::in_turn(clients, lane, lanes, consecutive_requests),
         }
     }
 
-    /// Returns the core that lane `lane` is pinned to.
+    /// Returns the core of lane `lane`; `None` if threads are not pinned.
     #[must_use]
     pub fn core(&self, lane: usize) -> Option<usize> {
-        let turn = self.first_lane + lane;
-        (!self.cores.is_empty()).then(|| self.cores[turn % self.cores.len()])
+        let global_lane = self.first_lane + lane;
+        (!self.cores.is_empty()).then(|| self.cores[global_lane % self.cores.len()])
     }
 }
 
-/// A constant rate for some time, or a load profile.
+/// Plan of a trial: a constant rate or a load profile, for a duration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrialPlan {
     /// Requests per second, all lanes together; the highest rate of a profile.
@@ -189,16 +195,16 @@ pub struct TrialPlan {
     pub clients: u32,
     /// True if requests, or a share of them, are authenticated.
     pub nts: bool,
-    /// Changes of the rate, and the intervals that are counted separately; `None` for one rate.
+    /// Load profile with intervals; `None` for a constant rate.
     pub profile: Option<Arc<LoadProfile>>,
-    /// Kinds of requests of a mix; none in other runs.
-    pub parts: Vec<PartPlan>,
+    /// Parts of a mix; empty in other runs.
+    pub parts: Vec<MixPartPlan>,
 }
 
 impl TrialPlan {
     /// Returns the plan of one kind of requests of a mix.
     #[must_use]
-    pub fn of_part(&self, part: &PartPlan) -> Self {
+    pub fn part_plan(&self, part: &MixPartPlan) -> Self {
         Self {
             rate: self.rate * part.share,
             clients: part.clients,
@@ -209,7 +215,7 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the length of the intervals that are counted separately.
+    /// Returns the length of the intervals; `None` without a load profile.
     #[must_use]
     pub fn interval(&self) -> Option<Span> {
         let ns = self.profile.as_ref()?.interval().as_nanos();

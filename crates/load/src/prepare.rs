@@ -1,6 +1,6 @@
-//! Options to a plan and an open engine: everything that can be resolved or refused before the
-//! first trial. Explicit options are followed or refused; only an automatic choice of the engine
-//! falls back, and reports it.
+//! Preparation of a run: turns options into a plan and an open engine, and refuses before the first
+//! trial what can be refused. Explicit options are obeyed or refused; only the automatic choice of
+//! an engine falls back to another one, with a finding.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -17,9 +17,9 @@ use crate::clients::{CLIENTS_MAX, ClientsError, LANES_MAX, SourceNetwork};
 use crate::compliant_clients::CompliantClientGroup;
 use crate::engine::{self, LoadEngine};
 use crate::error::LoadError;
-use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, SessionCount, Sessions};
+use crate::nts::{CLIENTS_WITH_SESSIONS, NtsError, NtsSessions, SessionCount};
 use crate::options::LoadOptions;
-use crate::plan::{GuardPlan, RunPlan};
+use crate::plan::{ReplyDropPlan, RunPlan};
 use crate::ptp::PtpLoadTransport;
 use crate::random;
 use crate::target::{self, Route, TargetError};
@@ -30,8 +30,8 @@ mod compliant_clients;
 mod mix;
 mod probe;
 
-/// Default number of real clients, each a socket: enough that a server which spreads its clients
-/// over several threads uses all of them.
+/// Default number of real clients, each with a socket: enough to load all threads of a server that
+/// distributes clients over threads.
 const SOCKET_CLIENTS: u32 = 16;
 
 /// Default number of simulated clients: the most that ntpperf has.
@@ -48,13 +48,13 @@ pub(crate) struct PreparedLoad {
     pub(crate) fallbacks: Vec<(Kind, String)>,
 }
 
-/// Facts that are the same for every engine.
+/// Resolved values that do not depend on the engine.
 struct ResolvedFacts {
     target: SocketAddr,
     own_addresses: Vec<IpAddr>,
     cores: Vec<usize>,
     token: TokenCodec,
-    sessions: Option<Arc<Sessions>>,
+    sessions: Option<Arc<NtsSessions>>,
 }
 
 /// Resolves and checks everything, and opens the engine.
@@ -67,20 +67,20 @@ pub(crate) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> 
         Some(kind) => probe::open_named(kind, &mut |kind| opener.open(kind)),
         None => probe::open_best(options, &mut |kind| opener.open(kind)),
     }?;
-    compliant_clients::open(&opener, prepared)
+    compliant_clients::open_compliant_clients(&opener, prepared)
 }
 
-/// Checks everything that does not depend on the engine, and resolves the facts common to all.
+/// Checks the options and resolves the values that do not depend on the engine.
 fn resolve_facts(options: &LoadOptions) -> Result<(ResolvedFacts, Netlink, Route), LoadError> {
-    check::options(options)?;
+    check::check_options(options)?;
     let mut netlink = Netlink::open().map_err(TargetError::from)?;
     let interface = options.hints.interface.as_deref();
     let target = match options.ptp {
         None => options.target.resolve(options.family, interface)?,
         Some(ptp) => options.target.with_port(ptp.port()).resolve(options.family, interface)?,
     };
-    target::permit(target.ip(), options.i_own_this_target)?;
-    // Fails at once if there is no route at all.
+    target::check_permitted(target.ip(), options.i_own_this_target)?;
+    // Fails if there is no route.
     let route = target::find_route(&mut netlink, target, &options.hints, false)?;
     let addresses = netlink.addresses().map_err(TargetError::from)?;
     let key = random::key_from_kernel()
@@ -93,12 +93,15 @@ fn resolve_facts(options: &LoadOptions) -> Result<(ResolvedFacts, Netlink, Route
         token: TokenCodec::new(key, MonotonicClock.now()),
         sessions: sessions(options, target)?,
     };
-    check::plannable(options, facts.cores.len())?;
+    check::check_rates(options, facts.cores.len())?;
     Ok((facts, netlink, route))
 }
 
 /// Opens the NTS sessions that authenticate requests.
-fn sessions(options: &LoadOptions, target: SocketAddr) -> Result<Option<Arc<Sessions>>, NtsError> {
+fn sessions(
+    options: &LoadOptions,
+    target: SocketAddr,
+) -> Result<Option<Arc<NtsSessions>>, NtsError> {
     if options.nts.is_none() && options.sessions.is_none() {
         return Ok(None);
     }
@@ -108,8 +111,8 @@ fn sessions(options: &LoadOptions, target: SocketAddr) -> Result<Option<Arc<Sess
     if options.interleaved {
         return Err(NtsError::Interleaved);
     }
-    if !options.additions.is_empty() {
-        return Err(NtsError::Additions);
+    if !options.trailer.is_empty() {
+        return Err(NtsError::Trailer);
     }
     if let Some(sessions) = &options.sessions {
         return Ok(Some(Arc::clone(sessions)));
@@ -121,24 +124,24 @@ fn sessions(options: &LoadOptions, target: SocketAddr) -> Result<Option<Arc<Sess
     let clients = options.clients.unwrap_or(CLIENTS_WITH_SESSIONS);
     let (family, interface) = (options.family, options.hints.interface.as_deref());
     let establish =
-        |nts| Sessions::open_sessions(nts, target, family, interface, clients).map(Arc::new);
+        |nts| NtsSessions::open_sessions(nts, target, family, interface, clients).map(Arc::new);
     options.nts.as_ref().map(establish).transpose()
 }
 
-/// Opens engines, and resolves the facts that each needs only once.
+/// Opener of engines for one run; caches what several engines need.
 struct EngineOpener<'a> {
     options: &'a LoadOptions,
     facts: ResolvedFacts,
     netlink: Netlink,
     route: Route,
-    /// Route with MAC addresses.
+    /// Route with MAC addresses, once an engine has needed it.
     route_with_macs: Option<Route>,
 }
 
 impl<'a> EngineOpener<'a> {
     fn new(options: &'a LoadOptions) -> Result<Self, LoadError> {
-        let (facts, netlink, plain) = resolve_facts(options)?;
-        Ok(Self { options, facts, netlink, route: plain, route_with_macs: None })
+        let (facts, netlink, route) = resolve_facts(options)?;
+        Ok(Self { options, facts, netlink, route, route_with_macs: None })
     }
 
     fn open(&mut self, kind: Kind) -> Result<PreparedLoad, LoadError> {
@@ -149,22 +152,23 @@ impl<'a> EngineOpener<'a> {
 
     fn plan(&mut self, kind: Kind) -> Result<(RunPlan, u32), LoadError> {
         if kind == Kind::Xdp
-            && let Some((reason, remedy)) = check::beyond_kernel(self.options)
+            && let Some((reason, remedy)) = check::unsupported_by_xdp(self.options)
         {
-            return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
+            return Err(engine::unavailable_error(kind, reason.to_owned(), remedy).into());
         }
-        if kind == Kind::Udp && self.options.well_behaved.is_some() {
+        if kind == Kind::Udp && self.options.compliant_clients.is_some() {
             let reason = "all its clients have one address, so compliant clients would share it";
             let remedy = "use --engine packet or xdp for --compliant-clients";
-            return Err(engine::unfit(kind, reason.to_owned(), remedy).into());
+            return Err(engine::unavailable_error(kind, reason.to_owned(), remedy).into());
         }
         let route = self.route(kind)?;
         let network = self.network(kind, &route)?;
         let (lanes, clients) = self.lanes_and_clients(kind, network, &route)?;
-        let apart = compliant_clients::network(self, (network, clients), &route)?;
+        let excluded_network =
+            compliant_clients::compliant_network(self, (network, clients), &route)?;
         let plan = RunPlan {
             target: self.facts.target,
-            apart,
+            excluded_network,
             route,
             version: self.options.version,
             lanes,
@@ -180,12 +184,14 @@ impl<'a> EngineOpener<'a> {
             interval: self.options.interval(),
             first_lane: 0,
             shares_ports: false,
-            guard: network
-                .map(|network| GuardPlan { network: network.prefix(), ports: self.reply_ports() }),
-            in_a_row: 1,
-            tapped: self.options.capture.is_some(),
+            reply_drop: network.map(|network| ReplyDropPlan {
+                network: network.prefix(),
+                ports: self.reply_ports(),
+            }),
+            consecutive_requests: 1,
+            is_captured: self.options.capture.is_some(),
             sessions: self.facts.sessions.clone(),
-            additions: self.options.additions.clone(),
+            trailer: self.options.trailer.clone(),
             offset: self.options.offset,
             ptp: self.options.ptp,
             parts: Vec::new(),
@@ -206,7 +212,7 @@ impl<'a> EngineOpener<'a> {
             return Ok(self.route.clone());
         }
         if self.route == Route::ThisHost {
-            return Err(engine::unfit(
+            return Err(engine::unavailable_error(
                 kind,
                 format!("{} is an address of this host", self.facts.target.ip()),
                 "use --engine udp, or run the load from another host or a lab",
@@ -222,54 +228,56 @@ impl<'a> EngineOpener<'a> {
         Ok(route)
     }
 
-    /// Returns the addresses that no client may have: this host's, and the router's.
-    fn taken(&self, route: &Route) -> Vec<IpAddr> {
-        let mut taken = self.facts.own_addresses.clone();
+    /// Returns the addresses that no simulated client may have: those of this host and of the
+    /// router.
+    fn reserved_addresses(&self, route: &Route) -> Vec<IpAddr> {
+        let mut reserved = self.facts.own_addresses.clone();
         if let Route::Link(link) = route {
-            taken.extend(link.gateway);
+            reserved.extend(link.gateway);
         }
-        taken
+        reserved
     }
 
-    /// Returns the network of simulated clients, for an engine that simulates them.
+    /// Returns the network of simulated clients; `None` for an engine with real clients.
     fn network(&self, kind: Kind, route: &Route) -> Result<Option<SourceNetwork>, LoadError> {
         let target = self.facts.target.ip();
-        if self.over_ethernet() {
+        if self.is_over_ethernet() {
             return Ok(None);
         }
         if kind == Kind::Udp {
             if self.options.source_network.is_some() || self.options.random_sources {
                 let reason = "its clients are sockets of this host".to_owned();
                 let remedy = "omit the source network, or use --engine packet";
-                return Err(engine::unfit(kind, reason, remedy).into());
+                return Err(engine::unavailable_error(kind, reason, remedy).into());
             }
             return Ok(None);
         }
-        let taken = self.taken(route);
+        let reserved = self.reserved_addresses(route);
         let network = match self.options.source_network {
-            Some(network) => SourceNetwork::new(network, target, &taken)?,
-            None => SourceNetwork::find(target, &taken)?,
+            Some(network) => SourceNetwork::new(network, target, &reserved)?,
+            None => SourceNetwork::find(target, &reserved)?,
         };
         Ok(Some(network))
     }
 
-    fn over_ethernet(&self) -> bool {
+    fn is_over_ethernet(&self) -> bool {
         self.options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet)
     }
 
-    /// Returns one lane and one client: PTP sockets have fixed ports, so this host is one client.
-    fn one_client(&self, kind: Kind, what: &str) -> Result<(usize, u32), LoadError> {
+    /// Returns one lane and one client, because PTP ports are fixed; an error if the options
+    /// require more.
+    fn single_client(&self, kind: Kind, what: &str) -> Result<(usize, u32), LoadError> {
         let (clients, threads) = (self.options.clients, self.options.threads);
         if clients.unwrap_or(1) == 1 && threads.unwrap_or(1) == 1 {
             return Ok((1, 1));
         }
         let reason = format!("{what} supports one client and one thread only");
         let remedy = "omit the numbers of clients and threads, or use --engine packet over UDP";
-        Err(engine::unfit(kind, reason, remedy).into())
+        Err(engine::unavailable_error(kind, reason, remedy).into())
     }
 
     /// Returns the default number of sending cores.
-    fn cores(&self, route: &Route) -> usize {
+    fn default_lanes(&self, route: &Route) -> usize {
         let cores = match route {
             // Threads that spin on every core would leave none to the server.
             Route::ThisHost => self.facts.cores.len().div_ceil(2),
@@ -285,25 +293,26 @@ impl<'a> EngineOpener<'a> {
         route: &Route,
     ) -> Result<(usize, u32), LoadError> {
         if self.options.ptp.is_some_and(|ptp| ptp.clients_max().is_some()) {
-            return self.one_client(kind, "NetSync Monitor over Ethernet");
+            return self.single_client(kind, "NetSync Monitor over Ethernet");
         }
-        if network.is_none() && self.options.ptp.is_some() && !self.over_ethernet() {
-            return self.one_client(kind, "PTP over UDP sockets");
+        if network.is_none() && self.options.ptp.is_some() && !self.is_over_ethernet() {
+            return self.single_client(kind, "PTP over UDP sockets");
         }
-        let most = network.map_or(CLIENTS_MAX, |network| network.room());
-        let usual = match network {
+        let most = network.map_or(CLIENTS_MAX, |network| network.host_count());
+        let default_clients = match network {
             Some(_) => SIMULATED_CLIENTS.min(most),
-            None if self.over_ethernet() => SIMULATED_CLIENTS,
+            None if self.is_over_ethernet() => SIMULATED_CLIENTS,
             None => SOCKET_CLIENTS,
         };
-        let cores = self.cores(route);
-        let with_sessions = self.facts.sessions.as_ref().and_then(|sessions| sessions.clients());
+        let cores = self.default_lanes(route);
+        let with_sessions =
+            self.facts.sessions.as_ref().and_then(|sessions| sessions.per_client_sessions());
         let requested = self.options.clients.or(with_sessions);
         let lanes = self.options.threads.unwrap_or_else(|| {
             // Fewer clients than cores leave some cores idle.
-            cores.min(requested.unwrap_or(usual).max(1) as usize)
+            cores.min(requested.unwrap_or(default_clients).max(1) as usize)
         });
-        let clients = requested.unwrap_or_else(|| usual.max(lanes as u32));
+        let clients = requested.unwrap_or_else(|| default_clients.max(lanes as u32));
         if let (Some(network), true) = (network, clients > most) {
             let network = network.prefix();
             return Err(ClientsError::NoRoom { network, room: most, requested: clients }.into());

@@ -1,5 +1,5 @@
-//! Profile files: the phases of a load profile as TOML. An unknown key or a value of the wrong type
-//! is refused with the line and the key. Pure: takes the text and opens nothing.
+//! Profile files: phases of a load profile in TOML. Unknown keys and values of a wrong type are
+//! refused with line and key. Parses text; opens no file.
 //!
 //! ```toml
 //! interval = "100ms"      # length of an interval [default: 100ms]
@@ -25,13 +25,13 @@ use toml::de::{DeTable, DeValue};
 
 use crate::load_profile::{LoadPhase, LoadProfile};
 
-/// Default interval.
-pub const INTERVAL: Duration = Duration::from_millis(100);
+/// Default length of an interval.
+pub const INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 
 /// Longest name of a phase, in characters.
 const NAME_MAX: usize = 40;
 
-/// Error in a profile file, in one line, with its position.
+/// Error in a profile file, formatted as one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileFileError {
     /// Line, counted from 1; `None` if the error concerns the whole file.
@@ -49,30 +49,32 @@ impl Display for ProfileFileError {
     }
 }
 
-/// Position in bytes, and description of the error.
-type At = (usize, String);
+/// Byte offset and description of an error.
+type PositionedError = (usize, String);
 
 /// Parses a profile; `interval` overrides the one in the file.
 pub fn parse(text: &str, interval: Option<Duration>) -> Result<LoadProfile, ProfileFileError> {
-    let fault = |(at, reason): At| {
-        let before = text.as_bytes().iter().take(at);
+    let error_at = |(offset, reason): PositionedError| {
+        let before = text.as_bytes().iter().take(offset);
         let line = Some(1 + before.filter(|byte| **byte == b'\n').count());
         ProfileFileError { line, reason: reason.replace('\n', ", ") }
     };
     let table = DeTable::parse(text).map_err(|error| {
-        fault((error.span().map_or(0, |span| span.start), error.message().to_owned()))
+        error_at((error.span().map_or(0, |span| span.start), error.message().to_owned()))
     })?;
-    let (own_interval, phases) = read(table.get_ref()).map_err(fault)?;
-    let interval = interval.or(own_interval).unwrap_or(INTERVAL);
+    let (file_interval, phases) = read_profile(table.get_ref()).map_err(error_at)?;
+    let interval = interval.or(file_interval).unwrap_or(INTERVAL_DEFAULT);
     LoadProfile::new(interval, phases)
         .map_err(|error| ProfileFileError { line: None, reason: error.to_string() })
 }
 
-fn read(table: &DeTable<'_>) -> Result<(Option<Duration>, Vec<LoadPhase>), At> {
+fn read_profile(
+    table: &DeTable<'_>,
+) -> Result<(Option<Duration>, Vec<LoadPhase>), PositionedError> {
     let (mut interval, mut phases) = (None, Vec::new());
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "interval" => interval = Some(duration("interval", value)?),
+            "interval" => interval = Some(read_duration("interval", value)?),
             "phase" => {
                 let DeValue::Array(tables) = value.get_ref() else {
                     return Err((
@@ -81,7 +83,7 @@ fn read(table: &DeTable<'_>) -> Result<(Option<Duration>, Vec<LoadPhase>), At> {
                     ));
                 };
                 for (number, table) in (1..).zip(tables.iter()) {
-                    phases.push(phase(number, table)?);
+                    phases.push(read_phase(number, table)?);
                 }
             }
             other => {
@@ -93,18 +95,18 @@ fn read(table: &DeTable<'_>) -> Result<(Option<Duration>, Vec<LoadPhase>), At> {
     Ok((interval, phases))
 }
 
-fn phase(number: usize, value: &Spanned<DeValue<'_>>) -> Result<LoadPhase, At> {
+fn read_phase(number: usize, value: &Spanned<DeValue<'_>>) -> Result<LoadPhase, PositionedError> {
     let begin = value.span().start;
     let DeValue::Table(table) = value.get_ref() else {
         return Err((begin, "a phase is a [[phase]] table with a rate and a duration".to_owned()));
     };
-    let (mut name, mut from, mut to, mut lasts) = (number.to_string(), None, None, None);
+    let (mut name, mut from, mut to, mut phase_duration) = (number.to_string(), None, None, None);
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "name" => name = named(value)?,
-            "rate" => from = Some(rate("rate", value)?),
-            "to" => to = Some(rate("to", value)?),
-            "duration" => lasts = Some(duration("duration", value)?),
+            "name" => name = read_name(value)?,
+            "rate" => from = Some(read_rate("rate", value)?),
+            "to" => to = Some(read_rate("to", value)?),
+            "duration" => phase_duration = Some(read_duration("duration", value)?),
             other => {
                 let reason = format!(
                     "unknown key '{other}' in a phase; expected name, rate, to or duration"
@@ -115,11 +117,11 @@ fn phase(number: usize, value: &Spanned<DeValue<'_>>) -> Result<LoadPhase, At> {
     }
     let missing = |key: &str| (begin, format!("phase '{name}' lacks {key}"));
     let from = from.ok_or_else(|| missing("rate"))?;
-    let duration = lasts.ok_or_else(|| missing("duration"))?;
+    let duration = phase_duration.ok_or_else(|| missing("duration"))?;
     Ok(LoadPhase { from, to: to.unwrap_or(from), duration, name })
 }
 
-fn named(value: &Spanned<DeValue<'_>>) -> Result<String, At> {
+fn read_name(value: &Spanned<DeValue<'_>>) -> Result<String, PositionedError> {
     match value.get_ref() {
         DeValue::String(text)
             if (1..=NAME_MAX).contains(&text.chars().count())
@@ -134,16 +136,16 @@ fn named(value: &Spanned<DeValue<'_>>) -> Result<String, At> {
     }
 }
 
-fn rate(key: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, At> {
-    let rate = written(value).map_or_else(
+fn read_rate(key: &str, value: &Spanned<DeValue<'_>>) -> Result<f64, PositionedError> {
+    let rate = value_text(value).map_or_else(
         || Err("write a number or a text such as \"1.5k\"".to_owned()),
         |text| text::rate(&text),
     );
     rate.map_err(|reason| (value.span().start, format!("'{key}': {reason}")))
 }
 
-fn duration(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, At> {
-    let duration = written(value).map_or_else(
+fn read_duration(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, PositionedError> {
+    let duration = value_text(value).map_or_else(
         || Err("write a number of seconds or a text such as \"500ms\"".to_owned()),
         |text| text::duration(&text),
     );
@@ -157,8 +159,8 @@ fn duration(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Duration, At> {
     positive.map_err(|reason| (value.span().start, format!("'{key}': {reason}")))
 }
 
-/// Returns a text or a number as it is written in the file.
-fn written(value: &Spanned<DeValue<'_>>) -> Option<String> {
+/// Returns a text or number as written in the file; `None` for other types.
+fn value_text(value: &Spanned<DeValue<'_>>) -> Option<String> {
     match value.get_ref() {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => {
@@ -188,9 +190,9 @@ mod tests {
             to: 5000.0,
             duration: Duration::from_millis(1500),
         };
-        assert_eq!(profile.phases(), [LoadPhase::steady("a", 2000.0, SECOND), rise]);
+        assert_eq!(profile.phases(), [LoadPhase::constant("a", 2000.0, SECOND), rise]);
         let finer = Some(Duration::from_millis(50));
-        assert_eq!(parse(text, finer).unwrap().intervals(), 50);
+        assert_eq!(parse(text, finer).unwrap().interval_count(), 50);
     }
 
     #[test]
@@ -242,7 +244,7 @@ mod tests {
             let course = parse(&text, None).unwrap();
             prop_assert_eq!(course.phases().len(), rates.len());
             for (phase, (from, to, tenths)) in course.phases().iter().zip(&rates) {
-                prop_assert_eq!(phase.duration, INTERVAL * *tenths as u32);
+                prop_assert_eq!(phase.duration, INTERVAL_DEFAULT * *tenths as u32);
                 prop_assert_eq!((phase.from, phase.to), (f64::from(*from), f64::from(*to)));
             }
         }

@@ -1,6 +1,6 @@
-//! Recorder of a running load profile: intervals become the points of the series, phases become
-//! trials, and the counters for loss attribution are read between two phases. Sends nothing and
-//! evaluates nothing.
+//! Recorder of a running load profile: makes a point of the time series from each interval and a
+//! trial from each phase, and reads the counters for loss attribution between phases. Sends
+//! nothing.
 
 use std::mem;
 use std::ops::ControlFlow;
@@ -12,13 +12,13 @@ use horolog_time::Span;
 use crate::counter_watch::CounterWatch;
 use crate::engine::IntervalSink;
 use crate::load_profile::LoadProfile;
-use crate::loss_attribution::{self, Counters, MissingReplies};
+use crate::loss_attribution::{self, LossCounters, MissingReplies};
 use crate::plan::TrialPlan;
 use crate::request_tracker::TrialCounts;
-use crate::run::{CurrentPart, LiveSampler, Observer};
+use crate::run::{CurrentTrial, LiveSampler, Observer};
 use crate::trial;
 
-/// Result of a load profile.
+/// Records of a load profile: time series, and one trial per phase.
 pub(crate) struct ProfileOutcome {
     pub(crate) points: Vec<Point>,
     pub(crate) trials: Vec<(Trial, TrialCounts)>,
@@ -33,14 +33,14 @@ pub(crate) struct ProfileRecorder<'a> {
     observer: &'a mut dyn Observer,
     sampler: &'a mut LiveSampler,
     /// Numbers of the intervals at which the phases end.
-    ends: Vec<u64>,
+    phase_ends: Vec<u64>,
     /// Index of the trial of the first phase.
     first_trial: usize,
-    /// Counters at the start, and at the end of each completed phase.
-    read: Vec<Counters>,
+    /// Counter readings: at the start, and at the end of each phase so far.
+    readings: Vec<LossCounters>,
     /// Counts of the current phase.
-    phase: TrialCounts,
-    followed: ProfileOutcome,
+    phase_counts: TrialCounts,
+    outcome: ProfileOutcome,
 }
 
 impl<'a> ProfileRecorder<'a> {
@@ -51,52 +51,62 @@ impl<'a> ProfileRecorder<'a> {
         (observer, sampler): (&'a mut dyn Observer, &'a mut LiveSampler),
         first_trial: usize,
     ) -> Self {
-        let read = vec![watch.read()];
-        let followed =
-            ProfileOutcome { points: Vec::new(), trials: Vec::new(), interrupted: false };
-        let (ends, phase) = (profile.ends(), TrialCounts::default());
-        Self { plan, profile, watch, observer, sampler, ends, first_trial, read, phase, followed }
+        let readings = vec![watch.read()];
+        let outcome = ProfileOutcome { points: Vec::new(), trials: Vec::new(), interrupted: false };
+        let (phase_ends, phase_counts) = (profile.phase_ends(), TrialCounts::default());
+        Self {
+            plan,
+            profile,
+            watch,
+            observer,
+            sampler,
+            phase_ends,
+            first_trial,
+            readings,
+            phase_counts,
+            outcome,
+        }
     }
 
-    /// Ends the incomplete phase, if the run was ended early.
+    /// Completes the records; a phase that was ended early is recorded as far as it ran.
     pub(crate) fn finish(mut self) -> ProfileOutcome {
-        let over = self.followed.trials.len();
-        if over < self.ends.len() && self.phase.sent > 0 {
+        let ended_phases = self.outcome.trials.len();
+        if ended_phases < self.phase_ends.len() && self.phase_counts.sent > 0 {
             self.end_phase();
         }
-        if self.observer.wants_snapshots() && !self.followed.trials.is_empty() {
-            let phase = self.followed.trials.len() - 1;
-            let under = self.under(phase, self.duration(phase).as_secs_f64());
-            let counts = self.followed.trials.iter().map(|(_, counts)| counts);
-            if let Some(snapshot) = self.sampler.end(&under, counts) {
+        if self.observer.wants_snapshots() && !self.outcome.trials.is_empty() {
+            let phase = self.outcome.trials.len() - 1;
+            let current_trial = self.current_trial(phase, self.duration(phase).as_secs_f64());
+            let counts = self.outcome.trials.iter().map(|(_, counts)| counts);
+            if let Some(snapshot) = self.sampler.final_snapshot(&current_trial, counts) {
                 self.observer.snapshot(snapshot);
             }
         }
-        self.followed
+        self.outcome
     }
 
     /// Returns a phase as the live view shows it, with this planned duration.
-    fn under(&self, phase: usize, duration_s: f64) -> CurrentPart<'a> {
+    fn current_trial(&self, phase: usize, duration_s: f64) -> CurrentTrial<'a> {
         let interval_s = self.profile.interval().as_secs_f64();
-        let began = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let begin = phase.checked_sub(1).map_or(0, |before| self.phase_ends[before]);
         let planned = &self.profile.phases()[phase];
-        CurrentPart {
+        CurrentTrial {
             index: self.first_trial + phase,
             name: &planned.name,
             rate: Some(planned.mean_rate()),
-            begun_s: began as f64 * interval_s,
+            begun_s: begin as f64 * interval_s,
             duration_s,
         }
     }
 
-    /// Adds the next point of the series.
-    fn point(&mut self, counts: &TrialCounts) {
-        let index = self.followed.points.len();
+    /// Records an interval as the next point of the time series.
+    fn add_point(&mut self, counts: &TrialCounts) {
+        let index = self.outcome.points.len();
         let interval_s = self.profile.interval().as_secs_f64();
         let middle = Span::from_ns(((index as f64 + 0.5) * interval_s * 1e9) as i64);
         let point = Point {
             at_s: index as f64 * interval_s,
-            trial: self.first_trial + self.followed.trials.len(),
+            trial: self.first_trial + self.outcome.trials.len(),
             intended_rate: self.profile.rate_at(middle),
             sent: counts.sent,
             received: counts.sent.saturating_sub(counts.lost()),
@@ -107,18 +117,18 @@ impl<'a> ProfileRecorder<'a> {
             rtt_ns: Percentiles::of_recorder(&counts.rtt),
         };
         self.observer.interval(&point);
-        self.followed.points.push(point);
+        self.outcome.points.push(point);
     }
 
     fn end_phase(&mut self) {
-        let index = self.followed.trials.len();
-        let mut counts = mem::take(&mut self.phase);
+        let index = self.outcome.trials.len();
+        let mut counts = mem::take(&mut self.phase_counts);
         counts.add_omitted();
-        if self.read.len() < index + 2 {
-            self.read.push(self.watch.read());
+        if self.readings.len() < index + 2 {
+            self.readings.push(self.watch.read());
         }
-        let (before, after) = (&self.read[index], &self.read[index + 1]);
-        let missing = MissingReplies::of(&counts);
+        let (before, after) = (&self.readings[index], &self.readings[index + 1]);
+        let missing = MissingReplies::from_counts(&counts);
         let phase = &self.profile.phases()[index];
         let plan = TrialPlan {
             rate: phase.mean_rate(),
@@ -130,43 +140,43 @@ impl<'a> ProfileRecorder<'a> {
             trial::record(&plan, &counts, loss_attribution::attribute(missing, before, after));
         let trial = Trial { phase: Some(phase.name.clone()), ..trial };
         if self.observer.trial_ended(self.first_trial + index, &trial).is_break() {
-            self.followed.interrupted = true;
+            self.outcome.interrupted = true;
         }
-        self.followed.trials.push((trial, counts));
+        self.outcome.trials.push((trial, counts));
     }
 
-    /// Returns the duration of a phase: less than planned if it was ended early.
+    /// Returns the duration of a phase, up to its early end if there was one.
     fn duration(&self, phase: usize) -> Duration {
-        let begin = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let intervals = (self.followed.points.len() as u64).min(self.ends[phase]) - begin;
+        let begin = phase.checked_sub(1).map_or(0, |before| self.phase_ends[before]);
+        let intervals = (self.outcome.points.len() as u64).min(self.phase_ends[phase]) - begin;
         self.profile.interval() * intervals as u32
     }
 }
 
 impl IntervalSink for ProfileRecorder<'_> {
-    fn closed(&mut self, counts: TrialCounts) {
-        let index = self.followed.points.len() as u64;
-        let phase = self.followed.trials.len();
-        if phase == self.ends.len() {
+    fn deliver_interval(&mut self, counts: TrialCounts) {
+        let index = self.outcome.points.len() as u64;
+        let phase = self.outcome.trials.len();
+        if phase == self.phase_ends.len() {
             return; // nothing is due after the end of the profile
         }
-        self.point(&counts);
-        self.phase.merge(&counts);
-        if index + 1 == self.ends[phase] {
+        self.add_point(&counts);
+        self.phase_counts.merge(&counts);
+        if index + 1 == self.phase_ends[phase] {
             self.end_phase();
         }
     }
 
     fn tick(&mut self, elapsed: Span) -> ControlFlow<()> {
-        let read = self.read.len();
+        let read = self.readings.len();
         // The last phase's counters are read after its last replies.
-        let ended = self.ends[..self.ends.len() - 1].get(read - 1);
+        let ended = self.phase_ends[..self.phase_ends.len() - 1].get(read - 1);
         let interval_s = self.profile.interval().as_secs_f64();
         if ended.is_some_and(|end| elapsed.as_seconds() >= *end as f64 * interval_s) {
-            self.read.push(self.watch.read());
+            self.readings.push(self.watch.read());
         }
         let flow = self.observer.flow();
-        self.followed.interrupted |= flow.is_break();
+        self.outcome.interrupted |= flow.is_break();
         flow
     }
 
@@ -174,15 +184,17 @@ impl IntervalSink for ProfileRecorder<'_> {
         self.observer.wants_snapshots()
     }
 
-    fn report_progress(&mut self, elapsed: Span, so_far: &Progress) {
+    fn report_progress(&mut self, elapsed: Span, progress: &Progress) {
         let interval_s = self.profile.interval().as_secs_f64();
         let number = (elapsed.as_seconds() / interval_s) as u64;
-        let over = self.ends.iter().filter(|end| **end <= number).count();
-        let phase = over.min(self.ends.len() - 1);
-        let begun = phase.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let under = self.under(phase, (self.ends[phase] - begun) as f64 * interval_s);
-        let under = CurrentPart { rate: Some(self.profile.rate_at(elapsed)), ..under };
-        let snapshot = self.sampler.sample(&under, elapsed, so_far);
+        let ended_phases = self.phase_ends.iter().filter(|end| **end <= number).count();
+        let phase = ended_phases.min(self.phase_ends.len() - 1);
+        let begun = phase.checked_sub(1).map_or(0, |before| self.phase_ends[before]);
+        let current_trial =
+            self.current_trial(phase, (self.phase_ends[phase] - begun) as f64 * interval_s);
+        let current_trial =
+            CurrentTrial { rate: Some(self.profile.rate_at(elapsed)), ..current_trial };
+        let snapshot = self.sampler.sample(&current_trial, elapsed, progress);
         self.observer.snapshot(snapshot);
     }
 }

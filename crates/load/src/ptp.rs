@@ -1,14 +1,14 @@
 //! Requests to a PTP master, and validation of its messages from their bytes alone. Duplicates and
 //! timeouts are handled by [`crate::request_tracker`].
 //!
-//! A request carries a request token as an NTP request does: the eight bytes of its sender's clock
-//! identity are the token's bits ([`crate::token`]), its port number is that of the lane plus 1,
-//! and its sequence ID is the low 16 bits of the sequence number. A `Delay_Resp` returns all three.
-//! Sync and `Follow_Up` of NetSync Monitor return the sequence ID and are sent to the client's
-//! address.
+//! A request carries a request token like an NTP request: its source port identity holds the 64
+//! bits of the token ([`crate::token`]) as clock identity and the lane's number plus 1 as port
+//! number, and its sequence ID is the low 16 bits of the sequence number. A `Delay_Resp` returns
+//! all three. Sync and `Follow_Up` of NetSync Monitor return only the sequence ID, and are sent to
+//! the client's address.
 //!
-//! The order of the checks is part of the result: the first that fails names the reason. The
-//! in-kernel engine checks in the same order.
+//! The order of the checks is part of the result: the first check that fails names the reason. The
+//! XDP engine checks in the same order.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,10 +27,11 @@ use crate::token::TokenCodec;
 
 /// Kind of PTP requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PtpKind {
+pub enum PtpRequestKind {
     /// A `Delay_Req`, answered by a `Delay_Resp`.
     Delay,
-    /// A `Delay_Req` with NetSync Monitor's TLV, answered by a Sync with its `Follow_Up` as well.
+    /// A `Delay_Req` with the NetSync Monitor TLV: the master replies with a `Delay_Resp`, a Sync
+    /// and, in two-step mode, a `Follow_Up`.
     Nsm,
     /// A request for unicast messages, granted or denied.
     Unicast(UnicastTerms),
@@ -39,11 +40,11 @@ pub enum PtpKind {
 /// Terms of a request for unicast messages (IEEE 1588-2019, clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnicastTerms {
-    /// Kinds of messages, in turn: a request is for one kind.
+    /// Kinds of messages; each request is for one of them, in turn.
     pub messages: UnicastMessages,
-    /// Log2 of the seconds between two messages.
+    /// Log2 of the interval between two messages, in seconds.
     pub log_interval: i8,
-    /// Duration in seconds.
+    /// Requested duration, in seconds.
     pub duration_s: u32,
 }
 
@@ -55,8 +56,8 @@ pub struct UnicastMessages {
 }
 
 impl UnicastMessages {
-    /// Takes the first three of these kinds; `None` if there are none, or one that no master sends
-    /// to its clients.
+    /// Takes the first three of `kinds`. `None` if `kinds` is empty, or contains a kind other than
+    /// Announce, Sync and `Delay_Resp`.
     #[must_use]
     pub fn new(kinds: &[MessageType]) -> Option<Self> {
         let is_sent = |kind| {
@@ -70,7 +71,7 @@ impl UnicastMessages {
 
     /// Returns the kind of messages that the request with this number is for.
     #[must_use]
-    pub const fn of(&self, sequence: u32) -> MessageType {
+    pub const fn message_type(&self, sequence: u32) -> MessageType {
         self.kinds[(sequence % self.count as u32) as usize]
     }
 }
@@ -89,12 +90,12 @@ pub enum PtpLoadTransport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PtpPlan {
     /// Kind of requests.
-    pub kind: PtpKind,
+    pub kind: PtpRequestKind,
     /// PTP domain.
     pub domain: u8,
     /// Minor version of the requests: 0 for IEEE 1588-2008, 1 for 2019.
     pub minor_version: u8,
-    /// Requests go to the group of all PTP ports, and so do the replies.
+    /// True if requests are sent to the PTP multicast address, and replies too.
     pub multicast: bool,
     /// Transport.
     pub transport: PtpLoadTransport,
@@ -105,39 +106,39 @@ impl UnicastTerms {
     #[must_use]
     pub const fn request(&self, sequence: u32) -> Unicast {
         let Self { log_interval, duration_s, .. } = *self;
-        Unicast::Request { kind: self.messages.of(sequence), log_interval, duration_s }
+        Unicast::Request { kind: self.messages.message_type(sequence), log_interval, duration_s }
     }
 }
 
 impl PtpPlan {
-    /// Returns the mode as it is named in a result.
+    /// Returns the request mode for the record.
     #[must_use]
     pub const fn mode(&self) -> RequestMode {
         match self.kind {
-            PtpKind::Delay => RequestMode::PtpDelay,
-            PtpKind::Nsm => RequestMode::PtpNsm,
-            PtpKind::Unicast(_) => RequestMode::PtpUnicast,
+            PtpRequestKind::Delay => RequestMode::PtpDelay,
+            PtpRequestKind::Nsm => RequestMode::PtpNsm,
+            PtpRequestKind::Unicast(_) => RequestMode::PtpUnicast,
         }
     }
 
     /// Returns true if replies contain a transmit time of the master.
     #[must_use]
     pub const fn reports_transmit_time(&self) -> bool {
-        matches!(self.kind, PtpKind::Nsm)
+        matches!(self.kind, PtpRequestKind::Nsm)
     }
 
-    /// Returns true if a reply is sent to the address of its client.
+    /// Returns true if replies are sent to the client's own IP address.
     #[must_use]
-    pub const fn has_addresses(&self) -> bool {
+    pub const fn replies_to_client_address(&self) -> bool {
         matches!(self.transport, PtpLoadTransport::Udp) && !self.multicast
     }
 
-    /// Returns the number of clients that can be distinguished; `None` if only addresses limit it.
-    /// Over Ethernet they have none, and NetSync Monitor has nothing else to distinguish them by.
+    /// Returns the number of clients that can be distinguished; `None` if the address space is the
+    /// only limit. It is 1 for NetSync Monitor over Ethernet, whose Syncs identify no client.
     #[must_use]
     pub const fn clients_max(&self) -> Option<u32> {
         match (self.transport, self.kind) {
-            (PtpLoadTransport::Ethernet, PtpKind::Nsm) => Some(1),
+            (PtpLoadTransport::Ethernet, PtpRequestKind::Nsm) => Some(1),
             _ => None,
         }
     }
@@ -145,12 +146,12 @@ impl PtpPlan {
     /// Returns true if the request with this sequence number was for messages of this kind.
     #[must_use]
     pub fn is_request_for(&self, sequence: u32, kind: MessageType) -> bool {
-        matches!(self.kind, PtpKind::Unicast(contract) if contract.messages.of(sequence) == kind)
+        matches!(self.kind, PtpRequestKind::Unicast(contract) if contract.messages.message_type(sequence) == kind)
     }
 
-    /// Returns the group that requests go to instead of the master, if they do.
+    /// Returns the multicast address of requests; `None` with unicast.
     #[must_use]
-    pub const fn group(&self, master: IpAddr) -> Option<IpAddr> {
+    pub const fn multicast_group(&self, master: IpAddr) -> Option<IpAddr> {
         match master {
             _ if !self.multicast => None,
             IpAddr::V4(_) => Some(IpAddr::V4(ptp::MULTICAST_IPV4)),
@@ -162,47 +163,47 @@ impl PtpPlan {
     #[must_use]
     pub const fn port(&self) -> u16 {
         match self.kind {
-            PtpKind::Delay | PtpKind::Nsm => EVENT_PORT,
-            PtpKind::Unicast(_) => GENERAL_PORT,
+            PtpRequestKind::Delay | PtpRequestKind::Nsm => EVENT_PORT,
+            PtpRequestKind::Unicast(_) => GENERAL_PORT,
         }
     }
 
-    /// Returns the destination of requests for `master`.
+    /// Returns the destination of requests to `master`: its address or the multicast address.
     #[must_use]
     pub fn destination(&self, master: IpAddr) -> SocketAddr {
-        SocketAddr::new(self.group(master).unwrap_or(master), self.port())
+        SocketAddr::new(self.multicast_group(master).unwrap_or(master), self.port())
     }
 
     /// Returns true if a datagram with these ends can be a reply of `master`.
     #[must_use]
-    pub fn is_answer(&self, master: IpAddr, from: SocketAddr, to: SocketAddr) -> bool {
+    pub fn can_be_reply(&self, master: IpAddr, from: SocketAddr, to: SocketAddr) -> bool {
         from.ip() == master
             && from.port() == to.port()
             && matches!(to.port(), EVENT_PORT | GENERAL_PORT)
-            && match self.group(master) {
+            && match self.multicast_group(master) {
                 Some(group) => to.ip() == group,
                 None => !to.ip().is_multicast(),
             }
     }
 }
 
-/// Longest request, in bytes.
+/// Largest UDP payload of a request, in bytes.
 pub const REQUEST_LEN_MAX: usize = SIGNALING_LEN + UNICAST_LEN_MAX + IPV6_PADDING_LEN;
 
 const _: () =
     assert!(TIMESTAMP_MESSAGE_LEN + REQUEST_TLV.len() + IPV6_PADDING_LEN <= REQUEST_LEN_MAX);
 
-/// Request of a lane, as a UDP payload.
+/// Template of a lane's requests, as a UDP payload.
 #[derive(Clone, Copy, Debug)]
 pub struct PtpRequestTemplate {
     bytes: [u8; REQUEST_LEN_MAX],
     len: usize,
-    /// Kinds of messages to request in turn, if there are several.
+    /// Kinds of messages to request in turn; `None` for other requests.
     messages: Option<UnicastMessages>,
 }
 
 impl PtpRequestTemplate {
-    /// Creates a request of lane `lane` to `master`, with no token and sequence ID 0.
+    /// Creates the template of lane `lane`, with token 0 and sequence ID 0.
     #[must_use]
     pub fn new(plan: &PtpPlan, lane: usize, master: IpAddr) -> Self {
         let flags = if plan.multicast { PtpFlags::default() } else { PtpFlags::UNICAST };
@@ -217,9 +218,9 @@ impl PtpRequestTemplate {
         let delay_req = PtpMessageBody::DelayReq(PtpTimestamp::ZERO);
         let mut tlv = [0; UNICAST_LEN_MAX];
         let (body, suffix, messages) = match plan.kind {
-            PtpKind::Delay => (delay_req, &[][..], None),
-            PtpKind::Nsm => (delay_req, &REQUEST_TLV[..], None),
-            PtpKind::Unicast(contract) => {
+            PtpRequestKind::Delay => (delay_req, &[][..], None),
+            PtpRequestKind::Nsm => (delay_req, &REQUEST_TLV[..], None),
+            PtpRequestKind::Unicast(contract) => {
                 let length = contract.request(0).emit(&mut tlv);
                 (
                     PtpMessageBody::Signaling(PortIdentity::ALL),
@@ -235,17 +236,18 @@ impl PtpRequestTemplate {
         Self { len: message.emit(&mut bytes) + padding, bytes, messages }
     }
 
-    /// Returns the request as it is.
+    /// Returns the current bytes of the request.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Returns the request with this token and sequence number.
+    /// Sets token and sequence number, and returns the request.
     pub fn build_request(&mut self, token: u64, sequence: u32) -> &[u8] {
         let sequence_id = sequence as u16;
         if let Some(messages) = self.messages {
-            self.bytes[SIGNALING_LEN + tlv::HEAD_LEN] = (messages.of(sequence) as u8) << 4;
+            self.bytes[SIGNALING_LEN + tlv::HEAD_LEN] =
+                (messages.message_type(sequence) as u8) << 4;
         }
         let clock = ptp::SOURCE_OFFSET;
         self.bytes[clock..clock + 8].copy_from_slice(&token.to_be_bytes());
@@ -272,7 +274,7 @@ pub struct ExpectedPtpMessages {
     pub lane: usize,
     /// Number of lanes.
     pub lanes: usize,
-    /// Clients of all lanes; 0 if their addresses do not determine their lanes.
+    /// Number of clients over all lanes; 0 if a client's address does not determine its lane.
     pub clients: u32,
     /// Address of the master.
     pub master: IpAddr,
@@ -285,9 +287,9 @@ pub enum PtpReply {
     Delay {
         /// Bits of the token.
         token: u64,
-        /// Time at which the master received the request, in ns since its epoch.
+        /// Master's receive time of the request, in ns of its timescale.
         receive_ns: i64,
-        /// True if the master reports, by NetSync Monitor, that its time is not traceable.
+        /// True if NetSync Monitor reports that the master's time is not traceable.
         untraceable: bool,
     },
     /// A grant or, with a duration of 0, a denial.
@@ -306,28 +308,28 @@ pub enum PtpReply {
         /// Kind of the cancelled messages.
         kind: MessageType,
     },
-    /// A message that was granted.
+    /// Announce, Sync or `Follow_Up` under a grant.
     Granted,
     /// A Sync.
     Sync {
-        /// Time at which it left, in ns since the master's epoch; `None` if a `Follow_Up` carries
-        /// it.
+        /// Master's transmit time of the Sync, in ns of its timescale; `None` if a `Follow_Up`
+        /// carries it.
         transmit_ns: Option<i64>,
     },
     /// A `Follow_Up`.
     FollowUp {
-        /// Time at which the Sync left, in ns since the master's epoch.
+        /// Master's transmit time of the Sync, in ns of its timescale.
         transmit_ns: i64,
     },
 }
 
-/// Most bytes that pad a frame to the minimum length: all of its payload.
+/// Largest number of padding bytes in an Ethernet frame.
 const ETHERNET_PADDING_MAX: usize = 46;
 
 impl ExpectedPtpMessages {
-    /// Returns the number of bytes that may follow a message: over IPv6 two, over Ethernet the
-    /// padding of a short frame.
-    const fn trailer_max(&self) -> usize {
+    /// Returns the largest number of padding bytes after a message: 2 over UDP and IPv6, the
+    /// padding of a short frame over Ethernet, otherwise 0.
+    const fn padding_max(&self) -> usize {
         match (self.plan.transport, self.master) {
             (PtpLoadTransport::Ethernet, _) => ETHERNET_PADDING_MAX,
             (PtpLoadTransport::Udp, IpAddr::V4(_)) => 0,
@@ -337,78 +339,81 @@ impl ExpectedPtpMessages {
 
     /// Validates a message to this lane; `None` if it belongs to another lane.
     ///
-    /// `client` is the owner of its destination address and `block` are the clients of the lane.
-    /// Messages that do not identify their client belong to the first lane, unless they went to a
-    /// group: there all clients' messages are received, and those that cannot be assigned are
-    /// ignored.
+    /// `client` is the client to whose address the message was sent, and `lane_clients` are the
+    /// lane's clients. Messages that do not identify their client belong to lane 0. With multicast
+    /// every lane receives all messages, and those that identify no lane are ignored.
     #[must_use]
-    pub fn read(
+    pub fn validate(
         &self,
         payload: &[u8],
         client: Option<u32>,
-        block: &LaneClients,
+        lane_clients: &LaneClients,
     ) -> Option<Result<(Header, PtpReply), InvalidReason>> {
-        let by_address = match client {
-            Some(client) if client < self.clients => block.has(client),
+        let is_ours_by_address = match client {
+            Some(client) if client < self.clients => lane_clients.includes(client),
             _ => self.lane == 0,
         };
-        let may_be_ours = by_address && !self.plan.multicast;
+        let may_be_ours = is_ours_by_address && !self.plan.multicast;
         let message = match self.parse(payload) {
             Ok(message) => message,
             Err(reason) => return may_be_ours.then_some(Err(reason)),
         };
         match message.body {
             PtpMessageBody::Signaling(target) if self.is_unicast() => {
-                let of_a_lane = (1..=self.lanes).contains(&usize::from(target.port));
-                let is_ours =
-                    if of_a_lane { target.port == port_number(self.lane) } else { by_address };
-                is_ours.then(|| self.grant(&message, target))
+                let names_lane = (1..=self.lanes).contains(&usize::from(target.port));
+                let is_ours = if names_lane {
+                    target.port == port_number(self.lane)
+                } else {
+                    is_ours_by_address
+                };
+                is_ours.then(|| self.read_grant(&message, target))
             }
             PtpMessageBody::Announce(_) | PtpMessageBody::Sync(_) | PtpMessageBody::FollowUp(_)
                 if self.is_unicast() =>
             {
                 may_be_ours.then(|| {
-                    self.check(&message)?;
+                    self.check_common(&message)?;
                     Ok((message.header, PtpReply::Granted))
                 })
             }
             _ if self.is_unicast() => may_be_ours.then_some(Err(InvalidReason::Mode)),
             PtpMessageBody::DelayResp { receive, requesting } => {
-                let of_a_lane = (1..=self.lanes).contains(&usize::from(requesting.port));
-                let is_ours = if of_a_lane || self.plan.multicast {
+                let names_lane = (1..=self.lanes).contains(&usize::from(requesting.port));
+                let is_ours = if names_lane || self.plan.multicast {
                     requesting.port == port_number(self.lane)
                 } else {
-                    by_address
+                    is_ours_by_address
                 };
-                is_ours.then(|| self.delay_resp(&message, receive, requesting))
+                is_ours.then(|| self.read_delay_resp(&message, receive, requesting))
             }
-            PtpMessageBody::Sync(origin) if self.plan.kind == PtpKind::Nsm => {
-                may_be_ours.then(|| self.sync(&message, origin))
+            PtpMessageBody::Sync(origin) if self.plan.kind == PtpRequestKind::Nsm => {
+                may_be_ours.then(|| self.read_sync(&message, origin))
             }
-            PtpMessageBody::FollowUp(precise) if self.plan.kind == PtpKind::Nsm => may_be_ours
-                .then(|| {
-                    self.check(&message)?;
-                    Ok((message.header, PtpReply::FollowUp { transmit_ns: instant(precise)? }))
-                }),
+            PtpMessageBody::FollowUp(precise) if self.plan.kind == PtpRequestKind::Nsm => {
+                may_be_ours.then(|| {
+                    self.check_common(&message)?;
+                    Ok((message.header, PtpReply::FollowUp { transmit_ns: timestamp_ns(precise)? }))
+                })
+            }
             _ => may_be_ours.then_some(Err(InvalidReason::Mode)),
         }
     }
 
-    /// Parses a message followed by nothing but the bytes that IPv6 requires.
+    /// Parses a message; only padding may follow it.
     fn parse<'a>(&self, payload: &'a [u8]) -> Result<Message<'a>, InvalidReason> {
         let (message, trailer) = Message::parse(payload).map_err(|error| match error {
             Malformed::Version => InvalidReason::Version,
             _ => InvalidReason::Length,
         })?;
-        if trailer.len() > self.trailer_max() {
+        if trailer.len() > self.padding_max() {
             return Err(InvalidReason::Length);
         }
         Ok(message)
     }
 
-    /// Checks the requirements of all replies. The PTP profile is implied by the domain (clause
-    /// 7.1.1), and a message whose TLVs do not end where it does is malformed.
-    fn check(&self, message: &Message<'_>) -> Result<(), InvalidReason> {
+    /// Checks what all replies have in common: domain, flags and TLVs. The domain implies the PTP
+    /// profile (IEEE 1588-2019, clause 7.1.1).
+    fn check_common(&self, message: &Message<'_>) -> Result<(), InvalidReason> {
         let header = &message.header;
         if (header.domain, header.sdo_id) != (self.plan.domain, 0) {
             return Err(InvalidReason::Domain);
@@ -423,15 +428,15 @@ impl ExpectedPtpMessages {
     }
 
     const fn is_unicast(&self) -> bool {
-        matches!(self.plan.kind, PtpKind::Unicast(_))
+        matches!(self.plan.kind, PtpRequestKind::Unicast(_))
     }
 
-    fn grant(
+    fn read_grant(
         &self,
         message: &Message<'_>,
         target: PortIdentity,
     ) -> Result<(Header, PtpReply), InvalidReason> {
-        self.check(message)?;
+        self.check_common(message)?;
         if target.port != port_number(self.lane) {
             return Err(InvalidReason::Origin);
         }
@@ -446,38 +451,38 @@ impl ExpectedPtpMessages {
         terms.map(|answer| (message.header, answer)).ok_or(InvalidReason::UnicastTerms)
     }
 
-    fn sync(
+    fn read_sync(
         &self,
         message: &Message<'_>,
         origin: PtpTimestamp,
     ) -> Result<(Header, PtpReply), InvalidReason> {
-        self.check(message)?;
+        self.check_common(message)?;
         let is_two_step = message.header.flags.has(PtpFlags::TWO_STEP);
-        let transmit_ns = if is_two_step { None } else { Some(instant(origin)?) };
+        let transmit_ns = if is_two_step { None } else { Some(timestamp_ns(origin)?) };
         Ok((message.header, PtpReply::Sync { transmit_ns }))
     }
 
-    fn delay_resp(
+    fn read_delay_resp(
         &self,
         message: &Message<'_>,
         receive: PtpTimestamp,
         requesting: PortIdentity,
     ) -> Result<(Header, PtpReply), InvalidReason> {
-        self.check(message)?;
+        self.check_common(message)?;
         if requesting.port != port_number(self.lane) {
             return Err(InvalidReason::Origin);
         }
-        let receive_ns = instant(receive)?;
+        let receive_ns = timestamp_ns(receive)?;
         let untraceable = match self.plan.kind {
-            PtpKind::Nsm => !is_traceable(&monitor(message)?),
-            PtpKind::Delay | PtpKind::Unicast(_) => false,
+            PtpRequestKind::Nsm => !is_traceable(&monitor_response(message)?),
+            PtpRequestKind::Delay | PtpRequestKind::Unicast(_) => false,
         };
         Ok((message.header, PtpReply::Delay { token: requesting.clock, receive_ns, untraceable }))
     }
 }
 
-/// Returns NetSync Monitor's part of a `Delay_Resp`.
-fn monitor<'a>(message: &Message<'a>) -> Result<MonitorResponse<'a>, InvalidReason> {
+/// Returns the NetSync Monitor response in a `Delay_Resp`.
+fn monitor_response<'a>(message: &Message<'a>) -> Result<MonitorResponse<'a>, InvalidReason> {
     message
         .tlvs()
         .flatten()
@@ -493,8 +498,8 @@ const fn is_traceable(response: &MonitorResponse<'_>) -> bool {
     flags.has(PtpFlags::TIME_TRACEABLE) || flags.has(PtpFlags::FREQUENCY_TRACEABLE)
 }
 
-/// Returns a timestamp in ns if it is valid: not 0, well-formed, and before the year 2262.
-fn instant(timestamp: PtpTimestamp) -> Result<i64, InvalidReason> {
+/// Converts a timestamp to ns. Refuses 0, malformed timestamps, and those from the year 2262 on.
+fn timestamp_ns(timestamp: PtpTimestamp) -> Result<i64, InvalidReason> {
     let ns = timestamp.is_normal().then(|| timestamp.since(PtpTimestamp::ZERO)).flatten();
     ns.filter(|&ns| ns > 0).ok_or(InvalidReason::Timestamp)
 }

@@ -1,15 +1,14 @@
-//! Ramp: one trial after another at rising rates, shown as a table. Plans rates and determines the
-//! end; runs nothing.
+//! Ramp: trials at rising rates. Computes the rates and when to end; runs nothing.
 
 use std::time::Duration;
 
 use horolog_time::Span;
 use thiserror::Error;
 
-/// Loss ratio above which a trial is the ramp's last: higher rates would show the same.
+/// Loss ratio above which a ramp ends, because higher rates would lose even more.
 const LOSS_LIMIT: f64 = 0.5;
 
-/// Most rates in a ramp; a multiplier close to 1 would otherwise never end.
+/// Largest number of rates in a ramp; a multiplier close to 1 would make too many.
 const STEPS_MAX: usize = 10_000;
 
 /// Reason for which a ramp is invalid.
@@ -51,9 +50,9 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Returns the rates in order, or the reason for which there are none. Each is a whole number
-    /// of requests per second if it is above 1: the fraction is dropped before the next is
-    /// computed, as in ntpperf's tables.
+    /// Returns the rates in rising order, or the reason for which the ramp is invalid. Rates above
+    /// 1 are whole numbers: the fraction is dropped before the next rate is computed, as in
+    /// ntpperf's tables.
     pub fn rates(&self) -> Result<Vec<f64>, RampError> {
         let Self { min, max, multiplier, duration } = *self;
         // Written so that NaN fails as well.
@@ -68,9 +67,9 @@ impl Ramp {
         }
         let mut rates = Vec::new();
         let mut rate = if min > 1.0 { min.round() } else { min };
-        // Half a request in a million compensates for rounding errors of the multiplication.
-        let last = if max > 1.0 { max.round() } else { max };
-        while rate <= last * (1.0 + 5e-7) {
+        // The tolerance of 5e-7 absorbs rounding errors of the multiplication.
+        let rate_max = if max > 1.0 { max.round() } else { max };
+        while rate <= rate_max * (1.0 + 5e-7) {
             if rates.len() == STEPS_MAX {
                 return Err(RampError::TooMany);
             }
@@ -78,26 +77,26 @@ impl Ramp {
             if min >= max {
                 break;
             }
-            rate = next(rate, multiplier);
+            rate = next_rate(rate, multiplier);
         }
         Ok(rates)
     }
 
-    /// Returns true if a trial with this loss ratio is the last one.
+    /// Returns true if a ramp ends after a trial with this loss ratio.
     #[must_use]
-    pub fn ends_after(loss_ratio: f64) -> bool {
+    pub fn is_last_trial(loss_ratio: f64) -> bool {
         loss_ratio > LOSS_LIMIT
     }
 }
 
-/// Returns the rate after this one; a multiplier that adds less than one request per second adds
-/// one.
-fn next(rate: f64, multiplier: f64) -> f64 {
+/// Returns the next rate. Above 1 it is the product rounded down, or the next whole number if that
+/// is no increase.
+fn next_rate(rate: f64, multiplier: f64) -> f64 {
     let product = rate * multiplier;
     if product <= 1.0 {
         return product;
     }
-    // A rounding error of the multiplication is not a fraction.
+    // Added so that a rounding error does not reduce the result by 1.
     let whole = (product * (1.0 + 1e-12)).floor();
     if whole > rate { whole } else { rate.floor() + 1.0 }
 }
@@ -148,8 +147,8 @@ mod tests {
 
     #[test]
     fn more_than_half_lost_is_the_end() {
-        assert!(!Ramp::ends_after(0.5));
-        assert!(Ramp::ends_after(0.500_1));
+        assert!(!Ramp::is_last_trial(0.5));
+        assert!(Ramp::is_last_trial(0.500_1));
     }
 
     proptest! {

@@ -1,43 +1,45 @@
-//! Recovery of a server: intervals compared with those before an event. Pure.
+//! Recovery of a server after an event: compares intervals with those before the event. Does no
+//! I/O.
 //!
-//! An interval is as before if its share of losses is no larger than the worst of those before, or
-//! than one request in a thousand, and its 90th percentile is no more than twice theirs and 100 µs:
-//! percentiles of single intervals vary on any host. The server has recovered from the first of
-//! [`STEADY`] such intervals in a row.
+//! An interval counts as recovered if its loss ratio is at most that of the worst interval before
+//! the event, or 0.1%, and if its p90 round trip is at most twice the largest one before plus 100
+//! µs: percentiles of single intervals vary on any host. The server has recovered at the first of
+//! [`INTERVALS_MIN`] such intervals in a row.
 
 use std::ops::Range;
 
 use horolog_record::Point;
 
-/// Consecutive intervals that must be as before.
-pub const STEADY: usize = 3;
+/// Number of consecutive recovered intervals that is required.
+pub const INTERVALS_MIN: usize = 3;
 
-/// Most earlier intervals to compare with.
-pub const BEFORE: usize = 10;
+/// Largest number of intervals before the event that are compared.
+pub const REFERENCE_INTERVALS_MAX: usize = 10;
 
-/// Loss ratio that counts as none.
+/// Loss ratio that always counts as recovered.
 const LOSS_MIN: f64 = 0.001;
 
-/// Tolerated increase of a 90th percentile, in ns.
-const SLACK_NS: u64 = 100_000;
+/// Tolerance of the p90 round trip beyond twice the earlier value, in ns.
+const P90_INCREASE_MAX_NS: u64 = 100_000;
 
-/// Returns the index of the first interval from `after` on from which on all are as in `before`;
-/// `None` if nothing was measured before or it never recovers.
+/// Returns the index of the interval, not before `after`, at which the server has recovered;
+/// `before` are the intervals before the event. `None` if there is nothing to compare with, or no
+/// recovery.
 #[must_use]
-pub fn recovered(points: &[Point], before: Range<usize>, after: usize) -> Option<usize> {
-    let norm = points.get(before)?.iter().filter(|point| point.received > 0);
-    let norm: Vec<_> = norm.collect();
-    let loss = norm.iter().map(|point| point.loss_ratio()).fold(LOSS_MIN, f64::max);
-    let p90 = norm.iter().filter_map(|point| point.rtt_ns).map(|rtt| rtt.p90).max()?;
-    let p90 = p90.saturating_mul(2).saturating_add(SLACK_NS);
-    let as_before = |point: &Point| {
+pub fn recovery_interval(points: &[Point], before: Range<usize>, after: usize) -> Option<usize> {
+    let reference = points.get(before)?.iter().filter(|point| point.received > 0);
+    let reference: Vec<_> = reference.collect();
+    let loss = reference.iter().map(|point| point.loss_ratio()).fold(LOSS_MIN, f64::max);
+    let p90 = reference.iter().filter_map(|point| point.rtt_ns).map(|rtt| rtt.p90).max()?;
+    let p90 = p90.saturating_mul(2).saturating_add(P90_INCREASE_MAX_NS);
+    let is_recovered = |point: &Point| {
         point.loss_ratio() <= loss && point.rtt_ns.is_some_and(|rtt| rtt.p90 <= p90)
     };
-    // The last interval of a run that was ended early may be empty.
+    // Trailing intervals without requests are ignored: a run may have been ended early.
     let measured = points.iter().rposition(|point| point.sent > 0)? + 1;
     (after..measured).find(|&first| {
-        let row = &points[first..measured.min(first + STEADY)];
-        row.len() == STEADY && row.iter().all(as_before)
+        let candidates = &points[first..measured.min(first + INTERVALS_MIN)];
+        candidates.len() == INTERVALS_MIN && candidates.iter().all(is_recovered)
     })
 }
 
@@ -71,10 +73,10 @@ mod tests {
         let quiet = (0, 200);
         let mut all = vec![quiet; 4];
         all.extend([(600, 9000), (0, 9000), (2, 200), quiet, quiet, quiet, quiet]);
-        assert_eq!(recovered(&points(&all), 0..4, 5), Some(7));
+        assert_eq!(recovery_interval(&points(&all), 0..4, 5), Some(7));
         // What was usual before is usual after.
         all[1] = (5, 8000);
-        assert_eq!(recovered(&points(&all), 0..4, 5), Some(5));
+        assert_eq!(recovery_interval(&points(&all), 0..4, 5), Some(5));
     }
 
     #[test]
@@ -82,17 +84,17 @@ mod tests {
         let good = (0, 200);
         let bad = (500, 200);
         let wavering = points(&[good, good, bad, good, bad, good, good, bad, good, good]);
-        assert_eq!(recovered(&wavering, 0..2, 2), None);
+        assert_eq!(recovery_interval(&wavering, 0..2, 2), None);
         let late = points(&[good, good, bad, good, bad, good, good, good]);
-        assert_eq!(recovered(&late, 0..2, 2), Some(5));
+        assert_eq!(recovery_interval(&late, 0..2, 2), Some(5));
     }
 
     #[test]
     fn without_a_before_there_is_no_as_before() {
         let good = points(&[(0, 200); 6]);
-        assert_eq!(recovered(&good, 0..0, 2), None);
-        assert_eq!(recovered(&points(&[(1000, 0), (0, 1), (0, 1), (0, 1)]), 0..1, 1), None);
-        assert_eq!(recovered(&good, 0..2, 2), Some(2));
-        assert_eq!(recovered(&good, 0..9, 2), None, "beyond the end");
+        assert_eq!(recovery_interval(&good, 0..0, 2), None);
+        assert_eq!(recovery_interval(&points(&[(1000, 0), (0, 1), (0, 1), (0, 1)]), 0..1, 1), None);
+        assert_eq!(recovery_interval(&good, 0..2, 2), Some(2));
+        assert_eq!(recovery_interval(&good, 0..9, 2), None, "beyond the end");
     }
 }

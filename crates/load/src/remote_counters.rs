@@ -1,6 +1,5 @@
-//! Counters of the server's side, from the counter snapshot of its host (`horolog counters`). It is
-//! read before and after each trial; a reading that fails becomes a finding about loss attribution,
-//! and never ends a run.
+//! Counters of the server's side, from the counter snapshot of its host (`horolog counters`), read
+//! before and after each trial. A failed reading becomes a finding and never ends a run.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,7 +11,7 @@ use horolog_http::Url;
 
 use crate::loss_attribution::{InterfaceCounters, ServerCounters, UdpCounters};
 
-/// Address of the counter snapshot, and its token.
+/// Location of a counter snapshot, and the token for access to it.
 #[derive(Clone, Debug)]
 pub struct RemoteCounterOptions {
     /// URL of the counter snapshot.
@@ -21,9 +20,9 @@ pub struct RemoteCounterOptions {
     pub token: Token,
 }
 
-/// Counters of the server's side at one instant; unavailable ones are absent.
+/// Counters of the server's side at one instant; `None` where unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct RemoteReading {
+pub(crate) struct RemoteCounterReading {
     pub(crate) interface: Option<InterfaceCounters>,
     /// Frames that the server sent back by XDP and that did not fit into the other end of a veth.
     pub(crate) xdp_tx_errors: u64,
@@ -31,7 +30,7 @@ pub(crate) struct RemoteReading {
     pub(crate) server: Option<ServerCounters>,
 }
 
-/// Counter snapshot that is read before and after each trial.
+/// Counter snapshot of the server's host, and the errors of reading it.
 #[derive(Debug)]
 pub(crate) struct RemoteCounters {
     remote: SnapshotLocation,
@@ -49,12 +48,11 @@ pub struct RemoteCounterErrors {
     /// Reason of the first failure.
     pub reason: Option<String>,
     /// Counters that the server's host could not read, each with the reason.
-    pub unread: BTreeSet<String>,
+    pub unavailable: BTreeSet<String>,
 }
 
 impl RemoteCounters {
-    /// Reads the snapshot for the first time, so that a wrong URL or token is detected before
-    /// anything is measured.
+    /// Reads the snapshot once, so that a wrong URL or token is reported before the first trial.
     pub(crate) fn open(
         options: RemoteCounterOptions,
         target: SocketAddr,
@@ -62,24 +60,24 @@ impl RemoteCounters {
         let query = CounterQuery { address: Some(target.ip()), port: Some(target.port()) };
         let remote = SnapshotLocation::new(&options.url, options.token, &query)?;
         let errors = RemoteCounterErrors {
-            unread: unread(&remote.read()?),
+            unavailable: unavailable_counters(&remote.read()?),
             ..RemoteCounterErrors::default()
         };
         Ok(Self { remote, ipv4: target.is_ipv4(), errors })
     }
 
-    /// Reads the snapshot. A failed reading returns no counters.
-    pub(crate) fn read(&mut self) -> RemoteReading {
+    /// Reads the snapshot; all counters are absent if that fails.
+    pub(crate) fn read(&mut self) -> RemoteCounterReading {
         self.errors.readings += 1;
         match self.remote.read() {
-            Ok(page) => {
-                self.errors.unread.append(&mut unread(&page));
-                RemoteReading::of(&page, self.ipv4)
+            Ok(snapshot) => {
+                self.errors.unavailable.append(&mut unavailable_counters(&snapshot));
+                RemoteCounterReading::from_snapshot(&snapshot, self.ipv4)
             }
             Err(error) => {
                 self.errors.failed += 1;
                 self.errors.reason.get_or_insert_with(|| error.to_string());
-                RemoteReading::default()
+                RemoteCounterReading::default()
             }
         }
     }
@@ -89,27 +87,31 @@ impl RemoteCounters {
     }
 }
 
-fn unread(page: &CounterSnapshot) -> BTreeSet<String> {
-    let plain = |text: &str| text.replace(char::is_control, " ");
-    page.unavailable.iter().map(|one| plain(&format!("{}: {}", one.item, one.reason))).collect()
+fn unavailable_counters(snapshot: &CounterSnapshot) -> BTreeSet<String> {
+    let without_controls = |text: &str| text.replace(char::is_control, " ");
+    snapshot
+        .unavailable
+        .iter()
+        .map(|one| without_controls(&format!("{}: {}", one.item, one.reason)))
+        .collect()
 }
 
-impl RemoteReading {
-    fn of(page: &CounterSnapshot, ipv4: bool) -> Self {
-        // One interface was requested; a snapshot with several does not identify the server's.
-        let interface = match &page.interfaces[..] {
+impl RemoteCounterReading {
+    fn from_snapshot(snapshot: &CounterSnapshot, ipv4: bool) -> Self {
+        // One interface was requested. If the snapshot contains several, the server's is unknown.
+        let interface = match &snapshot.interfaces[..] {
             [one] => Some(one),
             _ => None,
         };
         let sum = |count: fn(&horolog_counters::ServerCounts) -> u64| {
-            page.servers.iter().fold(0, |sum: u64, server| sum.saturating_add(count(server)))
+            snapshot.servers.iter().fold(0, |sum: u64, server| sum.saturating_add(count(server)))
         };
-        let udp = if ipv4 { page.udp_ipv4 } else { page.udp_ipv6 };
+        let udp = if ipv4 { snapshot.udp_ipv4 } else { snapshot.udp_ipv6 };
         Self {
-            interface: interface.map(of_interface),
+            interface: interface.map(interface_counters),
             xdp_tx_errors: interface.map_or(0, |interface| interface.xdp_tx_errors),
             udp,
-            server: (!page.servers.is_empty()).then(|| ServerCounters {
+            server: (!snapshot.servers.is_empty()).then(|| ServerCounters {
                 received: sum(|server| server.received),
                 answered: sum(|server| server.answered),
             }),
@@ -117,7 +119,7 @@ impl RemoteReading {
     }
 }
 
-const fn of_interface(interface: &InterfaceCounts) -> InterfaceCounters {
+const fn interface_counters(interface: &InterfaceCounts) -> InterfaceCounters {
     InterfaceCounters {
         rx_packets: interface.rx_packets,
         tx_packets: interface.tx_packets,
@@ -149,16 +151,19 @@ mod tests {
             unavailable: vec![UnavailableCounter { item: "a\nb".into(), reason: "c".into() }],
             ..CounterSnapshot::default()
         };
-        let reading = RemoteReading::of(&page, true);
+        let reading = RemoteCounterReading::from_snapshot(&page, true);
         assert_eq!(reading.interface.unwrap().rx_missed, 3);
         assert_eq!((reading.xdp_tx_errors, reading.udp), (2, None));
         assert_eq!(reading.server, Some(ServerCounters { received: u64::MAX, answered: 5 }));
-        assert_eq!(RemoteReading::of(&page, false).udp.unwrap().no_ports, 4);
-        assert_eq!(unread(&page), BTreeSet::from(["a b: c".to_owned()]));
+        assert_eq!(RemoteCounterReading::from_snapshot(&page, false).udp.unwrap().no_ports, 4);
+        assert_eq!(unavailable_counters(&page), BTreeSet::from(["a b: c".to_owned()]));
         let two = CounterSnapshot {
             interfaces: vec![InterfaceCounts::default(); 2],
             ..CounterSnapshot::default()
         };
-        assert_eq!(RemoteReading::of(&two, true), RemoteReading::default());
+        assert_eq!(
+            RemoteCounterReading::from_snapshot(&two, true),
+            RemoteCounterReading::default()
+        );
     }
 }

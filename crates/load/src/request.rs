@@ -1,5 +1,5 @@
-//! Layout of a request: a template once for each lane, and the few bytes that change with each
-//! request. Nothing is rebuilt on the hot path.
+//! Layout of requests: a template for each lane, and the few bytes that differ between its
+//! requests, so that the hot path builds nothing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,9 +28,9 @@ const TIMESTAMPS_LEN: usize = HEADER_LEN - TIMESTAMPS_OFFSET;
 /// Timestamps of a request, as NTP's 64 bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RequestTimestamps {
-    /// 0 in basic mode; in interleaved mode the receive timestamp of the client's last reply.
+    /// In interleaved mode, the server's receive timestamp in the client's last reply; otherwise 0.
     pub origin: u64,
-    /// 0 in basic mode; in interleaved mode the value that an interleaved reply returns.
+    /// In interleaved mode, the value that an interleaved reply echoes; otherwise 0.
     pub receive: u64,
     /// Value that a basic reply returns.
     pub transmit: u64,
@@ -43,15 +43,15 @@ impl RequestTimestamps {
         Self { origin: 0, receive: 0, transmit }
     }
 
-    /// Returns the timestamps of a request in interleaved mode (RFC 9769, section 2) of a client
-    /// whose last reply was received by the server at `origin`; 0 if there was none: a first
-    /// request is a basic one, with no receive timestamp either.
+    /// Returns the timestamps of a request in interleaved mode (RFC 9769, section 2). `origin` is
+    /// the server's receive timestamp in the client's last reply; 0 for a first request, which is a
+    /// basic one.
     #[must_use]
     pub const fn interleaved(origin: u64, transmit: u64) -> Self {
         if origin == 0 {
             return Self::basic(transmit);
         }
-        Self { origin, receive: TokenCodec::receive_of(transmit), transmit }
+        Self { origin, receive: TokenCodec::interleaved_receive(transmit), transmit }
     }
 
     fn to_bytes(self) -> [u8; TIMESTAMPS_LEN] {
@@ -62,22 +62,24 @@ impl RequestTimestamps {
         bytes
     }
 
-    /// Returns the sum of the 16-bit halves.
-    const fn sum(self) -> u64 {
-        words(self.origin) + words(self.receive) + words(self.transmit)
+    /// Returns the sum of the 16-bit words, for a checksum.
+    const fn checksum_part(self) -> u64 {
+        sum_of_quarters(self.origin)
+            + sum_of_quarters(self.receive)
+            + sum_of_quarters(self.transmit)
     }
 }
 
 /// Returns the UDP payload of a request: everything 0 but version, mode 3 and timestamps.
 #[must_use]
-pub fn payload(version: u8, timestamps: RequestTimestamps) -> [u8; HEADER_LEN] {
+pub fn ntp_payload(version: u8, timestamps: RequestTimestamps) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     Header::request(version, NtpTimestamp::UNKNOWN).emit(&mut bytes);
     set_timestamps(&mut bytes, timestamps);
     bytes
 }
 
-/// Puts other timestamps into a payload.
+/// Replaces the timestamps in the payload of a request.
 ///
 /// # Panics
 /// When `payload` is shorter than a request.
@@ -85,8 +87,8 @@ pub fn set_timestamps(payload: &mut [u8], timestamps: RequestTimestamps) {
     payload[TIMESTAMPS_OFFSET..HEADER_LEN].copy_from_slice(&timestamps.to_bytes());
 }
 
-/// Whole frame of a simulated client's request, with the low 32 bits of the source address and the
-/// timestamps still 0, and the sums that make its checksums cheap to complete.
+/// Template of the frames of one lane. The low 32 bits of the source address and the timestamps are
+/// 0; precomputed sums make the checksums cheap to complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameTemplate {
     bytes: Box<[u8]>,
@@ -94,15 +96,15 @@ pub struct FrameTemplate {
     timestamps_at: usize,
     ipv4_checksum_at: Option<usize>,
     udp_checksum_at: usize,
-    /// Folded sum of everything under the IPv4 checksum; that under the UDP checksum follows.
+    /// Folded sum of the constant bytes that the IPv4 header checksum covers; `udp_sum` likewise.
     ipv4_sum: u16,
     udp_sum: u16,
 }
 
-/// Source and destination of the requests of one lane.
+/// Addresses and content of the request frames of one lane.
 #[derive(Clone, Copy, Debug)]
 pub struct FramePlan {
-    /// MAC address of the interface that they leave by.
+    /// MAC address of the sending interface.
     pub source_mac: MacAddress,
     /// MAC address of the target or of the gateway to it.
     pub destination_mac: MacAddress,
@@ -114,30 +116,29 @@ pub struct FramePlan {
     pub target: SocketAddr,
     /// NTP version, 1 to 4.
     pub version: u8,
-    /// PTP requests instead of NTP.
-    pub ptp: Option<PtpFrames>,
+    /// PTP requests; `None` for NTP.
+    pub ptp: Option<PtpFramePlan>,
 }
 
-/// Requests of a lane to a PTP master in frames.
+/// PTP part of the frame plan of one lane.
 #[derive(Clone, Copy, Debug)]
-pub struct PtpFrames {
+pub struct PtpFramePlan {
     /// Parameters of the requests.
     pub plan: PtpPlan,
-    /// Address of the master, to which requests to a group are not sent.
+    /// Unicast address of the master, also if requests are sent to the multicast address.
     pub master: IpAddr,
     /// Index of the lane.
     pub lane: usize,
-    /// Network of other engines' clients at the same time. All use the same ports, so nothing else
-    /// distinguishes their replies from this run's.
-    pub apart: Option<SourceNetwork>,
+    /// Network of the clients of concurrent engines. All engines use the same ports, so only the
+    /// network distinguishes their replies.
+    pub excluded_network: Option<SourceNetwork>,
 }
 
 impl FramePlan {
-    /// Returns the UDP payload of a lane's request, with 0 in the fields that change with each
-    /// request.
-    fn payload(&self) -> Vec<u8> {
+    /// Returns the UDP payload of a request, with 0 in the fields that differ between requests.
+    fn request_payload(&self) -> Vec<u8> {
         match &self.ptp {
-            None => payload(self.version, RequestTimestamps::default()).to_vec(),
+            None => ntp_payload(self.version, RequestTimestamps::default()).to_vec(),
             Some(ptp) => PtpRequestTemplate::new(&ptp.plan, ptp.lane, ptp.master).bytes().to_vec(),
         }
     }
@@ -146,14 +147,15 @@ impl FramePlan {
     #[must_use]
     pub fn is_reply(&self, from: SocketAddr, to: SocketAddr) -> bool {
         match &self.ptp {
-            // A frame does not carry the zone of a link-local target.
+            // Compares without the zone of a link-local target, which a frame does not carry.
             None => {
                 (from.ip(), from.port()) == (self.target.ip(), self.target.port())
                     && to.port() == self.source_port
             }
             Some(ptp) => {
-                let is_apart = ptp.apart.is_some_and(|apart| apart.prefix().contains(to.ip()));
-                !is_apart && ptp.plan.is_answer(ptp.master, from, to)
+                let is_excluded =
+                    ptp.excluded_network.is_some_and(|apart| apart.prefix().contains(to.ip()));
+                !is_excluded && ptp.plan.can_be_reply(ptp.master, from, to)
             }
         }
     }
@@ -163,7 +165,7 @@ impl FrameTemplate {
     /// Builds the template.
     #[must_use]
     pub fn new(plan: &FramePlan) -> Self {
-        // The number before the first client's yields the network's own address.
+        // The address before client 0's is the network address.
         let builder = Builder {
             destination_mac: plan.destination_mac,
             source_mac: plan.source_mac,
@@ -172,7 +174,7 @@ impl FrameTemplate {
             destination: plan.target,
         };
         let headers_len = builder.headers_len();
-        let payload = plan.payload();
+        let payload = plan.request_payload();
         let mut bytes = vec![0; headers_len + payload.len()].into_boxed_slice();
         builder.emit(&payload, &mut bytes);
         let network_at = ethernet::HEADER_LEN;
@@ -185,12 +187,13 @@ impl FrameTemplate {
         debug_assert_eq!(udp_at + udp::HEADER_LEN, headers_len);
         let udp_checksum_at = udp_at + UDP_CHECKSUM_OFFSET;
         let base = plan.network.base();
-        let sum_at = |at: usize| {
+        let constant_sum = |at: usize| {
             let sum = !u16::from_be_bytes([bytes[at], bytes[at + 1]]);
             // One's-complement subtraction is adding the complement.
-            fold(u64::from(sum) + halves(!base))
+            fold_carries(u64::from(sum) + sum_of_halves(!base))
         };
-        let (ipv4_sum, udp_sum) = (ipv4_checksum_at.map_or(0, sum_at), sum_at(udp_checksum_at));
+        let (ipv4_sum, udp_sum) =
+            (ipv4_checksum_at.map_or(0, constant_sum), constant_sum(udp_checksum_at));
         bytes[source_at..source_at + 4].fill(0);
         let timestamps_at = headers_len + TIMESTAMPS_OFFSET;
         Self {
@@ -204,58 +207,58 @@ impl FrameTemplate {
         }
     }
 
-    /// Returns the bytes of the template; a frame to be completed starts as a copy of them.
+    /// Returns the bytes of the template, from which frames are copied.
     #[must_use]
     pub const fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the sums of the constant parts, of the IPv4 header and of pseudo-header and
-    /// datagram, over 16-bit words in this host's byte order: the in-kernel engine adds the
-    /// changing parts to them.
+    /// Returns the sums of the constant parts under the IPv4 header checksum and the UDP checksum,
+    /// over 16-bit words in host byte order. The XDP engine adds the changing parts.
     #[must_use]
     pub fn constant_sums(&self) -> (u64, u64) {
         let native = |sum: u16| u64::from(u16::from_ne_bytes(sum.to_be_bytes()));
         (native(self.ipv4_sum), native(self.udp_sum))
     }
 
-    /// Completes a frame of NTP that was copied from [`FrameTemplate::bytes`], or completed before:
-    /// sets the low 32 bits of the source address, the timestamps and both checksums.
+    /// Completes the frame of an NTP request, a copy of [`FrameTemplate::bytes`]: sets the low 32
+    /// bits of the source address, the timestamps and both checksums.
     ///
     /// # Panics
     /// When `frame` is shorter than the template, or the template is one of PTP.
     #[inline]
-    pub fn complete(&self, frame: &mut [u8], source_low: u32, timestamps: RequestTimestamps) {
+    pub fn complete_frame(&self, frame: &mut [u8], source_low: u32, timestamps: RequestTimestamps) {
         let frame = &mut frame[..self.bytes.len()];
-        let source = halves(source_low);
+        let source = sum_of_halves(source_low);
         frame[self.source_at..self.source_at + 4].copy_from_slice(&source_low.to_be_bytes());
         frame[self.timestamps_at..self.timestamps_at + TIMESTAMPS_LEN]
             .copy_from_slice(&timestamps.to_bytes());
         if let Some(at) = self.ipv4_checksum_at {
-            let checksum = !fold(u64::from(self.ipv4_sum) + source);
+            let checksum = !fold_carries(u64::from(self.ipv4_sum) + source);
             frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
-        let checksum = match !fold(u64::from(self.udp_sum) + source + timestamps.sum()) {
-            0 => u16::MAX, // 0 means no checksum (RFC 768)
-            checksum => checksum,
-        };
+        let checksum =
+            match !fold_carries(u64::from(self.udp_sum) + source + timestamps.checksum_part()) {
+                0 => u16::MAX, // 0 means no checksum (RFC 768)
+                checksum => checksum,
+            };
         let at = self.udp_checksum_at;
         frame[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 
 /// Returns the sum of the two 16-bit halves.
-const fn halves(word: u32) -> u64 {
+const fn sum_of_halves(word: u32) -> u64 {
     (word >> 16) as u64 + (word & 0xffff) as u64
 }
 
 /// Returns the sum of the four 16-bit quarters.
-const fn words(word: u64) -> u64 {
-    halves(word as u32) + halves((word >> 32) as u32)
+const fn sum_of_quarters(word: u64) -> u64 {
+    sum_of_halves(word as u32) + sum_of_halves((word >> 32) as u32)
 }
 
 /// Folds the carries of a one's-complement sum of 16-bit words into 16 bits (RFC 1071).
-const fn fold(sum: u64) -> u16 {
+const fn fold_carries(sum: u64) -> u16 {
     let mut sum = sum;
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);
@@ -287,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_payload_is_a_plain_client_request() {
-        let bytes = payload(3, RequestTimestamps::basic(0x0102_0304_0506_0708));
+        let bytes = ntp_payload(3, RequestTimestamps::basic(0x0102_0304_0506_0708));
         let (header, _) = Header::parse(&bytes).unwrap();
         assert_eq!((header.version, header.mode), (3, AssociationMode::Client));
         assert_eq!(header.transmit.to_bits(), 0x0102_0304_0506_0708);
@@ -313,15 +316,15 @@ mod tests {
                 } else {
                     RequestTimestamps::basic(transmit)
                 };
-                let client = u32::from(client) % plan.network.room();
+                let client = u32::from(client) % plan.network.host_count();
                 let low = plan.network.base() + 1 + client;
-                template.complete(&mut frame, low, stamps);
+                template.complete_frame(&mut frame, low, stamps);
                 let parsed = UdpFrame::parse(&frame).unwrap();
                 prop_assert!(parsed.checksum_fits());
                 prop_assert_eq!(parsed.source.ip(), plan.network.address(client));
                 prop_assert_eq!(parsed.source.port(), plan.source_port);
                 prop_assert_eq!(parsed.destination, plan.target);
-                prop_assert_eq!(parsed.payload, &payload(4, stamps)[..]);
+                prop_assert_eq!(parsed.payload, &ntp_payload(4, stamps)[..]);
                 let (header, _) = Header::parse(parsed.payload).unwrap();
                 prop_assert_eq!(header.transmit.to_bits(), transmit);
                 prop_assert_eq!(header.origin.to_bits(), stamps.origin);

@@ -1,5 +1,5 @@
-//! A whole run: drives the engine through a ramp or a search, trial by trial, and composes the
-//! record. Decides on the next trial, and does not interpret metrics.
+//! Run of a load: drives the engine through a ramp, a search or a load profile, trial by trial, and
+//! composes the record. Does not interpret metrics.
 
 mod live_sampler;
 mod observer;
@@ -19,7 +19,7 @@ use horolog_time::Span;
 use crate::capture::{CaptureError, CaptureOptions, CaptureSummary, RunningCapture};
 use crate::counter_watch::CounterWatch;
 use crate::error::LoadError;
-use crate::findings::{self, ObservedTrial, RunContext};
+use crate::findings::{self, RunContext, TrialWithCounts};
 use crate::limit::LoadLimit;
 use crate::loss_attribution::{self, MissingReplies};
 use crate::options::{LoadJob, LoadOptions};
@@ -32,14 +32,14 @@ use crate::target::{Route, return_route_command};
 use crate::trial;
 
 use live_sampler::SampledTrial;
-pub(crate) use live_sampler::{CurrentPart, LiveSampler};
+pub(crate) use live_sampler::{CurrentTrial, LiveSampler};
 pub use observer::Observer;
 pub use profile::OverloadTest;
 
-/// Pause between two trials, for the server to clear its backlog of the last one.
-const REST: Duration = Duration::from_millis(10);
+/// Pause after a trial with losses, in which the server can clear its backlog.
+const TRIAL_PAUSE: Duration = Duration::from_millis(10);
 
-/// Longest warm-up, in seconds, in which requests are not counted.
+/// Longest warm-up, in seconds.
 const WARM_UP_S_MAX: f64 = 10.0;
 
 /// A prepared run.
@@ -60,19 +60,19 @@ pub struct LoadRun {
 }
 
 impl LoadRun {
-    /// Resolves and checks everything, and opens the engine. Nothing is sent, except to learn a MAC
-    /// address and, if the engine was chosen automatically or is in the kernel, to test that
+    /// Checks and resolves all options, and opens the engine. Sends nothing, except to learn a MAC
+    /// address and, if the engine is chosen automatically or is the XDP engine, to test whether
     /// replies arrive.
     pub fn prepare(mut options: LoadOptions) -> Result<Self, LoadError> {
-        profile::check(&options)?;
+        profile::check_job(&options)?;
         let prepared = prepare(&options)?;
         let (target, route) = (prepared.plan.target.ip(), &prepared.plan.route);
         let watch = CounterWatch::new(target, route, &options.namespaces)
-            .with_server(options.counter_source.take());
-        let page = options.counters.take();
+            .with_server_counters(options.counter_source.take());
+        let page = options.remote_counters.take();
         let page = page.map(|page| RemoteCounters::open(page, prepared.plan.target)).transpose()?;
         let transport = prepared.plan.ptp.map(|ptp| ptp.transport);
-        let watch = watch.with_page(page).of_ptp(transport);
+        let watch = watch.with_remote_counters(page).with_ptp(transport);
         let open = |options: &CaptureOptions| RunningCapture::open(options, &prepared.plan);
         let capture = options.capture.as_ref().map(open).transpose()?;
         Ok(Self {
@@ -105,7 +105,7 @@ impl LoadRun {
 
     /// Returns true if offsets of the server's transmit timestamps are measured.
     #[must_use]
-    pub const fn takes_offsets(&self) -> bool {
+    pub const fn measures_offsets(&self) -> bool {
         self.prepared.plan.offset.is_some()
     }
 
@@ -130,18 +130,18 @@ impl LoadRun {
     /// Runs all trials and returns the record.
     pub fn run(mut self, observer: &mut dyn Observer) -> Result<LoadResult, LoadError> {
         let started = rfc3339_now();
-        let surge = self.options.surge;
-        let ended = match self.options.job.clone() {
-            LoadJob::Ramp(ramp) => self.ramp(&ramp, observer),
+        let overload_test = self.options.overload_test;
+        let result = match self.options.job.clone() {
+            LoadJob::Ramp(ramp) => self.run_ramp(&ramp, observer),
             LoadJob::Search { kind, config } => {
-                self.search_and_surge((kind, config), surge.as_ref(), observer)
+                self.search_then_overload((kind, config), overload_test.as_ref(), observer)
             }
             LoadJob::Profile(profile) => self.run_profile(&profile, observer),
             LoadJob::Overload(rate) => {
-                self.run_overload(&surge.unwrap_or_default(), rate, observer)
+                self.run_overload(&overload_test.unwrap_or_default(), rate, observer)
             }
         };
-        match ended {
+        match result {
             // Nothing was measured.
             Err(error) if self.trials.is_empty() => return Err(error),
             ended => self.failure = ended.err().map(|error| error.to_string()),
@@ -149,32 +149,32 @@ impl LoadRun {
         Ok(self.into_result(started))
     }
 
-    fn search_and_surge(
+    fn search_then_overload(
         &mut self,
         (kind, config): (SearchKind, SearchConfig),
-        surge: Option<&OverloadTest>,
+        overload_test: Option<&OverloadTest>,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
-        self.search(kind, config, observer)?;
-        let found = self.search.as_ref().and_then(|search| search.lower);
-        match (surge, found) {
-            (Some(surge), Some(rate)) => self.run_overload(surge, rate, observer),
+        self.run_search(kind, config, observer)?;
+        let lower = self.search.as_ref().and_then(|search| search.lower);
+        match (overload_test, lower) {
+            (Some(overload_test), Some(rate)) => self.run_overload(overload_test, rate, observer),
             _ => Ok(()),
         }
     }
 
-    fn ramp(&mut self, ramp: &Ramp, observer: &mut dyn Observer) -> Result<(), LoadError> {
+    fn run_ramp(&mut self, ramp: &Ramp, observer: &mut dyn Observer) -> Result<(), LoadError> {
         for rate in ramp.rates()? {
-            let (outcome, flow) = self.trial(rate, ramp.duration, observer)?;
+            let (outcome, flow) = self.run_trial(rate, ramp.duration, observer)?;
             let loss = outcome.lost as f64 / outcome.sent.max(1) as f64;
-            if flow.is_break() || Ramp::ends_after(loss) {
+            if flow.is_break() || Ramp::is_last_trial(loss) {
                 break;
             }
         }
         Ok(())
     }
 
-    fn search(
+    fn run_search(
         &mut self,
         kind: SearchKind,
         config: SearchConfig,
@@ -184,14 +184,14 @@ impl LoadRun {
         loop {
             match search.next() {
                 SearchStep::Trial { rate, duration } => {
-                    let (outcome, flow) = self.trial(rate, duration, observer)?;
+                    let (outcome, flow) = self.run_trial(rate, duration, observer)?;
                     if flow.is_break() {
                         return Ok(());
                     }
                     search.record(&outcome);
                 }
                 SearchStep::Done(outcome) => {
-                    self.search = Some(result_of(kind, &config, &outcome));
+                    self.search = Some(search_result(kind, &config, &outcome));
                     return Ok(());
                 }
             }
@@ -199,19 +199,19 @@ impl LoadRun {
     }
 
     fn trial_plan(&self, rate: f64, duration: Duration) -> TrialPlan {
-        let (spacing, clients) = (self.options.spacing, self.clients(rate));
+        let (spacing, clients) = (self.options.spacing, self.active_clients(rate));
         let nts = self.prepared.plan.sessions.is_some();
         let parts = self.prepared.plan.parts.clone();
         TrialPlan { rate, duration, spacing, clients, nts, profile: None, parts }
     }
 
-    /// Sets the rate of the capture, if there is one, from now on.
+    /// Sets the sampling ratio of the capture, if there is one, for this rate.
     fn begin_capture(&mut self, rate: f64) -> Result<(), LoadError> {
         let Some(capture) = &mut self.capture else { return Ok(()) };
-        Ok(capture.begin(rate).map_err(CaptureError::System)?)
+        Ok(capture.begin_trial(rate).map_err(CaptureError::System)?)
     }
 
-    fn trial(
+    fn run_trial(
         &mut self,
         rate: f64,
         duration: Duration,
@@ -228,24 +228,28 @@ impl LoadRun {
         let index = self.trials.len();
         sampler.begin(index);
         let duration_s = duration.as_secs_f64();
-        let under = CurrentPart { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
+        let current_trial =
+            CurrentTrial { index, name: "", rate: Some(rate), begun_s: 0.0, duration_s };
         let (counts, stopped) = (TrialCounts::default(), false);
-        let mut watched = SampledTrial { counts, stopped, observer, sampler, under };
-        let well_behaved = match &self.prepared.compliant_clients {
+        let mut sampled_trial =
+            SampledTrial { counts, stopped, observer, sampler, trial: current_trial };
+        let compliant_clients = match &self.prepared.compliant_clients {
             None => {
-                engine.run(&plan, &mut watched)?;
+                engine.run(&plan, &mut sampled_trial)?;
                 None
             }
-            Some(group) => Some(group.run_during(duration, || engine.run(&plan, &mut watched))?.1),
+            Some(group) => {
+                Some(group.run_during(duration, || engine.run(&plan, &mut sampled_trial))?.1)
+            }
         };
-        let SampledTrial { counts, stopped, .. } = watched;
+        let SampledTrial { counts, stopped, .. } = sampled_trial;
         let after = self.watch.read();
-        // A trial that was ended early has its actual duration, not the planned one.
-        let plan = if stopped { trial::cut_short(plan, &counts) } else { plan };
-        let missing = MissingReplies::of(&counts);
+        // The record of a trial that was ended early has its actual duration.
+        let plan = if stopped { trial::truncate_plan(plan, &counts) } else { plan };
+        let missing = MissingReplies::from_counts(&counts);
         let trial =
             trial::record(&plan, &counts, loss_attribution::attribute(missing, &before, &after));
-        let trial = Trial { compliant_clients: well_behaved, ..trial };
+        let trial = Trial { compliant_clients, ..trial };
         let outcome = TrialOutcome {
             intended_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -254,20 +258,22 @@ impl LoadRun {
             duration: Duration::from_secs_f64(trial.duration_s),
         };
         if stopped && trial.sent == 0 {
-            // It was ended before it began.
+            // The trial was ended before its first request.
             self.interrupted = true;
             return Ok((outcome, ControlFlow::Break(())));
         }
         self.record_outages(index, &counts);
         if observer.wants_snapshots() {
-            let under = CurrentPart {
+            let current_trial = CurrentTrial {
                 index,
                 name: "",
                 rate: Some(rate),
                 begun_s: 0.0,
                 duration_s: trial.duration_s,
             };
-            if let Some(snapshot) = self.sampler.end(&under, std::iter::once(&counts)) {
+            if let Some(snapshot) =
+                self.sampler.final_snapshot(&current_trial, std::iter::once(&counts))
+            {
                 observer.snapshot(snapshot);
             }
         }
@@ -277,25 +283,26 @@ impl LoadRun {
         if observer.wants_snapshots() {
             observer.findings(self.findings(None));
         }
-        // Overload leaves queues; a trial that waited for its last replies does not.
-        if outcome.lost > 0 && begun.elapsed() < duration + REST {
-            std::thread::sleep(REST);
+        // Overload leaves a backlog at the server, which is gone if the trial waited long enough
+        // for its last replies.
+        if outcome.lost > 0 && begun.elapsed() < duration + TRIAL_PAUSE {
+            std::thread::sleep(TRIAL_PAUSE);
         }
         Ok((outcome, flow))
     }
 
     /// Returns the number of clients at this rate.
-    fn clients(&self, rate: f64) -> u32 {
+    fn active_clients(&self, rate: f64) -> u32 {
         let most = self.prepared.clients;
-        let each = self.options.rate_per_client.filter(|_| !self.options.random_sources);
-        each.map_or(most, |each| {
-            // At least one for each thread; there are never more threads than clients.
+        let client_rate = self.options.rate_per_client.filter(|_| !self.options.random_sources);
+        client_rate.map_or(most, |each| {
+            // At least one client per lane; there are never more lanes than clients.
             ((rate / each) as u32).clamp(self.prepared.plan.lanes as u32, most)
         })
     }
 
-    /// Sends requests of all clients without counting, so that the server has state of each: at the
-    /// initial rate of a trial or profile.
+    /// Sends requests of all clients without counting them, at the initial rate of a trial or
+    /// profile, so that the server has state of each client.
     fn warm_up(&mut self, plan: &TrialPlan) -> Result<(), LoadError> {
         if self.options.warm_up > 0 {
             let rate =
@@ -303,7 +310,7 @@ impl LoadRun {
             let requests = f64::from(self.options.warm_up) * f64::from(plan.clients);
             let duration = Duration::from_secs_f64((requests / rate).min(WARM_UP_S_MAX));
             let plan = TrialPlan { rate, duration, profile: None, ..plan.clone() };
-            self.prepared.engine.trial(&plan, &mut || ControlFlow::Continue(()))?;
+            self.prepared.engine.run_trial(&plan, &mut || ControlFlow::Continue(()))?;
         }
         Ok(())
     }
@@ -318,8 +325,8 @@ impl LoadRun {
             _ => None,
         };
         let observed: Vec<_> =
-            self.trials.iter().map(|(trial, counts)| ObservedTrial::new(trial, counts)).collect();
-        let mut findings = findings::all(
+            self.trials.iter().map(|(trial, counts)| TrialWithCounts::new(trial, counts)).collect();
+        let mut findings = findings::run_findings(
             &observed,
             &RunContext {
                 engine: self.engine(),
@@ -327,16 +334,19 @@ impl LoadRun {
                 interleaved: plan.interleaved,
                 ptp: plan.ptp,
                 return_route,
-                shared_machine: self.watch.is_server_local(),
-                page: self.watch.remote_errors(),
+                shared_host: self.watch.is_server_local(),
+                remote_counter_errors: self.watch.remote_errors(),
                 capture,
                 clock_synchronised: adjtimex::kernel_clock().ok().map(|clock| clock.synchronised),
                 fallbacks: &self.prepared.fallbacks,
-                shortfall: self.prepared.engine.shortfall(),
+                missing_feature: self.prepared.engine.missing_feature(),
                 interrupted: self.interrupted,
                 failure: self.failure.as_deref(),
-                unopened: plan.sessions.as_ref().is_some_and(|sessions| !sessions.can_open()),
-                offsets: plan.offset.is_some(),
+                replies_unopened: plan
+                    .sessions
+                    .as_ref()
+                    .is_some_and(|sessions| !sessions.can_open()),
+                measures_offsets: plan.offset.is_some(),
                 search: self.search.as_ref(),
                 outages: &self.outages,
                 overload: self.overload.as_ref(),
@@ -347,7 +357,7 @@ impl LoadRun {
     }
 
     fn into_result(mut self, started: String) -> LoadResult {
-        let capture = self.capture.take().map(RunningCapture::end);
+        let capture = self.capture.take().map(RunningCapture::finish);
         let findings = self.findings(capture.as_ref());
         let plan = &self.prepared.plan;
         let (target, mode, engine) = (self.target(), self.mode(), self.engine());
@@ -355,7 +365,7 @@ impl LoadRun {
         let reply_timeout_ns = plan.reply_timeout.as_nanos() as u64;
         let offset = plan.offset.map(|offset| offset.method());
         let trials: Vec<_> = self.trials.into_iter().map(|(trial, _)| trial).collect();
-        let judge = |limit: &LoadLimit| limit.judge(&trials, self.search.as_ref());
+        let judge = |limit: &LoadLimit| limit.evaluate(&trials, self.search.as_ref());
         let limits = self.options.limits.iter().map(judge).collect();
         LoadResult {
             schema: LOAD_SCHEMA.to_owned(),
@@ -380,8 +390,8 @@ impl LoadRun {
     }
 }
 
-/// Returns the result of a search, as data.
-pub(crate) fn result_of(
+/// Converts the outcome of a search to its record.
+pub(crate) fn search_result(
     kind: SearchKind,
     config: &SearchConfig,
     outcome: &SearchOutcome,

@@ -1,5 +1,5 @@
-//! Intended send times of requests. A schedule yields instants and nothing else: it reads no clock
-//! and does not compensate for a late sender, so the plan holds in any case.
+//! Intended send times of requests. A schedule reads no clock and does not adapt to a late sender,
+//! so the plan does not depend on the sender (no coordinated omission).
 //!
 //! Instants are fixed-point numbers of 2^-16 ns after the start of the trial; the in-kernel engine
 //! uses the same numbers.
@@ -10,18 +10,18 @@ use std::time::Duration;
 use horolog_record::Spacing;
 use horolog_time::{Monotonic, Span, Timestamp};
 
-use crate::load_profile::{LoadProfile, ProfileInstants};
+use crate::load_profile::{LoadProfile, ProfileSendTimes};
 use crate::random::SplitMix64;
 
-/// Binary digits after the point of an interval in nanoseconds, and of a quantile.
+/// Number of fraction bits of intervals in nanoseconds, and of quantiles.
 pub const FRACTION_BITS: u32 = 16;
 
-/// Entries in [`exponential_quantiles`]; a 16-bit random number picks one.
+/// Number of entries in [`exponential_quantiles`], indexed by a 16-bit random number.
 pub const QUANTILES: usize = 1 << 16;
 
-/// Returns the interval between one lane's requests, in 2^-16 ns: `lanes` × 10^9 / `rate`, rounded
-/// up so that no request more than intended fits into a trial. `None` for a rate that is not
-/// positive, or so low that the interval exceeds 19 hours.
+/// Returns the interval between two requests of one lane, in 2^-16 ns: `lanes` × 10^9 / `rate`,
+/// rounded up so that a trial never has more requests than intended. `None` if the rate is not
+/// positive, or the interval is below 2^-16 ns or above 19 hours.
 #[must_use]
 pub fn interval(rate: f64, lanes: usize) -> Option<u64> {
     let exact = 1e9 * f64::from(1 << FRACTION_BITS) * lanes as f64 / rate;
@@ -45,8 +45,8 @@ fn build_quantiles() -> Box<[u32]> {
         *entry = (-(-probability).ln_1p() * f64::from(1 << FRACTION_BITS)).round() as u32;
         sum += u64::from(*entry);
     }
-    // Midpoints fall short of the tail's mean, and rounding adds its own error: the largest
-    // quantile takes up the difference, which is a small part of it.
+    // The midpoints underestimate the tail, and rounding adds an error: the largest quantile is
+    // increased so that the mean is exact.
     let wanted = (QUANTILES as u64) << FRACTION_BITS;
     table[QUANTILES - 1] += (wanted - sum) as u32;
     table
@@ -54,13 +54,13 @@ fn build_quantiles() -> Box<[u32]> {
 
 /// Returns `interval` × `quantile`, both in 2^-16, without a product wider than 64 bits.
 #[must_use]
-pub const fn scale(interval: u64, quantile: u32) -> u64 {
+pub const fn scale_interval(interval: u64, quantile: u32) -> u64 {
     let low = interval & ((1 << FRACTION_BITS) - 1);
     (interval >> FRACTION_BITS) * quantile as u64 + ((low * quantile as u64) >> FRACTION_BITS)
 }
 
-/// Returns a lane's own random numbers, and the quantiles that they select.
-fn random(seed: u64, lane: usize) -> (SplitMix64, &'static [u32]) {
+/// Returns the random number generator of a lane, and the quantiles.
+fn lane_random(seed: u64, lane: usize) -> (SplitMix64, &'static [u32]) {
     (SplitMix64::new(seed.wrapping_add(lane as u64)), exponential_quantiles())
 }
 
@@ -75,14 +75,14 @@ pub struct LaneSchedule {
     /// Offset from `start` at which the schedule ends, in 2^-16 ns.
     end: u64,
     planned: u64,
-    /// Changes of the rate, if it changes.
-    profile: Option<ProfileInstants>,
+    /// Send times of a load profile; `None` at a constant rate.
+    profile: Option<ProfileSendTimes>,
 }
 
 impl LaneSchedule {
-    /// Returns the schedule of lane `lane` of `lanes` that together plan `rate` requests per second
-    /// for `duration` from `start`; `seed` sets the order of exponential intervals. Lanes of
-    /// constant spacing interleave evenly. `None` if [`interval`] is.
+    /// Returns the schedule of lane `lane` of `lanes`, which together send `rate` requests per
+    /// second for `duration` from `start`. With constant spacing the lanes interleave evenly; with
+    /// exponential spacing `seed` determines the intervals. `None` if [`interval`] returns `None`.
     #[must_use]
     pub fn new(
         start: Timestamp<Monotonic>,
@@ -99,8 +99,8 @@ impl LaneSchedule {
         match spacing {
             Spacing::Constant => schedule.next = interval / lanes as u64 * lane as u64,
             Spacing::Exponential => {
-                schedule.random = Some(random(seed, lane));
-                schedule.next = schedule.step();
+                schedule.random = Some(lane_random(seed, lane));
+                schedule.next = schedule.next_interval();
             }
         }
         Some(schedule)
@@ -115,61 +115,63 @@ impl LaneSchedule {
         (lane, lanes): (usize, usize),
         seed: u64,
     ) -> Option<Self> {
-        let (rate, duration) = (profile.highest(), profile.duration());
+        let (rate, duration) = (profile.rate_max(), profile.duration());
         let steady = Self::new(start, rate, duration, Spacing::Constant, (lane, lanes), seed)?;
-        let instants = Some(ProfileInstants::new(profile, lanes));
+        let instants = Some(ProfileSendTimes::new(profile, lanes));
         let mut schedule = Self { next: 0, profile: instants, ..steady };
         schedule.next = match spacing {
-            Spacing::Constant => schedule.after(lane as f64 / lanes as f64),
+            Spacing::Constant => schedule.profile_instant(lane as f64 / lanes as f64),
             Spacing::Exponential => {
-                schedule.random = Some(random(seed, lane));
-                schedule.following()
+                schedule.random = Some(lane_random(seed, lane));
+                schedule.next_instant()
             }
         };
         Some(schedule)
     }
 
-    /// Returns the next intended send time, or `None` once the trial's duration is full.
+    /// Returns the next intended send time; `None` at the end of the schedule.
     #[must_use]
     pub fn peek(&self) -> Option<Timestamp<Monotonic>> {
         let offset = Span::from_ns((self.next >> FRACTION_BITS).cast_signed());
         (self.next < self.end).then(|| self.start + offset)
     }
 
-    /// Takes the instant that [`Self::peek`] returns.
+    /// Advances to the intended send time after that of [`Self::peek`].
     pub fn advance(&mut self) {
-        self.next = self.following();
+        self.next = self.next_instant();
         self.planned += 1;
     }
 
-    /// Skips the rest of a phase that ended before `now`, and returns the number of instants
-    /// skipped: a sender that fell behind in one phase must not make up for it in the next.
+    /// If the phase of the next send time ended before `now`, skips to the end of that phase and
+    /// returns the number of skipped requests. A sender that fell behind in one phase must not
+    /// catch up in the next.
     pub fn skip_phase(&mut self, now: Timestamp<Monotonic>) -> u64 {
         let Some(instants) = &self.profile else { return 0 };
         let Some(end) = instants.phase_end(self.next) else { return 0 };
         if now < self.start + Span::from_ns((end >> FRACTION_BITS).cast_signed()) {
             return 0;
         }
-        let left = instants.left(self.next) - instants.left(end);
+        let skipped = instants.requests_after(self.next) - instants.requests_after(end);
         self.next = end;
-        left
+        skipped
     }
 
-    /// Returns the number of instants taken so far.
+    /// Returns the number of send times passed so far, without skipped ones.
     #[must_use]
-    pub const fn taken(&self) -> u64 {
+    pub const fn advanced_count(&self) -> u64 {
         self.planned
     }
 
-    /// Takes all that is left and returns the number of instants of the whole schedule.
-    pub fn exhaust(&mut self) -> u64 {
+    /// Advances to the end and returns the number of requests of the whole schedule.
+    pub fn advance_to_end(&mut self) -> u64 {
         if let Some(instants) = self.profile.take() {
-            self.planned += if self.next < self.end { instants.left(self.next) } else { 0 };
+            self.planned +=
+                if self.next < self.end { instants.requests_after(self.next) } else { 0 };
             self.next = self.end;
         }
         if self.random.is_none() && self.next < self.end {
-            let left = (self.end - self.next).div_ceil(self.interval);
-            self.planned += left;
+            let remaining = (self.end - self.next).div_ceil(self.interval);
+            self.planned += remaining;
             self.next = self.end;
         }
         while self.peek().is_some() {
@@ -179,28 +181,28 @@ impl LaneSchedule {
     }
 
     /// Returns the instant after the next one.
-    fn following(&mut self) -> u64 {
+    fn next_instant(&mut self) -> u64 {
         match (&self.profile, &mut self.random) {
-            (None, _) => self.next.saturating_add(self.step()),
-            (Some(_), None) => self.after(1.0),
+            (None, _) => self.next.saturating_add(self.next_interval()),
+            (Some(_), None) => self.profile_instant(1.0),
             (Some(_), Some((random, quantiles))) => {
                 let quantile = quantiles[usize::from(random.next_u16())];
-                self.after(f64::from(quantile) / f64::from(1 << FRACTION_BITS))
+                self.profile_instant(f64::from(quantile) / f64::from(1 << FRACTION_BITS))
             }
         }
     }
 
     /// Returns the instant `requests` after the next one, on a load profile.
-    fn after(&mut self, requests: f64) -> u64 {
+    fn profile_instant(&mut self, requests: f64) -> u64 {
         let next = self.next;
-        self.profile.as_mut().map_or(next, |instants| instants.after(next, requests))
+        self.profile.as_mut().map_or(next, |instants| instants.instant_after(next, requests))
     }
 
-    fn step(&mut self) -> u64 {
+    fn next_interval(&mut self) -> u64 {
         match &mut self.random {
             None => self.interval,
             Some((random, quantiles)) => {
-                scale(self.interval, quantiles[usize::from(random.next_u16())])
+                scale_interval(self.interval, quantiles[usize::from(random.next_u16())])
             }
         }
     }
@@ -247,7 +249,7 @@ mod tests {
     fn what_is_left_of_a_phase_that_is_over_is_left_out() {
         let second = Duration::from_secs(1);
         let phases =
-            vec![LoadPhase::steady("a", 100.0, second), LoadPhase::steady("b", 10.0, second)];
+            vec![LoadPhase::constant("a", 100.0, second), LoadPhase::constant("b", 10.0, second)];
         let profile = LoadProfile::new(second, phases).unwrap();
         let mut schedule =
             LaneSchedule::with_profile(START, &profile, Spacing::Constant, (0, 1), 1).unwrap();
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(schedule.skip_phase(START + Span::from_ms(1000)), 70);
         assert_eq!(schedule.peek(), Some(START + Span::from_ms(1000)));
         assert_eq!(schedule.skip_phase(START + Span::from_ms(9000)), 0, "the last phase");
-        assert_eq!((schedule.taken(), schedule.exhaust()), (30, 40));
+        assert_eq!((schedule.advanced_count(), schedule.advance_to_end()), (30, 40));
     }
 
     #[test]
@@ -293,7 +295,7 @@ mod tests {
             let whole = all(schedule(rate, 50, spacing, (0, 1))).len();
             let mut part = schedule(rate, 50, spacing, (0, 1));
             (0..taken.min(whole)).for_each(|_| part.advance());
-            prop_assert_eq!(part.exhaust(), whole as u64);
+            prop_assert_eq!(part.advance_to_end(), whole as u64);
         }
 
         #[test]
@@ -302,10 +304,10 @@ mod tests {
         ) {
             let spacing = if exponential { Spacing::Exponential } else { Spacing::Constant };
             let second = Duration::from_secs(1);
-            let phases = vec![LoadPhase::steady("all", rate, second)];
+            let phases = vec![LoadPhase::constant("all", rate, second)];
             let course = LoadProfile::new(second, phases).unwrap();
             let on_course = LaneSchedule::with_profile(START, &course, spacing, (lane, 3), 1).unwrap();
-            let left = on_course.clone().exhaust();
+            let left = on_course.clone().advance_to_end();
             let steady = LaneSchedule::new(START, rate, second, spacing, (lane, 3), 1).unwrap();
             let (one, other) = (all(on_course), all(steady));
             prop_assert!(one.len().abs_diff(other.len()) <= 1);
@@ -316,7 +318,7 @@ mod tests {
         #[test]
         fn scaling_is_the_wide_product(interval in 0u64..1 << 42, quantile in 0u32..1 << 21) {
             let wide = (u128::from(interval) * u128::from(quantile)) >> FRACTION_BITS;
-            prop_assert_eq!(u128::from(scale(interval, quantile)), wide);
+            prop_assert_eq!(u128::from(scale_interval(interval, quantile)), wide);
         }
     }
 }

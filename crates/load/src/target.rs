@@ -12,7 +12,7 @@ use thiserror::Error;
 pub use horolog_io::target::{AddressFamily, TargetName, TargetNameError};
 use horolog_io::target::{is_public, require_unicast};
 pub(crate) use route::return_route_command;
-pub use route::{FirstLink, Macs, Route, RouteHints, find_route};
+pub use route::{FirstLink, LinkMacs, Route, RouteHints, find_route};
 
 /// Reason for which a target cannot be loaded.
 #[derive(Debug, Error)]
@@ -56,7 +56,7 @@ pub enum TargetError {
 }
 
 /// Refuses addresses that are not one host's, and public ones unless `owned`.
-pub fn permit(address: IpAddr, owned: bool) -> Result<(), TargetError> {
+pub fn check_permitted(address: IpAddr, owned: bool) -> Result<(), TargetError> {
     require_unicast(address)?;
     if is_public(address) && !owned {
         return Err(TargetError::Public(address));
@@ -71,13 +71,13 @@ mod tests {
     #[test]
     fn public_targets_need_an_owner() {
         let (public, harmless) = ("8.8.8.8".parse().unwrap(), "10.0.0.1".parse().unwrap());
-        assert!(matches!(permit(public, false), Err(TargetError::Public(_))));
-        assert!(permit(public, true).is_ok() && permit(harmless, false).is_ok());
+        assert!(matches!(check_permitted(public, false), Err(TargetError::Public(_))));
+        assert!(check_permitted(public, true).is_ok() && check_permitted(harmless, false).is_ok());
     }
 
     #[test]
     fn groups_are_never_loaded() {
-        let refused = permit("224.0.1.1".parse().unwrap(), true);
+        let refused = check_permitted("224.0.1.1".parse().unwrap(), true);
         assert!(matches!(refused, Err(TargetError::Name(TargetNameError::NotUnicast(_)))));
     }
 }

@@ -1,13 +1,13 @@
 //! Request token: the 64 bits of an NTP transmit timestamp hold the intended send time and a
-//! sequence number, and the server echoes them as the origin timestamp. So the generator keeps no
-//! state for each request. RFC 5905 lets a client put any value there; the key makes it look random
-//! to the server, and makes replies to another run look random here.
+//! sequence number. The server echoes them as origin timestamp, so the generator keeps no state per
+//! request. RFC 5905 allows any value there. The key makes tokens look random to the server, and
+//! replies to other runs look random here.
 //!
-//! A request in interleaved mode carries the same bits a second time, as its receive timestamp,
-//! with the lowest one flipped: a basic reply echoes the one and an interleaved reply the other
-//! (RFC 9769, section 2), so the reply alone determines its mode.
+//! A request in interleaved mode carries the same bits again as its receive timestamp, with the
+//! lowest bit flipped. A basic reply echoes the transmit timestamp, an interleaved reply the
+//! receive timestamp (RFC 9769, section 2), so the reply alone determines its mode.
 //!
-//! The in-kernel engine computes the same expressions in BPF.
+//! The XDP engine computes tokens in the same way.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 
@@ -33,7 +33,7 @@ pub struct RequestId {
     pub sequence: u32,
 }
 
-/// Timestamp of a request that a reply echoed.
+/// Timestamp of the request that a reply echoes as its origin timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EchoedTimestamp {
     /// The transmit timestamp: a reply in basic mode.
@@ -42,7 +42,7 @@ pub enum EchoedTimestamp {
     Receive,
 }
 
-/// Encodes requests as transmit timestamps, and decodes origin timestamps to requests.
+/// Codec of request tokens: encodes requests as transmit timestamps and decodes origin timestamps.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenCodec {
     key: u64,
@@ -69,17 +69,17 @@ impl TokenCodec {
         self.run_start
     }
 
-    /// Returns the 64 bits of the transmit timestamp.
+    /// Returns the token of a request: the 64 bits of its transmit timestamp.
     #[must_use]
-    pub const fn encode(&self, question: RequestId) -> u64 {
-        let time = question.intended.as_ns() as u64 & TIME_MASK;
-        self.key ^ (time << TIME_SHIFT) ^ ((question.sequence as u64 & SEQUENCE_MASK) << 1)
+    pub const fn encode(&self, request: RequestId) -> u64 {
+        let time = request.intended.as_ns() as u64 & TIME_MASK;
+        self.key ^ (time << TIME_SHIFT) ^ ((request.sequence as u64 & SEQUENCE_MASK) << 1)
     }
 
-    /// Returns the 64 bits of the receive timestamp of a request in interleaved mode with this
-    /// transmit timestamp: never the same ones, as the mode demands.
+    /// Returns the receive timestamp of a request in interleaved mode with this transmit timestamp.
+    /// RFC 9769 requires that the two differ.
     #[must_use]
-    pub const fn receive_of(transmit: u64) -> u64 {
+    pub const fn interleaved_receive(transmit: u64) -> u64 {
         transmit ^ 1
     }
 
@@ -89,21 +89,22 @@ impl TokenCodec {
         ((bits ^ self.key) >> 1 & SEQUENCE_MASK) as u32
     }
 
-    /// Decodes an origin timestamp that was received at `now`: returns the request and the echoed
-    /// timestamp. The time is the latest intended send time not after `now` whose low bits match.
-    /// `None` if that lies before the start of the run, so that the token belongs to another run.
+    /// Decodes an origin timestamp received at `now`: returns the request and which of its
+    /// timestamps was echoed. The intended send time is the latest instant not after `now` whose
+    /// low 36 bits match. `None` if it is before the start of the run, so that the token belongs to
+    /// another run.
     #[must_use]
     pub fn decode(
         &self,
         bits: u64,
         now: Timestamp<Monotonic>,
     ) -> Option<(RequestId, EchoedTimestamp)> {
-        let plain = bits ^ self.key;
-        let age = (now.as_ns() as u64).wrapping_sub(plain >> TIME_SHIFT) & TIME_MASK;
+        let decoded = bits ^ self.key;
+        let age = (now.as_ns() as u64).wrapping_sub(decoded >> TIME_SHIFT) & TIME_MASK;
         let intended = now - Span::from_ns(age.cast_signed());
-        let sequence = (plain >> 1 & SEQUENCE_MASK) as u32;
+        let sequence = (decoded >> 1 & SEQUENCE_MASK) as u32;
         let echoed =
-            if plain & 1 == 0 { EchoedTimestamp::Transmit } else { EchoedTimestamp::Receive };
+            if decoded & 1 == 0 { EchoedTimestamp::Transmit } else { EchoedTimestamp::Receive };
         (intended >= self.run_start).then_some((RequestId { intended, sequence }, echoed))
     }
 }
@@ -158,7 +159,7 @@ mod tests {
             let question = RequestId { intended: Timestamp::from_ns(intended), sequence };
             let now = question.intended + Span::from_ns(age);
             let transmit = token.encode(question);
-            let receive = TokenCodec::receive_of(transmit);
+            let receive = TokenCodec::interleaved_receive(transmit);
             prop_assert_ne!(transmit, receive);
             prop_assert_eq!(token.decode(transmit, now), Some((question, EchoedTimestamp::Transmit)));
             prop_assert_eq!(token.decode(receive, now), Some((question, EchoedTimestamp::Receive)));

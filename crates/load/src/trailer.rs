@@ -1,6 +1,5 @@
-//! Trailer after the header of a lane's requests, and of their replies: NTS fields, or extension
-//! fields and a MAC that the user requested. Requests without a trailer do not use this module: a
-//! template and a few bytes suffice for them.
+//! Trailer after the NTP header of requests and replies: NTS extension fields, or extension fields
+//! and a MAC from options. Requests without a trailer are made from a template instead.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use horolog_nts::mac::{KEY_ID_LEN, SymmetricKey};
 use horolog_record::InvalidReason;
 use horolog_wire::ntp::HEADER_LEN;
 
-use crate::nts::{Fault, LaneSessions};
+use crate::nts::{LaneSessions, NtsReplyError};
 use crate::request::{self, RequestTimestamps};
 use crate::verify::PAYLOAD_LEN;
 
@@ -21,12 +20,12 @@ pub use horolog_nts::mac::{KeyFile, KeyTable};
 /// Longest digest after a packet of version 4, in bytes (RFC 7822, section 3).
 const DIGEST_LEN_V4: usize = 20;
 
-/// Extension fields and a MAC after the header of every request.
+/// Options of the trailer: extension fields and MAC of every request.
 #[derive(Clone, Default, Debug)]
 pub struct TrailerOptions {
     /// Extension fields, in this order (RFC 7822).
     pub fields: Vec<ExtensionField>,
-    /// Keys, and the ID of the one that authenticates requests (RFC 5905, section 7.3).
+    /// Key table and ID of the key for the MAC (RFC 5905, section 7.3); `None` for no MAC.
     pub mac: Option<(Arc<KeyTable>, u32)>,
 }
 
@@ -47,13 +46,13 @@ impl TrailerOptions {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a lane has one, in a box of its own")]
 pub enum RequestTrailer {
-    /// NTS fields, after all headers or a share of them.
+    /// NTS extension fields, in all requests or a share of them.
     Nts(LaneSessions),
-    /// Identical fields and MAC after each header.
-    Added(TrailerTemplate),
+    /// Constant extension fields, and a MAC.
+    Fixed(TrailerTemplate),
 }
 
-/// Request that a reply belongs to.
+/// Request that a reply claims to answer.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestRef {
     pub(crate) client: u32,
@@ -67,15 +66,15 @@ impl RequestTrailer {
     pub(crate) const fn request_len_max(&self) -> usize {
         match self {
             Self::Nts(sessions) => sessions.request_len_max(),
-            Self::Added(added) => added.request.len(),
+            Self::Fixed(template) => template.request.len(),
         }
     }
 
     /// Returns true if the request with this sequence number is authenticated by NTS.
     pub(crate) const fn has_nts(&self, sequence: u32) -> bool {
         match self {
-            Self::Nts(sessions) => sessions.has(sequence),
-            Self::Added(_) => false,
+            Self::Nts(sessions) => sessions.is_authenticated(sequence),
+            Self::Fixed(_) => false,
         }
     }
 
@@ -83,13 +82,13 @@ impl RequestTrailer {
     pub(crate) fn cookies_reused(&self) -> Option<u64> {
         match self {
             Self::Nts(sessions) => sessions.counts_reused().then_some(0),
-            Self::Added(_) => None,
+            Self::Fixed(_) => None,
         }
     }
 
-    /// Returns the payload of a client's request. If it is authenticated according to
-    /// [`RequestTrailer::has_nts`], `nts` counts whether its cookie was used before.
-    pub(crate) fn request(
+    /// Returns the payload of a client's request. `nts` is `Some` for an authenticated request (see
+    /// [`RequestTrailer::has_nts`]) and counts reused cookies.
+    pub(crate) fn build_request(
         &mut self,
         client: u32,
         timestamps: RequestTimestamps,
@@ -98,83 +97,88 @@ impl RequestTrailer {
         match self {
             Self::Nts(sessions) => match nts {
                 Some(reused) => sessions.seal(client, timestamps, reused),
-                None => sessions.plain(timestamps),
+                None => sessions.plain_request(timestamps),
             },
-            Self::Added(added) => added.request(timestamps),
+            Self::Fixed(template) => template.build_request(timestamps),
         }
     }
 
-    /// Records that the reply verified last, to the request with this sequence number of this
-    /// client, was a duplicate.
+    /// Discards the cookies stored from the last verified reply, a duplicate, to the request of
+    /// this client with this sequence number.
     pub(crate) fn count_duplicate(&mut self, client: u32, sequence: u32) {
         if let Self::Nts(sessions) = self
-            && sessions.has(sequence)
+            && sessions.is_authenticated(sequence)
         {
-            sessions.give_back(client);
+            sessions.discard_stored_cookies(client);
         }
     }
 
-    /// Verifies the trailer of a reply.
-    pub(crate) fn judge(&mut self, request: RequestRef, reply: &[u8]) -> Result<(), InvalidReason> {
+    /// Verifies the trailer of a reply to `request`.
+    pub(crate) fn verify(
+        &mut self,
+        request: RequestRef,
+        reply: &[u8],
+    ) -> Result<(), InvalidReason> {
         match self {
-            Self::Nts(sessions) if sessions.has(request.sequence) => {
+            Self::Nts(sessions) if sessions.is_authenticated(request.sequence) => {
                 sessions.open(request.client, request.transmit, reply).map_err(
                     |fault| match fault {
-                        Fault::Longer => InvalidReason::Length,
-                        // Only a host that received the request knows its unique identifier.
-                        Fault::Reply(ReplyError::Refused) => InvalidReason::KissNtsn,
-                        Fault::Reply(_) => InvalidReason::Nts,
+                        NtsReplyError::TooLong => InvalidReason::Length,
+                        // Only a host on the path of the request knows its unique identifier, so
+                        // the refusal is genuine.
+                        NtsReplyError::Invalid(ReplyError::Refused) => InvalidReason::KissNtsn,
+                        NtsReplyError::Invalid(_) => InvalidReason::Nts,
                     },
                 )
             }
             Self::Nts(_) if reply.len() == PAYLOAD_LEN => Ok(()),
             Self::Nts(_) => Err(InvalidReason::Length),
-            Self::Added(added) => added.judge(reply),
+            Self::Fixed(template) => template.verify(reply),
         }
     }
 }
 
-/// Request with a constant trailer, to be completed without allocation.
+/// Template of requests with the same extension fields and MAC, completed without allocation.
 pub struct TrailerTemplate {
     keys: Option<(Arc<KeyTable>, u32)>,
     digest_len: usize,
-    /// Header, fields and room for the MAC.
+    /// Header, extension fields and space for the MAC.
     request: Box<[u8]>,
-    covered: usize,
+    mac_offset: usize,
 }
 
 impl TrailerTemplate {
     /// Creates the template of a lane whose requests have this version.
-    pub(crate) fn new(additions: &TrailerOptions, version: u8) -> Self {
-        let mut request = request::payload(version, RequestTimestamps::default()).to_vec();
-        let last = additions.fields.len().checked_sub(1);
-        for (index, field) in additions.fields.iter().enumerate() {
-            field.write(Some(index) == last && additions.mac.is_none(), &mut request);
+    pub(crate) fn new(options: &TrailerOptions, version: u8) -> Self {
+        let mut request = request::ntp_payload(version, RequestTimestamps::default()).to_vec();
+        let last = options.fields.len().checked_sub(1);
+        for (index, field) in options.fields.iter().enumerate() {
+            field.write(Some(index) == last && options.mac.is_none(), &mut request);
         }
-        let covered = request.len();
-        let digest_len = additions.key().map_or(0, |key| digest_len(key, version));
-        request.resize(covered + if digest_len > 0 { KEY_ID_LEN + digest_len } else { 0 }, 0);
-        Self { keys: additions.mac.clone(), digest_len, request: request.into(), covered }
+        let mac_offset = request.len();
+        let digest_len = options.key().map_or(0, |key| digest_len(key, version));
+        request.resize(mac_offset + if digest_len > 0 { KEY_ID_LEN + digest_len } else { 0 }, 0);
+        Self { keys: options.mac.clone(), digest_len, request: request.into(), mac_offset }
     }
 
-    fn request(&mut self, timestamps: RequestTimestamps) -> &[u8] {
+    fn build_request(&mut self, timestamps: RequestTimestamps) -> &[u8] {
         request::set_timestamps(&mut self.request, timestamps);
         if let Some(key) = self.keys.as_ref().and_then(|(keys, id)| keys.get(*id)) {
-            // There is room for it, and the algorithm has such a digest.
-            key.append(self.digest_len, &mut self.request, self.covered);
+            // The template has space for the digest, and the algorithm supports its length.
+            key.append(self.digest_len, &mut self.request, self.mac_offset);
         }
         &self.request
     }
 
     /// Verifies a reply: it has the MAC of the same key if the request had one. The server may
     /// answer extension fields or not.
-    fn judge(&self, reply: &[u8]) -> Result<(), InvalidReason> {
+    fn verify(&self, reply: &[u8]) -> Result<(), InvalidReason> {
         if reply.len() > self.request.len() {
             return Err(InvalidReason::Length);
         }
         let Some((keys, id)) = &self.keys else {
             let rest = reply.get(HEADER_LEN..).unwrap_or_default();
-            return if extension_field::are_fields(rest) {
+            return if extension_field::is_field_sequence(rest) {
                 Ok(())
             } else {
                 Err(InvalidReason::Length)

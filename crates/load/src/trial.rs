@@ -7,10 +7,10 @@ use horolog_record::{
     ClassCounts, Distribution, InvalidReason, LossLocation, MixPartResult, Responses,
     SignedDistribution, Trial,
 };
-use horolog_stats::loss::Rate;
+use horolog_stats::loss::EventRate;
 
 use crate::fairness;
-use crate::plan::{PartPlan, TrialPlan};
+use crate::plan::{MixPartPlan, TrialPlan};
 use crate::request_tracker::TrialCounts;
 
 /// Returns the record of a trial.
@@ -35,7 +35,7 @@ pub fn record(
         unsynchronised: counts.unsynchronised(),
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
         responses: Responses {
-            basic: basic(counts),
+            basic: basic_replies(counts),
             interleaved: counts.interleaved,
             nts: counts.nts_received,
             delay: counts.ptp.unwrap_or_default().delay,
@@ -51,7 +51,7 @@ pub fn record(
             lost: counts.nts_sent.saturating_sub(counts.nts_received),
         }),
         cookies_reused: counts.cookies_reused,
-        fairness: fairness::of(&counts.clients),
+        fairness: fairness::client_fairness(&counts.clients),
         compliant_clients: None,
         rtt_ns: Distribution::of_recorder(&counts.rtt),
         response_time_ns: Distribution::of_recorder(&counts.response),
@@ -66,54 +66,56 @@ pub fn record(
             .parts
             .iter()
             .zip(&counts.parts)
-            .map(|(part, counts)| of_part(plan, part, counts))
+            .map(|(part, counts)| mix_part_result(plan, part, counts))
             .collect(),
     }
 }
 
-/// Returns the outcome of one kind of requests of a mix.
-fn of_part(plan: &TrialPlan, part: &PartPlan, counts: &TrialCounts) -> MixPartResult {
+/// Returns the record of one part of a mix.
+fn mix_part_result(plan: &TrialPlan, part: &MixPartPlan, counts: &TrialCounts) -> MixPartResult {
     MixPartResult {
         name: part.name.clone(),
         mode: part.mode,
         share: part.share,
-        trial: record(&plan.of_part(part), counts, BTreeMap::new()),
+        trial: record(&plan.part_plan(part), counts, BTreeMap::new()),
     }
 }
 
-/// Returns the number of replies in NTP's basic mode.
-fn basic(counts: &TrialCounts) -> u64 {
+/// Returns the number of replies in basic mode, without NTS; 0 for PTP.
+fn basic_replies(counts: &TrialCounts) -> u64 {
     match counts.ptp {
-        _ if !counts.parts.is_empty() => counts.parts.iter().map(basic).sum(),
+        _ if !counts.parts.is_empty() => counts.parts.iter().map(basic_replies).sum(),
         Some(_) => 0,
-        // The kernel's counts are not all read at the same instant.
+        // The XDP engine's counts are not read at one instant, so they may be inconsistent.
         None => counts.received.saturating_sub(counts.interleaved + counts.nts_received),
     }
 }
 
-/// Returns the plan of a trial that was ended early, up to its end.
+/// Returns the plan with the actual duration of a trial that was ended early.
 #[must_use]
-pub fn cut_short(plan: TrialPlan, counts: &TrialCounts) -> TrialPlan {
+pub fn truncate_plan(plan: TrialPlan, counts: &TrialCounts) -> TrialPlan {
     let lasted = counts.first_sent.zip(counts.last_sent).map_or(0.0, |(first, last)| {
-        // The last request had its share of the time as well.
+        // The last request is followed by one interval.
         (last - first).as_seconds() + 1.0 / plan.rate
     });
     let duration = plan.duration.min(Duration::from_secs_f64(lasted.max(0.0)));
     TrialPlan { duration, ..plan }
 }
 
-/// Returns the requests sent per second from the first to the last of them; 0 for fewer than two.
+/// Returns the rate from the first to the last request sent, in requests per second; 0 for fewer
+/// than two requests.
 #[must_use]
 pub fn achieved_rate(counts: &TrialCounts) -> f64 {
     let (Some(first), Some(last)) = (counts.first_sent, counts.last_sent) else {
         return 0.0;
     };
     let ns = |instant: i64| u64::try_from(instant).unwrap_or(0);
-    Rate::from_span(counts.sent, ns(first.as_ns()), ns(last.as_ns())).map_or(0.0, Rate::per_second)
+    EventRate::from_span(counts.sent, ns(first.as_ns()), ns(last.as_ns()))
+        .map_or(0.0, EventRate::per_second)
 }
 
-/// Returns the planned duration if the whole schedule was sent, or otherwise the time spent
-/// sending.
+/// Returns the planned duration; if requests were omitted, the time from the first to the last
+/// request.
 fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
     match (counts.first_sent, counts.last_sent) {
         (Some(first), Some(last)) if counts.sent + counts.refused < counts.planned => {

@@ -1,9 +1,9 @@
 //! Verification that a datagram from the target is a valid reply to a request of this run, from its
 //! bytes alone. Duplicates and timeouts are handled by [`crate::request_tracker`].
 //!
-//! The order of the checks is part of the result: the first that fails names the reason. The
-//! in-kernel engine checks in the same order; a number not yet used in this trial it compares with
-//! its client, where this one detects that it was not sent.
+//! The order of the checks is part of the result: the first check that fails names the reason. The
+//! XDP engine checks in the same order, except that for a sequence number not yet used in this
+//! trial it compares the client, whereas this code detects that the request was not sent.
 
 use horolog_record::InvalidReason;
 use horolog_time::{Monotonic, NtpTimestamp, Timestamp};
@@ -11,16 +11,17 @@ use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, ReplyStatus};
 
 use crate::token::{EchoedTimestamp, RequestId, TIME_BITS, TokenCodec};
 
-/// A reply that is valid in itself.
+/// Reply that is valid by its own bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VerifiedReply {
-    /// Request that it answers.
-    pub question: RequestId,
+    /// Request that the reply echoes.
+    pub request: RequestId,
     /// Mode of the reply.
-    pub answer: ReplyMode,
-    /// Server's receive timestamp, by which a request in interleaved mode refers to this reply.
+    pub mode: ReplyMode,
+    /// Server's receive timestamp. The client's next request in interleaved mode refers to it.
     pub receive: NtpTimestamp,
-    /// Server's transmit timestamp: of this reply in basic mode, otherwise of the one before.
+    /// Server's transmit timestamp: of this reply in basic mode, of the previous one in interleaved
+    /// mode.
     pub transmit: NtpTimestamp,
     /// True if the server reports itself as unsynchronised.
     pub unsynchronised: bool,
@@ -29,9 +30,10 @@ pub struct VerifiedReply {
 /// NTP mode of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyMode {
-    /// Basic mode: the server's transmit less its receive timestamp is its response time, in ns.
+    /// Basic mode: receive and transmit timestamp belong to this exchange.
     Basic {
-        /// Response time; `None` if a server that is not synchronised has no timestamps.
+        /// Response time in ns (transmit minus receive); `None` if an unsynchronised server sends
+        /// no timestamps.
         response_ns: Option<u64>,
     },
     /// Interleaved mode: the transmit timestamp is that of an earlier reply, so this reply's
@@ -46,16 +48,16 @@ pub struct ExpectedReplies {
     pub token: TokenCodec,
     /// Version of the requests, 1 to 4.
     pub version: u8,
-    /// True if requests are in interleaved mode, so that replies may be.
+    /// True if requests are in interleaved mode, which allows interleaved replies.
     pub interleaved: bool,
-    /// True if extension fields may follow the header; `check_request` checks their content.
+    /// True if a trailer may follow the header; `check_request` verifies it.
     pub extended: bool,
 }
 
 impl ExpectedReplies {
-    /// Verifies a UDP payload that arrived before `now`. `check_request` checks that a request was
-    /// sent ([`InvalidReason::Origin`]) and by the client that received the reply
-    /// ([`InvalidReason::Client`]), and verifies the trailer if one may follow the header.
+    /// Verifies a UDP payload that arrived not later than `now`. `check_request` checks that the
+    /// request was sent ([`InvalidReason::Origin`]), that its client received the reply
+    /// ([`InvalidReason::Client`]), and the trailer if there may be one.
     pub fn verify(
         &self,
         payload: &[u8],
@@ -73,16 +75,17 @@ impl ExpectedReplies {
             return Err(InvalidReason::Version);
         }
         let decoded = self.token.decode(header.origin.to_bits(), now);
-        let (question, echoed) = decoded.ok_or(InvalidReason::Origin)?;
+        let (request, echoed) = decoded.ok_or(InvalidReason::Origin)?;
         if echoed == EchoedTimestamp::Receive && !self.interleaved {
             return Err(InvalidReason::Origin);
         }
-        check_request(question)?;
+        check_request(request)?;
         let unsynchronised = is_unsynchronised(&header)?;
-        // Timestamp 0 stands for an unknown time (RFC 5905, section 6), as such a server has.
+        // A timestamp of 0 means unknown (RFC 5905, section 6), which is valid for an
+        // unsynchronised server.
         let known = ![header.receive, header.transmit].contains(&NtpTimestamp::UNKNOWN);
         let has_times = known || !unsynchronised;
-        let answer = match echoed {
+        let mode = match echoed {
             EchoedTimestamp::Transmit if !has_times => Some(ReplyMode::Basic { response_ns: None }),
             EchoedTimestamp::Transmit => response_ns(header.receive, header.transmit)
                 .map(|ns| ReplyMode::Basic { response_ns: Some(ns) }),
@@ -90,9 +93,9 @@ impl ExpectedReplies {
                 (!has_times || is_of_earlier_reply(&header)).then_some(ReplyMode::Interleaved)
             }
         };
-        let answer = answer.ok_or(InvalidReason::Timestamp)?;
+        let mode = mode.ok_or(InvalidReason::Timestamp)?;
         let Header { receive, transmit, .. } = header;
-        Ok(VerifiedReply { question, answer, receive, transmit, unsynchronised })
+        Ok(VerifiedReply { request, mode, receive, transmit, unsynchronised })
     }
 }
 
@@ -113,20 +116,21 @@ fn is_unsynchronised(header: &Header) -> Result<bool, InvalidReason> {
     }
 }
 
-/// Returns the transmit less the receive timestamp of one reply, to the nearest ns, if both are
-/// known and it is a plausible response time.
+/// Returns the response time in ns, transmit minus receive timestamp; `None` if the transmit
+/// timestamp is 0 or the difference is negative or above the range of a token.
 pub(crate) fn response_ns(receive: NtpTimestamp, transmit: NtpTimestamp) -> Option<u64> {
     if transmit == NtpTimestamp::UNKNOWN {
         return None;
     }
-    // Rounding to nanoseconds must not hide a timestamp that runs backwards by less than one.
+    // Compares all 64 bits, because rounding to ns would hide a difference of less than 1 ns below
+    // 0.
     let backwards = transmit.to_bits().wrapping_sub(receive.to_bits()) >> 63 == 1;
     let ns = transmit.since(receive).as_ns();
     u64::try_from(ns).ok().filter(|&ns| !backwards && ns < 1 << TIME_BITS)
 }
 
-/// Returns true if the transmit timestamp can be that of a reply before this request: it is known
-/// and not after the receive timestamp. Its age depends on the client's polling.
+/// Returns true if the transmit timestamp can be that of an earlier reply: not 0, and not after the
+/// receipt of this request.
 const fn is_of_earlier_reply(header: &Header) -> bool {
     let (receive, transmit) = (header.receive.to_bits(), header.transmit.to_bits());
     transmit != 0 && receive.wrapping_sub(transmit) >> 63 == 0
@@ -165,7 +169,7 @@ mod tests {
 
     /// The reply to a request whose receive timestamp the server brought back.
     fn interleaved() -> Header {
-        let origin = TokenCodec::receive_of(good().origin.to_bits());
+        let origin = TokenCodec::interleaved_receive(good().origin.to_bits());
         let earlier = NtpTimestamp::from_bits(good().receive.to_bits() - (64 << 32));
         Header { origin: NtpTimestamp::from_bits(origin), transmit: earlier, ..good() }
     }
@@ -188,8 +192,8 @@ mod tests {
     #[test]
     fn a_good_reply_is_good() {
         let reply = verify(&good()).unwrap();
-        assert_eq!((reply.question, reply.unsynchronised), (QUESTION, false));
-        assert_eq!(reply.answer, ReplyMode::Basic { response_ns: Some(2_000) });
+        assert_eq!((reply.request, reply.unsynchronised), (QUESTION, false));
+        assert_eq!(reply.mode, ReplyMode::Basic { response_ns: Some(2_000) });
         assert_eq!(reply.receive, good().receive);
     }
 
@@ -220,7 +224,7 @@ mod tests {
     #[test]
     fn timestamps_may_be_equal_but_not_run_backwards() {
         let same = Header { transmit: good().receive, ..good() };
-        assert_eq!(verify(&same).unwrap().answer, ReplyMode::Basic { response_ns: Some(0) });
+        assert_eq!(verify(&same).unwrap().mode, ReplyMode::Basic { response_ns: Some(0) });
         let one_unit = NtpTimestamp::from_bits(good().receive.to_bits() - 1);
         let backwards = Header { transmit: one_unit, ..good() };
         assert_eq!(verify(&backwards), Err(InvalidReason::Timestamp));
@@ -234,9 +238,9 @@ mod tests {
         assert_eq!(verify(&interleaved()), Err(InvalidReason::Origin));
         let expectation = ExpectedReplies { interleaved: true, ..expected() };
         let reply = verify_as(expectation, &interleaved()).unwrap();
-        assert_eq!((reply.question, reply.answer), (QUESTION, ReplyMode::Interleaved));
+        assert_eq!((reply.request, reply.mode), (QUESTION, ReplyMode::Interleaved));
         let basic = verify_as(expectation, &good()).unwrap();
-        assert_eq!(basic.answer, ReplyMode::Basic { response_ns: Some(2_000) });
+        assert_eq!(basic.mode, ReplyMode::Basic { response_ns: Some(2_000) });
     }
 
     #[test]
@@ -274,7 +278,7 @@ mod tests {
                     transmit: of(transmit, header.transmit),
                     ..header
                 };
-                let answer = verify_as(expectation, &header).unwrap().answer;
+                let answer = verify_as(expectation, &header).unwrap().mode;
                 let basic = ReplyMode::Basic { response_ns: None };
                 assert!([basic, ReplyMode::Interleaved].contains(&answer), "{answer:?}");
             }

@@ -10,7 +10,7 @@ const DRIFT_POINTS_MIN: usize = 3;
 
 /// Fits a line through points of seconds and ns.
 pub(crate) fn drift(points: &[(f64, f64)]) -> Option<Drift> {
-    let line = line::fit(points).filter(|_| points.len() >= DRIFT_POINTS_MIN)?;
+    let line = line::fit_line(points).filter(|_| points.len() >= DRIFT_POINTS_MIN)?;
     // A nanosecond in a second is a thousandth of a part per million.
     Some(Drift {
         ppm: line.slope / 1e3,
@@ -23,7 +23,7 @@ pub(crate) fn drift(points: &[(f64, f64)]) -> Option<Drift> {
 /// the interval.
 pub(crate) fn allan(phase_s: &[Option<f64>], interval: Duration) -> Vec<AllanDeviation> {
     let interval_s = interval.as_secs_f64();
-    allan::octaves(phase_s)
+    allan::octave_deviations(phase_s)
         .into_iter()
         .map(|point| AllanDeviation {
             tau_s: point.samples as f64 * interval_s,

@@ -1,7 +1,7 @@
 //! Measured distribution: percentiles for the reader, and the histogram with which another run can
 //! be merged or compared.
 
-use horolog_stats::histogram::{DecodeError, TooManyValues};
+use horolog_stats::histogram::{HistogramDecodeError, TooManyValues};
 use horolog_stats::{Histogram, Recorder};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub enum MergeError {
     NoHistogram,
     /// A histogram cannot be decoded.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
+    Decode(#[from] HistogramDecodeError),
     /// A histogram contains more or fewer values than its distribution states.
     #[error("a histogram contains {held} values, its distribution states {stated}")]
     Count {

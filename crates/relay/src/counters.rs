@@ -49,7 +49,7 @@ impl std::ops::Add for ChildCounts {
         Self {
             packets: self.packets + other.packets,
             bytes: self.bytes + other.bytes,
-            dropped: std::array::from_fn(|at| self.dropped[at] + other.dropped[at]),
+            dropped: std::array::from_fn(|index| self.dropped[index] + other.dropped[index]),
         }
     }
 }
@@ -61,7 +61,7 @@ impl std::ops::Add for GroupCounts {
         Self {
             packets: self.packets + other.packets,
             bytes: self.bytes + other.bytes,
-            refused: std::array::from_fn(|at| self.refused[at] + other.refused[at]),
+            refused: std::array::from_fn(|index| self.refused[index] + other.refused[index]),
         }
     }
 }
@@ -77,27 +77,27 @@ pub struct ChildCounters {
 
 impl ChildCounters {
     /// Counts a copy of `bytes` of payload that was sent.
-    pub fn sent(&self, bytes: usize) {
+    pub fn count_sent(&self, bytes: usize) {
         self.packets.add(1);
         self.bytes.add(bytes as u64);
     }
 
     /// Counts a copy that was not sent.
-    pub fn dropped(&self, reason: CopyDrop) {
+    pub fn count_dropped(&self, reason: CopyDrop) {
         self.dropped[reason as usize].add(1);
     }
 
     /// Adds the counts of other counters.
-    pub(crate) fn absorb(&self, tally: &ChildCounts) {
-        self.packets.add(tally.packets);
-        self.bytes.add(tally.bytes);
-        self.dropped.iter().zip(tally.dropped).for_each(|(count, more)| count.add(more));
+    pub(crate) fn add_counts(&self, counts: &ChildCounts) {
+        self.packets.add(counts.packets);
+        self.bytes.add(counts.bytes);
+        self.dropped.iter().zip(counts.dropped).for_each(|(count, more)| count.add(more));
     }
 
     /// Returns the counts.
     #[must_use]
     pub fn counts(&self) -> ChildCounts {
-        let dropped = std::array::from_fn(|at| self.dropped[at].get());
+        let dropped = std::array::from_fn(|index| self.dropped[index].get());
         ChildCounts { packets: self.packets.get(), bytes: self.bytes.get(), dropped }
     }
 }
@@ -113,27 +113,27 @@ pub struct GroupCounters {
 
 impl GroupCounters {
     /// Counts a received packet with `bytes` of payload, relayed or not.
-    pub fn received(&self, bytes: usize) {
+    pub fn count_received(&self, bytes: usize) {
         self.packets.add(1);
         self.bytes.add(bytes as u64);
     }
 
     /// Counts its refusal.
-    pub fn refused(&self, reason: PacketRefusal) {
+    pub fn count_refused(&self, reason: PacketRefusal) {
         self.refused[reason as usize].add(1);
     }
 
     /// Adds the counts of other counters.
-    pub(crate) fn absorb(&self, tally: &GroupCounts) {
-        self.packets.add(tally.packets);
-        self.bytes.add(tally.bytes);
-        self.refused.iter().zip(tally.refused).for_each(|(count, more)| count.add(more));
+    pub(crate) fn add_counts(&self, counts: &GroupCounts) {
+        self.packets.add(counts.packets);
+        self.bytes.add(counts.bytes);
+        self.refused.iter().zip(counts.refused).for_each(|(count, more)| count.add(more));
     }
 
     /// Returns the counts.
     #[must_use]
     pub fn counts(&self) -> GroupCounts {
-        let refused = std::array::from_fn(|at| self.refused[at].get());
+        let refused = std::array::from_fn(|index| self.refused[index].get());
         GroupCounts { packets: self.packets.get(), bytes: self.bytes.get(), refused }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::table::end;
+use crate::table::endpoint_key;
 use crate::{CopyDrop, Group, GroupChild, PacketRefusal, RelayLimits, RoutingTable};
 
 /// Packet as received.
@@ -20,7 +20,7 @@ pub struct ReceivedPacket {
     /// Remaining TTL or hop limit; `None` if the kernel did not report it.
     pub hop_limit: Option<u8>,
     /// Bytes of payload.
-    pub payload: usize,
+    pub payload_len: usize,
 }
 
 /// Addresses of this host.
@@ -28,7 +28,7 @@ pub struct ReceivedPacket {
 pub struct LocalAddresses(HashSet<IpAddr>);
 
 impl LocalAddresses {
-    fn has(&self, address: IpAddr) -> bool {
+    fn contains(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.0.contains(&address)
     }
 }
@@ -41,21 +41,21 @@ impl FromIterator<IpAddr> for LocalAddresses {
 
 /// Copies of a packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Copies<'a> {
+pub struct PacketCopies<'a> {
     /// Group whose children receive them.
     pub group: &'a Group,
     /// TTL or hop limit with which they leave.
     pub hop_limit: u8,
     /// Bytes of payload.
-    pub payload: usize,
+    pub payload_len: usize,
 }
 
-impl<'a> Copies<'a> {
+impl<'a> PacketCopies<'a> {
     /// Returns each child in the order of the table, with the decision about its copy. A child may
     /// be admitted on trial, once for each call.
     pub fn children(self) -> impl Iterator<Item = (&'a GroupChild, Result<(), CopyDrop>)> {
         let fragment = self.group.spec.fragment;
-        let admitted = move |child: &GroupChild| child.admits(self.payload, fragment);
+        let admitted = move |child: &GroupChild| child.admit_copy(self.payload_len, fragment);
         self.group.children.iter().map(move |child| (&**child, admitted(child)))
     }
 }
@@ -69,31 +69,31 @@ impl<'a> Copies<'a> {
 /// end; rates bound it.
 pub fn decide<'a>(
     table: &'a RoutingTable,
-    own: &LocalAddresses,
+    local_addresses: &LocalAddresses,
     limits: &mut RelayLimits,
     packet: &ReceivedPacket,
     now_ns: u64,
-) -> Result<Copies<'a>, PacketRefusal> {
-    let group = table.find(packet.destination).ok_or(PacketRefusal::Destination)?;
+) -> Result<PacketCopies<'a>, PacketRefusal> {
+    let group = table.find_group(packet.destination).ok_or(PacketRefusal::Destination)?;
     if packet.to_group != group.is_multicast() {
         return Err(PacketRefusal::Destination);
     }
-    if !group.allows(packet.source.ip()) {
+    if !group.allows_source(packet.source.ip()) {
         return Err(PacketRefusal::Source);
     }
-    let (address, port) = end(packet.source);
-    if table.has_port(port) && own.has(address) {
-        return Err(PacketRefusal::Oneself);
+    let (address, port) = endpoint_key(packet.source);
+    if table.has_port(port) && local_addresses.contains(address) {
+        return Err(PacketRefusal::Relay);
     }
     if group.has_child(packet.source) {
         return Err(PacketRefusal::Child);
     }
-    let left = if packet.to_group {
+    let hop_limit = if packet.to_group {
         group.spec.hop_limit
     } else {
         packet.hop_limit.unwrap_or(0).saturating_sub(1).min(group.spec.hop_limit)
     };
-    if left == 0 {
+    if hop_limit == 0 {
         return Err(PacketRefusal::HopLimit);
     }
     if !limits.admits_packet(group, now_ns) {
@@ -102,5 +102,5 @@ pub fn decide<'a>(
     if !limits.admits_copies(table, group.children.len(), now_ns) {
         return Err(PacketRefusal::CopyRate);
     }
-    Ok(Copies { group, hop_limit: left, payload: packet.payload })
+    Ok(PacketCopies { group, hop_limit, payload_len: packet.payload_len })
 }

@@ -12,28 +12,28 @@ use serde::de::{Deserializer, Error, SeqAccess, Unexpected, Visitor};
 pub(crate) fn whole<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
-    T: TryFrom<u64> + Bounded,
+    T: TryFrom<u64> + ExpectedForm,
 {
-    from.deserialize_u64(Whole(PhantomData))
+    from.deserialize_u64(WholeNumberVisitor(PhantomData))
 }
 
 /// Number type whose error names its largest value.
-pub(crate) trait Bounded {
+pub(crate) trait ExpectedForm {
     /// Text for the valid form.
     const EXPECTED: &'static str;
 }
 
-impl Bounded for u64 {
+impl ExpectedForm for u64 {
     const EXPECTED: &'static str = "a whole number of at least 1";
 }
 
-impl Bounded for u8 {
+impl ExpectedForm for u8 {
     const EXPECTED: &'static str = "a whole number from 1 to 255";
 }
 
-struct Whole<T>(PhantomData<T>);
+struct WholeNumberVisitor<T>(PhantomData<T>);
 
-impl<T: TryFrom<u64> + Bounded> Visitor<'_> for Whole<T> {
+impl<T: TryFrom<u64> + ExpectedForm> Visitor<'_> for WholeNumberVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +77,7 @@ impl Visitor<'_> for AddressVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<SocketAddr, E> {
         socket_address(text).map_err(|error| match error {
-            AddressError::Form => E::invalid_value(Unexpected::Str(text), &self),
+            AddressError::Syntax => E::invalid_value(Unexpected::Str(text), &self),
             other => E::custom(format!("'{text}': {other}")),
         })
     }
@@ -94,7 +94,7 @@ impl<'de> Visitor<'de> for AddressListVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<SocketAddr>, A::Error> {
         let mut all = Vec::new();
-        while let Some(Item(address)) = items.next_element()? {
+        while let Some(AddressItem(address)) = items.next_element()? {
             all.push(address);
         }
         Ok(all)
@@ -102,4 +102,4 @@ impl<'de> Visitor<'de> for AddressListVisitor {
 }
 
 #[derive(serde::Deserialize)]
-struct Item(#[serde(deserialize_with = "address")] SocketAddr);
+struct AddressItem(#[serde(deserialize_with = "address")] SocketAddr);

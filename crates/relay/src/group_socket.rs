@@ -11,13 +11,13 @@ use horolog_sys::netlink::NetlinkError;
 use horolog_sys::socket::Socket;
 
 use crate::memberships::{HostInterfaces, JoinState};
-use crate::{Copies, GroupSpec};
+use crate::{GroupSpec, PacketCopies};
 
 /// Room for bursts that arrive while copies of other packets are sent.
-const RECEIVE_BYTES: usize = 8 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 /// An unresolved neighbour holds up to 208 KiB of unsent packets (arp(7), `unres_qlen_bytes`); this
 /// is room for some 300 of them, so that none takes the room of others.
-const SEND_BYTES: usize = 64 << 20;
+const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Reason for which a group's address cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ pub(crate) struct GroupSocket {
     /// Index of the interface on which a multicast group is joined; 0 if unknown.
     joined_on: u32,
     /// True if that interface was gone at the latest check.
-    lost: AtomicBool,
+    is_interface_gone: AtomicBool,
     socket: Socket,
     /// Hop limit that is set on the socket; 0 while unknown.
     hop_limit: AtomicU8,
@@ -73,30 +73,30 @@ impl GroupSocket {
     /// those of `others` of this relay, or theirs a part of it, but no other program's.
     pub(crate) fn open(
         group: &GroupSpec,
-        own: Option<u32>,
+        send_interface_index: Option<u32>,
         others: &[&Self],
     ) -> Result<Self, GroupSocketError> {
         let listen = group.listen;
         let other = |error| GroupSocketError::Other(listen, error);
         let is_multicast = listen.ip().is_multicast();
-        let found = if is_multicast {
-            HostInterfaces::query().and_then(|mut all| all.of(group))
+        let interface_index = if is_multicast {
+            HostInterfaces::query().and_then(|mut all| all.group_interface_index(group))
         } else {
             Ok(0)
         };
-        let joined_on = found.map_err(GroupSocketError::Interface)?;
-        let joins = is_multicast && own != Some(joined_on);
+        let joined_on = interface_index.map_err(GroupSocketError::Interface)?;
+        let should_join = is_multicast && send_interface_index != Some(joined_on);
         let socket = Socket::udp(listen).map_err(other)?;
-        prepare(&socket, listen).map_err(other)?;
-        let named = group.interface.as_ref().map_or(0, |_| joined_on);
-        let at = with_scope(listen, named);
-        bind_shared(&socket, at, others).map_err(|error| match error.kind() {
+        set_socket_options(&socket, listen).map_err(other)?;
+        let scope = group.interface.as_ref().map_or(0, |_| joined_on);
+        let bind_address = with_scope(listen, scope);
+        bind_shared(&socket, bind_address, others).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => GroupSocketError::InUse(listen),
             io::ErrorKind::AddrNotAvailable => GroupSocketError::NotLocal(listen),
             io::ErrorKind::PermissionDenied => GroupSocketError::Privilege(listen),
             _ => other(error),
         })?;
-        if joins {
+        if should_join {
             socket
                 .join(listen.ip(), joined_on)
                 .map_err(|error| GroupSocketError::Join(listen.ip(), error))?;
@@ -106,7 +106,7 @@ impl GroupSocket {
             listen,
             interface: group.interface.clone(),
             joined_on,
-            lost: AtomicBool::new(false),
+            is_interface_gone: AtomicBool::new(false),
             socket,
             hop_limit: AtomicU8::new(0),
             fragment: AtomicBool::new(false),
@@ -114,34 +114,38 @@ impl GroupSocket {
     }
 
     /// Returns true if it suits this group, unless its interface has changed since.
-    pub(crate) fn serves(&self, group: &GroupSpec) -> bool {
+    pub(crate) fn is_for_group(&self, group: &GroupSpec) -> bool {
         (self.listen, &self.interface) == (group.listen, &group.interface)
     }
 
     /// Returns the state of the interface on which its group is joined.
-    pub(crate) fn ground(&self, group: &GroupSpec, interfaces: &mut HostInterfaces) -> JoinState {
-        interfaces.ground(group, self.joined_on)
+    pub(crate) fn join_state(
+        &self,
+        group: &GroupSpec,
+        interfaces: &mut HostInterfaces,
+    ) -> JoinState {
+        interfaces.join_state(group, self.joined_on)
     }
 
     /// Records whether that interface is gone; returns the previous value.
-    pub(crate) fn note_lost(&self, lost: bool) -> bool {
-        self.lost.swap(lost, Ordering::Relaxed)
+    pub(crate) fn set_interface_gone(&self, lost: bool) -> bool {
+        self.is_interface_gone.swap(lost, Ordering::Relaxed)
     }
 
     /// Returns true if that interface was gone at the latest check.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+    pub(crate) fn is_interface_gone(&self) -> bool {
+        self.is_interface_gone.load(Ordering::Relaxed)
     }
 
     /// Returns true if one of the two is a wildcard that includes the other.
-    fn overlaps(&self, at: SocketAddr) -> bool {
+    fn overlaps(&self, address: SocketAddr) -> bool {
         let listen = self.listen;
-        let is_any = listen.ip().is_unspecified() || at.ip().is_unspecified();
-        is_any && (listen.port(), listen.is_ipv4()) == (at.port(), at.is_ipv4())
+        let is_any = listen.ip().is_unspecified() || address.ip().is_unspecified();
+        is_any && (listen.port(), listen.is_ipv4()) == (address.port(), address.is_ipv4())
     }
 
     /// Allows or forbids further sockets on its address. Multicast addresses are shared anyway.
-    fn share(&self, on: bool) -> io::Result<()> {
+    fn set_sharing(&self, on: bool) -> io::Result<()> {
         if self.listen.ip().is_multicast() { Ok(()) } else { self.socket.set_reuse_address(on) }
     }
 
@@ -150,7 +154,7 @@ impl GroupSocket {
     }
 
     /// Prepares the socket for these copies: their hop limit, and fragmentation or not.
-    pub(crate) fn prepare_for(&self, copies: &Copies<'_>) -> io::Result<()> {
+    pub(crate) fn prepare_for(&self, copies: &PacketCopies<'_>) -> io::Result<()> {
         let (limit, fragment) = (copies.hop_limit, copies.group.spec.fragment);
         if self.hop_limit.load(Ordering::Relaxed) != limit {
             self.socket.set_hop_limit(self.listen, limit)?;
@@ -168,7 +172,7 @@ impl GroupSocket {
     }
 
     /// Returns the packets that the kernel dropped because the socket's buffer was full.
-    pub(crate) fn dropped(&self) -> io::Result<u32> {
+    pub(crate) fn socket_drops(&self) -> io::Result<u32> {
         self.socket.drops()
     }
 }
@@ -179,7 +183,7 @@ impl AsFd for GroupSocket {
     }
 }
 
-fn prepare(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
+fn set_socket_options(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
     if listen.is_ipv6() {
         socket.set_v6_only(true)?;
     }
@@ -196,26 +200,32 @@ fn prepare(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
     }
     socket.enable_hop_limit(listen)?;
     socket.never_fragment(listen)?;
-    socket.set_receive_buffer(RECEIVE_BYTES)?;
-    socket.set_send_buffer(SEND_BYTES).map(drop)
+    socket.set_receive_buffer(RECEIVE_BUFFER_BYTES)?;
+    socket.set_send_buffer(SEND_BUFFER_BYTES).map(drop)
 }
 
 /// Binds a socket. If others of this relay use a part of the address, or it is a part of theirs,
 /// the kernel is set to let them share it only during the call: so the sockets of other programs
 /// conflict as usual, before and after.
-fn bind_shared(socket: &Socket, at: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
-    let overlapping = || others.iter().filter(|other| other.overlaps(at));
-    let bind = || if at.ip().is_multicast() { socket.bind(at) } else { socket.bind_to_host(at) };
+fn bind_shared(socket: &Socket, address: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
+    let overlapping = || others.iter().filter(|other| other.overlaps(address));
+    let bind = || {
+        if address.ip().is_multicast() {
+            socket.bind(address)
+        } else {
+            socket.bind_to_host(address)
+        }
+    };
     if overlapping().next().is_none() {
         return bind();
     }
-    let share = |on: bool| {
-        let stays = at.ip().is_multicast();
-        (if stays { Ok(()) } else { socket.set_reuse_address(on) })?;
-        overlapping().try_for_each(|other| other.share(on))
+    let set_sharing = |on: bool| {
+        let is_shared_anyway = address.ip().is_multicast();
+        (if is_shared_anyway { Ok(()) } else { socket.set_reuse_address(on) })?;
+        overlapping().try_for_each(|other| other.set_sharing(on))
     };
-    let bound = share(true).and_then(|()| bind());
-    share(false).and(bound)
+    let bound = set_sharing(true).and_then(|()| bind());
+    set_sharing(false).and(bound)
 }
 
 /// Adds the interface to the address of a link-local group (RFC 4007).

@@ -14,7 +14,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// Longest burst of a rate, as a part of a second.
 const BURST_NS: u64 = NS_PER_S / 10;
 /// Failed attempts, because of concurrent changes, after which a limit counts as exceeded.
-const ATTEMPTS: usize = 16;
+const ATTEMPTS_MAX: usize = 16;
 
 /// Returns the time of this number of units at `rate` units in a second.
 pub(crate) fn cost_ns(units: u64, rate: u64) -> u64 {
@@ -23,26 +23,26 @@ pub(crate) fn cost_ns(units: u64, rate: u64) -> u64 {
 }
 
 /// Returns the longest lead of a group over its rate; one packet is always permitted.
-pub(crate) fn packets_ahead_ns(rate: u64) -> u64 {
+pub(crate) fn packet_tolerance_ns(rate: u64) -> u64 {
     BURST_NS.max(cost_ns(1, rate))
 }
 
 /// Returns the longest lead of all copies over their rate; those of one packet are always
 /// permitted.
-pub(crate) fn copies_ahead_ns(rate: u64) -> u64 {
+pub(crate) fn copy_tolerance_ns(rate: u64) -> u64 {
     BURST_NS.max(cost_ns(CHILDREN_MAX as u64, rate))
 }
 
 /// Charges a limit; returns false if it is exceeded. The word is the time at which the next unit
 /// would arrive if units arrived evenly ("theoretical arrival time").
-fn charge(word: &AtomicU64, cost_ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
-    for _ in 0..ATTEMPTS {
-        let last = word.load(Relaxed);
+fn try_charge(arrival_time: &AtomicU64, cost_ns: u64, tolerance_ns: u64, now_ns: u64) -> bool {
+    for _ in 0..ATTEMPTS_MAX {
+        let last = arrival_time.load(Relaxed);
         let next = last.max(now_ns).saturating_add(cost_ns);
-        if next - now_ns > ahead_ns {
+        if next - now_ns > tolerance_ns {
             return false;
         }
-        if word.compare_exchange(last, next, Relaxed, Relaxed).is_ok() {
+        if arrival_time.compare_exchange(last, next, Relaxed, Relaxed).is_ok() {
             return true;
         }
     }
@@ -51,25 +51,25 @@ fn charge(word: &AtomicU64, cost_ns: u64, ahead_ns: u64, now_ns: u64) -> bool {
 
 /// Cancels the debt beyond a limit that has replaced another: the lead is at most the present
 /// limit's, and a higher limit takes effect without waiting for old debt.
-fn forgive(word: &AtomicU64, ahead_ns: u64, now_ns: u64) {
-    word.fetch_min(now_ns.saturating_add(ahead_ns), Relaxed);
+fn cap_lead(arrival_time: &AtomicU64, tolerance_ns: u64, now_ns: u64) {
+    arrival_time.fetch_min(now_ns.saturating_add(tolerance_ns), Relaxed);
 }
 
 /// Cancels the debt beyond the limits of a table, in words that the XDP engine charges too. To be
 /// called once it charges by that table: its charges by the previous one count as well.
-pub(crate) fn cap_debt(meters: &RelayRateState, table: &RoutingTable, now_ns: u64) {
+pub(crate) fn cap_leads(rate_state: &RelayRateState, table: &RoutingTable, now_ns: u64) {
     for group in table.groups() {
-        if let Some(word) = meters.packets(group.index as u32) {
-            forgive(word, packets_ahead_ns(group.spec.rate), now_ns);
+        if let Some(arrival_time) = rate_state.packet_arrival(group.index as u32) {
+            cap_lead(arrival_time, packet_tolerance_ns(group.spec.rate), now_ns);
         }
     }
-    forgive(meters.copies(), copies_ahead_ns(table.copy_rate()), now_ns);
+    cap_lead(rate_state.copy_arrival(), copy_tolerance_ns(table.copy_rate()), now_ns);
 }
 
 /// State of the limits of a relay.
 #[derive(Debug)]
 pub struct RelayLimits {
-    words: RateState,
+    rate_state: RateState,
     /// Owners of the words of groups, by index.
     owners: Box<[Weak<GroupCounters>]>,
 }
@@ -77,53 +77,55 @@ pub struct RelayLimits {
 #[derive(Debug)]
 enum RateState {
     /// Of groups by their index, and of all copies.
-    Own(Box<[AtomicU64]>, AtomicU64),
-    Kernel(RelayRateState),
+    Private(Box<[AtomicU64]>, AtomicU64),
+    Shared(RelayRateState),
 }
 
 impl Default for RelayLimits {
     fn default() -> Self {
         let groups = std::iter::repeat_with(AtomicU64::default).take(GROUPS_MAX).collect();
-        Self::of(RateState::Own(groups, AtomicU64::default()))
+        Self::from_state(RateState::Private(groups, AtomicU64::default()))
     }
 }
 
 impl From<RelayRateState> for RelayLimits {
     /// Makes limits that the XDP engine shares: times are then on the monotonic clock.
-    fn from(meters: RelayRateState) -> Self {
-        Self::of(RateState::Kernel(meters))
+    fn from(rate_state: RelayRateState) -> Self {
+        Self::from_state(RateState::Shared(rate_state))
     }
 }
 
 impl RelayLimits {
-    fn of(words: RateState) -> Self {
-        Self { words, owners: std::iter::repeat_with(Weak::new).take(GROUPS_MAX).collect() }
+    fn from_state(rate_state: RateState) -> Self {
+        Self { rate_state, owners: std::iter::repeat_with(Weak::new).take(GROUPS_MAX).collect() }
     }
 
     /// Uses a table from now on: a group that has taken the index of another begins without its
     /// debt, and no debt exceeds the present rates.
-    pub(crate) fn take_over(&mut self, table: &RoutingTable, now_ns: u64) {
+    pub(crate) fn apply_table(&mut self, table: &RoutingTable, now_ns: u64) {
         for group in table.groups() {
-            let (Some(word), Some(owner)) =
-                (self.words.packets(group.index), self.owners.get(group.index))
+            let (Some(arrival_time), Some(owner)) =
+                (self.rate_state.packet_arrival(group.index), self.owners.get(group.index))
             else {
                 continue;
             };
             if std::ptr::eq(owner.as_ptr(), Arc::as_ptr(&group.counters)) {
-                forgive(word, packets_ahead_ns(group.spec.rate), now_ns);
+                cap_lead(arrival_time, packet_tolerance_ns(group.spec.rate), now_ns);
             } else {
-                word.store(0, Relaxed);
+                arrival_time.store(0, Relaxed);
                 self.owners[group.index] = Arc::downgrade(&group.counters);
             }
         }
-        forgive(self.words.copies(), copies_ahead_ns(table.copy_rate()), now_ns);
+        cap_lead(self.rate_state.copy_arrival(), copy_tolerance_ns(table.copy_rate()), now_ns);
     }
 
     /// Returns true if the group may have one more packet at `now_ns` on a clock that never goes
     /// back.
     pub(crate) fn admits_packet(&mut self, group: &Group, now_ns: u64) -> bool {
-        let (word, rate) = (self.words.packets(group.index), group.spec.rate);
-        word.is_some_and(|word| charge(word, cost_ns(1, rate), packets_ahead_ns(rate), now_ns))
+        let (arrival_time, rate) = (self.rate_state.packet_arrival(group.index), group.spec.rate);
+        arrival_time.is_some_and(|arrival_time| {
+            try_charge(arrival_time, cost_ns(1, rate), packet_tolerance_ns(rate), now_ns)
+        })
     }
 
     /// Returns true if the relay may make this number of further copies.
@@ -134,22 +136,27 @@ impl RelayLimits {
         now_ns: u64,
     ) -> bool {
         let rate = table.copy_rate();
-        charge(self.words.copies(), cost_ns(copies as u64, rate), copies_ahead_ns(rate), now_ns)
+        try_charge(
+            self.rate_state.copy_arrival(),
+            cost_ns(copies as u64, rate),
+            copy_tolerance_ns(rate),
+            now_ns,
+        )
     }
 }
 
 impl RateState {
-    fn packets(&self, index: usize) -> Option<&AtomicU64> {
+    fn packet_arrival(&self, index: usize) -> Option<&AtomicU64> {
         match self {
-            Self::Own(groups, _) => groups.get(index),
-            Self::Kernel(meters) => meters.packets(index as u32),
+            Self::Private(groups, _) => groups.get(index),
+            Self::Shared(rate_state) => rate_state.packet_arrival(index as u32),
         }
     }
 
-    fn copies(&self) -> &AtomicU64 {
+    fn copy_arrival(&self) -> &AtomicU64 {
         match self {
-            Self::Own(_, copies) => copies,
-            Self::Kernel(meters) => meters.copies(),
+            Self::Private(_, copies) => copies,
+            Self::Shared(rate_state) => rate_state.copy_arrival(),
         }
     }
 }
@@ -166,12 +173,12 @@ mod tests {
         (wanted.copy_rate, wanted.groups[0].rate) = (1, 1);
         let slow = RoutingTable::new(&wanted, None).unwrap();
         let (mut limits, now_ns) = (RelayLimits::default(), 7 * NS_PER_S);
-        limits.take_over(&slow, now_ns);
+        limits.apply_table(&slow, now_ns);
         assert!(limits.admits_packet(&slow.groups()[0], now_ns));
         assert!(limits.admits_copies(&slow, CHILDREN_MAX, now_ns));
         (wanted.copy_rate, wanted.groups[0].rate) = (1_000_000, 100_000);
         let fast = RoutingTable::new(&wanted, Some(&slow)).unwrap();
-        limits.take_over(&fast, now_ns);
+        limits.apply_table(&fast, now_ns);
         let soon_ns = now_ns + NS_PER_S / 1_000;
         assert!(limits.admits_packet(&fast.groups()[0], soon_ns));
         assert!(limits.admits_copies(&fast, 100, soon_ns));
@@ -186,10 +193,10 @@ mod tests {
         assert_eq!(before.groups()[0].index, after.groups()[0].index);
         let mut limits = RelayLimits::default();
         for table in [&before, &after] {
-            limits.take_over(table, 1);
+            limits.apply_table(table, 1);
             assert!(limits.admits_packet(&table.groups()[0], 1));
             // The same once more forgives nothing that is owed by the present rate.
-            limits.take_over(table, 1);
+            limits.apply_table(table, 1);
             assert!(!limits.admits_packet(&table.groups()[0], 1));
         }
     }
@@ -200,8 +207,12 @@ mod tests {
             let (word, mut passed) = (AtomicU64::default(), 0);
             let seconds = 10;
             for now_ns in (0..seconds * NS_PER_S).step_by(every_ns) {
-                passed +=
-                    u64::from(charge(&word, cost_ns(1, rate), packets_ahead_ns(rate), now_ns));
+                passed += u64::from(try_charge(
+                    &word,
+                    cost_ns(1, rate),
+                    packet_tolerance_ns(rate),
+                    now_ns,
+                ));
             }
             let burst = (rate * BURST_NS / NS_PER_S).max(1);
             let wanted = rate * seconds;
@@ -212,7 +223,8 @@ mod tests {
     #[test]
     fn the_largest_packet_passes_at_the_lowest_rate() {
         let word = AtomicU64::default();
-        let charge = |copies, now_ns| charge(&word, cost_ns(copies, 1), copies_ahead_ns(1), now_ns);
+        let charge =
+            |copies, now_ns| try_charge(&word, cost_ns(copies, 1), copy_tolerance_ns(1), now_ns);
         assert!(charge(1_024, 5));
         assert!(!charge(1, 6));
         assert!(charge(1, 6 + 1_000 * NS_PER_S));
@@ -221,7 +233,7 @@ mod tests {
     #[test]
     fn no_number_overflows() {
         let late = AtomicU64::new(u64::MAX);
-        assert!(charge(&late, cost_ns(u64::MAX, 1), u64::MAX, 0));
-        assert!(!charge(&late, cost_ns(1, 0), packets_ahead_ns(1), 0));
+        assert!(try_charge(&late, cost_ns(u64::MAX, 1), u64::MAX, 0));
+        assert!(!try_charge(&late, cost_ns(1, 0), packet_tolerance_ns(1), 0));
     }
 }

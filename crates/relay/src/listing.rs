@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::group_socket::GroupSocket;
 use crate::relay::RelayState;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
-use crate::xdp::{ADDRESSES_MAX, CounterGuard, RING};
+use crate::xdp::{ADDRESSES_MAX, CounterGuard, RING_FRAMES_MIN};
 use crate::{
     ChildCounts, CopyDrop, EngineKind, Group, GroupChild, GroupCounts, InterfaceListing,
-    PacketRefusal, Spec, XdpEngine,
+    PacketRefusal, TableSpec, XdpEngine,
 };
 
 /// Name and version of this format.
@@ -25,7 +25,7 @@ const XDP: &str = "xdp";
 
 /// State of a relay.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Listing {
+pub struct RelayListing {
     /// [`SCHEMA`].
     pub schema: String,
     /// Engine that sends the copies: `xdp` if the XDP engine makes them as far as possible.
@@ -43,7 +43,7 @@ pub struct Listing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_interface: Option<String>,
     /// The table in force.
-    pub table: Spec,
+    pub table: TableSpec,
     /// Counts of each group.
     pub groups: Vec<GroupListing>,
     /// Receive calls that failed.
@@ -124,82 +124,88 @@ pub struct ChildListing {
     pub unreachable: bool,
 }
 
-impl Listing {
+impl RelayListing {
     pub(crate) fn new(shared: &RelayState, engine: EngineKind) -> Self {
         let plan = shared.plan.load();
-        let groups = plan.table.groups().iter().zip(&plan.outlets);
-        let kernel = shared.kernel.as_ref().map(XdpEngine::lock_counters);
-        let kernel = kernel.as_ref();
+        let groups = plan.table.groups().iter().zip(&plan.sockets);
+        let xdp_counters = shared.xdp.as_ref().map(XdpEngine::lock_counters);
+        let xdp_counters = xdp_counters.as_ref();
         Self {
             schema: SCHEMA.to_owned(),
-            engine: kernel.map_or(engine.name(), |_| XDP).to_owned(),
+            engine: xdp_counters.map_or(engine.name(), |_| XDP).to_owned(),
             host_engine: engine.name().to_owned(),
             limits: LimitsListing {
                 groups: GROUPS_MAX as u64,
                 children: CHILDREN_MAX as u64,
-                kernel: kernel.map(|_| XdpLimits {
+                kernel: xdp_counters.map(|_| XdpLimits {
                     packet_bytes: RELAY_LENGTH_MAX.into(),
                     interfaces: RELAY_INTERFACES_MAX as u64,
-                    children_per_interface: RING as u64,
+                    children_per_interface: RING_FRAMES_MIN as u64,
                     addresses: ADDRESSES_MAX.into(),
                     uncounted_ring_drops: shared
-                        .kernel
+                        .xdp
                         .as_ref()
-                        .and_then(XdpEngine::ring_drops_unseen),
+                        .and_then(XdpEngine::uncounted_drops_reason),
                 }),
             },
-            interfaces: kernel.map(CounterGuard::interfaces).unwrap_or_default(),
+            interfaces: xdp_counters.map(CounterGuard::interfaces).unwrap_or_default(),
             send_interface: shared
                 .send_interface
                 .as_ref()
                 .filter(|_| !shared.send_interface_gone.load(Ordering::Relaxed))
                 .map(|one| one.name().to_owned()),
             table: plan.table.spec(),
-            groups: groups.map(|(group, outlet)| of_group(group, outlet, kernel, engine)).collect(),
+            groups: groups
+                .map(|(group, socket)| group_listing(group, socket, xdp_counters, engine))
+                .collect(),
             receive_errors: shared.receive_errors.load(Ordering::Relaxed),
             changes_refused: shared.changes_refused.load(Ordering::Relaxed),
         }
     }
 }
 
-fn of_group(
+fn group_listing(
     group: &Group,
-    outlet: &GroupSocket,
-    kernel: Option<&CounterGuard<'_>>,
+    socket: &GroupSocket,
+    xdp_counters: Option<&CounterGuard<'_>>,
     engine: EngineKind,
 ) -> GroupListing {
-    let below = kernel.map(|kernel| kernel.tallies(group));
-    let not_in_kernel = kernel.and_then(|kernel| kernel.refusal(group));
-    let in_kernel = kernel.is_some() && not_in_kernel.is_none();
-    let (of_group, of_children) = below.unwrap_or_default();
-    let GroupCounts { packets, bytes, refused } = group.counters.counts() + of_group;
-    let of_children = of_children.into_iter().chain(std::iter::repeat(ChildCounts::default()));
+    let xdp_counts = xdp_counters.map(|kernel| kernel.counts(group));
+    let xdp_refusal = xdp_counters.and_then(|kernel| kernel.refusal(group));
+    let is_offloaded = xdp_counters.is_some() && xdp_refusal.is_none();
+    let (group_counts, child_counts) = xdp_counts.unwrap_or_default();
+    let GroupCounts { packets, bytes, refused } = group.counters.counts() + group_counts;
+    let child_counts = child_counts.into_iter().chain(std::iter::repeat(ChildCounts::default()));
     GroupListing {
         name: group.spec.name.clone(),
-        engine: if in_kernel { XDP } else { engine.name() }.to_owned(),
-        xdp_unavailable: not_in_kernel,
+        engine: if is_offloaded { XDP } else { engine.name() }.to_owned(),
+        xdp_unavailable: xdp_refusal,
         packets,
         bytes,
-        refused: some(&PacketRefusal::ALL.map(|reason| (reason.name(), refused[reason as usize]))),
-        socket_dropped: outlet.dropped().ok(),
-        interface_missing: outlet.is_lost(),
-        children: group.children.iter().zip(of_children).map(of_child).collect(),
+        refused: nonzero_counts(
+            &PacketRefusal::ALL.map(|reason| (reason.name(), refused[reason as usize])),
+        ),
+        socket_dropped: socket.socket_drops().ok(),
+        interface_missing: socket.is_interface_gone(),
+        children: group.children.iter().zip(child_counts).map(child_listing).collect(),
     }
 }
 
-fn of_child((child, below): (&Arc<GroupChild>, ChildCounts)) -> ChildListing {
-    let ChildCounts { packets, bytes, dropped } = child.counters.counts() + below;
+fn child_listing((child, xdp_counts): (&Arc<GroupChild>, ChildCounts)) -> ChildListing {
+    let ChildCounts { packets, bytes, dropped } = child.counters.counts() + xdp_counts;
     ChildListing {
         address: child.address,
         packets,
         bytes,
-        dropped: some(&CopyDrop::ALL.map(|reason| (reason.name(), dropped[reason as usize]))),
+        dropped: nonzero_counts(
+            &CopyDrop::ALL.map(|reason| (reason.name(), dropped[reason as usize])),
+        ),
         unreachable: child.is_unreachable(),
     }
 }
 
 /// Returns the counts that are not 0.
-fn some(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    let some = counts.iter().filter(|(_, count)| *count > 0);
-    some.map(|(name, count)| ((*name).to_owned(), *count)).collect()
+fn nonzero_counts(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    let nonzero = counts.iter().filter(|(_, count)| *count > 0);
+    nonzero.map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }

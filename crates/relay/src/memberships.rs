@@ -34,23 +34,23 @@ impl HostInterfaces {
 
     /// Returns the index of the interface on which a group is to be joined; 0 if neither the group
     /// nor a route names one.
-    pub(crate) fn of(&mut self, group: &GroupSpec) -> Result<u32, NetlinkError> {
+    pub(crate) fn group_interface_index(&mut self, group: &GroupSpec) -> Result<u32, NetlinkError> {
         match &group.interface {
             Some(name) => {
-                let none = || NetlinkError::NoSuchInterface(name.clone());
-                self.named(name).ok_or_else(none)
+                let not_found = || NetlinkError::NoSuchInterface(name.clone());
+                self.index_by_name(name).ok_or_else(not_found)
             }
-            None => Ok(self.routed(group.listen.ip())),
+            None => Ok(self.routed_index(group.listen.ip())),
         }
     }
 
     /// Returns the state of the interface `index` on which a group is joined.
-    pub(crate) fn ground(&mut self, group: &GroupSpec, index: u32) -> JoinState {
+    pub(crate) fn join_state(&mut self, group: &GroupSpec, index: u32) -> JoinState {
         let now = match &group.interface {
             _ if index == 0 => return JoinState::Joined,
-            Some(name) => self.named(name),
+            Some(name) => self.index_by_name(name),
             None if self.links.iter().any(|link| link.index == index) => Some(index),
-            None => Some(self.routed(group.listen.ip())).filter(|index| *index != 0),
+            None => Some(self.routed_index(group.listen.ip())).filter(|index| *index != 0),
         };
         match now {
             Some(now) if now == index => JoinState::Joined,
@@ -59,12 +59,12 @@ impl HostInterfaces {
         }
     }
 
-    fn named(&self, name: &str) -> Option<u32> {
+    fn index_by_name(&self, name: &str) -> Option<u32> {
         self.links.iter().find(|link| link.name == name).map(|link| link.index)
     }
 
-    fn routed(&mut self, to: IpAddr) -> u32 {
-        self.netlink.route_get(to, None).map_or(0, |way| way.index)
+    fn routed_index(&mut self, to: IpAddr) -> u32 {
+        self.netlink.route_get(to, None).map_or(0, |route| route.index)
     }
 }
 

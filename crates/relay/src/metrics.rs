@@ -10,11 +10,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 
-use crate::Listing;
+use crate::RelayListing;
 use crate::reason::{CopyDrop, PacketRefusal};
 
 /// Returns the response to a request for `path`.
-pub fn answer(path: &str, listing: impl FnOnce() -> Listing) -> HttpResponse {
+pub fn respond(path: &str, listing: impl FnOnce() -> RelayListing) -> HttpResponse {
     match path {
         "/metrics" => HttpResponse::open_metrics(render(&listing())),
         _ => HttpResponse::text(404, "not found: choose /metrics\n"),
@@ -23,9 +23,9 @@ pub fn answer(path: &str, listing: impl FnOnce() -> Listing) -> HttpResponse {
 
 /// Renders the state as `OpenMetrics` text.
 #[must_use]
-pub fn render(listing: &Listing) -> String {
+pub fn render(listing: &RelayListing) -> String {
     let mut registry = Registry::with_prefix("horolog_relay");
-    registry.register_collector(Box::new(RelayMetricFamilies::of(listing)));
+    registry.register_collector(Box::new(RelayMetricFamilies::from_listing(listing)));
     let mut written = String::new();
     // Writing to memory does not fail.
     let _ = text::encode(&mut written, &registry);
@@ -41,38 +41,43 @@ struct RelayMetricFamilies(BTreeMap<&'static str, (&'static str, Vec<MetricSampl
 type MetricSample = (Vec<(&'static str, String)>, u64);
 
 impl RelayMetricFamilies {
-    fn of(listing: &Listing) -> Self {
-        let mut all = Self::default();
-        all.add("receive_errors", "Failed receive calls", &[], listing.receive_errors);
+    fn from_listing(listing: &RelayListing) -> Self {
+        let mut families = Self::default();
+        families.add("receive_errors", "Failed receive calls", &[], listing.receive_errors);
         let refused = "Refused changes of the table";
-        all.add("changes_refused", refused, &[], listing.changes_refused);
+        families.add("changes_refused", refused, &[], listing.changes_refused);
         for group in &listing.groups {
             let of_group = ("group", &*group.name);
-            all.add("received", "Packets received", &[of_group], group.packets);
-            all.add("received_bytes", "Payload bytes received", &[of_group], group.bytes);
+            families.add("received", "Packets received", &[of_group], group.packets);
+            families.add("received_bytes", "Payload bytes received", &[of_group], group.bytes);
             let dropped = group.socket_dropped.unwrap_or(0).into();
-            let full = "Packets dropped at the full socket buffer";
-            all.add("socket_dropped", full, &[of_group], dropped);
+            let help = "Packets dropped at the full socket buffer";
+            families.add("socket_dropped", help, &[of_group], dropped);
             // All reasons, also those at 0: the rise of a counter that begins with its first count
             // is invisible.
             for reason in PacketRefusal::ALL.map(PacketRefusal::name) {
                 let count = group.refused.get(reason).copied().unwrap_or(0);
                 let labels = [of_group, ("reason", reason)];
-                all.add("refused", "Packets not relayed, by reason", &labels, count);
+                families.add("refused", "Packets not relayed, by reason", &labels, count);
             }
             for child in &group.children {
                 let address = child.address.to_string();
                 let of_child = [of_group, ("child", &*address)];
-                all.add("copies", "Copies sent", &of_child, child.packets);
-                all.add("copied_bytes", "Payload bytes of copies sent", &of_child, child.bytes);
+                families.add("copies", "Copies sent", &of_child, child.packets);
+                families.add(
+                    "copied_bytes",
+                    "Payload bytes of copies sent",
+                    &of_child,
+                    child.bytes,
+                );
                 for reason in CopyDrop::ALL.map(CopyDrop::name) {
                     let count = child.dropped.get(reason).copied().unwrap_or(0);
                     let labels = [of_group, ("child", &*address), ("reason", reason)];
-                    all.add("dropped", "Copies not sent, by reason", &labels, count);
+                    families.add("dropped", "Copies not sent, by reason", &labels, count);
                 }
             }
         }
-        all
+        families
     }
 
     fn add(&mut self, name: &'static str, help: &'static str, labels: Labels<'_>, count: u64) {

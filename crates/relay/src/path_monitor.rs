@@ -44,47 +44,47 @@ struct NeighbourPoll {
 pub(crate) struct PathMonitor {
     netlink: Netlink,
     shared: Arc<RelayState>,
-    ways: RouteCache,
+    route_cache: RouteCache,
     /// Children by the neighbour to which their copies go.
-    hops: HashMap<NextHop, Vec<Arc<GroupChild>>>,
+    children_by_neighbour: HashMap<NextHop, Vec<Arc<GroupChild>>>,
 }
 
 impl PathMonitor {
-    pub(crate) fn new(netlink: Netlink, ways: RouteCache, shared: Arc<RelayState>) -> Self {
-        Self { netlink, shared, ways, hops: HashMap::new() }
+    pub(crate) fn new(netlink: Netlink, route_cache: RouteCache, shared: Arc<RelayState>) -> Self {
+        Self { netlink, shared, route_cache, children_by_neighbour: HashMap::new() }
     }
 
     /// Polls until `changed` is closed; at once whenever a message arrives there.
-    pub(crate) fn run(mut self, changed: &Receiver<PollDone>) {
+    pub(crate) fn run(mut self, poll_requests: &Receiver<PollDone>) {
         let mut routes_polled_at: Option<Instant> = None;
         let mut neighbours_polled_at: Option<Instant> = None;
-        let mut waiting: Option<PollDone> = None;
+        let mut requester: Option<PollDone> = None;
         loop {
             if routes_polled_at.is_none_or(|at| at.elapsed() >= ROUTES_INTERVAL) {
                 self.poll_routes();
                 routes_polled_at = Some(Instant::now());
                 // Some of them may be new.
                 neighbours_polled_at = None;
-                self.try_again();
+                self.retry_unreachable();
             }
             let all = neighbours_polled_at.is_none_or(|at| at.elapsed() >= NEIGHBOURS_INTERVAL);
             if all {
                 neighbours_polled_at = Some(Instant::now());
             }
             let NeighbourPoll { any_unreachable, any_answered } = self.poll_neighbours(all);
-            if waiting.is_some() {
+            if requester.is_some() {
                 self.resolve();
             }
             if all || any_answered {
                 self.sync_xdp_engine();
             }
-            if let Some(waiting) = waiting.take() {
+            if let Some(requester) = requester.take() {
                 // The requester may no longer wait for it.
-                let _ = waiting.send(());
+                let _ = requester.send(());
             }
             let wait = if any_unreachable { UNREACHABLE_INTERVAL } else { NEIGHBOURS_INTERVAL };
-            match changed.recv_timeout(wait) {
-                Ok(who) => (routes_polled_at, waiting) = (None, Some(who)),
+            match poll_requests.recv_timeout(wait) {
+                Ok(poll_done) => (routes_polled_at, requester) = (None, Some(poll_done)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -94,30 +94,36 @@ impl PathMonitor {
     /// Updates the routes. Values that cannot be read remain unchanged; the kernel reports the
     /// errors for each copy.
     fn poll_routes(&mut self) {
-        self.ways.refresh(&mut self.netlink);
-        self.shared.own.store(Arc::new(self.ways.own()));
-        self.hops.clear();
+        self.route_cache.refresh(&mut self.netlink);
+        self.shared.local_addresses.store(Arc::new(self.route_cache.local_addresses()));
+        self.children_by_neighbour.clear();
         let plan = self.shared.plan.load_full();
         for group in plan.table.groups() {
             if group.is_multicast() {
-                self.ways.query_route(&mut self.netlink, group.spec.listen, group.spec.listen);
+                self.route_cache.query_route(
+                    &mut self.netlink,
+                    group.spec.listen,
+                    group.spec.listen,
+                );
             }
             for child in &group.children {
                 self.poll_route(group.spec.listen, child);
             }
         }
-        let Self { ways, hops, .. } = self;
-        ways.keep_neighbours(|hop| hops.contains_key(hop));
+        let Self { route_cache, children_by_neighbour, .. } = self;
+        route_cache.retain_neighbours(|hop| children_by_neighbour.contains_key(hop));
     }
 
-    fn poll_route(&mut self, at: SocketAddr, child: &Arc<GroupChild>) {
-        self.ways.query_route(&mut self.netlink, at, child.address);
-        let way = self.ways.route(at, child.address);
-        if let Some(mtu) = way.and_then(|way| self.ways.mtu(&way)) {
+    fn poll_route(&mut self, listen: SocketAddr, child: &Arc<GroupChild>) {
+        self.route_cache.query_route(&mut self.netlink, listen, child.address);
+        let route = self.route_cache.route(listen, child.address);
+        if let Some(mtu) = route.and_then(|route| self.route_cache.mtu(&route)) {
             child.set_mtu(mtu);
         }
-        match self.ways.hop(at, child.address) {
-            Some(hop) => self.hops.entry(hop).or_default().push(Arc::clone(child)),
+        match self.route_cache.next_hop(listen, child.address) {
+            Some(next_hop) => {
+                self.children_by_neighbour.entry(next_hop).or_default().push(Arc::clone(child))
+            }
             None => child.set_unreachable(false),
         }
     }
@@ -125,14 +131,15 @@ impl PathMonitor {
     /// Polls all neighbours, or the unreachable ones only.
     fn poll_neighbours(&mut self, all: bool) -> NeighbourPoll {
         let mut poll = NeighbourPoll::default();
-        for (hop, children) in due(&self.hops, all) {
-            let Ok(neighbour) = self.ways.query_neighbour(&mut self.netlink, *hop) else {
+        for (next_hop, children) in neighbours_to_poll(&self.children_by_neighbour, all) {
+            let Ok(neighbour) = self.route_cache.query_neighbour(&mut self.netlink, *next_hop)
+            else {
                 continue;
             };
-            if neighbour.is_none() && self.shared.kernel.is_some() {
+            if neighbour.is_none() && self.shared.xdp.is_some() {
                 // The XDP engine's copies do not make the kernel resolve it. The next poll shows
                 // the result.
-                let _ = self.netlink.probe_neighbour(hop.0, hop.1);
+                let _ = self.netlink.probe_neighbour(next_hop.0, next_hop.1);
             }
             let unreachable = neighbour.is_some_and(|neighbour| !neighbour.usable);
             poll.any_unreachable |= unreachable;
@@ -146,49 +153,49 @@ impl PathMonitor {
 
     /// Waits for the MAC addresses of new neighbours.
     fn resolve(&mut self) {
-        let mut new: Vec<NextHop> = self.hops.keys().copied().collect();
-        let begun = Instant::now();
-        while self.shared.kernel.is_some() && begun.elapsed() < RESOLVE_TIMEOUT {
-            new.retain(|hop| !self.ways.is_settled(*hop));
-            if new.is_empty() {
+        let mut unresolved: Vec<NextHop> = self.children_by_neighbour.keys().copied().collect();
+        let started_at = Instant::now();
+        while self.shared.xdp.is_some() && started_at.elapsed() < RESOLVE_TIMEOUT {
+            unresolved.retain(|next_hop| !self.route_cache.is_resolution_complete(*next_hop));
+            if unresolved.is_empty() {
                 break;
             }
             thread::sleep(RESOLVE_INTERVAL);
-            for hop in &new {
+            for next_hop in &unresolved {
                 // A failed query leaves it unresolved.
-                let _ = self.ways.query_neighbour(&mut self.netlink, *hop);
+                let _ = self.route_cache.query_neighbour(&mut self.netlink, *next_hop);
             }
         }
         self.poll_neighbours(true);
     }
 
     fn sync_xdp_engine(&self) {
-        if let Some(kernel) = &self.shared.kernel {
-            kernel.sync(&self.shared.plan.load_full().table, &self.ways);
+        if let Some(xdp) = &self.shared.xdp {
+            xdp.sync(&self.shared.plan.load_full().table, &self.route_cache);
         }
     }
 
     /// Allows one copy to each unreachable neighbour, which makes the kernel resolve it again. With
     /// the XDP engine, the kernel is requested to do so without a copy.
-    fn try_again(&mut self) {
-        for (hop, children) in &self.hops {
+    fn retry_unreachable(&mut self) {
+        for (next_hop, children) in &self.children_by_neighbour {
             if let Some(child) = children.iter().find(|child| child.is_unreachable()) {
                 child.allow_trial_copy();
             }
-            if self.shared.kernel.is_some() && self.ways.is_unconfirmed(*hop) {
+            if self.shared.xdp.is_some() && self.route_cache.is_unconfirmed(*next_hop) {
                 // The next poll shows the result here too.
-                let _ = self.netlink.probe_neighbour(hop.0, hop.1);
+                let _ = self.netlink.probe_neighbour(next_hop.0, next_hop.1);
             }
         }
     }
 }
 
 /// Returns the neighbours to be polled: all of them, or the unreachable ones.
-fn due(
-    hops: &HashMap<NextHop, Vec<Arc<GroupChild>>>,
+fn neighbours_to_poll(
+    children_by_neighbour: &HashMap<NextHop, Vec<Arc<GroupChild>>>,
     all: bool,
 ) -> impl Iterator<Item = (&NextHop, &Vec<Arc<GroupChild>>)> {
-    hops.iter().filter(move |(_, children)| all || is_unreachable(children))
+    children_by_neighbour.iter().filter(move |(_, children)| all || is_unreachable(children))
 }
 
 /// Returns true if the neighbour of these children was unreachable at the latest poll.
@@ -213,10 +220,10 @@ mod tests {
         let children = &table.groups()[0].children;
         let hops: HashMap<NextHop, _> =
             children.iter().map(|one| ((1, one.address.ip()), vec![Arc::clone(one)])).collect();
-        assert_eq!(due(&hops, false).count(), 0);
+        assert_eq!(neighbours_to_poll(&hops, false).count(), 0);
         children[4].set_unreachable(true);
-        let polled: Vec<IpAddr> = due(&hops, false).map(|(hop, _)| hop.1).collect();
+        let polled: Vec<IpAddr> = neighbours_to_poll(&hops, false).map(|(hop, _)| hop.1).collect();
         assert_eq!(polled, ["192.0.2.5".parse::<IpAddr>().unwrap()]);
-        assert_eq!(due(&hops, true).count(), 9);
+        assert_eq!(neighbours_to_poll(&hops, true).count(), 9);
     }
 }

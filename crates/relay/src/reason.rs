@@ -14,7 +14,7 @@ pub enum PacketRefusal {
     /// It comes from a child of the group: a loop.
     Child,
     /// It comes from this relay itself: a loop.
-    Oneself,
+    Relay,
     /// Its TTL or hop limit is exhausted, or the kernel did not report it.
     HopLimit,
     /// The group's packets exceed its rate.
@@ -29,7 +29,7 @@ impl PacketRefusal {
         Self::Destination,
         Self::Source,
         Self::Child,
-        Self::Oneself,
+        Self::Relay,
         Self::HopLimit,
         Self::Rate,
         Self::CopyRate,
@@ -42,7 +42,7 @@ impl PacketRefusal {
             Self::Destination => "destination",
             Self::Source => "source",
             Self::Child => "from-child",
-            Self::Oneself => "from-oneself",
+            Self::Relay => "from-oneself",
             Self::HopLimit => "hop-limit",
             Self::Rate => "rate",
             Self::CopyRate => "copy-rate",
@@ -94,7 +94,7 @@ impl CopyDrop {
 
     /// Returns the meaning of the kernel's refusal to send a copy.
     #[must_use]
-    pub fn of(error: &io::Error) -> Self {
+    pub fn from_error(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => Self::BufferFull,
             io::ErrorKind::HostUnreachable
@@ -138,7 +138,11 @@ mod tests {
             (13, CopyDrop::Forbidden),
             (22, CopyDrop::Other),
         ] {
-            assert_eq!(CopyDrop::of(&io::Error::from_raw_os_error(errno)), reason, "errno {errno}");
+            assert_eq!(
+                CopyDrop::from_error(&io::Error::from_raw_os_error(errno)),
+                reason,
+                "errno {errno}"
+            );
         }
     }
 }

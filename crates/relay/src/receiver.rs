@@ -30,19 +30,19 @@ impl PacketReceiver {
     }
 
     /// Receives the waiting packets of a socket; returns their number, possibly 0.
-    pub(crate) fn receive(&mut self, outlet: &GroupSocket) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self, socket: &GroupSocket) -> io::Result<usize> {
         let buffers = self.bytes.chunks_mut(STRIDE).map(|chunk| &mut chunk[..BYTES_MAX]);
-        match self.messages.receive(outlet.as_fd(), buffers) {
+        match self.messages.receive(socket.as_fd(), buffers) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             received => received,
         }
     }
 
     /// Returns one of the packets of the latest call, with its payload.
-    pub(crate) fn packet(&self, outlet: &GroupSocket, slot: usize) -> (ReceivedPacket, &[u8]) {
+    pub(crate) fn packet(&self, socket: &GroupSocket, slot: usize) -> (ReceivedPacket, &[u8]) {
         let received = self.messages.received(slot);
         let bytes = &self.bytes[slot * STRIDE..][..received.len];
-        let (listen, control) = (outlet.listen, received.control);
+        let (listen, control) = (socket.listen, received.control);
         let destination = match control.local {
             Some(local) if listen.ip().is_unspecified() => (local, listen.port()).into(),
             _ => listen,
@@ -54,7 +54,7 @@ impl PacketReceiver {
             // group.
             to_group: listen.ip().is_multicast() || !control.is_unicast(),
             hop_limit: control.hop_limit,
-            payload: bytes.len(),
+            payload_len: bytes.len(),
         };
         (packet, bytes)
     }

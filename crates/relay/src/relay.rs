@@ -21,8 +21,8 @@ use crate::path_monitor::{PathMonitor, PollDone};
 use crate::route_cache::RouteCache;
 use crate::worker::RelayWorker;
 use crate::{
-    EngineKind, GroupSocketError, Listing, LocalAddresses, MembershipEvent, RelayLimits,
-    RoutingTable, SendInterface, Spec, TableError, XdpEngine,
+    EngineKind, GroupSocketError, LocalAddresses, MembershipEvent, RelayLimits, RelayListing,
+    RoutingTable, SendInterface, TableError, TableSpec, XdpEngine,
 };
 
 /// Timeout for a change to come into force; it takes as long as a batch of packets.
@@ -32,10 +32,10 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 const XDP_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Timeout of a change for an earlier one: as long as that may take.
-const TURN_TIMEOUT: Duration = APPLY_TIMEOUT.saturating_add(XDP_TIMEOUT);
-const TURN_INTERVAL: Duration = Duration::from_millis(2);
+const CHANGE_LOCK_TIMEOUT: Duration = APPLY_TIMEOUT.saturating_add(XDP_TIMEOUT);
+const CHANGE_LOCK_INTERVAL: Duration = Duration::from_millis(2);
 /// Longest time of a whole change until its outcome is known.
-pub(crate) const CHANGE_TIMEOUT: Duration = TURN_TIMEOUT.saturating_add(TURN_TIMEOUT);
+pub(crate) const CHANGE_TIMEOUT: Duration = CHANGE_LOCK_TIMEOUT.saturating_add(CHANGE_LOCK_TIMEOUT);
 
 /// Reason for which a relay does not run, or not as requested.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum RelayError {
     Table(#[from] TableError),
     /// The socket of a group cannot be opened.
     #[error("group '{0}': {1}")]
-    Outlet(String, GroupSocketError),
+    GroupSocket(String, GroupSocketError),
     /// The kernel does not report the routes to children.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
@@ -57,7 +57,7 @@ pub enum RelayError {
     Busy,
     /// A thread does not take a change over.
     #[error("a relay thread has not applied the change in time; it may still do so")]
-    Stuck,
+    NotApplied,
 }
 
 impl RelayError {
@@ -72,38 +72,44 @@ impl RelayError {
 #[derive(Debug)]
 pub(crate) struct ForwardingPlan {
     pub(crate) table: RoutingTable,
-    pub(crate) outlets: Vec<Arc<GroupSocket>>,
+    pub(crate) sockets: Vec<Arc<GroupSocket>>,
     /// Sequence number of this relay's plans.
     pub(crate) number: u64,
 }
 
 impl ForwardingPlan {
     /// Makes the plan for `spec`, with the sockets of `before` as far as they can be reused.
-    fn new(spec: &Spec, before: Option<&Self>, own: Option<u32>) -> Result<Self, RelayError> {
+    fn new(
+        spec: &TableSpec,
+        before: Option<&Self>,
+        send_interface_index: Option<u32>,
+    ) -> Result<Self, RelayError> {
         let table = RoutingTable::new(spec, before.map(|before| &before.table))?;
-        let old = before.map_or(&[][..], |before| &before.outlets[..]);
-        let mut outlets: Vec<Arc<GroupSocket>> = Vec::with_capacity(spec.groups.len());
+        let old = before.map_or(&[][..], |before| &before.sockets[..]);
+        let mut sockets: Vec<Arc<GroupSocket>> = Vec::with_capacity(spec.groups.len());
         // If the kernel does not report the interfaces, they are assumed to be unchanged.
         let mut interfaces = if has_multicast(spec) { HostInterfaces::query().ok() } else { None };
         for group in &spec.groups {
-            let is_firm = |one: &&Arc<GroupSocket>| {
-                let join_state = interfaces.as_mut().map(|all| one.ground(group, all));
+            let is_reusable = |one: &&Arc<GroupSocket>| {
+                let join_state = interfaces.as_mut().map(|all| one.join_state(group, all));
                 join_state != Some(JoinState::Changed)
             };
-            let socket = old.iter().find(|one| one.serves(group)).filter(is_firm);
+            let socket = old.iter().find(|one| one.is_for_group(group)).filter(is_reusable);
             let open = || {
                 let others: Vec<&GroupSocket> =
-                    old.iter().chain(&outlets).map(|one| &**one).collect();
-                let failed = |error| RelayError::Outlet(group.name.clone(), error);
-                GroupSocket::open(group, own, &others).map(Arc::new).map_err(failed)
+                    old.iter().chain(&sockets).map(|one| &**one).collect();
+                let failed = |error| RelayError::GroupSocket(group.name.clone(), error);
+                GroupSocket::open(group, send_interface_index, &others)
+                    .map(Arc::new)
+                    .map_err(failed)
             };
-            outlets.push(socket.map_or_else(open, |retained| Ok(Arc::clone(retained)))?);
+            sockets.push(socket.map_or_else(open, |retained| Ok(Arc::clone(retained)))?);
         }
-        Ok(Self { table, outlets, number: before.map_or(1, |before| before.number + 1) })
+        Ok(Self { table, sockets, number: before.map_or(1, |before| before.number + 1) })
     }
 }
 
-fn has_multicast(spec: &Spec) -> bool {
+fn has_multicast(spec: &TableSpec) -> bool {
     spec.groups.iter().any(|group| group.listen.ip().is_multicast())
 }
 
@@ -111,15 +117,15 @@ fn has_multicast(spec: &Spec) -> bool {
 #[derive(Debug)]
 pub(crate) struct RelayState {
     pub(crate) plan: ArcSwap<ForwardingPlan>,
-    pub(crate) own: ArcSwap<LocalAddresses>,
+    pub(crate) local_addresses: ArcSwap<LocalAddresses>,
     /// The XDP engine, if present.
-    pub(crate) kernel: Option<XdpEngine>,
+    pub(crate) xdp: Option<XdpEngine>,
     /// Interface by which programs on this host send packets to the relay, if present.
     pub(crate) send_interface: Option<SendInterface>,
     /// True if it was deleted.
     pub(crate) send_interface_gone: AtomicBool,
     /// Number of the plan that the worker has taken over.
-    pub(crate) in_force: AtomicU64,
+    pub(crate) applied_plan: AtomicU64,
     pub(crate) receive_errors: AtomicU64,
     pub(crate) changes_refused: AtomicU64,
 }
@@ -131,70 +137,72 @@ pub struct Relay {
     engine: EngineKind,
     /// Closing it ends the worker; a byte wakes it for a change.
     wake_worker: Option<UnixStream>,
-    changing: Mutex<()>,
+    change_lock: Mutex<()>,
     worker: Option<JoinHandle<()>>,
     /// Closing it ends the path monitor.
     poll_requests: Option<Sender<PollDone>>,
-    paths: Option<JoinHandle<()>>,
+    path_monitor: Option<JoinHandle<()>>,
 }
 
 impl Relay {
     /// Starts a relay; an XDP engine, if any, makes its copies as far as possible. Its threads
     /// are in the network namespace of the calling one.
     pub fn start(
-        spec: &Spec,
+        spec: &TableSpec,
         engine: EngineKind,
-        kernel: Option<XdpEngine>,
+        xdp: Option<XdpEngine>,
     ) -> Result<Self, RelayError> {
-        Self::start_with(spec, engine, kernel, None)
+        Self::start_with_send_interface(spec, engine, xdp, None)
     }
 
     /// Starts a relay to which programs on this host send packets by the send interface, if any.
-    pub fn start_with(
-        spec: &Spec,
+    pub fn start_with_send_interface(
+        spec: &TableSpec,
         engine: EngineKind,
-        kernel: Option<XdpEngine>,
+        xdp: Option<XdpEngine>,
         send_interface: Option<SendInterface>,
     ) -> Result<Self, RelayError> {
         let mut netlink = Netlink::open()?;
-        let mut ways = RouteCache::default();
-        ways.refresh(&mut netlink);
-        let own = send_interface.as_ref().map(SendInterface::index);
-        if let (Some(kernel), Some(own)) = (&kernel, own) {
-            kernel.set_send_interface(own);
+        let mut route_cache = RouteCache::default();
+        route_cache.refresh(&mut netlink);
+        let send_interface_index = send_interface.as_ref().map(SendInterface::index);
+        if let (Some(xdp), Some(index)) = (&xdp, send_interface_index) {
+            xdp.set_send_interface(index);
         }
-        let limits = kernel.as_ref().map(|kernel| RelayLimits::from(kernel.meters()));
+        let limits = xdp.as_ref().map(|xdp| RelayLimits::from(xdp.rate_state()));
         let shared = Arc::new(RelayState {
-            plan: ArcSwap::from_pointee(ForwardingPlan::new(spec, None, own)?),
-            own: ArcSwap::from_pointee(ways.own()),
-            kernel,
+            plan: ArcSwap::from_pointee(ForwardingPlan::new(spec, None, send_interface_index)?),
+            local_addresses: ArcSwap::from_pointee(route_cache.local_addresses()),
+            xdp,
             send_interface,
             send_interface_gone: AtomicBool::new(false),
-            in_force: AtomicU64::new(0),
+            applied_plan: AtomicU64::new(0),
             receive_errors: AtomicU64::new(0),
             changes_refused: AtomicU64::new(0),
         });
         let (wake_worker, wakeups) = UnixStream::pair()?;
         let limits = limits.unwrap_or_default();
-        let worker = RelayWorker::new(Arc::clone(&shared), engine.make(), limits, wakeups)?;
+        let worker =
+            RelayWorker::new(Arc::clone(&shared), engine.create_sender(), limits, wakeups)?;
         let relay = move || {
             if let Err(error) = worker.run() {
                 eprintln!("horolog: the relay stopped: {error}");
             }
         };
         let worker = thread::Builder::new().name("relay".into()).spawn(relay)?;
-        let (poll_requests, changed) = mpsc::channel();
-        let paths = PathMonitor::new(netlink, ways, Arc::clone(&shared));
-        let paths =
-            thread::Builder::new().name("paths".into()).spawn(move || paths.run(&changed))?;
+        let (poll_requests, poll_receiver) = mpsc::channel();
+        let path_monitor = PathMonitor::new(netlink, route_cache, Arc::clone(&shared));
+        let path_monitor = thread::Builder::new()
+            .name("paths".into())
+            .spawn(move || path_monitor.run(&poll_receiver))?;
         let relay = Self {
             shared,
             engine,
             wake_worker: Some(wake_worker),
-            changing: Mutex::new(()),
+            change_lock: Mutex::new(()),
             worker: Some(worker),
             poll_requests: Some(poll_requests),
-            paths: Some(paths),
+            path_monitor: Some(path_monitor),
         };
         relay.request_poll()?;
         Ok(relay)
@@ -204,40 +212,40 @@ impl Relay {
     /// error the old one is, unless the worker is stuck.
     pub fn change(
         &self,
-        edit: impl FnOnce(&mut Spec) -> Result<(), TableError>,
+        edit: impl FnOnce(&mut TableSpec) -> Result<(), TableError>,
     ) -> Result<(), RelayError> {
         let changed = self.try_change(edit);
         if changed.is_err() {
-            self.note_refused();
+            self.count_refused_change();
         }
         changed
     }
 
     /// Counts a change that was refused before it reached the relay: an invalid file.
-    pub fn note_refused(&self) {
+    pub fn count_refused_change(&self) {
         self.shared.changes_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     fn try_change(
         &self,
-        edit: impl FnOnce(&mut Spec) -> Result<(), TableError>,
+        edit: impl FnOnce(&mut TableSpec) -> Result<(), TableError>,
     ) -> Result<(), RelayError> {
-        let _turn = self.turn()?;
+        let _change_guard = self.lock_changes()?;
         let before = self.shared.plan.load_full();
         let mut spec = before.table.spec();
         edit(&mut spec)?;
-        let own = self.shared.send_interface.as_ref().map(SendInterface::index);
-        let plan = ForwardingPlan::new(&spec, Some(&before), own)?;
+        let send_interface_index = self.shared.send_interface.as_ref().map(SendInterface::index);
+        let plan = ForwardingPlan::new(&spec, Some(&before), send_interface_index)?;
         let number = plan.number;
         drop(before);
         self.shared.plan.store(Arc::new(plan));
         if let Some(mut wake_worker) = self.wake_worker.as_ref() {
             wake_worker.write_all(&[0])?;
         }
-        let begun = Instant::now();
-        while self.shared.in_force.load(Ordering::Acquire) < number {
-            if begun.elapsed() > APPLY_TIMEOUT || self.has_died() {
-                return Err(RelayError::Stuck);
+        let started_at = Instant::now();
+        while self.shared.applied_plan.load(Ordering::Acquire) < number {
+            if started_at.elapsed() > APPLY_TIMEOUT || self.has_died() {
+                return Err(RelayError::NotApplied);
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -245,17 +253,17 @@ impl Relay {
     }
 
     /// Waits until no other change is in progress.
-    fn turn(&self) -> Result<MutexGuard<'_, ()>, RelayError> {
-        let begun = Instant::now();
+    fn lock_changes(&self) -> Result<MutexGuard<'_, ()>, RelayError> {
+        let started_at = Instant::now();
         loop {
-            match self.changing.try_lock() {
-                Ok(turn) => return Ok(turn),
+            match self.change_lock.try_lock() {
+                Ok(guard) => return Ok(guard),
                 // The mutex guards no state that could be incomplete.
-                Err(TryLockError::Poisoned(turn)) => return Ok(turn.into_inner()),
-                Err(TryLockError::WouldBlock) if begun.elapsed() > TURN_TIMEOUT => {
+                Err(TryLockError::Poisoned(guard)) => return Ok(guard.into_inner()),
+                Err(TryLockError::WouldBlock) if started_at.elapsed() > CHANGE_LOCK_TIMEOUT => {
                     return Err(RelayError::Busy);
                 }
-                Err(TryLockError::WouldBlock) => thread::sleep(TURN_INTERVAL),
+                Err(TryLockError::WouldBlock) => thread::sleep(CHANGE_LOCK_INTERVAL),
             }
         }
     }
@@ -271,14 +279,14 @@ impl Relay {
         }
         let Ok(mut interfaces) = HostInterfaces::query() else { return (events, Ok(())) };
         let mut changed = Vec::new();
-        for (group, outlet) in plan.table.groups().iter().zip(&plan.outlets) {
+        for (group, socket) in plan.table.groups().iter().zip(&plan.sockets) {
             let group = &group.spec;
-            match outlet.ground(group, &mut interfaces) {
+            match socket.join_state(group, &mut interfaces) {
                 JoinState::Joined => {
-                    outlet.note_lost(false);
+                    socket.set_interface_gone(false);
                 }
                 JoinState::Changed => changed.push(MembershipEvent::Joined(group.name.clone())),
-                JoinState::Gone if outlet.note_lost(true) => {}
+                JoinState::Gone if socket.set_interface_gone(true) => {}
                 JoinState::Gone => events.push(MembershipEvent::Lost(group.name.clone())),
             }
         }
@@ -301,37 +309,37 @@ impl Relay {
             .poll_requests
             .as_ref()
             .is_some_and(|poll_requests| poll_requests.send(poll_done).is_ok());
-        if self.shared.kernel.is_none() {
+        if self.shared.xdp.is_none() {
             return Ok(());
         }
         if is_sent && done.recv_timeout(XDP_TIMEOUT).is_ok() {
             Ok(())
         } else {
-            Err(RelayError::Stuck)
+            Err(RelayError::NotApplied)
         }
     }
 
     /// Returns the table and all counts.
     #[must_use]
-    pub fn listing(&self) -> Listing {
-        Listing::new(&self.shared, self.engine)
+    pub fn listing(&self) -> RelayListing {
+        RelayListing::new(&self.shared, self.engine)
     }
 
     /// Returns, for each group, the reason for which the XDP engine does not make its copies,
     /// `None` if it does; groups for which that is about to change are left out, and all are
     /// without an XDP engine. Costs less than the listing.
     #[must_use]
-    pub fn not_in_kernel(&self) -> BTreeMap<String, Option<String>> {
-        let Some(kernel) = &self.shared.kernel else { return BTreeMap::new() };
-        let (plan, kernel) = (self.shared.plan.load(), kernel.lock_counters());
-        let settled = plan.table.groups().iter().filter(|group| kernel.is_settled(group));
-        settled.map(|group| (group.spec.name.clone(), kernel.refusal(group))).collect()
+    pub fn xdp_refusals(&self) -> BTreeMap<String, Option<String>> {
+        let Some(xdp) = &self.shared.xdp else { return BTreeMap::new() };
+        let (plan, xdp_counters) = (self.shared.plan.load(), xdp.lock_counters());
+        let settled = plan.table.groups().iter().filter(|group| xdp_counters.is_settled(group));
+        settled.map(|group| (group.spec.name.clone(), xdp_counters.refusal(group))).collect()
     }
 
     /// Returns true if a thread has ended without a request to do so.
     #[must_use]
     pub fn has_died(&self) -> bool {
-        [&self.worker, &self.paths]
+        [&self.worker, &self.path_monitor]
             .iter()
             .any(|thread| thread.as_ref().is_some_and(JoinHandle::is_finished))
     }
@@ -341,7 +349,7 @@ impl std::ops::Drop for Relay {
     fn drop(&mut self) {
         drop(self.wake_worker.take());
         drop(self.poll_requests.take());
-        for thread in [self.worker.take(), self.paths.take()].into_iter().flatten() {
+        for thread in [self.worker.take(), self.path_monitor.take()].into_iter().flatten() {
             // A thread that panicked has reported it on stderr; nothing remains to be added.
             let _ = thread.join();
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use horolog_sys::netlink::{
     InterfaceAddress, Link, MacAddress, Neighbour, Netlink, NetlinkError, RouteInfo,
 };
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 
 use crate::LocalAddresses;
 
@@ -53,12 +53,17 @@ impl RouteCache {
 
     /// Queries the route of a group's packets from `at` to an address, unless it is cached. A value
     /// that cannot be read remains unchanged.
-    pub(crate) fn query_route(&mut self, netlink: &mut Netlink, at: SocketAddr, to: SocketAddr) {
-        let trip @ (from, to, by) = trip(at, to);
-        let Self { routes, previous_routes: former, .. } = self;
-        routes.entry(trip).or_insert_with(|| {
-            let before = former.get(&trip).copied().flatten();
-            learnt(&netlink.route_get_from(from, to, by), before)
+    pub(crate) fn query_route(
+        &mut self,
+        netlink: &mut Netlink,
+        listen: SocketAddr,
+        to: SocketAddr,
+    ) {
+        let key @ (from, to, by) = route_key(listen, to);
+        let Self { routes, previous_routes, .. } = self;
+        routes.entry(key).or_insert_with(|| {
+            let previous = previous_routes.get(&key).copied().flatten();
+            updated_route(&netlink.route_get_from(from, to, by), previous)
         });
     }
 
@@ -66,14 +71,14 @@ impl RouteCache {
     pub(crate) fn query_neighbour(
         &mut self,
         netlink: &mut Netlink,
-        hop: NextHop,
+        next_hop: NextHop,
     ) -> Result<Option<Neighbour>, NetlinkError> {
-        let entry = netlink.neighbour(hop.0, hop.1)?;
-        let known = self.neighbours.entry(hop).or_default();
-        known.entry = entry;
+        let entry = netlink.neighbour(next_hop.0, next_hop.1)?;
+        let state = self.neighbours.entry(next_hop).or_default();
+        state.entry = entry;
         match entry {
-            Some(neighbour) if neighbour.usable => known.mac = neighbour.mac,
-            Some(neighbour) if neighbour.failed => known.mac = None,
+            Some(neighbour) if neighbour.usable => state.mac = neighbour.mac,
+            Some(neighbour) if neighbour.failed => state.mac = None,
             // It is being resolved, or its entry has been removed, which does not make the address
             // wrong.
             _ => {}
@@ -82,13 +87,13 @@ impl RouteCache {
     }
 
     /// Discards neighbours that no child uses any more.
-    pub(crate) fn keep_neighbours(&mut self, is_used: impl Fn(&NextHop) -> bool) {
+    pub(crate) fn retain_neighbours(&mut self, is_used: impl Fn(&NextHop) -> bool) {
         self.neighbours.retain(|hop, _| is_used(hop));
     }
 
     /// Returns true if a neighbour ever had a MAC address, or was found to have none.
-    pub(crate) fn is_settled(&self, hop: NextHop) -> bool {
-        self.neighbours.get(&hop).is_some_and(|known| {
+    pub(crate) fn is_resolution_complete(&self, next_hop: NextHop) -> bool {
+        self.neighbours.get(&next_hop).is_some_and(|known| {
             known.mac.is_some()
                 || known.entry.is_some_and(|neighbour| neighbour.failed || neighbour.usable)
         })
@@ -96,32 +101,32 @@ impl RouteCache {
 
     /// Returns true if the kernel should resolve a neighbour again, because its entry is not
     /// confirmed.
-    pub(crate) fn is_unconfirmed(&self, hop: NextHop) -> bool {
-        let neighbour = self.neighbours.get(&hop).and_then(|known| known.entry);
+    pub(crate) fn is_unconfirmed(&self, next_hop: NextHop) -> bool {
+        let neighbour = self.neighbours.get(&next_hop).and_then(|known| known.entry);
         !neighbour.is_some_and(|entry| entry.confirmed)
     }
 
     /// Returns the MAC address for copies to a neighbour.
-    pub(crate) fn mac(&self, hop: NextHop) -> Option<MacAddress> {
-        self.neighbours.get(&hop).and_then(|known| known.mac)
+    pub(crate) fn mac(&self, next_hop: NextHop) -> Option<MacAddress> {
+        self.neighbours.get(&next_hop).and_then(|known| known.mac)
     }
 
     /// Returns the route of a group's packets from `at` to an address, if it was queried.
-    pub(crate) fn route(&self, at: SocketAddr, to: SocketAddr) -> Option<RouteInfo> {
-        self.routes.get(&trip(at, to)).copied().flatten()
+    pub(crate) fn route(&self, listen: SocketAddr, to: SocketAddr) -> Option<RouteInfo> {
+        self.routes.get(&route_key(listen, to)).copied().flatten()
     }
 
     /// Returns the neighbour for this route; `None` without a route, or if the destination is this
     /// host or several.
-    pub(crate) fn hop(&self, at: SocketAddr, to: SocketAddr) -> Option<NextHop> {
-        let way = self.route(at, to).filter(|way| !way.local && !way.to_many)?;
-        Some((way.index, way.gateway.unwrap_or(to.ip())))
+    pub(crate) fn next_hop(&self, listen: SocketAddr, to: SocketAddr) -> Option<NextHop> {
+        let route = self.route(listen, to).filter(|way| !way.local && !way.is_group)?;
+        Some((route.index, route.gateway.unwrap_or(to.ip())))
     }
 
     /// Returns the longest IP packet for a route, in bytes; `None` if its interface is unknown.
-    pub(crate) fn mtu(&self, way: &RouteInfo) -> Option<u32> {
-        let link = self.link(way.index)?;
-        Some(way.mtu.map_or(link.mtu, |mtu| link.mtu.min(mtu)))
+    pub(crate) fn mtu(&self, route: &RouteInfo) -> Option<u32> {
+        let link = self.link(route.index)?;
+        Some(route.mtu.map_or(link.mtu, |mtu| link.mtu.min(mtu)))
     }
 
     pub(crate) fn link(&self, index: u32) -> Option<&Link> {
@@ -133,17 +138,17 @@ impl RouteCache {
     }
 
     /// Returns the interface that has an address.
-    pub(crate) fn owner(&self, address: IpAddr) -> Option<u32> {
+    pub(crate) fn interface_of(&self, address: IpAddr) -> Option<u32> {
         self.addresses.iter().find(|one| one.prefix.address() == address).map(|one| one.index)
     }
 
     /// Returns the addresses of this host.
-    pub(crate) fn own_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    pub(crate) fn host_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().map(|one| one.prefix.address())
     }
 
-    pub(crate) fn own(&self) -> LocalAddresses {
-        self.own_addresses().collect()
+    pub(crate) fn local_addresses(&self) -> LocalAddresses {
+        self.host_addresses().collect()
     }
 }
 
@@ -168,22 +173,22 @@ impl RouteCache {
 }
 
 /// Returns the route according to the kernel's answer and the previous route.
-fn learnt(
+fn updated_route(
     answer: &Result<RouteInfo, NetlinkError>,
-    before: Option<RouteInfo>,
+    previous: Option<RouteInfo>,
 ) -> Option<RouteInfo> {
     match answer {
-        Ok(way) => Some(*way),
+        Ok(route) => Some(*route),
         // There is none, or not even the interface that the address names.
         Err(NetlinkError::Unreachable { .. } | NetlinkError::NoSuchIndex(_)) => None,
-        Err(_) => before,
+        Err(_) => previous,
     }
 }
 
 /// Returns the key of a route; a group that listens on one address sends from it.
-fn trip(at: SocketAddr, to: SocketAddr) -> RouteKey {
-    let is_one = !at.ip().is_multicast() && !at.ip().is_unspecified();
-    (is_one.then_some(at.ip()), to.ip(), scope_of(to))
+fn route_key(listen: SocketAddr, to: SocketAddr) -> RouteKey {
+    let is_single_address = !listen.ip().is_multicast() && !listen.ip().is_unspecified();
+    (is_single_address.then_some(listen.ip()), to.ip(), zone_index(to))
 }
 
 #[cfg(test)]
@@ -201,20 +206,20 @@ mod tests {
             gateway: None,
             source: None,
             local: false,
-            to_many: false,
+            is_group: false,
             mtu: None,
         };
         let refusal = |errno| KernelRefusal { errno, explanation: None };
         let destination = "192.0.2.1".parse().unwrap();
         let unreachable = NetlinkError::Unreachable { destination, refusal: refusal(101) };
-        assert_eq!(learnt(&Err(unreachable), Some(way)), None);
-        assert_eq!(learnt(&Err(NetlinkError::NoSuchIndex(7)), Some(way)), None);
+        assert_eq!(updated_route(&Err(unreachable), Some(way)), None);
+        assert_eq!(updated_route(&Err(NetlinkError::NoSuchIndex(7)), Some(way)), None);
         for error in [
             NetlinkError::Socket(io::Error::from_raw_os_error(105)),
             NetlinkError::Refused { action: "look".into(), refusal: refusal(12) },
         ] {
-            assert_eq!(learnt(&Err(error), Some(way)), Some(way));
+            assert_eq!(updated_route(&Err(error), Some(way)), Some(way));
         }
-        assert_eq!(learnt(&Ok(way), None), Some(way));
+        assert_eq!(updated_route(&Ok(way), None), Some(way));
     }
 }

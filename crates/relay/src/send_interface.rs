@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::{Netlink, NetlinkError};
-use horolog_sys::tap::Tap;
+use horolog_sys::tap::TapInterface;
 use horolog_wire::frame::UdpFrame;
 
 /// Maximum that the kernel permits: a program's packet is never fragmented on its way to the relay.
@@ -25,16 +25,16 @@ pub enum SendInterfaceError {
     #[error(
         "cannot create the send interface '{0}': {why}; it needs CAP_NET_ADMIN, and an unused name \
          of at most 15 characters", why = explain(.1))]
-    Make(String, #[source] io::Error),
+    Create(String, #[source] io::Error),
     /// It cannot be brought up.
     #[error("the send interface '{0}': {1}")]
-    SwitchOn(String, #[source] NetlinkError),
+    BringUp(String, #[source] NetlinkError),
 }
 
 /// The interface; it ends with the relay, however that ends.
 #[derive(Debug)]
 pub struct SendInterface {
-    tap: Tap,
+    tap: TapInterface,
     index: u32,
 }
 
@@ -42,8 +42,9 @@ impl SendInterface {
     /// Creates the interface in the calling thread's network namespace and brings it up. It has no
     /// address, and no routes but those added by the user.
     pub fn open(name: &str) -> Result<Self, SendInterfaceError> {
-        let tap = Tap::open(name).map_err(|error| SendInterfaceError::Make(name.into(), error))?;
-        let failed = |error| SendInterfaceError::SwitchOn(tap.name().into(), error);
+        let tap = TapInterface::open(name)
+            .map_err(|error| SendInterfaceError::Create(name.into(), error))?;
+        let failed = |error| SendInterfaceError::BringUp(tap.name().into(), error);
         let mut netlink = Netlink::open().map_err(failed)?;
         let index = netlink.link_by_name(tap.name()).map_err(failed)?.index;
         netlink.set_link_mtu(index, MTU).map_err(failed)?;
@@ -85,8 +86,9 @@ impl AsFd for SendInterface {
 
 /// Returns the length of the IP packet in a frame that the XDP programs would copy if they have its
 /// group; `None` if it has a property that they leave to the socket engine.
-pub(crate) fn plain_length(frame: &[u8], udp: &UdpFrame<'_>) -> Option<u32> {
+pub(crate) fn injectable_length(frame: &[u8], udp: &UdpFrame<'_>) -> Option<u32> {
     let headers = if udp.destination.is_ipv4() { 28 } else { 48 };
-    let is_plain = udp.options_len == 0 && udp.trailer_len == 0 && frame.len() < FRAME_BYTES_MAX;
-    is_plain.then_some(udp.payload.len() as u32 + headers)
+    let is_injectable =
+        udp.options_len == 0 && udp.trailer_len == 0 && frame.len() < FRAME_BYTES_MAX;
+    is_injectable.then_some(udp.payload.len() as u32 + headers)
 }

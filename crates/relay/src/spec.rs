@@ -18,7 +18,7 @@ pub const HOP_LIMIT: u8 = 32;
 /// A whole table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Spec {
+pub struct TableSpec {
     /// Permitted destinations of copies: every child lies in one of these networks.
     #[serde(default)]
     pub destinations: Vec<Network>,
@@ -86,7 +86,7 @@ pub struct TableSpecError {
     pub reason: String,
 }
 
-impl Spec {
+impl TableSpec {
     /// Parses a table file.
     pub fn parse(text: &str) -> Result<Self, TableSpecError> {
         toml::from_str(text).map_err(|error| {

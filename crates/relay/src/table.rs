@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::{ChildCounters, CopyDrop, GroupCounters, GroupSpec, Network, Spec};
+use crate::{ChildCounters, CopyDrop, GroupCounters, GroupSpec, Network, TableSpec};
 
 /// Groups of a table, at most.
 pub const GROUPS_MAX: usize = 256;
@@ -25,13 +25,13 @@ const V6_HEADERS: u32 = 48;
 pub enum TableError {
     /// Too many groups.
     #[error("{0} groups exceed the limit of {GROUPS_MAX} of a table")]
-    Groups(usize),
+    TooManyGroups(usize),
     /// Too many children.
     #[error("{0} children exceed the limit of {CHILDREN_MAX} for all groups of a table")]
-    Children(usize),
+    TooManyChildren(usize),
     /// An invalid name.
     #[error("invalid group name '{0}'; write 1 to {NAME_MAX} letters, digits, '-', '_' and '.'")]
-    Name(String),
+    InvalidName(String),
     /// Two groups of one name.
     #[error("group name '{0}' occurs twice; choose unique names")]
     SameName(String),
@@ -40,34 +40,34 @@ pub enum TableError {
     SameListen(String, String),
     /// No port, or an address on which a socket cannot listen.
     #[error("group '{0}' cannot listen at {1}; choose an address and a port other than 0")]
-    Listen(String, SocketAddr),
+    InvalidListen(String, SocketAddr),
     /// An interface for a group that is not multicast, or an invalid one.
     #[error("group '{0}': an interface requires a multicast group, and '{1}' is not one")]
-    Interface(String, String),
+    InvalidInterface(String, String),
     /// A group without permitted sources.
     #[error("group '{0}' has no sources, so nothing would be relayed; add sources = [\"NETWORK\"]")]
     NoSources(String),
     /// A rate or a hop limit of 0.
     #[error("{0} must be at least 1")]
-    Zero(String),
+    ZeroLimit(String),
     /// A child to which packets cannot be sent.
     #[error(
         "group '{0}': {1} is not a valid child; choose the address of one host and a port \
              other than 0"
     )]
-    Child(String, SocketAddr),
+    InvalidChild(String, SocketAddr),
     /// A child of the other IP version.
     #[error("group '{0}': the IP version of {1} differs from that of the group's address")]
-    Family(String, SocketAddr),
+    IpVersionMismatch(String, SocketAddr),
     /// A child outside the list of destinations.
     #[error("group '{0}': {1} is outside the destinations; add its network to the table file")]
-    Destination(String, SocketAddr),
+    OutsideDestinations(String, SocketAddr),
     /// A duplicate child.
     #[error("group '{0}' has the child {1} already")]
     SameChild(String, SocketAddr),
     /// A child that is the relay.
     #[error("group '{0}': {1} is an address of this relay, which would be a loop")]
-    Oneself(String, SocketAddr),
+    RelayAddress(String, SocketAddr),
     /// A group that does not exist.
     #[error("group '{0}' not found; 'horolog relay list' lists the groups")]
     NoGroup(String),
@@ -77,9 +77,9 @@ pub enum TableError {
 }
 
 /// Identity of an end: a link-local address carries its interface, which is not compared.
-type EndKey = (IpAddr, u16);
+type EndpointKey = (IpAddr, u16);
 
-pub(crate) fn end(address: SocketAddr) -> EndKey {
+pub(crate) fn endpoint_key(address: SocketAddr) -> EndpointKey {
     (address.ip(), address.port())
 }
 
@@ -98,7 +98,7 @@ pub struct GroupChild {
     unreachable: AtomicBool,
     /// Copies that may be sent although it is unreachable, so that the kernel resolves the next hop
     /// again.
-    trials: AtomicU32,
+    trial_copies: AtomicU32,
 }
 
 impl GroupChild {
@@ -109,7 +109,7 @@ impl GroupChild {
             xdp_counters: ChildCounters::default(),
             payload_max: AtomicU32::new(u32::MAX),
             unreachable: AtomicBool::new(false),
-            trials: AtomicU32::new(0),
+            trial_copies: AtomicU32::new(0),
         }
     }
 
@@ -132,16 +132,16 @@ impl GroupChild {
 
     /// Allows one copy although it is unreachable.
     pub fn allow_trial_copy(&self) {
-        self.trials.store(1, Ordering::Relaxed);
+        self.trial_copies.store(1, Ordering::Relaxed);
     }
 
     /// Returns the reason for which it gets no copy of this payload, which may be fragmented or
     /// not.
-    pub(crate) fn admits(&self, payload: usize, fragment: bool) -> Result<(), CopyDrop> {
+    pub(crate) fn admit_copy(&self, payload: usize, fragment: bool) -> Result<(), CopyDrop> {
         if !fragment && payload as u64 > u64::from(self.payload_max.load(Ordering::Relaxed)) {
             return Err(CopyDrop::TooLarge);
         }
-        if self.is_unreachable() && self.trials.swap(0, Ordering::Relaxed) == 0 {
+        if self.is_unreachable() && self.trial_copies.swap(0, Ordering::Relaxed) == 0 {
             return Err(CopyDrop::Unresolved);
         }
         Ok(())
@@ -161,7 +161,7 @@ pub struct Group {
     pub(crate) xdp_counters: Arc<GroupCounters>,
     /// Number below [`GROUPS_MAX`], unique in the table, and constant for the group.
     pub index: usize,
-    ends: HashSet<EndKey>,
+    child_endpoints: HashSet<EndpointKey>,
 }
 
 impl Group {
@@ -173,17 +173,17 @@ impl Group {
 
     /// Returns true if it certainly uses the same socket as another.
     #[must_use]
-    pub fn listens_as(&self, other: &GroupSpec) -> bool {
+    pub fn has_same_listen(&self, other: &GroupSpec) -> bool {
         (self.spec.listen, &self.spec.interface) == (other.listen, &other.interface)
     }
 
     /// Returns true if a packet comes from one of its children.
     pub(crate) fn has_child(&self, source: SocketAddr) -> bool {
-        self.ends.contains(&end(source))
+        self.child_endpoints.contains(&endpoint_key(source))
     }
 
     /// Returns true if its list contains the source.
-    pub(crate) fn allows(&self, source: IpAddr) -> bool {
+    pub(crate) fn allows_source(&self, source: IpAddr) -> bool {
         self.spec.sources.iter().any(|network| network.contains(source))
     }
 }
@@ -194,32 +194,37 @@ pub struct RoutingTable {
     destinations: Vec<Network>,
     copy_rate: u64,
     groups: Vec<Arc<Group>>,
-    by_listen: HashMap<EndKey, usize>,
+    by_listen: HashMap<EndpointKey, usize>,
     ports: HashSet<u16>,
 }
 
 impl RoutingTable {
     /// Makes the table of `spec`. Groups with the same address and name as in `before` keep their
     /// counters and indices, and so do their children.
-    pub fn new(spec: &Spec, before: Option<&Self>) -> Result<Self, TableError> {
-        check(spec)?;
-        let mut taken: HashSet<usize> = HashSet::new();
+    pub fn new(spec: &TableSpec, previous: Option<&Self>) -> Result<Self, TableError> {
+        check_spec(spec)?;
+        let mut used_indices: HashSet<usize> = HashSet::new();
         let retained: Vec<Option<&Arc<Group>>> = spec
             .groups
             .iter()
-            .map(|group| before?.named(&group.name).filter(|old| old.listens_as(group)))
-            .inspect(|old| taken.extend(old.map(|old| old.index)))
+            .map(|group| {
+                previous?.group_named(&group.name).filter(|old| old.has_same_listen(group))
+            })
+            .inspect(|old| used_indices.extend(old.map(|old| old.index)))
             .collect();
-        let mut free = (0..GROUPS_MAX).filter(|index| !taken.contains(index));
+        let mut free_indices = (0..GROUPS_MAX).filter(|index| !used_indices.contains(index));
         let mut groups = Vec::with_capacity(spec.groups.len());
         for (group, old) in spec.groups.iter().zip(retained) {
-            let index = old.map(|old| old.index).or_else(|| free.next());
+            let index = old.map(|old| old.index).or_else(|| free_indices.next());
             // There are as many indices as groups.
-            let index = index.ok_or(TableError::Groups(spec.groups.len()))?;
-            groups.push(Arc::new(make(group, index, old.map(|old| &**old))));
+            let index = index.ok_or(TableError::TooManyGroups(spec.groups.len()))?;
+            groups.push(Arc::new(build_group(group, index, old.map(|old| &**old))));
         }
-        let by_listen =
-            groups.iter().enumerate().map(|(at, group)| (end(group.spec.listen), at)).collect();
+        let by_listen = groups
+            .iter()
+            .enumerate()
+            .map(|(index, group)| (endpoint_key(group.spec.listen), index))
+            .collect();
         let ports = groups.iter().map(|group| group.spec.listen.port()).collect();
         let (destinations, copy_rate) = (spec.destinations.clone(), spec.copy_rate);
         Ok(Self { destinations, copy_rate, groups, by_listen, ports })
@@ -227,8 +232,8 @@ impl RoutingTable {
 
     /// Returns the specification it was made of.
     #[must_use]
-    pub fn spec(&self) -> Spec {
-        Spec {
+    pub fn spec(&self) -> TableSpec {
+        TableSpec {
             destinations: self.destinations.clone(),
             copy_rate: self.copy_rate,
             groups: self.groups.iter().map(|group| group.spec.clone()).collect(),
@@ -247,18 +252,18 @@ impl RoutingTable {
         self.copy_rate
     }
 
-    fn named(&self, name: &str) -> Option<&Arc<Group>> {
+    fn group_named(&self, name: &str) -> Option<&Arc<Group>> {
         self.groups.iter().find(|group| group.spec.name == name)
     }
 
     /// Returns the group whose packets go to an address: the one that listens on it, or on all
     /// addresses of this host.
-    pub(crate) fn find(&self, destination: SocketAddr) -> Option<&Arc<Group>> {
+    pub(crate) fn find_group(&self, destination: SocketAddr) -> Option<&Arc<Group>> {
         let any: IpAddr = match destination {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let exact = self.by_listen.get(&end(destination));
+        let exact = self.by_listen.get(&endpoint_key(destination));
         let index = exact.or_else(|| self.by_listen.get(&(any, destination.port())))?;
         self.groups.get(*index)
     }
@@ -269,55 +274,55 @@ impl RoutingTable {
     }
 }
 
-fn make(spec: &GroupSpec, index: usize, old: Option<&Group>) -> Group {
+fn build_group(spec: &GroupSpec, index: usize, old: Option<&Group>) -> Group {
     let retained = |address: &SocketAddr| {
         let same = old?.children.iter().find(|child| child.address == *address);
         same.map(Arc::clone)
     };
-    let fresh = |address: &SocketAddr| Arc::new(GroupChild::new(*address));
+    let create = |address: &SocketAddr| Arc::new(GroupChild::new(*address));
     let children =
-        spec.children.iter().map(|address| retained(address).unwrap_or_else(|| fresh(address)));
+        spec.children.iter().map(|address| retained(address).unwrap_or_else(|| create(address)));
     Group {
         children: children.collect(),
         counters: old.map(|old| Arc::clone(&old.counters)).unwrap_or_default(),
         xdp_counters: old.map(|old| Arc::clone(&old.xdp_counters)).unwrap_or_default(),
         index,
-        ends: spec.children.iter().map(|child| end(*child)).collect(),
+        child_endpoints: spec.children.iter().map(|child| endpoint_key(*child)).collect(),
         spec: spec.clone(),
     }
 }
 
-fn check(spec: &Spec) -> Result<(), TableError> {
+fn check_spec(spec: &TableSpec) -> Result<(), TableError> {
     if spec.groups.len() > GROUPS_MAX {
-        return Err(TableError::Groups(spec.groups.len()));
+        return Err(TableError::TooManyGroups(spec.groups.len()));
     }
     let children = spec.groups.iter().map(|group| group.children.len()).sum();
     if children > CHILDREN_MAX {
-        return Err(TableError::Children(children));
+        return Err(TableError::TooManyChildren(children));
     }
     if spec.copy_rate == 0 {
-        return Err(TableError::Zero("copy-rate".into()));
+        return Err(TableError::ZeroLimit("copy-rate".into()));
     }
     let mut names = HashSet::new();
-    let mut listening: HashMap<EndKey, &str> = HashMap::new();
+    let mut listen_endpoints: HashMap<EndpointKey, &str> = HashMap::new();
     for group in &spec.groups {
         check_group(group)?;
         if !names.insert(&group.name) {
             return Err(TableError::SameName(group.name.clone()));
         }
-        if let Some(other) = listening.insert(end(group.listen), &group.name) {
+        if let Some(other) = listen_endpoints.insert(endpoint_key(group.listen), &group.name) {
             return Err(TableError::SameListen(other.to_owned(), group.name.clone()));
         }
     }
     for group in &spec.groups {
-        let mut child_ends = HashSet::new();
+        let mut child_endpoints = HashSet::new();
         for child in &group.children {
             check_child(spec, group, *child)?;
-            if !child_ends.insert(end(*child)) {
+            if !child_endpoints.insert(endpoint_key(*child)) {
                 return Err(TableError::SameChild(group.name.clone(), *child));
             }
-            if listening.contains_key(&end(*child)) {
-                return Err(TableError::Oneself(group.name.clone(), *child));
+            if listen_endpoints.contains_key(&endpoint_key(*child)) {
+                return Err(TableError::RelayAddress(group.name.clone(), *child));
             }
         }
     }
@@ -325,50 +330,50 @@ fn check(spec: &Spec) -> Result<(), TableError> {
 }
 
 fn check_group(group: &GroupSpec) -> Result<(), TableError> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if !(1..=NAME_MAX).contains(&group.name.len()) || !group.name.chars().all(plain) {
+    let is_permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !(1..=NAME_MAX).contains(&group.name.len()) || !group.name.chars().all(is_permitted) {
         // Quoted text stays on one line and is no longer than a name may be.
         let shown = group.name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect();
-        return Err(TableError::Name(shown));
+        return Err(TableError::InvalidName(shown));
     }
     let name = || group.name.clone();
     let ip = group.listen.ip();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     if group.listen.port() == 0 || broadcast || ip != ip.to_canonical() {
-        return Err(TableError::Listen(name(), group.listen));
+        return Err(TableError::InvalidListen(name(), group.listen));
     }
     if let Some(interface) = &group.interface {
-        let can_be = (1..=INTERFACE_MAX).contains(&interface.len())
+        let is_valid_name = (1..=INTERFACE_MAX).contains(&interface.len())
             && interface.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '/' | '"' | '\\'));
-        if !can_be || !ip.is_multicast() {
+        if !is_valid_name || !ip.is_multicast() {
             let shown =
-                if can_be { ip.to_string() } else { interface.escape_default().to_string() };
-            return Err(TableError::Interface(name(), shown));
+                if is_valid_name { ip.to_string() } else { interface.escape_default().to_string() };
+            return Err(TableError::InvalidInterface(name(), shown));
         }
     }
     if group.sources.is_empty() {
         return Err(TableError::NoSources(name()));
     }
     if group.rate == 0 {
-        return Err(TableError::Zero(format!("group '{}': rate", group.name)));
+        return Err(TableError::ZeroLimit(format!("group '{}': rate", group.name)));
     }
     if group.hop_limit == 0 {
-        return Err(TableError::Zero(format!("group '{}': hop-limit", group.name)));
+        return Err(TableError::ZeroLimit(format!("group '{}': hop-limit", group.name)));
     }
     Ok(())
 }
 
-fn check_child(spec: &Spec, group: &GroupSpec, child: SocketAddr) -> Result<(), TableError> {
+fn check_child(spec: &TableSpec, group: &GroupSpec, child: SocketAddr) -> Result<(), TableError> {
     let (name, ip) = (|| group.name.clone(), child.ip());
     let is_not_unicast = ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST;
     if child.port() == 0 || is_not_unicast || ip != ip.to_canonical() {
-        return Err(TableError::Child(name(), child));
+        return Err(TableError::InvalidChild(name(), child));
     }
     if child.is_ipv4() != group.listen.is_ipv4() {
-        return Err(TableError::Family(name(), child));
+        return Err(TableError::IpVersionMismatch(name(), child));
     }
     if !spec.destinations.iter().any(|network| network.contains(ip)) {
-        return Err(TableError::Destination(name(), child));
+        return Err(TableError::OutsideDestinations(name(), child));
     }
     Ok(())
 }

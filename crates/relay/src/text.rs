@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::{ChildListing, GroupListing, GroupSpec, InterfaceListing, LimitsListing, Listing};
+use crate::{ChildListing, GroupListing, GroupSpec, InterfaceListing, LimitsListing, RelayListing};
 
 /// Renders a line for each group and, below it, for each child.
 #[must_use]
-pub fn text(listing: &Listing) -> String {
-    let Listing { engine, table, groups, receive_errors, changes_refused, .. } = listing;
+pub fn render_text(listing: &RelayListing) -> String {
+    let RelayListing { engine, table, groups, receive_errors, changes_refused, .. } = listing;
     let LimitsListing { groups: groups_max, children: children_max, kernel } = &listing.limits;
     let children: usize = groups.iter().map(|group| group.children.len()).sum();
     // Writing to memory does not fail.
@@ -28,7 +28,7 @@ pub fn text(listing: &Listing) -> String {
             limits.packet_bytes, limits.interfaces, limits.children_per_interface
         );
         if let Some(why) = &limits.uncounted_ring_drops {
-            let _ = writeln!(text, "{}", ring_drops(why));
+            let _ = writeln!(text, "{}", ring_drops_text(why));
         }
     }
     for InterfaceListing { name, refused } in &listing.interfaces {
@@ -41,9 +41,9 @@ pub fn text(listing: &Listing) -> String {
         let _ = writeln!(text, "programs on this host send through {name}");
     }
     for (spec, group) in table.groups.iter().zip(groups) {
-        text.push_str(&of_group(spec, group));
+        text.push_str(&group_line(spec, group));
         for child in &group.children {
-            text.push_str(&of_child(child));
+            text.push_str(&child_line(child));
         }
     }
     if *receive_errors > 0 {
@@ -57,14 +57,14 @@ pub fn text(listing: &Listing) -> String {
 
 /// Returns the text that copies counted as sent may be lost.
 #[must_use]
-pub fn ring_drops(why: &str) -> String {
+pub fn ring_drops_text(why: &str) -> String {
     format!(
         "copies dropped at a full transmit ring count as sent: this kernel does not report them \
          ({why})"
     )
 }
 
-fn of_group(spec: &GroupSpec, group: &GroupListing) -> String {
+fn group_line(spec: &GroupSpec, group: &GroupListing) -> String {
     let on = spec.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
     let why = group.xdp_unavailable.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let full = match group.socket_dropped {
@@ -79,22 +79,22 @@ fn of_group(spec: &GroupSpec, group: &GroupListing) -> String {
         group.engine,
         group.packets,
         group.bytes,
-        reasons("refused", &group.refused)
+        format_reasons("refused", &group.refused)
     )
 }
 
-fn of_child(child: &ChildListing) -> String {
+fn child_line(child: &ChildListing) -> String {
     let unreachable = if child.unreachable { "; its next hop does not resolve" } else { "" };
     format!(
         "  {}: {} copies, {} bytes{}{unreachable}\n",
         child.address,
         child.packets,
         child.bytes,
-        reasons("dropped", &child.dropped)
+        format_reasons("dropped", &child.dropped)
     )
 }
 
-fn reasons(what: &str, counts: &BTreeMap<String, u64>) -> String {
+fn format_reasons(what: &str, counts: &BTreeMap<String, u64>) -> String {
     if counts.is_empty() {
         return String::new();
     }

@@ -18,7 +18,7 @@ pub(crate) fn clock_name(clock: &LoggedClock) -> String {
 pub(crate) fn figures(clock: &LoggedClock) -> [String; 6] {
     let steps = full_count(clock.steps.len() as u64);
     let absent = || crate::units::ABSENT.to_owned();
-    match ExactSummary::of(clock.offsets.iter().map(|point| point.value.round() as i64)) {
+    match ExactSummary::from_values(clock.offsets.iter().map(|point| point.value.round() as i64)) {
         None => ["0".to_owned(), absent(), absent(), absent(), absent(), steps],
         Some(offset) => [
             full_count(offset.count),

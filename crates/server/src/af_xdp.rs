@@ -4,7 +4,7 @@
 
 use horolog_io::XskDevice;
 use horolog_sys::ethtool;
-use horolog_xdp::{Attachment, Interface, Responder, XdpError, XskDrops, XskSocket};
+use horolog_xdp::{Attachment, Interface, Responder, XdpError, XskDropCounter, XskSocket};
 
 /// Maximum number of receive queues per interface with a socket, 5 MB each.
 const QUEUES_MAX: u32 = 128;
@@ -15,7 +15,7 @@ pub(crate) struct AfXdpQueue {
     /// Device.
     pub(crate) device: XskDevice,
     /// Counter of packets dropped for lack of room.
-    pub(crate) drops: XskDrops,
+    pub(crate) drops: XskDropCounter,
 }
 
 /// Returns the number of receive queues of the interface; 1 if the driver does not report it.
@@ -37,7 +37,7 @@ pub(crate) fn open(
         (0..count).map(|queue| XskSocket::open(interface, queue)).collect::<Result<_, _>>()?;
     responder.redirect_to(interface, &sockets, first)?;
     let handed = |socket: XskSocket| {
-        let drops = socket.drops().map_err(XdpError::Map)?;
+        let drops = socket.drop_counter().map_err(XdpError::Map)?;
         Ok(AfXdpQueue { device: XskDevice::new(socket, interface.index), drops })
     };
     sockets.into_iter().map(handed).collect()

@@ -1,7 +1,7 @@
 //! Calibration of a server: opened while privileges are available, started with those that remain,
 //! and from then on one more time source.
 
-use horolog_source::{Calibration, OpenCalibration, Plausibility};
+use horolog_source::{Calibration, OpenCalibration, PlausibilityRules};
 use horolog_sys::affinity::allowed_cores;
 
 use crate::sources::OpenSources;
@@ -10,7 +10,7 @@ use crate::{ServerConfig, StartError};
 /// Opens the receiver and the pulse, if configured. Times are judged by `basis`.
 pub(crate) fn open(
     config: &ServerConfig,
-    basis: Plausibility,
+    basis: PlausibilityRules,
 ) -> Result<Option<OpenCalibration>, StartError> {
     let Some(calibration) = &config.calibration else { return Ok(None) };
     let has_sources = !config.source.sources.is_empty();

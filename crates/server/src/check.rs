@@ -73,10 +73,10 @@ pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
 /// Rejects time sources if none of them exists; next to an existing one, another may appear later.
 fn check_sources(config: &ServerConfig) -> Result<(), CheckError> {
     let of_source = |source: &SourceSpec| {
-        source.is_there().map_err(|fault| CheckError::Source(source.text.clone(), fault))
+        source.check_present().map_err(|fault| CheckError::Source(source.text.clone(), fault))
     };
     let of_receiver = |calibration: &CalibrationConfig| {
-        calibration.is_there().map_err(|fault| CheckError::Source(calibration.name(), fault))
+        calibration.check_present().map_err(|fault| CheckError::Source(calibration.name(), fault))
     };
     let sources = config.source.sources.iter().map(of_source);
     let all: Vec<_> = sources.chain(config.calibration.iter().map(of_receiver)).collect();

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use horolog_sys::capability::Capability;
-use horolog_sys::sandbox::{self, Extent, Reach, UserError};
+use horolog_sys::sandbox::{self, FilterScope, LandlockStatus, UserError};
 use serde::Serialize;
 
 use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
@@ -79,7 +79,7 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError
     );
     note(&mut confinement, "no-new-privileges", sandbox::no_new_privileges().map_err(text));
     note(&mut confinement, "landlock", confine_files(config));
-    let filtered = sandbox::filter_system_calls(Reach::Process);
+    let filtered = sandbox::filter_system_calls(FilterScope::Process);
     note(&mut confinement, "seccomp", filtered.map_err(|error| error.to_string()));
     if operation.sandbox == Sandbox::Required && !confinement.missing.is_empty() {
         return Err(ConfineError::Incomplete(confinement.missing.join("; ")));
@@ -96,11 +96,11 @@ fn note(confinement: &mut Confinement, name: &'static str, result: Result<(), St
 
 fn confine_files(config: &ServerConfig) -> Result<(), String> {
     match sandbox::confine_files(&readable(config), &writable(config)) {
-        Ok(Extent::Whole) => Ok(()),
-        Ok(Extent::Part) => {
+        Ok(LandlockStatus::Full) => Ok(()),
+        Ok(LandlockStatus::Partial) => {
             Err("this kernel supports only some of the rights; those are in force".into())
         }
-        Ok(Extent::None) => Err("this kernel has no Landlock, or it is disabled".into()),
+        Ok(LandlockStatus::None) => Err("this kernel has no Landlock, or it is disabled".into()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -16,7 +16,7 @@ use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::leap::Timeline;
 use horolog_wire::ntp::HEADER_LEN;
-use horolog_xdp::XskDrops;
+use horolog_xdp::XskDropCounter;
 
 use crate::af_xdp::AfXdpQueue;
 use crate::priority_sockets::PrioritySockets;
@@ -108,7 +108,7 @@ pub(crate) struct SocketEngine {
     cores: Vec<Option<usize>>,
     /// Second handles of the sockets, to read the kernel's drop counts.
     sockets: Mutex<Vec<UdpDevice>>,
-    handed_over: Vec<XskDrops>,
+    handed_over: Vec<XskDropCounter>,
 }
 
 impl SocketEngine {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use horolog_io::{BatchPacket, HardwareTime, InterfacePhc, InterfacePhcError, PhcConversion};
 use horolog_sys::explain::explain;
-use horolog_sys::hardware_timestamps::{HardwareTimestamps, Purpose};
+use horolog_sys::hardware_timestamps::{HardwareTimestamps, TimestampPurpose};
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::periodic::Periodic;
@@ -133,12 +133,12 @@ impl Hardware {
 }
 
 /// Returns the purpose of an interface's timestamps.
-fn purpose(config: &ServerConfig, interface: &String) -> Purpose {
+fn purpose(config: &ServerConfig, interface: &String) -> TimestampPurpose {
     let ptp = &config.ptp;
     match (ptp.interfaces.contains(interface), ptp.one_step) {
-        (false, _) => Purpose::Ntp,
-        (true, false) => Purpose::Ptp,
-        (true, true) => Purpose::PtpOneStep,
+        (false, _) => TimestampPurpose::Ntp,
+        (true, false) => TimestampPurpose::Ptp,
+        (true, true) => TimestampPurpose::PtpOneStep,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_source::Plausibility;
+use horolog_source::PlausibilityRules;
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_sys::explain::explain;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
@@ -32,7 +32,7 @@ const LENGTH: usize = 21;
 #[derive(Default)]
 pub(crate) struct HostTime {
     /// Facts by which times are judged.
-    pub(crate) basis: Plausibility,
+    pub(crate) basis: PlausibilityRules,
     /// Notice about the file.
     notice: Option<String>,
     file: Option<(PathBuf, File)>,
@@ -46,7 +46,7 @@ impl HostTime {
         let ahead = |rtc: Timestamp<Utc>| Span::from_ns(rtc.as_ns().saturating_sub(now.as_ns()));
         let rtc = rtc(Path::new("/sys/class/rtc")).map(ahead);
         let (build, reach) = (config.build, config.reach);
-        let basis = Plausibility { build, reach, saved: None, rtc };
+        let basis = PlausibilityRules { build, validity: reach, saved: None, rtc };
         let Some(path) = &config.saved_time else { return Self { basis, ..Self::default() } };
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(path);
@@ -61,7 +61,7 @@ impl HostTime {
             Ok(saved) => (saved, None),
             Err(why) => (None, Some(format!("the time saved in {shown} is ignored: {why}"))),
         };
-        let basis = Plausibility { saved, ..basis };
+        let basis = PlausibilityRules { saved, ..basis };
         Self { basis, notice, file: Some((path.clone(), file)) }
     }
 }
@@ -79,7 +79,7 @@ fn rtc(directory: &Path) -> Option<Timestamp<Utc>> {
 }
 
 /// Returns the time in a file, none in an empty one, or the reason for which it is unusable.
-fn read(file: &File, basis: &Plausibility) -> Result<Option<Timestamp<Utc>>, String> {
+fn read(file: &File, basis: &PlausibilityRules) -> Result<Option<Timestamp<Utc>>, String> {
     let mut text = [0; LENGTH];
     let length = file
         .read_at(&mut text, 0)
@@ -226,7 +226,7 @@ mod tests {
             assert!(host.file.is_some(), "it is written anew");
         }
         let file = File::options().write(true).open(&path).unwrap();
-        let why = read(&file, &Plausibility::default()).unwrap_err();
+        let why = read(&file, &PlausibilityRules::default()).unwrap_err();
         assert!(why.starts_with("cannot read the file: "), "{why}");
         let notice = open(Path::new("/there-is-none/time")).notice.unwrap();
         assert!(notice.starts_with("cannot save the time in /there-is-none/time: "), "{notice}");

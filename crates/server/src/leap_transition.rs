@@ -216,7 +216,7 @@ impl LeapTransition {
             // The owed step has come, or another one that also makes up for it.
             (self.owed, self.uncertain_until, self.reached) = (Span::ZERO, None, None);
         }
-        self.offset = self.offset.follow(offset);
+        self.offset = self.offset.latest_or_tighter(offset);
     }
 
     /// Keeps the reported offset valid for the clock as it was at the report, however it was moved

@@ -65,7 +65,7 @@ pub use frame::{FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, decide_
 pub use hardware::HardwareStartError;
 pub use horolog_ke::KeLimits;
 pub use horolog_source::{
-    CalibrationConfig, CalibrationStatus, Edge, ErrorLogConfig, Plausibility, PulseSpec,
+    CalibrationConfig, CalibrationStatus, Edge, ErrorLogConfig, PlausibilityRules, PulseSpec,
     SentenceInput,
 };
 pub use horolog_source::{SelectionState, SourceSpec, SourceState};

@@ -1,7 +1,7 @@
 //! Derivation of the clock pages from one reading of the system's clocks. Pure, so that it is
 //! tested with clocks that step, drift, lose their synchronisation and pass leap seconds.
 
-use horolog_source::{JumpGuard, KnownLeaps};
+use horolog_source::{JumpGuard, ServerLeapSeconds};
 use horolog_sys::adjtimex::KernelClock;
 use horolog_sys::clock::ClockOffset;
 use horolog_time::leap::{LeapKind, LeapListValidity, Smear, Smeared};
@@ -47,7 +47,7 @@ pub(crate) struct PageBuilder {
     leap_file: Option<LeapFile>,
     leap_transition: LeapTransition,
     tai: TaiMinusUtc,
-    known_leaps: KnownLeaps,
+    known_leaps: ServerLeapSeconds,
     lately: RecentMax,
     standing: Vec<LeapNotice>,
     fresh: Vec<LeapNotice>,
@@ -68,7 +68,7 @@ impl PageBuilder {
             leap_file: None,
             leap_transition: LeapTransition::new(first.offset),
             tai: TaiMinusUtc::default(),
-            known_leaps: KnownLeaps::default(),
+            known_leaps: ServerLeapSeconds::default(),
             lately: RecentMax::default(),
             standing: Vec::new(),
             fresh: Vec::new(),

@@ -356,7 +356,7 @@ fn the_sources_receive_the_leaps_of_the_list() {
     assert_eq!((after.tai_minus_utc_s, after.next), (Some(37), None));
     // The kernel's word is no list: who steers the clock has told it to the kernel.
     let unlisted = World { listed: false, ..world };
-    assert_eq!(known(&unlisted, DUE - HOUR / 2), horolog_source::KnownLeaps::default());
+    assert_eq!(known(&unlisted, DUE - HOUR / 2), horolog_source::ServerLeapSeconds::default());
 }
 
 #[path = "page_builder_leap_word_tests.rs"]

@@ -80,7 +80,7 @@ impl ReloadPart for LimitsPart {
         let apply = move || {
             let followed = limiter.load_full().map(|old| Arc::new(old.successor(&new)));
             limiter.store(followed);
-            let limited = responder.map(|kernel| kernel.limit(&new.rules(), &new.listed()));
+            let limited = responder.map(|kernel| kernel.set_limits(&new.rules(), &new.listed()));
             if let Some(Err(error)) = limited {
                 notices.push_notice(format!("the in-kernel limits were not updated: {error}"));
             }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use horolog_source::{
-    ClockReadings, KnownLeaps, LateSource, Plausibility, STALE, SourceEstimate, SourceSelector,
-    SourceSpec, SourceState, TimeSource,
+    ClockReadings, PlausibilityRules, REPORT_AGE_MAX, RetriedSource, ServerLeapSeconds,
+    SourceEstimate, SourceSelector, SourceSpec, SourceState, TimeSource,
 };
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::leap::LeapSecond;
@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const NOTICES_MAX: usize = 64;
 /// Validity of a selection that the sources' thread does not update: it may be waiting for sources
 /// that do not reply, each up to a second.
-const CHOICE_LIFE: Span = Span::from_ns(2 * STALE.as_ns());
+const CHOICE_LIFE: Span = Span::from_ns(2 * REPORT_AGE_MAX.as_ns());
 
 /// Result of polling the sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct SharedSources {
     /// True if the operator has confirmed that implausible times are correct.
     is_accepted: AtomicBool,
     leaps_s: AtomicI32,
-    known_leaps: Mutex<KnownLeaps>,
+    known_leaps: Mutex<ServerLeapSeconds>,
     states: Mutex<Vec<SourceState>>,
     notices: Mutex<VecDeque<String>>,
 }
@@ -81,7 +81,7 @@ impl SharedSources {
     }
 
     /// Passes to the sources the leap seconds known to the server itself.
-    pub(crate) fn known_leaps(&self, known: KnownLeaps) {
+    pub(crate) fn known_leaps(&self, known: ServerLeapSeconds) {
         // A reader holds the lock briefly; the next page passes it again.
         if let Ok(mut leaps) = self.known_leaps.try_lock() {
             *leaps = known;
@@ -134,7 +134,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn clocks(leaps_s: i32, leaps: KnownLeaps) -> ClockReadings {
+fn clocks(leaps_s: i32, leaps: ServerLeapSeconds) -> ClockReadings {
     let reading = read_clocks();
     ClockReadings {
         monotonic: reading.now,
@@ -169,7 +169,7 @@ impl OpenSources {
                 Err(fault) => {
                     first = first
                         .or_else(|| Some(StartError::Source(spec.text.clone(), fault.clone())));
-                    Box::new(LateSource::new(spec, own, fault))
+                    Box::new(RetriedSource::new(spec, own, fault))
                 }
             });
         }
@@ -193,7 +193,7 @@ pub(crate) struct SourcesThread {
 impl SourcesThread {
     /// Polls the sources once before it returns, and then every [`INTERVAL`]. Their times are
     /// judged by `basis`.
-    pub(crate) fn start(sources: OpenSources, basis: Plausibility) -> io::Result<Self> {
+    pub(crate) fn start(sources: OpenSources, basis: PlausibilityRules) -> io::Result<Self> {
         let mut panel = SourceSelector::new(sources.0, basis);
         let shared = Arc::new(SharedSources::default());
         if panel.is_empty() {
@@ -245,7 +245,7 @@ mod tests {
     fn sources_are_polled_before_it_starts_and_named_if_wrong() {
         let spec: SourceSpec = "system:kernel".parse().unwrap();
         let sources = OpenSources::open(&[spec], &[], false).unwrap();
-        let thread = SourcesThread::start(sources, Plausibility::default()).unwrap();
+        let thread = SourcesThread::start(sources, PlausibilityRules::default()).unwrap();
         assert_eq!(thread.shared().states().len(), 1);
         assert_ne!(thread.shared().reading(MonotonicClock.now()), Some(SourceReading::NotPolled));
         assert!(!thread.has_died());
@@ -264,7 +264,8 @@ mod tests {
         let first = open(&[&gone, &gone], false).err();
         assert!(matches!(first, Some(StartError::Source(name, _)) if name == gone.text));
         let mut sources = OpenSources::open(&[gone, kernel], &[], false).unwrap();
-        let fault = sources.0[0].poll(&clocks(0, KnownLeaps::default())).unwrap_err().to_string();
+        let fault =
+            sources.0[0].poll(&clocks(0, ServerLeapSeconds::default())).unwrap_err().to_string();
         assert!(fault.ends_with("retrying every 5 s"), "{fault}");
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use horolog_sys::explain::explain;
-use horolog_sys::unix::{self, UnixResponder, UnixResponderError, connect_at_once};
+use horolog_sys::unix::{self, UnixResponder, UnixResponderError, connect_without_waiting};
 
 /// Timeout for the other side, which may be stopped.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -84,7 +84,7 @@ pub fn sweep(user: Option<&str>) {
         return;
     };
     for path in sockets_in(&[directory]) {
-        let refused = connect_at_once(&path)
+        let refused = connect_without_waiting(&path)
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         if refused {
             // A socket that cannot be removed is skipped in the search for a server.
@@ -118,7 +118,7 @@ fn of_users(system: &Path) -> Vec<PathBuf> {
 }
 
 fn find_in(directories: &[PathBuf]) -> Result<PathBuf, StatusError> {
-    let found = sockets_in(directories).map(|path| (connect_at_once(&path).err(), path));
+    let found = sockets_in(directories).map(|path| (connect_without_waiting(&path).err(), path));
     let closed = directories.iter().map(|path| (fs::read_dir(path).err(), path.clone()));
     choose(found, closed.filter_map(|(error, path)| Some((error?, path))), directories)
 }
@@ -174,7 +174,7 @@ pub fn fetch_within(path: &Path, timeout: Duration) -> Result<String, StatusErro
 
 fn read_within(path: &Path, timeout: Duration) -> io::Result<String> {
     let deadline = Instant::now() + timeout;
-    let mut stream = connect_at_once(path)?;
+    let mut stream = connect_without_waiting(path)?;
     let (mut answer, mut buffer) = (Vec::new(), [0; 4_096]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());

@@ -12,7 +12,7 @@ use horolog_sys::explain::explain;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
     AdmissionRefusal, AttachMode, Attachment, ClockUpdate, ClockWriter, Interface,
-    InterleavedRequests, PassedReason, ReplyPath, Responder, Station, XdpError,
+    InterleavedHandling, PassedReason, ReplyPath, Responder, StationAddress, XdpError,
     reported_redirect_support,
 };
 use serde::Serialize;
@@ -187,7 +187,7 @@ impl XdpEngine {
         settings.ptp_monitor =
             config.ptp.is_on() && config.ptp.monitor && mode == AttachMode::Native;
         let (responder, clock) = Responder::load(&settings)?;
-        responder.limit(&config.limits.rules(), &config.limits.listed())?;
+        responder.set_limits(&config.limits.rules(), &config.limits.listed())?;
         if config.ptp.is_on() {
             responder.chain_ptp()?;
         }
@@ -196,7 +196,7 @@ impl XdpEngine {
             let path = reply_path(config.xdp_reply, &link);
             let interleaved = interleaved_requests(config, hardware(&link.name));
             if is_deaf(config, mode, path, link.index) {
-                refusals.push(XdpError::DeafPeer { interface: link.name });
+                refusals.push(XdpError::PeerWithoutXdp { interface: link.name });
                 continue;
             }
             let interface = Interface { index: link.index, name: link.name };
@@ -205,7 +205,7 @@ impl XdpEngine {
                 Err(error) => refusals.push(error),
             }
             if settings.ptp_monitor {
-                responder.answer_monitor_by(interface.index)?;
+                responder.enable_monitor(interface.index)?;
             }
         }
         // If none was named, an unsuitable interface does not prevent the use of the others.
@@ -322,12 +322,12 @@ impl XdpEngine {
 }
 
 /// Returns the handling of requests that may be in interleaved mode on an interface.
-const fn interleaved_requests(config: &ServerConfig, hardware: bool) -> InterleavedRequests {
+const fn interleaved_requests(config: &ServerConfig, hardware: bool) -> InterleavedHandling {
     match config.interleaved.engine {
-        _ if config.interleaved.clients == 0 => InterleavedRequests::Answer,
-        InterleavedEngine::Socket => InterleavedRequests::PassUp,
-        InterleavedEngine::Auto if hardware => InterleavedRequests::PassUp,
-        InterleavedEngine::Auto | InterleavedEngine::Xdp => InterleavedRequests::Answer,
+        _ if config.interleaved.clients == 0 => InterleavedHandling::Answer,
+        InterleavedEngine::Socket => InterleavedHandling::Pass,
+        InterleavedEngine::Auto if hardware => InterleavedHandling::Pass,
+        InterleavedEngine::Auto | InterleavedEngine::Xdp => InterleavedHandling::Answer,
     }
 }
 
@@ -421,7 +421,7 @@ struct XdpListeners {
     listen: SharedListen,
     known: BTreeSet<SocketAddr>,
     broadcasts: BTreeSet<Ipv4Addr>,
-    stations: BTreeSet<Station>,
+    stations: BTreeSet<StationAddress>,
 }
 
 /// Removes entries that are no longer `wanted`, and adds new ones.
@@ -455,15 +455,19 @@ impl XdpPageSink {
         // Before the addresses, so that nothing is answered that must not be.
         let broadcasts = addresses.iter().filter_map(|own| own.prefix.broadcast()).collect();
         renew(&mut listeners.broadcasts, broadcasts, |address, refuse| {
-            responder.refuse_broadcast(address, refuse)
+            responder.set_broadcast(address, refuse)
         })?;
-        let stations = links.iter().filter_map(Station::of).collect();
+        let stations = links.iter().filter_map(StationAddress::from_link).collect();
         renew(&mut listeners.stations, stations, |station, serve| {
-            responder.serve_station(station, serve)
+            responder.set_station(station, serve)
         })?;
         let wanted = set.addresses().iter().copied().collect();
         renew(&mut listeners.known, wanted, |at, serve| {
-            if serve { responder.listen_on(at, set.timeline(at)) } else { responder.unlisten(at) }
+            if serve {
+                responder.answer_with_timeline(at, set.timeline(at))
+            } else {
+                responder.stop_answering(at)
+            }
         })?;
         self.addresses_read_at = Some((Instant::now(), listen));
         Ok(())

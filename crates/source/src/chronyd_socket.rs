@@ -1,5 +1,5 @@
-//! Command socket of chronyd: one request and its reply at a time, over UDP or a Unix socket. Only
-//! requests that change nothing are implemented.
+//! Client of chronyd's command socket, over UDP or a Unix socket: one request and its reply at a
+//! time. Only requests that change nothing are implemented.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -15,20 +15,20 @@ use horolog_wire::chrony::statistics::{self, ChronydStatistics, statistics_reque
 use horolog_wire::chrony::{TRACKING_LEN, TrackingReply, tracking_request};
 
 use crate::ChronydAddress;
-use crate::system::{DAEMON_TIMEOUT, any_like, left};
+use crate::system::{DAEMON_TIMEOUT, time_until, unspecified_address};
 
-/// Maximum number of replies to earlier requests that are skipped before there is none.
-const LATE_ANSWERS_MAX: usize = 8;
-/// Buffer size, longer than any known reply.
-const ANSWER_LEN_MAX: usize = 512;
-const _: () = assert!(TRACKING_LEN < ANSWER_LEN_MAX && statistics::STATISTICS_LEN < ANSWER_LEN_MAX);
+/// Most replies to earlier requests that are skipped before the request counts as unanswered.
+const LATE_REPLIES_MAX: usize = 8;
+/// Buffer size in bytes, above that of every known reply.
+const REPLY_LEN_MAX: usize = 512;
+const _: () = assert!(TRACKING_LEN < REPLY_LEN_MAX && statistics::STATISTICS_LEN < REPLY_LEN_MAX);
 /// Counter that distinguishes the sockets of one process.
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
 /// Client of a chronyd's command socket. It connects with the first request.
 pub struct ChronydSocket {
     address: ChronydAddress,
-    link: Option<ChronydConnection>,
+    connection: Option<ChronydConnection>,
     sequence: u32,
 }
 
@@ -36,11 +36,11 @@ impl ChronydSocket {
     /// Creates the client of the chronyd at `address`.
     #[must_use]
     pub const fn new(address: ChronydAddress) -> Self {
-        Self { address, link: None, sequence: 0 }
+        Self { address, connection: None, sequence: 0 }
     }
 
-    /// Requests its server statistics. The error of the inner result is the number of its refusal;
-    /// it replies only over its Unix socket.
+    /// Requests the server statistics, which chronyd reports only over its Unix socket. The inner
+    /// error is the status code of a refusal.
     pub fn statistics(&mut self) -> io::Result<Result<ChronydStatistics, u16>> {
         let parse = |bytes: &[u8]| {
             statistics::StatisticsReply::parse(bytes)
@@ -49,7 +49,7 @@ impl ChronydSocket {
         self.exchange(statistics_request, parse)
     }
 
-    /// Requests its synchronisation status.
+    /// Requests the synchronisation status (`chronyc tracking`).
     pub(crate) fn tracking(&mut self) -> io::Result<TrackingReply> {
         let parse = |bytes: &[u8]| TrackingReply::parse(bytes).map(|reply| (reply.sequence, reply));
         self.exchange(tracking_request, parse)
@@ -60,27 +60,27 @@ impl ChronydSocket {
         request: impl Fn(u32) -> [u8; LEN],
         parse: impl Fn(&[u8]) -> Result<(u32, R), Malformed>,
     ) -> io::Result<R> {
-        let link = match self.link.take() {
+        let connection = match self.connection.take() {
             Some(link) => link,
             None => ChronydConnection::open(&self.address)?,
         };
         self.sequence = self.sequence.wrapping_add(1);
-        link.send(&request(self.sequence))?;
+        connection.send(&request(self.sequence))?;
         let deadline = Instant::now() + DAEMON_TIMEOUT;
-        for _ in 0..LATE_ANSWERS_MAX {
-            let mut answer = [0; ANSWER_LEN_MAX];
-            let length = link.receive(&mut answer, left(deadline)?)?;
-            let (sequence, reply) = parse(&answer[..length])
+        for _ in 0..LATE_REPLIES_MAX {
+            let mut buffer = [0; REPLY_LEN_MAX];
+            let length = connection.receive(&mut buffer, time_until(deadline)?)?;
+            let (sequence, reply) = parse(&buffer[..length])
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             if sequence == self.sequence {
-                self.link = Some(link);
+                self.connection = Some(connection);
                 return Ok(reply);
             }
         }
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// Returns its name in messages.
+    /// Returns the name of this chronyd for messages.
     pub(crate) fn address_text(&self) -> String {
         match &self.address {
             ChronydAddress::Udp(address) => format!("chronyd at {address}"),
@@ -99,29 +99,29 @@ impl ChronydConnection {
     fn open(address: &ChronydAddress) -> io::Result<Self> {
         match address {
             ChronydAddress::Udp(address) => {
-                let socket = UdpSocket::bind(any_like(*address))?;
+                let socket = UdpSocket::bind(unspecified_address(*address))?;
                 socket.connect(address)?;
                 Ok(Self::Udp(socket))
             }
             ChronydAddress::Unix(path) => {
-                // chronyd replies to a path, and only its own directory is certain to be within its
-                // reach when it has dropped its privileges.
+                // chronyd replies to the client's socket path; after dropping privileges it is
+                // certain to reach only its own directory.
                 let number = SOCKETS.fetch_add(1, Ordering::Relaxed);
-                let own =
+                let own_path =
                     path.with_file_name(format!("horolog.{}.{number}.sock", std::process::id()));
-                let socket = UnixDatagram::bind(&own)?;
-                let link = Self::Unix(socket, own);
-                link.connect_to(path)?;
-                Ok(link)
+                let socket = UnixDatagram::bind(&own_path)?;
+                let connection = Self::Unix(socket, own_path);
+                connection.connect_to(path)?;
+                Ok(connection)
             }
         }
     }
 
     fn connect_to(&self, path: &PathBuf) -> io::Result<()> {
-        let Self::Unix(socket, own) = self else { return Ok(()) };
-        fs::set_permissions(own, Permissions::from_mode(0o666))?;
+        let Self::Unix(socket, own_path) = self else { return Ok(()) };
+        fs::set_permissions(own_path, Permissions::from_mode(0o666))?;
         socket.connect(path)?;
-        // A stopped daemon accepts nothing more once its queue is full.
+        // A stopped chronyd accepts no more datagrams once its queue is full.
         socket.set_write_timeout(Some(DAEMON_TIMEOUT))
     }
 
@@ -132,14 +132,14 @@ impl ChronydConnection {
         }
     }
 
-    fn receive(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+    fn receive(&self, buffer: &mut [u8], timeout: Duration) -> io::Result<usize> {
         match self {
             Self::Udp(socket) => {
-                socket.set_read_timeout(Some(within))?;
+                socket.set_read_timeout(Some(timeout))?;
                 socket.recv(buffer)
             }
             Self::Unix(socket, _) => {
-                socket.set_read_timeout(Some(within))?;
+                socket.set_read_timeout(Some(timeout))?;
                 socket.recv(buffer)
             }
         }
@@ -148,9 +148,9 @@ impl ChronydConnection {
 
 impl Drop for ChronydConnection {
     fn drop(&mut self) {
-        if let Self::Unix(_, own) = self {
+        if let Self::Unix(_, own_path) = self {
             // A file that is already gone is no error.
-            let _ = fs::remove_file(own);
+            let _ = fs::remove_file(own_path);
         }
     }
 }

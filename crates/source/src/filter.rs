@@ -1,6 +1,6 @@
-//! Filter from single samples of a clock to an estimate: outliers are skipped, the median is taken,
-//! and the drift of the system clock against it is fitted by the median of all slopes (Theil and
-//! Sen), which a third of wrong samples does not move. Pure.
+//! Filter from offset samples of a clock to an estimate: outliers are skipped, the offset is the
+//! median, and the drift of the system clock is the median of all slopes (Theil-Sen estimator),
+//! which tolerates up to 29 % of wrong samples. Pure.
 //!
 //! Samples are stored against the monotonic clock, so that a step of the system clock does not
 //! affect them.
@@ -13,41 +13,39 @@ use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 const SAMPLES_MAX: usize = 32;
 /// Maximum age of a sample that still counts.
 const AGE_MAX: Span = Span::from_ns(64 * NS_PER_S);
-/// Minimum for the fit of a rate: this many samples over this much time.
+/// Least number of samples for a rate, and their least span in time.
 const FIT_SAMPLES_MIN: usize = 8;
 const FIT_TIME_MIN_S: f64 = 8.0;
-/// Maximum rate error of a computer's clock, in parts per billion: the limit of the kernel's
-/// correction.
+/// Largest rate error in parts per billion: the limit of the kernel's frequency correction.
 const RATE_MAX_PPB: f64 = 500_000.0;
-/// Maximum change of a fitted rate, in parts per billion: an oscillator that warms up.
+/// Largest change of a fitted rate in parts per billion, as of an oscillator that warms up.
 const WANDER_MAX_PPB: f64 = 10_000.0;
-/// Number of consecutive samples, all far from the median, that are a step of the clock and no
-/// outliers.
+/// Consecutive samples far from the median that count as a step of the clock instead of outliers.
 const STEP_SAMPLES: usize = 5;
-/// Standard deviations from the median that make an outlier, and medians of absolute deviations per
-/// standard deviation.
+/// Distance from the median that makes an outlier, in standard deviations, and the ratio of the
+/// standard deviation to the median absolute deviation of a normal distribution.
 const OUTLIER_DEVIATIONS: f64 = 3.0;
 const DEVIATION_PER_MEDIAN: f64 = 1.482_6;
 
-/// Single reading of a clock.
+/// Single measurement of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OffsetSample {
-    /// Instant of the reading.
+    /// Instant of the measurement.
     pub(crate) at: Timestamp<Monotonic>,
     /// True time minus `CLOCK_MONOTONIC`.
-    pub(crate) ahead: Span,
+    pub(crate) utc_minus_monotonic: Span,
     /// Maximum measurement error.
     pub(crate) uncertainty: Span,
 }
 
-/// Estimate of a clock from its samples.
+/// Estimate of a clock from its recent samples.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct ClockEstimate {
     /// True time minus `CLOCK_MONOTONIC` at the requested instant.
-    pub(crate) ahead: Span,
-    /// Growth of that, in parts per billion.
+    pub(crate) utc_minus_monotonic: Span,
+    /// Growth of `utc_minus_monotonic`, in parts per billion.
     pub(crate) rate_ppb: i64,
-    /// Maximum measurement error.
+    /// Error bound of `utc_minus_monotonic`.
     pub(crate) uncertainty: Span,
 }
 
@@ -55,21 +53,21 @@ pub(crate) struct ClockEstimate {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ClockFilter {
     samples: VecDeque<OffsetSample>,
-    /// Latest consecutive samples that are far from the estimate of the earlier ones.
+    /// Latest consecutive samples far from the prediction of the earlier ones.
     suspects: VecDeque<OffsetSample>,
 }
 
 impl ClockFilter {
-    /// Takes a sample, which must be newer than the earlier ones and near their estimate; returns
-    /// true if it was used. Of a row of samples that are far away the last is taken: the clock has
-    /// been set, and earlier ones do not count any more.
-    pub(crate) fn take(&mut self, sample: OffsetSample) -> bool {
+    /// Adds a sample; returns true if it is used. It must be newer than the earlier ones and near
+    /// their prediction. After several consecutive samples far from it, the clock has been set:
+    /// these replace the earlier ones.
+    pub(crate) fn push_sample(&mut self, sample: OffsetSample) -> bool {
         let last = self.suspects.back().or(self.samples.back());
         if last.is_some_and(|last| sample.at <= last.at) {
             return false;
         }
         self.samples.retain(|earlier| sample.at - earlier.at <= AGE_MAX);
-        if self.expects(&sample) {
+        if self.is_expected(&sample) {
             self.suspects.clear();
         } else {
             self.suspects.push_back(sample);
@@ -86,58 +84,67 @@ impl ClockFilter {
         true
     }
 
-    /// Returns true if a sample is where the earlier ones predict it.
-    fn expects(&self, sample: &OffsetSample) -> bool {
+    /// Returns true if the earlier samples predict this one.
+    fn is_expected(&self, sample: &OffsetSample) -> bool {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return true;
         };
-        let fit = Fit::of(&self.samples, last.ahead, sample.at);
+        let fit = LineFit::from_samples(&self.samples, last.utc_minus_monotonic, sample.at);
         let (since, rate_ppb) =
             if fit.is_fitted() { (last.at, WANDER_MAX_PPB) } else { (first.at, RATE_MAX_PPB) };
-        let strayed_ns = (sample.at - since).as_seconds() * rate_ppb;
-        let reach_ns = fit.reach_ns.max(sample.uncertainty.as_ns() as f64) + strayed_ns;
-        ((sample.ahead - last.ahead).as_ns() as f64 - fit.middle_ns).abs() <= reach_ns
+        let drift_ns = (sample.at - since).as_seconds() * rate_ppb;
+        let limit_ns = fit.inlier_limit_ns.max(sample.uncertainty.as_ns() as f64) + drift_ns;
+        ((sample.utc_minus_monotonic - last.utc_minus_monotonic).as_ns() as f64 - fit.median_ns)
+            .abs()
+            <= limit_ns
     }
 
-    /// Returns the estimate at `now`; `None` without any sample that is new enough.
+    /// Returns the estimate at `now`; `None` without a recent sample.
     pub(crate) fn estimate(&mut self, now: Timestamp<Monotonic>) -> Option<ClockEstimate> {
         self.samples.retain(|sample| now - sample.at <= AGE_MAX);
         let last = *self.samples.back()?;
-        Some(Fit::of(&self.samples, last.ahead, now).estimate(last.ahead))
+        Some(
+            LineFit::from_samples(&self.samples, last.utc_minus_monotonic, now)
+                .estimate(last.utc_minus_monotonic),
+        )
     }
 }
 
-/// Sample relative to the requested instant, in seconds and nanoseconds.
+/// Sample relative to the instant of the estimate.
 #[derive(Clone, Copy, Debug)]
 struct RelativeSample {
     time_s: f64,
-    ahead_ns: f64,
+    offset_ns: f64,
     uncertainty_ns: f64,
 }
 
-/// Line through samples.
-struct Fit {
+/// Line fitted through samples, with the limits of its inliers.
+struct LineFit {
     points: Vec<RelativeSample>,
     rate_ppb: f64,
-    middle_ns: f64,
-    reach_ns: f64,
+    median_ns: f64,
+    inlier_limit_ns: f64,
 }
 
-impl Fit {
-    /// Fits samples, of which there is at least one, as differences to `base`.
-    fn of(samples: &VecDeque<OffsetSample>, base: Span, now: Timestamp<Monotonic>) -> Self {
+impl LineFit {
+    /// Fits at least one sample, with offsets relative to `base` and times relative to `now`.
+    fn from_samples(
+        samples: &VecDeque<OffsetSample>,
+        base: Span,
+        now: Timestamp<Monotonic>,
+    ) -> Self {
         let point = |sample: &OffsetSample| RelativeSample {
             time_s: (sample.at - now).as_seconds(),
-            ahead_ns: (sample.ahead - base).as_ns() as f64,
+            offset_ns: (sample.utc_minus_monotonic - base).as_ns() as f64,
             uncertainty_ns: sample.uncertainty.as_ns() as f64,
         };
         let points: Vec<_> = samples.iter().map(point).collect();
-        let rate_ppb = rate(&points);
-        let mut fit = Self { points, rate_ppb, middle_ns: 0.0, reach_ns: 0.0 };
-        fit.middle_ns = fit.median(|point| fit.residual(point));
-        let deviation = fit.median(|point| (fit.residual(point) - fit.middle_ns).abs());
-        let reach = OUTLIER_DEVIATIONS * DEVIATION_PER_MEDIAN * deviation;
-        fit.reach_ns = reach.max(fit.median(|point| point.uncertainty_ns)).max(1.0);
+        let rate_ppb = median_slope(&points);
+        let mut fit = Self { points, rate_ppb, median_ns: 0.0, inlier_limit_ns: 0.0 };
+        fit.median_ns = fit.median(|point| fit.residual(point));
+        let deviation = fit.median(|point| (fit.residual(point) - fit.median_ns).abs());
+        let limit = OUTLIER_DEVIATIONS * DEVIATION_PER_MEDIAN * deviation;
+        fit.inlier_limit_ns = limit.max(fit.median(|point| point.uncertainty_ns)).max(1.0);
         fit
     }
 
@@ -147,25 +154,25 @@ impl Fit {
     }
 
     fn residual(&self, point: &RelativeSample) -> f64 {
-        point.ahead_ns - self.rate_ppb * point.time_s
+        point.offset_ns - self.rate_ppb * point.time_s
     }
 
-    fn holds(&self, point: &RelativeSample) -> bool {
-        (self.residual(point) - self.middle_ns).abs() <= self.reach_ns
+    fn is_inlier(&self, point: &RelativeSample) -> bool {
+        (self.residual(point) - self.median_ns).abs() <= self.inlier_limit_ns
     }
 
-    fn median(&self, of: impl Fn(&RelativeSample) -> f64) -> f64 {
-        median(self.points.iter().map(of).collect())
+    fn median(&self, value: impl Fn(&RelativeSample) -> f64) -> f64 {
+        median(self.points.iter().map(value).collect())
     }
 
     fn estimate(&self, base: Span) -> ClockEstimate {
-        let inliers = || self.points.iter().filter(|point| self.holds(point));
-        let middle = median(inliers().map(|point| self.residual(point)).collect());
+        let inliers = || self.points.iter().filter(|point| self.is_inlier(point));
+        let median_ns = median(inliers().map(|point| self.residual(point)).collect());
         let deviation =
-            median(inliers().map(|point| (self.residual(point) - middle).abs()).collect());
+            median(inliers().map(|point| (self.residual(point) - median_ns).abs()).collect());
         let uncertainty = median(inliers().map(|point| point.uncertainty_ns).collect());
         ClockEstimate {
-            ahead: base + Span::from_ns(middle.round() as i64),
+            utc_minus_monotonic: base + Span::from_ns(median_ns.round() as i64),
             rate_ppb: self.rate_ppb.round() as i64,
             uncertainty: Span::from_ns(
                 (uncertainty + DEVIATION_PER_MEDIAN * deviation).ceil() as i64
@@ -179,25 +186,25 @@ fn is_long_enough(points: &[RelativeSample]) -> bool {
     points.len() >= FIT_SAMPLES_MIN && time_s >= FIT_TIME_MIN_S
 }
 
-/// Returns the median of the slopes between all pairs, in nanoseconds per second.
-fn rate(points: &[RelativeSample]) -> f64 {
+/// Returns the median of the slopes between all pairs, in parts per billion; 0 for too few samples.
+fn median_slope(points: &[RelativeSample]) -> f64 {
     if !is_long_enough(points) {
         return 0.0;
     }
     let pairs = points.iter().enumerate().flat_map(|(index, first)| {
         let slope = move |second: &RelativeSample| {
-            (second.ahead_ns - first.ahead_ns) / (second.time_s - first.time_s)
+            (second.offset_ns - first.offset_ns) / (second.time_s - first.time_s)
         };
         points[index + 1..].iter().map(slope)
     });
     median(pairs.filter(|slope| slope.is_finite()).collect()).clamp(-RATE_MAX_PPB, RATE_MAX_PPB)
 }
 
-/// Returns the median value, of two the lower one; 0 for none. Never their mean, which between two
-/// groups of samples would match no sample.
+/// Returns the median, the lower of two middle values, 0 without values. Their mean could lie
+/// between two groups of samples and match none.
 fn median(mut values: Vec<f64>) -> f64 {
-    let Some(middle) = values.len().checked_sub(1).map(|last| last / 2) else { return 0.0 };
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+    let Some(middle_index) = values.len().checked_sub(1).map(|last| last / 2) else { return 0.0 };
+    *values.select_nth_unstable_by(middle_index, f64::total_cmp).1
 }
 
 #[cfg(test)]
@@ -211,7 +218,7 @@ mod tests {
     fn sample(second: i64, ahead_ns: i64) -> OffsetSample {
         OffsetSample {
             at: Timestamp::from_timespec(second, 0),
-            ahead: Span::from_ns(BASE_NS + ahead_ns),
+            utc_minus_monotonic: Span::from_ns(BASE_NS + ahead_ns),
             uncertainty: Span::from_ns(100),
         }
     }
@@ -219,13 +226,13 @@ mod tests {
     fn estimate(ahead: impl Fn(i64) -> i64, seconds: i64) -> ClockEstimate {
         let mut filter = ClockFilter::default();
         for second in 0..seconds {
-            filter.take(sample(second, ahead(second)));
+            filter.push_sample(sample(second, ahead(second)));
         }
         filter.estimate(Timestamp::from_timespec(seconds - 1, 0)).unwrap()
     }
 
     fn error_ns(estimate: ClockEstimate, ahead_ns: i64) -> i64 {
-        estimate.ahead.as_ns() - BASE_NS - ahead_ns
+        estimate.utc_minus_monotonic.as_ns() - BASE_NS - ahead_ns
     }
 
     #[test]
@@ -276,8 +283,8 @@ mod tests {
     #[test]
     fn old_and_late_samples_do_not_count() {
         let mut filter = ClockFilter::default();
-        assert!(filter.take(sample(10, 0)));
-        assert!(!filter.take(sample(10, 5)) && !filter.take(sample(9, 5)));
+        assert!(filter.push_sample(sample(10, 0)));
+        assert!(!filter.push_sample(sample(10, 5)) && !filter.push_sample(sample(9, 5)));
         assert!(filter.estimate(Timestamp::from_timespec(74, 0)).is_some());
         assert!(filter.estimate(Timestamp::from_timespec(75, 0)).is_none());
     }
@@ -287,7 +294,7 @@ mod tests {
         fn any_samples_give_a_finite_estimate(of in proptest::collection::vec((any::<i64>(), any::<i64>(), 0i64..), 1..40), now: i64) {
             let mut filter = ClockFilter::default();
             for (at, ahead, uncertainty) in of {
-                filter.take(OffsetSample { at: Timestamp::from_ns(at), ahead: Span::from_ns(ahead), uncertainty: Span::from_ns(uncertainty) });
+                filter.push_sample(OffsetSample { at: Timestamp::from_ns(at), utc_minus_monotonic: Span::from_ns(ahead), uncertainty: Span::from_ns(uncertainty) });
             }
             if let Some(estimate) = filter.estimate(Timestamp::from_ns(now)) {
                 prop_assert!(estimate.rate_ppb.abs() <= 500_000);

@@ -1,22 +1,22 @@
-//! gpsd as a source, by its JSON reports over TCP: PPS and TOFF report the system clock at a second
-//! of the receiver's, and TPV the receiver's fix.
+//! gpsd as a time source, by its JSON reports over TCP: PPS and TOFF contain the system clock at a
+//! second of the receiver, TPV contains the receiver's fix.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use horolog_discipline::{Plausibility, Support};
+use horolog_discipline::{PlausibilityRules, TimeSupport};
 use horolog_sys::explain::explain;
 use horolog_sys::zone;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use serde::Deserialize;
 
-use crate::gnss::Fixes;
-use crate::reference::{ReferenceClaim, ReferenceClock, SentenceLag, precision_span};
-use crate::shm::answer;
-use crate::{ClockReadings, STALE, SourceError, SourceEstimate, TimeSource};
+use crate::gnss::FixStates;
+use crate::reference::{ReferenceClock, ReferenceSettings, SentenceLag, precision_span};
+use crate::shm::report_or_refusal;
+use crate::{ClockReadings, REPORT_AGE_MAX, SourceError, SourceEstimate, TimeSource};
 
-/// Timeout of connecting, to all addresses together.
+/// Timeout of a connection attempt, for all addresses together.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Polls between two attempts to connect.
 const RETRY_INTERVAL: u32 = 5;
@@ -24,37 +24,37 @@ const RETRY_INTERVAL: u32 = 5;
 const LINE_MAX: usize = 16_384;
 /// Maximum number of bytes read at one poll.
 const READ_MAX: usize = 1 << 18;
-/// Maximum number of characters shown of an invalid line.
-const SHOWN_MAX: usize = 60;
-/// Time without samples before that is reported.
-const QUIET: Span = Span::from_ns(3 * NS_PER_S);
+/// Most characters of an invalid line that a message quotes.
+const QUOTED_CHARACTERS_MAX: usize = 60;
+/// Time without samples after which the reason is reported.
+const IDLE_TIMEOUT: Span = Span::from_ns(3 * NS_PER_S);
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"json\":true,\"pps\":true};\n";
-/// log2 of the maximum error of a TOFF in seconds if gpsd does not report it, as its version 3.22
-/// does not. One of this precision, half a second, or a worse one was made of a sentence, whose lag
-/// gpsd does not know.
+/// log2 of the error bound, in seconds, of a TOFF without a precision (gpsd up to 3.22). A TOFF of
+/// this precision (half a second) or worse was derived from a sentence, whose lag gpsd does not
+/// know.
 const TOFF_PRECISION: i32 = -1;
 /// Lowest mode of TPV with a fix.
 const MODE_WITH_FIX: i64 = 2;
-/// Values of `status` that are no fix by satellites: dead reckoning alone, and a simulation.
-const NO_FIX: [i64; 2] = [5, 8];
+/// TPV `status` values without a satellite fix: dead reckoning and simulation.
+const STATUSES_WITHOUT_FIX: [i64; 2] = [5, 8];
 
-/// Line of gpsd, as far as it is of use here.
+/// Line of gpsd, reduced to the fields that are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GpsdLine {
-    /// Time at a second of the receiver.
+    /// PPS or TOFF: the system clock at a second of the receiver.
     Sample {
-        /// The receiver's device.
+        /// Path of the device of the receiver.
         device: String,
-        /// True if a pulse marked it.
+        /// True for PPS, which a pulse marks; false for TOFF.
         pulse: bool,
-        /// The true time.
-        truth: Timestamp<Utc>,
+        /// True time at the second.
+        true_time: Timestamp<Utc>,
         /// Reading of the system clock.
         system: Timestamp<Utc>,
-        /// log2 of its maximum error in seconds.
+        /// log2 of the error bound in seconds.
         precision: i32,
     },
-    /// Fix state of the receiver at this device.
+    /// TPV: device of the receiver, and true if it has a fix.
     Fix(String, bool),
     /// Any other line.
     Other,
@@ -69,7 +69,7 @@ struct RawGpsdLine {
     real_nsec: Option<i64>,
     clock_sec: Option<i64>,
     clock_nsec: Option<i64>,
-    /// Whole number, which some write with a point.
+    /// Integer, which some versions write with a decimal point.
     precision: Option<f64>,
     mode: Option<i64>,
     status: Option<i64>,
@@ -78,7 +78,7 @@ struct RawGpsdLine {
 }
 
 impl GpsdLine {
-    /// Parses a line; `None` if it is not JSON of gpsd's kind.
+    /// Parses a line; `None` if it is not a valid report of gpsd.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
         let line: RawGpsdLine = serde_json::from_slice(line).ok()?;
@@ -90,7 +90,7 @@ impl GpsdLine {
             kind @ ("PPS" | "TOFF") => Some(Self::Sample {
                 device: line.device,
                 pulse: kind == "PPS",
-                truth: time(line.real_sec, line.real_nsec)?,
+                true_time: time(line.real_sec, line.real_nsec)?,
                 system: time(line.clock_sec, line.clock_nsec)?,
                 precision: match line.precision {
                     // Values out of range saturate.
@@ -99,7 +99,8 @@ impl GpsdLine {
                 },
             }),
             "TPV" => {
-                let is_none = line.status.is_some_and(|status| NO_FIX.contains(&status));
+                let is_none =
+                    line.status.is_some_and(|status| STATUSES_WITHOUT_FIX.contains(&status));
                 let has_fix = line.mode.is_some_and(|mode| mode >= MODE_WITH_FIX);
                 Some(Self::Fix(line.device, has_fix && !is_none))
             }
@@ -107,20 +108,21 @@ impl GpsdLine {
         }
     }
 
-    /// Returns the reason for which a line names no time, in words.
+    /// Describes why a line contains no time.
     #[must_use]
-    pub fn complaint(line: &[u8]) -> String {
+    pub fn no_time_reason(line: &[u8]) -> String {
         let Ok(RawGpsdLine { class, message, devices, precision, .. }) =
             serde_json::from_slice(line)
         else {
             let text = String::from_utf8_lossy(line);
             let text: String = text.trim().chars().filter(|char| !char.is_control()).collect();
-            let text: String = text.chars().take(SHOWN_MAX).collect();
+            let text: String = text.chars().take(QUOTED_CHARACTERS_MAX).collect();
             return format!("not a gpsd report: '{text}'; check that gpsd listens there");
         };
         match (&*class, devices, precision) {
             ("ERROR", ..) => {
-                let message: String = message.unwrap_or_default().chars().take(SHOWN_MAX).collect();
+                let message: String =
+                    message.unwrap_or_default().chars().take(QUOTED_CHARACTERS_MAX).collect();
                 format!("gpsd reports an error: {}", message.escape_default())
             }
             ("DEVICES", Some(devices), _) if devices.is_empty() => {
@@ -129,7 +131,7 @@ impl GpsdLine {
             ("PPS", _, None) => "PPS lacks its precision".to_owned(),
             ("PPS" | "TOFF", ..) => format!("{class} lacks a readable time"),
             _ => {
-                let class: String = class.chars().take(SHOWN_MAX).collect();
+                let class: String = class.chars().take(QUOTED_CHARACTERS_MAX).collect();
                 format!("gpsd sends neither PPS nor TOFF; the last was {}", class.escape_default())
             }
         }
@@ -137,7 +139,7 @@ impl GpsdLine {
 }
 
 /// Splits an address `HOST:PORT` into host and port.
-pub(crate) fn split(address: &str) -> Result<(&str, u16), SourceError> {
+pub(crate) fn split_address(address: &str) -> Result<(&str, u16), SourceError> {
     match zone::split_host(address) {
         Ok((host, Some(port))) => Ok((host, port)),
         _ => Err(SourceError::Unusable(format!(
@@ -147,42 +149,42 @@ pub(crate) fn split(address: &str) -> Result<(&str, u16), SourceError> {
 }
 
 /// Resolves an address `HOST:PORT`.
-pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, SourceError> {
-    let (host, port) = split(address)?;
+pub(crate) fn resolve_address(address: &str) -> Result<Vec<SocketAddr>, SourceError> {
+    let (host, port) = split_address(address)?;
     zone::resolve(host, port).map_err(|error| {
         SourceError::Unusable(format!("cannot resolve the address {address}: {error}"))
     })
 }
 
-/// Time source by gpsd.
-pub(crate) struct Gpsd {
+/// Time source that polls gpsd.
+pub(crate) struct GpsdSource {
     name: String,
     address: String,
     /// Resolved addresses; the first one is tried first.
     resolved: Vec<SocketAddr>,
     stream: Option<TcpStream>,
     pending: Vec<u8>,
-    retry: u32,
-    fixes: Fixes<String>,
+    polls_until_retry: u32,
+    fixes: FixStates<String>,
     /// Instant of the last sample, or of the connection.
-    fed: Option<Timestamp<Monotonic>>,
-    /// Reason for which the last line without a time has none.
-    complaint: Option<String>,
-    /// Instant of the last pulse; while they come, samples without one do not count.
-    pulse: Option<Timestamp<Monotonic>>,
+    last_sample: Option<Timestamp<Monotonic>>,
+    /// Reason why the last line without a time has none.
+    no_time_reason: Option<String>,
+    /// Instant of the last PPS; TOFF is ignored while PPS arrive.
+    last_pulse: Option<Timestamp<Monotonic>>,
     lag: SentenceLag,
     clock: ReferenceClock,
 }
 
-impl Gpsd {
-    /// Resolves the address, which may take long and so happens only here: other sources wait while
-    /// this one is polled.
+impl GpsdSource {
+    /// Opens the source. The address is resolved only here, because resolution may block, and other
+    /// sources wait while this one is polled.
     pub(crate) fn open(
         name: String,
         address: String,
-        claim: ReferenceClaim,
+        claim: ReferenceSettings,
     ) -> Result<Self, SourceError> {
-        let resolved = resolve(&address)?;
+        let resolved = resolve_address(&address)?;
         Ok(Self::new(name, address, resolved, claim))
     }
 
@@ -190,7 +192,7 @@ impl Gpsd {
         name: String,
         address: String,
         resolved: Vec<SocketAddr>,
-        claim: ReferenceClaim,
+        claim: ReferenceSettings,
     ) -> Self {
         Self {
             name,
@@ -198,12 +200,12 @@ impl Gpsd {
             resolved,
             stream: None,
             pending: Vec::new(),
-            retry: 0,
-            fixes: Fixes::default(),
-            fed: None,
-            complaint: None,
-            pulse: None,
-            lag: SentenceLag::of(&claim),
+            polls_until_retry: 0,
+            fixes: FixStates::default(),
+            last_sample: None,
+            no_time_reason: None,
+            last_pulse: None,
+            lag: SentenceLag::from_claim(&claim),
             clock: ReferenceClock::new(claim),
         }
     }
@@ -212,25 +214,26 @@ impl Gpsd {
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         let mut error = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..self.resolved.len() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            match TcpStream::connect_timeout(&self.resolved[0], left) {
+            match TcpStream::connect_timeout(&self.resolved[0], remaining) {
                 Ok(mut stream) => {
                     stream.write_all(WATCH)?;
                     stream.set_nonblocking(true)?;
                     return Ok(stream);
                 }
-                Err(refused) => error = refused,
+                Err(connect_error) => error = connect_error,
             }
-            // The next attempt begins with another one, in case this one has taken all the time.
+            // The next attempt starts with another address, since this one may have used up the
+            // timeout.
             self.resolved.rotate_left(1);
         }
         Err(error)
     }
 
-    /// Reads the available input; after an error the connection is of no use any more.
+    /// Reads the available input; after an error the connection is dropped.
     fn receive(&mut self) -> io::Result<()> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
@@ -253,42 +256,45 @@ impl Gpsd {
         Ok(())
     }
 
-    /// Takes the complete lines; returns true if one of them was a sample.
-    fn take_lines(&mut self, readings: &ClockReadings) -> bool {
+    /// Processes the complete lines; returns true if one of them was a usable sample.
+    fn apply_lines(&mut self, readings: &ClockReadings) -> bool {
         let pending = std::mem::take(&mut self.pending);
         let mut lines: Vec<&[u8]> = pending.split(|byte| *byte == b'\n').collect();
         let rest = lines.pop().unwrap_or_default();
-        let (mut some, mut complaint) = (false, None);
+        let (mut has_sample, mut reason) = (false, None);
         for line in lines {
             let parsed = GpsdLine::parse(line);
-            // TPV comes together with the lines that should name the time, and hides none of their
-            // errors.
-            let is_fix = matches!(parsed, Some(GpsdLine::Fix(..))) && complaint.is_some();
+            // TPV accompanies PPS and TOFF, so it does not replace the reason why one of them was
+            // unusable.
+            let is_fix = matches!(parsed, Some(GpsdLine::Fix(..))) && reason.is_some();
             let is_sample = matches!(parsed, Some(GpsdLine::Sample { .. }));
             if !is_fix && !is_sample && !line.trim_ascii().is_empty() {
-                complaint = Some(GpsdLine::complaint(line));
+                reason = Some(GpsdLine::no_time_reason(line));
             }
-            some |= parsed.is_some_and(|line| self.take(line, readings));
+            has_sample |= parsed.is_some_and(|line| self.apply_line(line, readings));
         }
         if rest.len() <= LINE_MAX {
             self.pending = rest.to_vec();
         }
-        self.complaint = complaint.or(self.complaint.take());
-        some
+        self.no_time_reason = reason.or(self.no_time_reason.take());
+        has_sample
     }
 
-    fn take(&mut self, line: GpsdLine, readings: &ClockReadings) -> bool {
+    fn apply_line(&mut self, line: GpsdLine, readings: &ClockReadings) -> bool {
         match line {
-            GpsdLine::Fix(device, has_fix) => self.fixes.note(device, has_fix, readings.monotonic),
-            GpsdLine::Sample { device, pulse, truth, system, precision } => {
+            GpsdLine::Fix(device, has_fix) => {
+                self.fixes.record(device, has_fix, readings.monotonic)
+            }
+            GpsdLine::Sample { device, pulse, true_time: truth, system, precision } => {
                 if !self.fixes.may_have_fix(&device) {
                     return false;
                 }
                 if pulse {
-                    self.pulse = Some(readings.monotonic);
+                    self.last_pulse = Some(readings.monotonic);
                 }
-                let superseded = self.pulse.is_some_and(|when| readings.monotonic - when <= STALE);
-                if pulse || !superseded {
+                let is_superseded =
+                    self.last_pulse.is_some_and(|when| readings.monotonic - when <= REPORT_AGE_MAX);
+                if pulse || !is_superseded {
                     let is_coarse = !pulse && precision >= TOFF_PRECISION;
                     let SentenceLag { middle, bound } = self.lag;
                     let (truth, uncertainty) = if is_coarse {
@@ -296,7 +302,7 @@ impl Gpsd {
                     } else {
                         (truth, precision_span(precision))
                     };
-                    self.clock.take(readings, system, truth, uncertainty);
+                    self.clock.push_sample(readings, system, truth, uncertainty);
                     return true;
                 }
             }
@@ -306,45 +312,47 @@ impl Gpsd {
     }
 }
 
-impl TimeSource for Gpsd {
+impl TimeSource for GpsdSource {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        if self.stream.is_none() && self.retry > 0 {
-            self.retry -= 1;
+        if self.stream.is_none() && self.polls_until_retry > 0 {
+            self.polls_until_retry -= 1;
             return Ok(None);
         }
         if let Err(error) = self.receive() {
             self.stream = None;
             self.pending.clear();
-            self.retry = RETRY_INTERVAL;
-            (self.fed, self.complaint) = (None, None);
+            self.polls_until_retry = RETRY_INTERVAL;
+            (self.last_sample, self.no_time_reason) = (None, None);
             let why = explain(&error);
             return Err(SourceError::NoData(format!("gpsd at {}: {why}", self.address)));
         }
         self.fixes.expire(readings.monotonic);
-        let some = self.take_lines(readings);
-        if self.fixes.is_none() {
+        let has_sample = self.apply_lines(readings);
+        if self.fixes.has_no_fix() {
             return Err(SourceError::Unusable("the receiver has no fix".into()));
         }
-        let fed = *self.fed.get_or_insert(readings.monotonic);
-        if some {
-            self.fed = Some(readings.monotonic);
-            return answer(&mut self.clock, readings);
+        let last_sample = *self.last_sample.get_or_insert(readings.monotonic);
+        if has_sample {
+            self.last_sample = Some(readings.monotonic);
+            return report_or_refusal(&mut self.clock, readings);
         }
-        match &self.complaint {
-            Some(why) if readings.monotonic - fed > QUIET => Err(SourceError::NoData(why.clone())),
+        match &self.no_time_reason {
+            Some(why) if readings.monotonic - last_sample > IDLE_TIMEOUT => {
+                Err(SourceError::NoData(why.clone()))
+            }
             _ => Ok(None),
         }
     }
 
-    fn judge_by(&mut self, basis: Plausibility) {
+    fn judge_by(&mut self, basis: PlausibilityRules) {
         self.clock.judge_by(basis);
     }
 
-    fn vouch(&mut self, ahead: Span, support: Support) {
+    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
         self.clock.vouch(ahead, support);
     }
 }

@@ -1,38 +1,37 @@
-//! Guard against jumps of the time: a time that was right a moment ago and is years away now is not
-//! served until it is back, another source confirms it, or the operator accepts it. Pure. The guard
-//! cannot decide which of the two times is right; that a wrong time is stable does not make it
-//! better.
+//! Guard against jumps of the time to serve. A time that jumps by more than [`JUMP_MAX`] is not
+//! served until it returns, another source confirms it, or the operator accepts it. The guard
+//! cannot decide which of the two times is right; a wrong time that is stable is still wrong. Pure.
 
-use horolog_discipline::{Implausible, Plausibility, agree};
+use horolog_discipline::{ImplausibleTime, PlausibilityRules, is_within_a_day};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Largest jump that is followed: the panic threshold of RFC 5905, figure 5.
+/// Largest jump that is served without confirmation: the panic threshold of RFC 5905, figure 5.
 pub const JUMP_MAX: Span = Span::from_ns(1_000 * NS_PER_S);
 
-/// Judgement on serving the time.
+/// Verdict on serving a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Judgement {
-    /// It continues as expected.
-    Steady,
-    /// It has just jumped by this much.
+pub enum JumpVerdict {
+    /// The time continues as expected.
+    Continuous,
+    /// The time has just jumped by this amount.
     Jumped(Span),
-    /// It has just been found implausible: before the build, or too far beyond it.
-    Implausible(Implausible),
-    /// One of these was returned before, and nothing has improved.
+    /// The time has just become implausible: before the build date, or too far after it.
+    Implausible(ImplausibleTime),
+    /// The time is still jumped or implausible, as already reported.
     StillJumped,
-    /// It is trusted again.
+    /// The time is trusted again.
     Recovered,
-    /// The operator has accepted it.
+    /// The time is trusted because the operator has accepted it.
     Accepted,
-    /// It has moved by this much from a time that nothing had confirmed, and is trusted.
+    /// The time has moved by this amount from one that was never confirmed, and is trusted.
     Moved(Span),
 }
 
-impl Judgement {
+impl JumpVerdict {
     /// Returns true if the time may be served.
     #[must_use]
     pub const fn is_trusted(self) -> bool {
-        matches!(self, Self::Steady | Self::Recovered | Self::Accepted | Self::Moved(_))
+        matches!(self, Self::Continuous | Self::Recovered | Self::Accepted | Self::Moved(_))
     }
 }
 
@@ -41,91 +40,95 @@ impl Judgement {
 pub struct TimeClaim {
     /// Instant of the claim.
     pub now: Timestamp<Monotonic>,
-    /// Time minus the monotonic clock.
-    pub ahead: Span,
-    /// True if a source claims that it is right.
-    pub is_claimed: bool,
-    /// Time, ahead of the monotonic clock, on which several sources agree of which one is no mirror
-    /// of the system clock.
-    pub confirmed: Option<Span>,
-    /// Clock of this host, ahead of the monotonic clock, that agrees with it to a day, and that it
-    /// does not merely repeat.
+    /// UTC minus the monotonic clock.
+    pub utc_minus_monotonic: Span,
+    /// True if a time source reports this time as right.
+    pub is_from_source: bool,
+    /// Time, as UTC minus the monotonic clock, on which several sources agree, of which at least
+    /// one does not merely repeat the system clock.
+    pub confirmed_time: Option<Span>,
+    /// Clock of this host, as UTC minus the monotonic clock, that agrees with the time to a day,
+    /// independently of the source.
     pub host_clock: Option<Span>,
-    /// True if nothing has ever confirmed it, so that it contradicts no later time.
+    /// True if nothing has ever confirmed the time; such a time is no evidence against a later one.
     pub is_unconfirmed: bool,
 }
 
-/// Guard of one time, which it judges repeatedly.
+/// Guard of the served time, which it judges repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct JumpGuard {
-    basis: Option<Plausibility>,
+    basis: Option<PlausibilityRules>,
     expected: Option<Span>,
-    /// True if the expected time contradicts another time.
-    is_firm: bool,
+    /// True if the expected time was confirmed, so that a jump from it is not trusted.
+    is_confirmed: bool,
     unconfirmed: Option<Span>,
     was_implausible: bool,
     was_accepted: bool,
 }
 
 impl JumpGuard {
-    /// Creates a guard that accepts no time before the build, and none too far beyond it.
+    /// Creates a guard that also rejects times outside the limits of `plausibility`.
     #[must_use]
-    pub fn within(basis: Plausibility) -> Self {
+    pub fn with_plausibility(basis: PlausibilityRules) -> Self {
         Self { basis: Some(basis), ..Self::default() }
     }
 
-    /// Judges a time. The first that a source claims to be right is trusted; before it, no time was
-    /// served that another could contradict.
-    pub fn judge(&mut self, claim: TimeClaim) -> Judgement {
-        let TimeClaim { now, ahead, confirmed, .. } = claim;
+    /// Judges a time. The first one that a source reports is trusted, since nothing was served
+    /// before that it could contradict.
+    pub fn judge(&mut self, claim: TimeClaim) -> JumpVerdict {
+        let TimeClaim { now, utc_minus_monotonic: ahead, confirmed_time: confirmed, .. } = claim;
         let utc = Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()));
         if let Some(reason) = self.basis.and_then(|basis| basis.check(utc).err()) {
             let was_reported = std::mem::replace(&mut self.was_implausible, true);
             return if was_reported {
-                Judgement::StillJumped
+                JumpVerdict::StillJumped
             } else {
-                Judgement::Implausible(reason)
+                JumpVerdict::Implausible(reason)
             };
         }
         let was_implausible = std::mem::take(&mut self.was_implausible);
-        let is_as = |expected| is_near(ahead, expected);
-        let goes_on = self.expected.is_none_or(is_as);
-        // A clock that agrees with both decides nothing.
-        let is_against = |clock| {
-            agree(clock, ahead) && !self.expected.is_some_and(|before| agree(clock, before))
+        let is_near_time = |expected| is_near(ahead, expected);
+        let is_continuous = self.expected.is_none_or(is_near_time);
+        // A host clock that agrees with both times decides nothing.
+        let contradicts_expected = |clock| {
+            is_within_a_day(clock, ahead)
+                && !self.expected.is_some_and(|before| is_within_a_day(clock, before))
         };
-        if goes_on || confirmed.is_some_and(is_as) || claim.host_clock.is_some_and(is_against) {
-            self.expect(&claim, goes_on);
-            let settled = self.unconfirmed.take().is_some() || was_implausible;
-            return match (settled, std::mem::take(&mut self.was_accepted)) {
-                (true, true) => Judgement::Accepted,
-                (true, false) => Judgement::Recovered,
-                (false, _) => Judgement::Steady,
+        if is_continuous
+            || confirmed.is_some_and(is_near_time)
+            || claim.host_clock.is_some_and(contradicts_expected)
+        {
+            self.expect(&claim, is_continuous);
+            let has_recovered = self.unconfirmed.take().is_some() || was_implausible;
+            return match (has_recovered, std::mem::take(&mut self.was_accepted)) {
+                (true, true) => JumpVerdict::Accepted,
+                (true, false) => JumpVerdict::Recovered,
+                (false, _) => JumpVerdict::Continuous,
             };
         }
-        if let Some(before) = self.expected.filter(|_| !self.is_firm) {
+        if let Some(before) = self.expected.filter(|_| !self.is_confirmed) {
             self.expect(&claim, false);
             self.unconfirmed = None;
-            return Judgement::Moved(ahead - before);
+            return JumpVerdict::Moved(ahead - before);
         }
         match self.unconfirmed.replace(ahead) {
-            Some(unconfirmed) if is_as(unconfirmed) => Judgement::StillJumped,
-            earlier => Judgement::Jumped(ahead - earlier.or(self.expected).unwrap_or(ahead)),
+            Some(unconfirmed) if is_near_time(unconfirmed) => JumpVerdict::StillJumped,
+            earlier => JumpVerdict::Jumped(ahead - earlier.or(self.expected).unwrap_or(ahead)),
         }
     }
 
-    /// Expects a time to continue; one that was firm stays so as long as it `goes_on`.
+    /// Records the time as expected. It stays confirmed while it `is_continuous`.
     fn expect(&mut self, claim: &TimeClaim, goes_on: bool) {
-        if claim.is_claimed || self.expected.is_some() {
-            self.expected = Some(claim.ahead);
-            self.is_firm = !claim.is_unconfirmed || goes_on && self.is_firm;
+        if claim.is_from_source || self.expected.is_some() {
+            self.expected = Some(claim.utc_minus_monotonic);
+            self.is_confirmed = !claim.is_unconfirmed || goes_on && self.is_confirmed;
         }
     }
 
-    /// Accepts the time to which it has jumped, on the operator's command.
+    /// Accepts the jumped time, on the operator's command.
     pub fn accept(&mut self) {
         if let Some(unconfirmed) = self.unconfirmed {
-            (self.expected, self.is_firm, self.was_accepted) = (Some(unconfirmed), true, true);
+            (self.expected, self.is_confirmed, self.was_accepted) = (Some(unconfirmed), true, true);
         }
     }
 }
@@ -144,9 +147,9 @@ mod tests {
         let now = Timestamp::from_timespec(seconds, 0);
         TimeClaim {
             now,
-            ahead,
-            is_claimed: true,
-            confirmed: None,
+            utc_minus_monotonic: ahead,
+            is_from_source: true,
+            confirmed_time: None,
             host_clock: None,
             is_unconfirmed: false,
         }
@@ -157,7 +160,7 @@ mod tests {
         let mut guard = JumpGuard::default();
         for step in 0..10 {
             let ahead = Span::from_ns(step * 999 * NS_PER_S);
-            assert_eq!(guard.judge(claim(step, ahead)), Judgement::Steady);
+            assert_eq!(guard.judge(claim(step, ahead)), JumpVerdict::Continuous);
         }
     }
 
@@ -165,9 +168,9 @@ mod tests {
     fn a_jump_by_years_is_not_trusted_however_long_it_lasts() {
         let mut guard = JumpGuard::default();
         guard.judge(claim(0, Span::ZERO));
-        assert_eq!(guard.judge(claim(1, YEAR)), Judgement::Jumped(YEAR));
+        assert_eq!(guard.judge(claim(1, YEAR)), JumpVerdict::Jumped(YEAR));
         for second in [2, 61, 62, 86_400] {
-            assert_eq!(guard.judge(claim(second, YEAR)), Judgement::StillJumped);
+            assert_eq!(guard.judge(claim(second, YEAR)), JumpVerdict::StillJumped);
         }
     }
 
@@ -176,8 +179,8 @@ mod tests {
         let mut guard = JumpGuard::default();
         guard.judge(claim(0, Span::ZERO));
         guard.judge(claim(1, -YEAR));
-        assert_eq!(guard.judge(claim(2, Span::from_ms(5))), Judgement::Recovered);
-        assert_eq!(guard.judge(claim(3, Span::from_ms(5))), Judgement::Steady);
+        assert_eq!(guard.judge(claim(2, Span::from_ms(5))), JumpVerdict::Recovered);
+        assert_eq!(guard.judge(claim(3, Span::from_ms(5))), JumpVerdict::Continuous);
     }
 
     #[test]
@@ -186,8 +189,8 @@ mod tests {
         guard.judge(claim(0, Span::ZERO));
         guard.judge(claim(1, YEAR));
         guard.accept();
-        assert_eq!(guard.judge(claim(2, -YEAR)), Judgement::Jumped(-YEAR - YEAR));
-        assert_eq!(guard.judge(claim(3, YEAR)), Judgement::Accepted);
+        assert_eq!(guard.judge(claim(2, -YEAR)), JumpVerdict::Jumped(-YEAR - YEAR));
+        assert_eq!(guard.judge(claim(3, YEAR)), JumpVerdict::Accepted);
         assert!(!guard.judge(claim(4, Span::ZERO)).is_trusted(), "the way back is a jump too");
     }
 
@@ -195,11 +198,12 @@ mod tests {
     fn what_others_confirm_is_believed_and_no_other_time() {
         let mut guard = JumpGuard::default();
         guard.judge(claim(0, Span::ZERO));
-        let of_old = TimeClaim { confirmed: Some(Span::ZERO), ..claim(1, YEAR) };
-        assert_eq!(guard.judge(of_old), Judgement::Jumped(YEAR));
-        let confirmed = TimeClaim { confirmed: Some(YEAR + Span::from_ms(20)), ..claim(2, YEAR) };
-        assert_eq!(guard.judge(confirmed), Judgement::Recovered);
-        assert_eq!(guard.judge(claim(3, YEAR)), Judgement::Steady);
+        let of_old = TimeClaim { confirmed_time: Some(Span::ZERO), ..claim(1, YEAR) };
+        assert_eq!(guard.judge(of_old), JumpVerdict::Jumped(YEAR));
+        let confirmed =
+            TimeClaim { confirmed_time: Some(YEAR + Span::from_ms(20)), ..claim(2, YEAR) };
+        assert_eq!(guard.judge(confirmed), JumpVerdict::Recovered);
+        assert_eq!(guard.judge(claim(3, YEAR)), JumpVerdict::Continuous);
     }
 
     #[test]
@@ -208,12 +212,12 @@ mod tests {
         guard.judge(claim(0, Span::ZERO));
         guard.judge(claim(1, YEAR));
         guard.accept();
-        assert_eq!(guard.judge(claim(2, YEAR)), Judgement::Accepted);
+        assert_eq!(guard.judge(claim(2, YEAR)), JumpVerdict::Accepted);
         let hours = Span::from_ns(20 * 3_600 * NS_PER_S);
         let back = TimeClaim { host_clock: Some(hours), ..claim(3, Span::ZERO) };
-        assert_eq!(guard.judge(back), Judgement::Steady);
+        assert_eq!(guard.judge(back), JumpVerdict::Continuous);
         let near = TimeClaim { host_clock: Some(hours), ..claim(4, hours) };
-        assert_eq!(guard.judge(near), Judgement::Jumped(hours), "it agrees with both");
+        assert_eq!(guard.judge(near), JumpVerdict::Jumped(hours), "it agrees with both");
     }
 
     #[test]
@@ -221,36 +225,38 @@ mod tests {
         let unconfirmed =
             |second, ahead| TimeClaim { is_unconfirmed: true, ..claim(second, ahead) };
         let mut guard = JumpGuard::default();
-        assert_eq!(guard.judge(unconfirmed(0, YEAR)), Judgement::Steady);
-        assert_eq!(guard.judge(unconfirmed(1, Span::ZERO)), Judgement::Moved(-YEAR));
-        assert_eq!(guard.judge(unconfirmed(2, Span::ZERO)), Judgement::Steady);
-        assert_eq!(guard.judge(claim(3, Span::ZERO)), Judgement::Steady, "confirmed now");
-        assert_eq!(guard.judge(unconfirmed(4, Span::ZERO)), Judgement::Steady);
-        assert_eq!(guard.judge(unconfirmed(5, YEAR)), Judgement::Jumped(YEAR));
+        assert_eq!(guard.judge(unconfirmed(0, YEAR)), JumpVerdict::Continuous);
+        assert_eq!(guard.judge(unconfirmed(1, Span::ZERO)), JumpVerdict::Moved(-YEAR));
+        assert_eq!(guard.judge(unconfirmed(2, Span::ZERO)), JumpVerdict::Continuous);
+        assert_eq!(guard.judge(claim(3, Span::ZERO)), JumpVerdict::Continuous, "confirmed now");
+        assert_eq!(guard.judge(unconfirmed(4, Span::ZERO)), JumpVerdict::Continuous);
+        assert_eq!(guard.judge(unconfirmed(5, YEAR)), JumpVerdict::Jumped(YEAR));
     }
 
     #[test]
     fn a_time_that_no_source_claimed_is_not_expected_to_continue() {
         let mut guard = JumpGuard::default();
-        guard.judge(TimeClaim { is_claimed: false, ..claim(0, Span::ZERO) });
-        assert_eq!(guard.judge(claim(1, YEAR)), Judgement::Steady);
-        assert!(!guard.judge(TimeClaim { is_claimed: false, ..claim(2, Span::ZERO) }).is_trusted());
+        guard.judge(TimeClaim { is_from_source: false, ..claim(0, Span::ZERO) });
+        assert_eq!(guard.judge(claim(1, YEAR)), JumpVerdict::Continuous);
+        assert!(
+            !guard.judge(TimeClaim { is_from_source: false, ..claim(2, Span::ZERO) }).is_trusted()
+        );
     }
 
     #[test]
     fn a_time_before_the_build_or_too_far_beyond_it_is_never_believed() {
-        let basis = Plausibility {
+        let basis = PlausibilityRules {
             build: Timestamp::from_ns(YEAR.as_ns()),
-            reach: Plausibility::years(2),
-            ..Plausibility::default()
+            validity: PlausibilityRules::span_of_years(2),
+            ..PlausibilityRules::default()
         };
         for wrong in [Span::ZERO, Span::from_ns(4 * YEAR.as_ns())] {
-            let mut guard = JumpGuard::within(basis);
-            assert!(matches!(guard.judge(claim(1, wrong)), Judgement::Implausible(_)));
+            let mut guard = JumpGuard::with_plausibility(basis);
+            assert!(matches!(guard.judge(claim(1, wrong)), JumpVerdict::Implausible(_)));
             guard.accept();
-            assert_eq!(guard.judge(claim(2, wrong)), Judgement::StillJumped);
-            assert_eq!(guard.judge(claim(3, YEAR)), Judgement::Recovered);
-            assert_eq!(guard.judge(claim(4, YEAR)), Judgement::Steady);
+            assert_eq!(guard.judge(claim(2, wrong)), JumpVerdict::StillJumped);
+            assert_eq!(guard.judge(claim(3, YEAR)), JumpVerdict::Recovered);
+            assert_eq!(guard.judge(claim(4, YEAR)), JumpVerdict::Continuous);
         }
     }
 
@@ -259,8 +265,8 @@ mod tests {
         let mut guard = JumpGuard::default();
         guard.judge(claim(0, Span::ZERO));
         guard.judge(claim(1, YEAR));
-        assert_eq!(guard.judge(claim(50, -YEAR)), Judgement::Jumped(-YEAR - YEAR));
-        assert_eq!(guard.judge(claim(100, -YEAR)), Judgement::StillJumped);
+        assert_eq!(guard.judge(claim(50, -YEAR)), JumpVerdict::Jumped(-YEAR - YEAR));
+        assert_eq!(guard.judge(claim(100, -YEAR)), JumpVerdict::StillJumped);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Source whose device or name is not available yet, as while a machine starts: opening is retried
-//! until it succeeds. Opening may block, so it happens in a thread of its own, and only one at a
+//! Time source whose device or host name is not available yet, as during boot: opening is retried
+//! until it succeeds. Opening may block, so it happens in a thread of its own, one attempt at a
 //! time.
 
 use std::net::SocketAddr;
@@ -7,89 +7,89 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
-use horolog_discipline::{Plausibility, Support};
+use horolog_discipline::{PlausibilityRules, TimeSupport};
 use horolog_time::Span;
 
 use crate::{ClockReadings, SelectionState, SourceError, SourceEstimate, SourceSpec, TimeSource};
 
-/// Polls between two attempts, which is about as many seconds.
-const RETRY_POLLS: u32 = 5;
+/// Polls between two attempts to open; polls are about a second apart.
+const POLLS_BEFORE_RETRY: u32 = 5;
 
-type Opened = Result<Box<dyn TimeSource>, SourceError>;
-type SourceOpener = dyn Fn() -> Opened + Send + Sync;
+type OpenResult = Result<Box<dyn TimeSource>, SourceError>;
+type SourceOpener = dyn Fn() -> OpenResult + Send + Sync;
 
-/// Source, open or not.
-pub struct LateSource {
+/// Time source that is opened with retries.
+pub struct RetriedSource {
     name: String,
     open: Arc<SourceOpener>,
-    basis: Option<Plausibility>,
-    state: LateSourceState,
+    basis: Option<PlausibilityRules>,
+    state: RetriedSourceState,
 }
 
-enum LateSourceState {
-    /// Reason for which it could not be opened, and polls until the next attempt.
+enum RetriedSourceState {
+    /// Error of the last attempt, and the polls until the next one.
     Waiting(SourceError, u32),
-    /// Attempt in progress, and the error of the previous one.
-    Opening(SourceError, Receiver<Opened>),
+    /// Attempt in progress: error of the previous attempt, and receiver of the result.
+    Opening(SourceError, Receiver<OpenResult>),
     Open(Box<dyn TimeSource>),
 }
 
-impl LateSource {
-    /// Retries opening `spec` for a server that listens at `own`; `fault` is the error of the first
-    /// attempt.
+impl RetriedSource {
+    /// Retries opening `spec` for a server with the listen addresses `server_addresses`; `fault` is
+    /// the error of the first attempt.
     #[must_use]
-    pub fn new(spec: &SourceSpec, own: &[SocketAddr], fault: SourceError) -> Self {
-        let (own, name) = (own.to_vec(), spec.text.clone());
+    pub fn new(spec: &SourceSpec, server_addresses: &[SocketAddr], fault: SourceError) -> Self {
+        let (own, name) = (server_addresses.to_vec(), spec.text.clone());
         let spec = spec.clone();
-        Self::with(name, fault, move || spec.open(&own))
+        Self::with_opener(name, fault, move || spec.open(&own))
     }
 
-    fn with(
+    fn with_opener(
         name: String,
         fault: SourceError,
-        open: impl Fn() -> Opened + Send + Sync + 'static,
+        open: impl Fn() -> OpenResult + Send + Sync + 'static,
     ) -> Self {
-        let state = LateSourceState::Waiting(fault, RETRY_POLLS);
+        let state = RetriedSourceState::Waiting(fault, POLLS_BEFORE_RETRY);
         Self { name, open: Arc::new(open), basis: None, state }
     }
 
-    fn attempt(&self, fault: SourceError) -> LateSourceState {
-        let (result, opened) = mpsc::sync_channel(1);
+    fn start_attempt(&self, fault: SourceError) -> RetriedSourceState {
+        let (result, receiver) = mpsc::sync_channel(1);
         let open = Arc::clone(&self.open);
         // The receiver of the result may have ended meanwhile.
         let work = move || drop(result.send(open()));
         match thread::Builder::new().name("opening".into()).spawn(work) {
-            Ok(_) => LateSourceState::Opening(fault, opened),
-            Err(_) => LateSourceState::Waiting(fault, RETRY_POLLS),
+            Ok(_) => RetriedSourceState::Opening(fault, receiver),
+            Err(_) => RetriedSourceState::Waiting(fault, POLLS_BEFORE_RETRY),
         }
     }
 }
 
-impl TimeSource for LateSource {
+impl TimeSource for RetriedSource {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let next = match &mut self.state {
-            LateSourceState::Open(source) => return source.poll(readings),
-            LateSourceState::Waiting(fault, 0) => {
+            RetriedSourceState::Open(source) => return source.poll(readings),
+            RetriedSourceState::Waiting(fault, 0) => {
                 let fault = fault.clone();
-                Some(self.attempt(fault))
+                Some(self.start_attempt(fault))
             }
-            LateSourceState::Waiting(_, polls) => {
+            RetriedSourceState::Waiting(_, polls) => {
                 *polls -= 1;
                 None
             }
-            LateSourceState::Opening(fault, opened) => match opened.try_recv() {
+            RetriedSourceState::Opening(fault, opened) => match opened.try_recv() {
                 Ok(Ok(mut source)) => {
                     self.basis.into_iter().for_each(|basis| source.judge_by(basis));
-                    Some(LateSourceState::Open(source))
+                    Some(RetriedSourceState::Open(source))
                 }
-                Ok(Err(fault)) => Some(LateSourceState::Waiting(fault, RETRY_POLLS)),
+                Ok(Err(fault)) => Some(RetriedSourceState::Waiting(fault, POLLS_BEFORE_RETRY)),
                 Err(TryRecvError::Empty) => None,
                 Err(TryRecvError::Disconnected) => {
-                    Some(LateSourceState::Waiting(fault.clone(), RETRY_POLLS))
+                    Some(RetriedSourceState::Waiting(fault.clone(), POLLS_BEFORE_RETRY))
                 }
             },
         };
@@ -97,41 +97,41 @@ impl TimeSource for LateSource {
             self.state = next;
         }
         match &mut self.state {
-            LateSourceState::Open(source) => source.poll(readings),
-            LateSourceState::Waiting(fault, _) | LateSourceState::Opening(fault, _) => {
-                Err(SourceError::Unusable(format!("{fault}; retrying every {RETRY_POLLS} s")))
-            }
+            RetriedSourceState::Open(source) => source.poll(readings),
+            RetriedSourceState::Waiting(fault, _) | RetriedSourceState::Opening(fault, _) => Err(
+                SourceError::Unusable(format!("{fault}; retrying every {POLLS_BEFORE_RETRY} s")),
+            ),
         }
     }
 
     fn selection_changed(&mut self, standing: SelectionState) {
-        if let LateSourceState::Open(source) = &mut self.state {
+        if let RetriedSourceState::Open(source) = &mut self.state {
             source.selection_changed(standing);
         }
     }
 
-    fn judge_by(&mut self, basis: Plausibility) {
+    fn judge_by(&mut self, basis: PlausibilityRules) {
         self.basis = Some(basis);
-        if let LateSourceState::Open(source) = &mut self.state {
+        if let RetriedSourceState::Open(source) = &mut self.state {
             source.judge_by(basis);
         }
     }
 
-    fn vouch(&mut self, ahead: Span, support: Support) {
-        if let LateSourceState::Open(source) = &mut self.state {
+    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+        if let RetriedSourceState::Open(source) = &mut self.state {
             source.vouch(ahead, support);
         }
     }
 
-    fn set_unconfirmed(&self) -> Option<Span> {
+    fn unconfirmed_clock_setting(&self) -> Option<Span> {
         match &self.state {
-            LateSourceState::Open(source) => source.set_unconfirmed(),
+            RetriedSourceState::Open(source) => source.unconfirmed_clock_setting(),
             _ => None,
         }
     }
 
-    fn is_mirror(&self) -> bool {
-        matches!(&self.state, LateSourceState::Open(source) if source.is_mirror())
+    fn is_system_clock_mirror(&self) -> bool {
+        matches!(&self.state, RetriedSourceState::Open(source) if source.is_system_clock_mirror())
     }
 }
 
@@ -159,14 +159,17 @@ mod tests {
     #[test]
     fn a_source_is_opened_when_it_comes() {
         let attempts = AtomicU32::new(0);
-        let open = move || -> Opened {
+        let open = move || -> OpenResult {
             match attempts.fetch_add(1, Ordering::Relaxed) {
                 0 => Err(SourceError::Unusable("still not there".into())),
                 _ => Ok(Box::new(Right)),
             }
         };
-        let mut late =
-            LateSource::with("late".into(), SourceError::Unusable("not there".into()), open);
+        let mut late = RetriedSource::with_opener(
+            "late".into(),
+            SourceError::Unusable("not there".into()),
+            open,
+        );
         let (began, mut faults) = (Instant::now(), Vec::new());
         let estimate = loop {
             match late.poll(&readings(0)) {

@@ -1,5 +1,5 @@
-//! Time sources: estimates from other daemons and from devices, behind one trait, and the selection
-//! among several of them. Only `control` can set a clock.
+//! Time sources: estimates from other daemons and from devices, behind one trait, and source
+//! selection. Only the module `control` sets a clock.
 
 mod calibration;
 mod chronyd_socket;
@@ -28,26 +28,26 @@ pub use calibration::{
 };
 pub use chronyd_socket::ChronydSocket;
 pub use control::{
-    ClockControl, ClockControlError, ClockSteerer, ClockSteering, SystemClock, find_steerer,
+    ClockControl, ClockControlError, ClockSteering, SteeringProcess, SystemClock, find_steerer,
 };
 pub use gnss::{
-    FrameCounts, Framer, LeapReport, NextLeap, NoFix, ParsedSentence, SentenceError, SentenceField,
-    Talker,
+    LeapReport, NextLeap, NoFix, ParsedSentence, SentenceCounts, SentenceError, SentenceField,
+    SentenceFramer, Talker,
 };
 pub use gpsd::GpsdLine;
-pub use horolog_discipline::{Implausible, Plausibility};
-pub use jump_guard::{JUMP_MAX, Judgement, JumpGuard, TimeClaim};
-pub use late::LateSource;
+pub use horolog_discipline::{ImplausibleTime, PlausibilityRules};
+pub use jump_guard::{JUMP_MAX, JumpGuard, JumpVerdict, TimeClaim};
+pub use late::RetriedSource;
 pub use output::{OutputSample, OutputStatus, ShmOutput, SockOutput};
-pub use pulse::{Conditioner, Edge, PulseCounts, PulseEdge, PulseSource, PulseSpec};
+pub use pulse::{Edge, PulseConditioner, PulseCounts, PulseEdge, PulseSource, PulseSpec};
 pub use report::{
-    ClockReadings, DRIFT_PPB, KnownLeaps, Slew, SourceError, SourceEstimate, TimeSource,
+    ClockReadings, DRIFT_PPB, ServerLeapSeconds, Slew, SourceError, SourceEstimate, TimeSource,
 };
 pub use selection::{Selection, SelectionCandidate, select};
 pub use selector::{
-    FIRST_REPORT_TIMEOUT, PollRound, STALE, SelectionState, SourceSelector, SourceState,
+    FIRST_REPORT_TIMEOUT, PollRound, REPORT_AGE_MAX, SelectionState, SourceSelector, SourceState,
 };
 pub use shm::{ShmSample, parse_segment};
 pub use sock::{SOCK_SAMPLE_LEN, SockSample};
 pub use spec::{ChronydAddress, DaemonChoice, SourceSpec, SourceSpecError};
-pub use system::{CHRONYD_SOCKET, KERNEL_STRATUM, UNDISCIPLINED};
+pub use system::{CHRONYD_SOCKET, KERNEL_STRATUM, UNDISCIPLINED_REFERENCE_ID};

@@ -1,5 +1,5 @@
-//! PTP hardware clock as a source, on TAI as `ptp4l` sets it or on UTC. If the device is missing,
-//! opening fails.
+//! PTP hardware clock as a time source, on TAI as set by `ptp4l`, or on UTC. Opening fails if the
+//! device is missing.
 
 use std::io;
 use std::path::Path;
@@ -8,40 +8,40 @@ use horolog_sys::explain::explain;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{NS_PER_S, Span, Timestamp};
 
-use crate::reference::{ReferenceClaim, ReferenceClock};
-use crate::shm::answer;
+use crate::reference::{ReferenceClock, ReferenceSettings};
+use crate::shm::report_or_refusal;
 use crate::tai::TaiOffset;
 use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
-/// Timescale that a hardware clock runs on.
+/// Timescale of a PTP hardware clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PhcScale {
-    /// TAI, this many seconds before UTC at the start; the kernel's number if `None`.
+pub(crate) enum PhcTimescale {
+    /// TAI, with TAI minus UTC in seconds at the start; `None` for the kernel's value.
     Tai(Option<i32>),
     /// UTC.
     Utc,
 }
 
-/// Hardware clock that can be read between two readings of the system clock.
-pub(crate) trait Phc: Send {
+/// PTP hardware clock that is read between two readings of the system clock.
+pub(crate) trait ReadablePhc: Send {
     fn read(&mut self) -> io::Result<PhcReading>;
 }
 
-impl Phc for PhcDevice {
+impl ReadablePhc for PhcDevice {
     fn read(&mut self) -> io::Result<PhcReading> {
         Self::read(self)
     }
 }
 
-/// Time source by a hardware clock.
+/// Time source that reads a PTP hardware clock.
 pub(crate) struct PhcSource<P> {
     name: String,
     phc: P,
-    /// TAI offset, if on TAI.
+    /// TAI minus UTC, if the clock is on TAI.
     tai: Option<TaiOffset>,
-    /// Clock's timescale minus UTC at the last reading.
-    ahead: Span,
-    claim: ReferenceClaim,
+    /// Timescale of the clock minus UTC at the last reading.
+    phc_minus_utc: Span,
+    claim: ReferenceSettings,
     clock: ReferenceClock,
 }
 
@@ -49,8 +49,8 @@ impl PhcSource<PhcDevice> {
     pub(crate) fn open(
         name: String,
         path: &Path,
-        scale: PhcScale,
-        claim: ReferenceClaim,
+        scale: PhcTimescale,
+        claim: ReferenceSettings,
     ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
             let hint = match error.kind() {
@@ -65,36 +65,36 @@ impl PhcSource<PhcDevice> {
     }
 }
 
-impl<P: Phc> PhcSource<P> {
-    fn new(name: String, phc: P, scale: PhcScale, claim: ReferenceClaim) -> Self {
+impl<P: ReadablePhc> PhcSource<P> {
+    fn new(name: String, phc: P, scale: PhcTimescale, claim: ReferenceSettings) -> Self {
         let tai = match scale {
-            PhcScale::Tai(configured_s) => Some(TaiOffset::new(configured_s)),
-            PhcScale::Utc => None,
+            PhcTimescale::Tai(configured_s) => Some(TaiOffset::new(configured_s)),
+            PhcTimescale::Utc => None,
         };
-        Self { name, phc, tai, ahead: Span::ZERO, claim, clock: ReferenceClock::new(claim) }
+        Self { name, phc, tai, phc_minus_utc: Span::ZERO, claim, clock: ReferenceClock::new(claim) }
     }
 }
 
-impl<P: Phc> TimeSource for PhcSource<P> {
+impl<P: ReadablePhc> TimeSource for PhcSource<P> {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        let ahead_s = self.tai.as_mut().map_or(Ok(0), |tai| tai.at(readings))?;
+        let ahead_s = self.tai.as_mut().map_or(Ok(0), |tai| tai.offset_s(readings))?;
         let ahead = Span::from_ns(i64::from(ahead_s) * NS_PER_S);
-        if ahead != self.ahead {
-            // Earlier measurements are on another scale.
-            (self.ahead, self.clock) = (ahead, ReferenceClock::new(self.claim));
+        if ahead != self.phc_minus_utc {
+            // Earlier samples are on another timescale.
+            (self.phc_minus_utc, self.clock) = (ahead, ReferenceClock::new(self.claim));
         }
         let reading = self.phc.read().map_err(|error| {
             SourceError::NoData(format!("cannot read the clock: {}", explain(&error)))
         })?;
         let half = (reading.after - reading.before).as_ns() / 2;
         let middle = reading.before + Span::from_ns(half);
-        let truth = Timestamp::from_ns(reading.phc_ns) - ahead;
-        self.clock.take(readings, middle, truth, Span::from_ns(half + 1));
-        answer(&mut self.clock, readings)
+        let true_time = Timestamp::from_ns(reading.phc_ns) - ahead;
+        self.clock.push_sample(readings, middle, true_time, Span::from_ns(half + 1));
+        report_or_refusal(&mut self.clock, readings)
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         now: Arc<Mutex<ClockReadings>>,
     }
 
-    impl Phc for Simulated {
+    impl ReadablePhc for Simulated {
         fn read(&mut self) -> io::Result<PhcReading> {
             let now = self.now.lock().unwrap().realtime();
             let ahead_ns = self.ahead_ns.load(Ordering::Relaxed);
@@ -128,14 +128,14 @@ mod tests {
         }
     }
 
-    fn source(scale: PhcScale) -> (PhcSource<Simulated>, Simulated) {
+    fn source(scale: PhcTimescale) -> (PhcSource<Simulated>, Simulated) {
         let phc = Simulated { ahead_ns: Arc::default(), now: Arc::new(Mutex::new(readings(0))) };
         (PhcSource::new("phc:/dev/ptp0".into(), phc.clone(), scale, CLAIM), phc)
     }
 
     #[test]
     fn a_free_running_system_clock_is_measured_against_tai() {
-        let (mut source, phc) = source(PhcScale::Tai(Some(37)));
+        let (mut source, phc) = source(PhcTimescale::Tai(Some(37)));
         let mut last = None;
         for second in 1..=40 {
             // The system clock loses 20 us each second.
@@ -155,16 +155,16 @@ mod tests {
     #[test]
     fn tai_takes_an_offset_and_utc_none() {
         assert!(matches!(
-            source(PhcScale::Tai(None)).0.poll(&readings(0)),
+            source(PhcTimescale::Tai(None)).0.poll(&readings(0)),
             Err(SourceError::Unusable(_))
         ));
-        assert!(source(PhcScale::Utc).0.poll(&readings(0)).unwrap().is_some());
+        assert!(source(PhcTimescale::Utc).0.poll(&readings(0)).unwrap().is_some());
     }
 
     #[test]
     fn at_a_leap_the_time_goes_on_or_ends_but_is_not_a_second_wrong() {
         for kernel_follows in [true, false] {
-            let (mut source, phc) = source(PhcScale::Tai(Some(37)));
+            let (mut source, phc) = source(PhcTimescale::Tai(Some(37)));
             for second in 1..=20_i32 {
                 let passed = i32::from(second > 10);
                 // The system clock makes the leap, whether the kernel's number shows it or not.
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_is_named() {
         let path = Path::new("/dev/there-is-none");
-        let Err(fault) = PhcSource::open("phc".into(), path, PhcScale::Utc, CLAIM) else {
+        let Err(fault) = PhcSource::open("phc".into(), path, PhcTimescale::Utc, CLAIM) else {
             panic!("opened");
         };
         assert!(fault.to_string().contains("/dev/there-is-none: no such clock"), "{fault}");

@@ -1,33 +1,33 @@
-//! Common part of the sources that are clocks themselves, and no daemons with estimates of their
-//! own: the claims about them, and the conversion of their samples to a report.
+//! Reference clocks: sources that deliver samples of a clock, unlike daemons that report estimates
+//! of their own. Configured properties, and conversion of samples to a source estimate.
 
-use horolog_discipline::{CoarseTime, Plausibility, Support, TimeEvidence, TimeJudge};
+use horolog_discipline::{CoarseTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeSupport};
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
 use crate::filter::{ClockFilter, OffsetSample};
-use crate::{ClockReadings, STALE, Slew, SourceEstimate};
+use crate::{ClockReadings, REPORT_AGE_MAX, Slew, SourceEstimate};
 
-/// Maximum error of a usable sample.
+/// Largest error bound of a usable sample.
 const UNCERTAINTY_MAX: Span = Span::from_ms(1_000);
-/// Maximum distance of a sample's instant into the future: two clock readings apart.
-const AHEAD_MAX: Span = Span::from_ms(10);
+/// Largest distance of a sample into the future; covers the time between two clock readings.
+const FUTURE_MAX: Span = Span::from_ms(10);
 
-/// Claims about a reference clock.
+/// Configured properties of a reference clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ReferenceClaim {
-    /// Stratum of a server that follows it.
+pub(crate) struct ReferenceSettings {
+    /// Stratum of a server that is synchronised to this clock.
     pub(crate) stratum: u8,
-    /// Its identifier.
+    /// Reference identifier.
     pub(crate) reference_id: [u8; 4],
-    /// Offset added to its time.
+    /// Offset that is added to the time of the clock.
     pub(crate) offset: Span,
-    /// Error bound in addition to that of its samples.
+    /// Error bound that is added to that of the samples.
     pub(crate) uncertainty: Span,
 }
 
-/// Lag of a receiver's sentences after the instants that they name, if no pulse shows it: a middle,
-/// and the maximum deviation from that.
+/// Lag of a receiver's sentences after the instants that they name, without a pulse: a middle
+/// value, and the largest deviation from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SentenceLag {
     pub(crate) middle: Span,
@@ -35,65 +35,67 @@ pub(crate) struct SentenceLag {
 }
 
 impl SentenceLag {
-    /// Returns the lag as configured, otherwise that of every receiver without a pulse.
-    pub(crate) fn of(claim: &ReferenceClaim) -> Self {
+    /// Returns the configured lag, or the general one of receivers without a pulse.
+    pub(crate) fn from_claim(claim: &ReferenceSettings) -> Self {
         if claim.uncertainty > Span::ZERO {
             return Self { middle: Span::ZERO, bound: Span::ZERO };
         }
-        let middle = if claim.offset == Span::ZERO { CoarseTime::LAG } else { Span::ZERO };
-        Self { middle, bound: CoarseTime::BOUND }
+        let middle = if claim.offset == Span::ZERO { CoarseTime::LAG_MIDDLE } else { Span::ZERO };
+        Self { middle, bound: CoarseTime::LAG_DEVIATION_MAX }
     }
 }
 
-/// Samples of a reference clock and its claims.
+/// Samples of a reference clock with its configured properties.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceClock {
-    claim: ReferenceClaim,
+    claim: ReferenceSettings,
     filter: ClockFilter,
     leap: LeapIndicator,
-    fresh: bool,
-    refused: Option<&'static str>,
+    has_new_sample: bool,
+    refusal: Option<&'static str>,
     judge: Option<TimeJudge>,
-    /// Instant of the last plausible sample, and true if those in the filter are plausible.
-    plausible: Option<Timestamp<Monotonic>>,
+    /// Instant of the last plausible sample; `is_plausible` is true if the samples in the filter
+    /// are.
+    last_plausible: Option<Timestamp<Monotonic>>,
     is_plausible: bool,
 }
 
 impl ReferenceClock {
-    pub(crate) fn new(claim: ReferenceClaim) -> Self {
+    pub(crate) fn new(claim: ReferenceSettings) -> Self {
         Self {
             claim,
             filter: ClockFilter::default(),
             leap: LeapIndicator::None,
-            fresh: false,
-            refused: None,
+            has_new_sample: false,
+            refusal: None,
             judge: None,
-            plausible: None,
+            last_plausible: None,
             is_plausible: true,
         }
     }
 
-    /// Judges samples by these facts from here on: of several receivers, whose samples come as
-    /// those of one clock, one may have a wrong date.
-    pub(crate) fn judge_by(&mut self, basis: Plausibility) {
+    /// Sets the limits of plausible times for samples from now on: of several receivers behind one
+    /// source, one may have a wrong date.
+    pub(crate) fn judge_by(&mut self, basis: PlausibilityRules) {
         self.judge = Some(TimeJudge::new(basis));
     }
 
-    /// Records that its time was found plausible by all evidence.
-    pub(crate) fn vouch(&mut self, ahead: Span, support: Support) {
-        self.judge.iter_mut().for_each(|judge| judge.vouch(ahead, support));
+    /// Records that the time of this clock was found plausible by all evidence.
+    pub(crate) fn vouch(&mut self, ahead: Span, support: TimeSupport) {
+        self.judge.iter_mut().for_each(|judge| judge.accept_judged_time(ahead, support));
     }
 
-    /// Returns true if a sample is to be filtered: an implausible one is if no other comes, so that
-    /// the error is reported, or confirmed by others.
-    fn admits(&mut self, readings: &ClockReadings, ahead: Span) -> bool {
+    /// Returns true if a sample enters the filter. An implausible sample does so only if no
+    /// plausible one is recent, so that the error is reported, or confirmed by other sources.
+    fn is_admissible(&mut self, readings: &ClockReadings, utc_minus_monotonic: Span) -> bool {
         let Some(judge) = &self.judge else { return true };
         let (now, system) = (readings.monotonic, Some(readings.realtime_minus_monotonic));
-        let is_plausible =
-            judge.consider(&TimeEvidence { now, system, others: &[] }, ahead).is_ok();
+        let is_plausible = judge
+            .judge_without_record(&TimeEvidence { now, system, others: &[] }, utc_minus_monotonic)
+            .is_ok();
         if is_plausible {
-            self.plausible = Some(now);
-        } else if self.plausible.is_some_and(|when| now - when <= STALE) {
+            self.last_plausible = Some(now);
+        } else if self.last_plausible.is_some_and(|when| now - when <= REPORT_AGE_MAX) {
             return false;
         }
         if std::mem::replace(&mut self.is_plausible, is_plausible) != is_plausible {
@@ -102,58 +104,61 @@ impl ReferenceClock {
         true
     }
 
-    /// Takes a sample: the true time at the system clock's reading `system`, and its maximum error.
-    pub(crate) fn take(
+    /// Adds a sample: `true_time` at the reading `system` of the system clock, with its error
+    /// bound.
+    pub(crate) fn push_sample(
         &mut self,
         readings: &ClockReadings,
         system: Timestamp<Utc>,
-        truth: Timestamp<Utc>,
+        true_time: Timestamp<Utc>,
         uncertainty: Span,
     ) {
         let age = readings.realtime() - system;
-        if age > STALE || age < -AHEAD_MAX {
-            self.refused = Some("its samples are out of date, or the system clock was stepped");
+        if age > REPORT_AGE_MAX || age < -FUTURE_MAX {
+            self.refusal = Some("its samples are out of date, or the system clock was stepped");
             return;
         }
         if !(Span::ZERO..=UNCERTAINTY_MAX).contains(&uncertainty) {
-            self.refused = Some("its samples have an error bound above a second");
+            self.refusal = Some("its samples have an error bound above a second");
             return;
         }
         let sample = OffsetSample {
             at: readings.monotonic - age,
-            ahead: (truth - system) + readings.realtime_minus_monotonic + self.claim.offset,
+            utc_minus_monotonic: (true_time - system)
+                + readings.realtime_minus_monotonic
+                + self.claim.offset,
             uncertainty,
         };
-        if !self.admits(readings, sample.ahead) {
+        if !self.is_admissible(readings, sample.utc_minus_monotonic) {
             return;
         }
-        self.refused = if self.filter.take(sample) {
-            self.fresh = true;
+        self.refusal = if self.filter.push_sample(sample) {
+            self.has_new_sample = true;
             None
         } else {
             Some("its latest samples contradict earlier ones")
         };
     }
 
-    /// Sets its leap indicator from here on.
+    /// Sets the leap indicator of later estimates.
     pub(crate) fn set_leap(&mut self, leap: LeapIndicator) {
         self.leap = leap;
     }
 
-    /// Returns the reason for which the last sample was refused, if it was.
-    pub(crate) fn refused(&self) -> Option<&'static str> {
-        self.refused
+    /// Returns the reason why the last sample was refused, if it was.
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
+        self.refusal
     }
 
-    /// Returns the present report, if samples have come since the last one.
+    /// Returns the estimate, if samples have arrived since the last one.
     pub(crate) fn report(&mut self, readings: &ClockReadings) -> Option<SourceEstimate> {
-        if !std::mem::take(&mut self.fresh) {
+        if !std::mem::take(&mut self.has_new_sample) {
             return None;
         }
         let estimate = self.filter.estimate(readings.monotonic)?;
         Some(SourceEstimate {
             at: readings.monotonic,
-            offset: estimate.ahead - readings.realtime_minus_monotonic,
+            offset: estimate.utc_minus_monotonic - readings.realtime_minus_monotonic,
             frequency_ppb: estimate.rate_ppb,
             slew: Slew::default(),
             uncertainty: estimate.uncertainty,
@@ -162,7 +167,7 @@ impl ReferenceClock {
             next_leap: None,
             stratum: self.claim.stratum,
             reference_id: self.claim.reference_id,
-            reference: served(readings.monotonic, estimate.ahead),
+            reference: utc_at(readings.monotonic, estimate.utc_minus_monotonic),
             root_delay: Span::ZERO,
             root_dispersion: self.claim.uncertainty,
             is_unconfirmed: false,
@@ -171,13 +176,12 @@ impl ReferenceClock {
     }
 }
 
-/// Returns the instant on the timescale that is `ahead` of the monotonic clock.
-fn served(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
+/// Returns UTC at a monotonic instant.
+fn utc_at(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
     Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()))
 }
 
-/// Returns the span of 2 to the power of `precision` seconds, as NTP states precisions; at most an
-/// hour.
+/// Converts an NTP precision (log2 of seconds) to a span, at most about half an hour.
 pub(crate) fn precision_span(precision: i32) -> Span {
     let seconds = f64::from(precision.clamp(-30, 11)).exp2();
     Span::from_ns((seconds * 1e9).ceil() as i64)
@@ -190,7 +194,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) const CLAIM: ReferenceClaim = ReferenceClaim {
+    pub(crate) const CLAIM: ReferenceSettings = ReferenceSettings {
         stratum: 1,
         reference_id: *b"TEST",
         offset: Span::from_ns(500),
@@ -217,7 +221,7 @@ pub(crate) mod tests {
             realtime_minus_monotonic: REALTIME_AHEAD,
             kernel: None,
             leaps_s: 0,
-            leaps: crate::KnownLeaps::default(),
+            leaps: crate::ServerLeapSeconds::default(),
         }
     }
 
@@ -226,7 +230,7 @@ pub(crate) mod tests {
         let mut clock = ReferenceClock::new(CLAIM);
         let now = readings(10_000);
         let system = now.realtime() - Span::from_ms(100);
-        clock.take(&now, system, system + Span::from_ms(7), Span::from_ns(40));
+        clock.push_sample(&now, system, system + Span::from_ms(7), Span::from_ns(40));
         let report = clock.report(&now).unwrap();
         assert_eq!(report.offset, Span::from_ns(7_000_500));
         assert_eq!(
@@ -243,8 +247,8 @@ pub(crate) mod tests {
         let now = readings(10_000);
         for (age_ms, uncertainty_ns) in [(8_001, 1), (-11, 1), (1, -1), (1, 1_000_000_001)] {
             let system = now.realtime() - Span::from_ms(age_ms);
-            clock.take(&now, system, system, Span::from_ns(uncertainty_ns));
-            assert!(clock.refused().is_some(), "{age_ms} {uncertainty_ns}");
+            clock.push_sample(&now, system, system, Span::from_ns(uncertainty_ns));
+            assert!(clock.refusal().is_some(), "{age_ms} {uncertainty_ns}");
             assert_eq!(clock.report(&now), None);
         }
     }
@@ -253,12 +257,12 @@ pub(crate) mod tests {
     fn an_implausible_sample_is_ignored_among_plausible_ones() {
         let mut clock = ReferenceClock::new(CLAIM);
         let build = Timestamp::from_ns(REALTIME_AHEAD.as_ns());
-        clock.judge_by(Plausibility { build, ..Plausibility::default() });
+        clock.judge_by(PlausibilityRules { build, ..PlausibilityRules::default() });
         let years = Span::from_ns(9 * 31_556_952 * NS_PER_S);
         let mut take_sample = |second: i64, wrong: bool| {
             let now = readings(second * 1_000);
             let off = if wrong { years } else { Span::ZERO };
-            clock.take(&now, now.realtime(), now.realtime() + off, Span::from_ns(40));
+            clock.push_sample(&now, now.realtime(), now.realtime() + off, Span::from_ns(40));
             clock.report(&now).map(|report| report.offset > Span::from_ns(NS_PER_S))
         };
         assert_eq!(take_sample(1, true), Some(true), "alone, it is judged beside other sources");
@@ -278,7 +282,7 @@ pub(crate) mod tests {
     fn the_sentence_lag_is_as_configured_or_up_to_a_second_and_a_half() {
         let lag = |offset_ms, uncertainty_ms| {
             let (offset, uncertainty) = (Span::from_ms(offset_ms), Span::from_ms(uncertainty_ms));
-            let lag = SentenceLag::of(&ReferenceClaim { offset, uncertainty, ..CLAIM });
+            let lag = SentenceLag::from_claim(&ReferenceSettings { offset, uncertainty, ..CLAIM });
             (lag.middle.as_ns() / 1_000_000, lag.bound.as_ns() / 1_000_000)
         };
         assert_eq!(lag(0, 0), (500, 1_000));

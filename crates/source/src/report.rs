@@ -1,7 +1,7 @@
-//! Source estimate, common to every time source, and the trait by which sources are polled. A
-//! source measures and reports; selection among sources happens elsewhere.
+//! Source estimate, common to all time sources, and the trait by which sources are polled. Sources
+//! measure and report; the selection is in the modules `selection` and `selector`.
 
-use horolog_discipline::{Plausibility, Support};
+use horolog_discipline::{PlausibilityRules, TimeSupport};
 use horolog_sys::adjtimex::KernelClock;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -9,18 +9,18 @@ use horolog_wire::ntp::LeapIndicator;
 
 use crate::SelectionState;
 
-/// Growth of the error of a report that is not renewed, in parts per billion: the frequency
-/// tolerance of RFC 5905, figure 5 (PHI).
+/// Growth of the error of an estimate with its age, in parts per billion: the frequency tolerance
+/// PHI of RFC 5905, figure 5.
 pub const DRIFT_PPB: i64 = 15_000;
 
-/// Leap seconds that a server has by itself, and not from its sources.
+/// Leap seconds known to the server independently of its sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct KnownLeaps {
-    /// TAI minus UTC in seconds, by the server's configuration or list.
+pub struct ServerLeapSeconds {
+    /// TAI minus UTC in seconds, by the server's configuration or leap second list.
     pub tai_minus_utc_s: Option<i32>,
-    /// True if it has a list of leap seconds that has not expired, which decides.
+    /// True if the server has an unexpired leap second list, which takes precedence.
     pub has_list: bool,
-    /// Next leap second by that list.
+    /// Next leap second in the list.
     pub next: Option<LeapSecond>,
 }
 
@@ -33,11 +33,10 @@ pub struct ClockReadings {
     pub realtime_minus_monotonic: Span,
     /// State of the kernel's clock; `None` if it is not available.
     pub kernel: Option<KernelClock>,
-    /// Leap seconds that the server has passed since its start; negative if more were deleted than
-    /// inserted.
+    /// Net leap seconds that the server has passed since its start, inserted minus deleted.
     pub leaps_s: i32,
-    /// Pending leap seconds as the server has them.
-    pub leaps: KnownLeaps,
+    /// Leap seconds known to the server.
+    pub leaps: ServerLeapSeconds,
 }
 
 impl ClockReadings {
@@ -49,18 +48,18 @@ impl ClockReadings {
     }
 }
 
-/// Slew of the system clock by another program, which changes the offset.
+/// Slew of the system clock by another program, which changes the offset over time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Slew {
-    /// Growth of the offset by it, in parts per billion of the slewed clock.
+    /// Change of the offset by the slew, in parts per billion of the slewed clock.
     pub rate_ppb: i64,
-    /// Duration of the slew after the report.
-    pub lasts: Span,
-    /// Growth of the offset's error bound meanwhile, in parts per billion.
+    /// Remaining duration of the slew after the estimate.
+    pub duration: Span,
+    /// Growth of the offset's error bound during the slew, in parts per billion.
     pub error_bound_ppb: i64,
 }
 
-/// Estimate of the time by a source, and the claims of a server that follows it.
+/// Estimate of the time by a source, and the fields for the replies of a server that follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceEstimate {
     /// Instant of the estimate.
@@ -71,29 +70,29 @@ pub struct SourceEstimate {
     pub frequency_ppb: i64,
     /// Additional change while the system clock is slewed.
     pub slew: Slew,
-    /// Maximum measurement error of the offset, either way, in addition to the root distance.
+    /// Error bound of the measured offset, in addition to the root distance.
     pub uncertainty: Span,
-    /// Leap indicator to claim; a report that is not synchronised takes no part in the selection.
+    /// Leap indicator for replies; an unsynchronised estimate takes no part in the selection.
     pub leap: LeapIndicator,
     /// TAI minus UTC in seconds, if a source received it from satellites.
     pub tai_minus_utc_s: Option<i32>,
     /// Next leap second, if a source received it from satellites.
     pub next_leap: Option<LeapSecond>,
-    /// Stratum to claim.
+    /// Stratum for replies.
     pub stratum: u8,
-    /// Reference identifier to claim.
+    /// Reference identifier for replies.
     pub reference_id: [u8; 4],
-    /// Instant of the last correction of the source itself.
+    /// Instant of the last update of the source itself (reference timestamp).
     pub reference: Timestamp<Utc>,
     /// Round-trip delay to the reference clock.
     pub root_delay: Span,
-    /// Dispersion to the reference clock at the instant of the report.
+    /// Dispersion to the reference clock at the instant of the estimate.
     pub root_dispersion: Span,
-    /// True if no other source and no clock of this host has ever confirmed it. This field and the
-    /// next are set where all sources are known.
+    /// True if no other source and no clock of this host has ever confirmed the time. The selector
+    /// sets this field and the next.
     pub is_unconfirmed: bool,
-    /// Clock of this host, ahead of the monotonic clock, that agrees with it to a day, and of which
-    /// it is no mirror.
+    /// Clock of this host, as UTC minus the monotonic clock, that agrees with the time to a day and
+    /// that the source does not merely repeat.
     pub host_clock: Option<Span>,
 }
 
@@ -102,77 +101,78 @@ impl SourceEstimate {
     #[must_use]
     pub fn offset_at(&self, now: Timestamp<Monotonic>) -> Span {
         let age = now - self.at;
-        let slewed = parts_per_billion(age.min(self.slew.lasts), self.slew.rate_ppb);
-        self.offset + parts_per_billion(age, self.frequency_ppb) + slewed
+        let slew_change = parts_per_billion(age.min(self.slew.duration), self.slew.rate_ppb);
+        self.offset + parts_per_billion(age, self.frequency_ppb) + slew_change
     }
 
     /// Returns the growth of the offset at `now`, in parts per billion.
     #[must_use]
     pub fn rate_ppb_at(&self, now: Timestamp<Monotonic>) -> i64 {
-        let slewing = now - self.at < self.slew.lasts;
-        self.frequency_ppb + if slewing { self.slew.rate_ppb } else { 0 }
+        let is_slewing = now - self.at < self.slew.duration;
+        self.frequency_ppb + if is_slewing { self.slew.rate_ppb } else { 0 }
     }
 
-    /// Returns the dispersion to claim at `now`: that of the report, the measurement error, and the
-    /// growth since.
+    /// Returns the dispersion at `now`: root dispersion, measurement error and their growth since
+    /// the estimate.
     #[must_use]
     pub fn dispersion_at(&self, now: Timestamp<Monotonic>) -> Span {
         let growth_ppb = DRIFT_PPB + self.slew.error_bound_ppb;
         self.root_dispersion + self.uncertainty + parts_per_billion(now - self.at, growth_ppb)
     }
 
-    /// Returns half the width of the interval that contains true time at `now` if the source is
-    /// right (RFC 5905, section 11.2.1).
+    /// Returns the root distance at `now`: half the width of the interval that contains true time
+    /// if the source is right (RFC 5905, section 11.2.1).
     #[must_use]
-    pub fn distance_at(&self, now: Timestamp<Monotonic>) -> Span {
+    pub fn root_distance_at(&self, now: Timestamp<Monotonic>) -> Span {
         Span::from_ns(self.root_delay.as_ns() / 2) + self.dispersion_at(now)
     }
 }
 
-/// Returns the share `ppb` of a span, in billionths.
+/// Returns `ppb` billionths of a span.
 pub(crate) fn parts_per_billion(span: Span, ppb: i64) -> Span {
     let share = i128::from(span.as_ns()) * i128::from(ppb) / i128::from(NS_PER_S);
     Span::from_ns(share.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
 }
 
-/// Reason for which a source does not report the time; the text is for the user.
+/// Reason why a source does not report the time, as text for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SourceError {
-    /// No data arrive.
+    /// No data arrives.
     #[error("{0}")]
     NoData(String),
-    /// The data cannot be used.
+    /// The data that arrives is unusable.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// Source of time.
+/// Source of time that is polled.
 pub trait TimeSource: Send {
-    /// Returns its name in messages: its specification on the command line.
+    /// Returns the specification of the source on the command line, as its name in messages.
     fn name(&self) -> &str;
 
-    /// Returns its present estimate. Called about once a second; may block for up to a second.
-    /// `None` if there is nothing new, so that the last report still holds until it is too old.
+    /// Returns the present estimate. Called about once a second; may block for up to a second.
+    /// `None` if there is nothing new: the last estimate then remains valid until it is too old.
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError>;
 
-    /// Receives its state after each selection among the sources.
+    /// Receives the result of each selection for this source.
     fn selection_changed(&mut self, _standing: SelectionState) {}
 
-    /// Receives the facts by which times are judged.
-    fn judge_by(&mut self, _basis: Plausibility) {}
+    /// Receives the limits of plausible times.
+    fn judge_by(&mut self, _basis: PlausibilityRules) {}
 
-    /// Receives the time, ahead of the monotonic clock, of the last report that was found plausible
-    /// by all evidence, and the reason.
-    fn vouch(&mut self, _ahead: Span, _support: Support) {}
+    /// Receives the time (as UTC minus the monotonic clock) of this source's last estimate that was
+    /// found plausible by all evidence, and the support for it.
+    fn vouch(&mut self, _ahead: Span, _support: TimeSupport) {}
 
-    /// Returns the time, ahead of the monotonic clock, to which it has set the system clock
-    /// although nothing had confirmed it: such a clock confirms nothing, and contradicts nothing.
-    fn set_unconfirmed(&self) -> Option<Span> {
+    /// Returns the time (as UTC minus the monotonic clock) to which this source has set the system
+    /// clock without confirmation. A clock set so neither confirms nor contradicts any source.
+    fn unconfirmed_clock_setting(&self) -> Option<Span> {
         None
     }
 
-    /// Returns true if it only repeats the system clock, so that it confirms no other source.
-    fn is_mirror(&self) -> bool {
+    /// Returns true if the source merely repeats the system clock, so that it confirms no other
+    /// source.
+    fn is_system_clock_mirror(&self) -> bool {
         false
     }
 }
@@ -212,14 +212,17 @@ pub(crate) mod tests {
         };
         let later = Timestamp::from_ns(10 * NS_PER_S);
         assert_eq!(report.offset_at(later), Span::from_ns(1_000_000 - 20_000));
-        assert_eq!(report.distance_at(later), Span::from_ns(100 + 30 + 7 + 150_000));
+        assert_eq!(report.root_distance_at(later), Span::from_ns(100 + 30 + 7 + 150_000));
         assert_eq!(report.dispersion_at(report.at), Span::from_ns(37));
     }
 
     #[test]
     fn a_slew_is_followed_to_its_end_and_its_error_bound_grows_without_a_new_report() {
-        let slew =
-            Slew { rate_ppb: -80_000_000, lasts: Span::from_ms(500), error_bound_ppb: 80_000_000 };
+        let slew = Slew {
+            rate_ppb: -80_000_000,
+            duration: Span::from_ms(500),
+            error_bound_ppb: 80_000_000,
+        };
         let report = SourceEstimate { slew, ..report(40_000_000, 7) };
         let at = |ms: i64| Timestamp::from_ns(ms * 1_000_000);
         assert_eq!(report.offset_at(at(250)), Span::from_ms(20));

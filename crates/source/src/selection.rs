@@ -1,36 +1,35 @@
-//! Source selection: the sources that are right if most of them are (RFC 5905, section 11.2.1).
-//! Pure. It never takes a mean of sources that contradict one another, and without a majority it
-//! selects nothing.
+//! Source selection (RFC 5905, section 11.2.1): the sources that are right if the majority is. It
+//! never averages sources that contradict one another, and selects none without a majority. Pure.
 //!
-//! Only the intervals count, not their midpoints, which the RFC counts as well: a source that is
-//! right to a microsecond and one that is right to 20 ms agree wherever the first one lies within
-//! the 20 ms of the second.
+//! Unlike in the RFC, only the intervals count and not their midpoints: a source that is right to a
+//! microsecond and one that is right to 20 ms agree if the first lies anywhere within the 20 ms of
+//! the second.
 
 use horolog_time::{Monotonic, Timestamp};
 
 use crate::SourceEstimate;
 
-/// Candidate of the selection: a source that claims to be synchronised.
+/// Candidate of the selection: a source that reports to be synchronised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SelectionCandidate<'a> {
-    /// The source's name.
+    /// Name of the source.
     pub name: &'a str,
     /// Estimate of the source.
     pub report: SourceEstimate,
 }
 
-/// Result of a selection. The names are those of the candidates, in their order.
+/// Result of a selection.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Selection {
     /// Index of the selected candidate; `None` without a majority.
     pub selected: Option<usize>,
     /// Indices of the candidates that agree with the majority.
     pub truechimers: Vec<usize>,
-    /// Names of the candidates that do not; empty without a majority, when this cannot be decided.
+    /// Names of the candidates that contradict the majority; empty without a majority.
     pub falsetickers: Vec<String>,
 }
 
-/// Interval on the axis of offsets, in nanoseconds, ends included.
+/// Closed interval of offsets, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct OffsetInterval {
     low: i64,
@@ -43,67 +42,68 @@ impl OffsetInterval {
     }
 }
 
-/// Selects at `now`. The candidate that was selected before (`current`, a name) stays so while
-/// it is right and no other is more than twice as good, so that the served time does not alternate
-/// between equals.
+/// Selects among the candidates at `now`. The candidate named `current` remains selected while it
+/// is a truechimer with at most twice the smallest root distance, so that the served time does not
+/// alternate between equal sources.
 #[must_use]
 pub fn select(
     candidates: &[SelectionCandidate<'_>],
     current: Option<&str>,
     now: Timestamp<Monotonic>,
 ) -> Selection {
-    let intervals: Vec<_> = candidates.iter().map(|one| interval(&one.report, now)).collect();
-    let regions = densest(&intervals);
-    let depth = regions.first().map_or(0, |first| depth(&intervals, first.low));
+    let intervals: Vec<_> =
+        candidates.iter().map(|candidate| offset_interval(&candidate.report, now)).collect();
+    let regions = densest_regions(&intervals);
+    let depth = regions.first().map_or(0, |region| overlap_count(&intervals, region.low));
     if 2 * depth <= candidates.len() {
         return Selection::default();
     }
-    // If several regions are equally dense, the truth may lie in any of them: a candidate is right
-    // only if it is right in each case. There is one, for two majorities share a member.
+    // If several regions overlap equally often, true time may lie in any of them, so a truechimer
+    // must overlap all of them. There always is one, because two majorities share a member.
     let is_right = |&index: &usize| regions.iter().all(|region| region.overlaps(intervals[index]));
-    let (truechimers, false_ones): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(is_right);
-    let falsetickers = false_ones.into_iter().map(|index| candidates[index].name.to_owned());
-    let selected = best(candidates, &truechimers, current, now);
+    let (truechimers, false_indices): (Vec<_>, Vec<_>) = (0..candidates.len()).partition(is_right);
+    let falsetickers = false_indices.into_iter().map(|index| candidates[index].name.to_owned());
+    let selected = best_truechimer(candidates, &truechimers, current, now);
     Selection { selected, falsetickers: falsetickers.collect(), truechimers }
 }
 
-fn interval(report: &SourceEstimate, now: Timestamp<Monotonic>) -> OffsetInterval {
-    let (offset, distance) = (report.offset_at(now), report.distance_at(now));
+fn offset_interval(report: &SourceEstimate, now: Timestamp<Monotonic>) -> OffsetInterval {
+    let (offset, distance) = (report.offset_at(now), report.root_distance_at(now));
     OffsetInterval { low: (offset - distance).as_ns(), high: (offset + distance).as_ns() }
 }
 
-fn depth(intervals: &[OffsetInterval], at: i64) -> usize {
+fn overlap_count(intervals: &[OffsetInterval], at: i64) -> usize {
     intervals.iter().filter(|one| (one.low..=one.high).contains(&at)).count()
 }
 
-/// Returns the regions in which the most intervals overlap. Each starts where some interval starts
-/// and ends where the first of those that cover that point ends.
-fn densest(intervals: &[OffsetInterval]) -> Vec<OffsetInterval> {
-    let starts = intervals.iter().map(|one| (depth(intervals, one.low), one.low));
-    let most = starts.clone().map(|(depth, _)| depth).max().unwrap_or(0);
+/// Returns the regions in which the most intervals overlap. Each starts where an interval starts,
+/// and ends at the first end of the intervals that cover its start.
+fn densest_regions(intervals: &[OffsetInterval]) -> Vec<OffsetInterval> {
+    let starts = intervals.iter().map(|one| (overlap_count(intervals, one.low), one.low));
+    let depth_max = starts.clone().map(|(depth, _)| depth).max().unwrap_or(0);
     let region = |(_, low): (usize, i64)| {
         let covering = intervals.iter().filter(|one| one.low <= low && one.high >= low);
         let high = covering.map(|one| one.high).min().unwrap_or(low);
         OffsetInterval { low, high }
     };
-    let mut regions: Vec<_> = starts.filter(|(depth, _)| *depth == most).map(region).collect();
+    let mut regions: Vec<_> = starts.filter(|(depth, _)| *depth == depth_max).map(region).collect();
     regions.sort_by_key(|region| region.low);
     regions.dedup();
     regions
 }
 
-fn best(
+fn best_truechimer(
     candidates: &[SelectionCandidate<'_>],
     truechimers: &[usize],
     current: Option<&str>,
     now: Timestamp<Monotonic>,
 ) -> Option<usize> {
-    let distance = |index: usize| candidates[index].report.distance_at(now).as_ns();
+    let distance = |index: usize| candidates[index].report.root_distance_at(now).as_ns();
     let nearest = truechimers.iter().copied().min_by_key(|&index| distance(index))?;
-    let near_enough = |&index: &usize| {
+    let is_near_enough = |&index: &usize| {
         Some(candidates[index].name) == current && distance(index) / 2 <= distance(nearest)
     };
-    Some(truechimers.iter().copied().find(near_enough).unwrap_or(nearest))
+    Some(truechimers.iter().copied().find(is_near_enough).unwrap_or(nearest))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Selector of all sources of a server: polls each, retains its last report until that is too old,
-//! selects, and reports changes. Each notice appears once, at the change, and not again while the
-//! state lasts.
+//! Selector among the sources of a server: polls each, keeps its last estimate until that is too
+//! old, selects one, and reports changes. Each notice appears once, at the change.
 
-use horolog_discipline::{Implausible, Plausibility, Support, TimeEvidence, TimeJudge, agree};
+use horolog_discipline::{
+    ImplausibleTime, PlausibilityRules, TimeEvidence, TimeJudge, TimeSupport, is_within_a_day,
+};
 use horolog_time::leap::Date;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 use horolog_wire::ntp::LeapIndicator;
@@ -13,54 +14,54 @@ use crate::{
     TimeSource, select,
 };
 
-/// Age at which a report expires if no newer one comes.
-pub const STALE: Span = Span::from_ns(8 * NS_PER_S);
+/// Age at which an estimate expires.
+pub const REPORT_AGE_MAX: Span = Span::from_ns(8 * NS_PER_S);
 
-/// Timeout of a source that has reported nothing yet, and has no error, before it is unresponsive:
-/// a receiver's first sentences have to agree.
+/// Time that a source has for its first estimate before it counts as unresponsive, unless it
+/// reports an error: a receiver's first sentences have to agree.
 pub const FIRST_REPORT_TIMEOUT: Span = Span::from_ns(12 * NS_PER_S);
 
-/// Result of the selection for a source.
+/// Result of the selection for one source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectionState {
-    /// Its time is served.
+    /// Selected: its time is served.
     Selected,
-    /// It agrees with the majority.
+    /// Agrees with the majority.
     Truechimer,
-    /// It contradicts the majority.
+    /// Contradicts the majority.
     Falseticker,
-    /// It contradicts others, and there is no majority.
+    /// Contradicts other sources, and there is no majority.
     Undecided,
-    /// It has reported nothing for too long.
+    /// Has reported nothing for too long.
     Unresponsive,
-    /// It reports that it is not synchronised, an implausible time, or unusable data.
+    /// Not synchronised, an implausible time, or unusable data.
     Unusable,
 }
 
-/// Source as shown in the status.
+/// State of a source in the server status.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SourceState {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
-    /// Result of the selection for it.
+    /// Result of the last selection for the source.
     pub state: SelectionState,
     /// System clock minus true time by this source, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
-    /// Maximum error of that, root distance included, in nanoseconds.
+    /// Error bound of the offset, including the root distance, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty_ns: Option<i64>,
-    /// Stratum to claim when following it.
+    /// Stratum of a server that follows the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stratum: Option<u8>,
-    /// Age of its report, in milliseconds.
+    /// Age of the last estimate, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ms: Option<i64>,
-    /// Reason for which it is not used.
+    /// Reason why the source is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Reports that were rejected because their time was not plausible, by reason.
+    /// Estimates rejected because their time was implausible, by reason.
     #[serde(skip_serializing_if = "NamedCounts::is_empty")]
     pub rejected: NamedCounts,
 }
@@ -70,8 +71,8 @@ pub struct SourceState {
 pub struct PollRound {
     /// Estimate to serve; `None` if no source, or no majority, reports the time.
     pub selected: Option<SourceEstimate>,
-    /// True time minus the monotonic clock by the selected source, if another one confirms it and
-    /// one of the two is no mirror of the system clock, or if the operator has accepted it.
+    /// UTC minus the monotonic clock by the selected source, if confirmed: by another source, when
+    /// not both merely repeat the system clock, or by the operator.
     pub confirmed: Option<Span>,
     /// State of each source, in configuration order.
     pub states: Vec<SourceState>,
@@ -82,28 +83,28 @@ pub struct PollRound {
 struct PolledSource {
     source: Box<dyn TimeSource>,
     report: Option<SourceEstimate>,
-    /// True time minus the monotonic clock by the last report.
-    ahead: Span,
-    fault: Option<SourceError>,
+    /// UTC minus the monotonic clock by the last estimate.
+    utc_minus_monotonic: Span,
+    error: Option<SourceError>,
     judge: TimeJudge,
-    /// Reason for which the time of the last report is not plausible.
-    implausibility: Option<Implausible>,
-    /// Clock of this host that confirms it, of which it is no mirror.
+    /// Reason why the time of the last estimate is implausible.
+    implausibility: Option<ImplausibleTime>,
+    /// Clock of this host that confirms the time and that the source does not merely repeat.
     host_clock: Option<Span>,
     rejected: NamedCounts,
-    /// True if the last report is of this round.
+    /// True if the last poll returned an estimate.
     is_new: bool,
     /// Instant of its first poll.
-    polled: Option<Timestamp<Monotonic>>,
-    /// Its state in the last round; `None` while its first report is awaited.
-    standing: Option<SelectionState>,
+    first_polled: Option<Timestamp<Monotonic>>,
+    /// State in the last round; `None` while the first estimate is awaited.
+    state: Option<SelectionState>,
 }
 
 /// Sources of a server with their states.
 pub struct SourceSelector {
     members: Vec<PolledSource>,
     selected: Option<String>,
-    /// Times that the operator has accepted since the last round: the source and the time.
+    /// Times accepted by the operator since the last round, with the source.
     accepted: Vec<(String, Span)>,
 }
 
@@ -114,9 +115,9 @@ impl std::fmt::Debug for SourceSelector {
 }
 
 impl SourceSelector {
-    /// Creates a selector of these sources, whose times are judged by these facts.
+    /// Creates a selector of these sources, with these limits of plausible times.
     #[must_use]
-    pub fn new(sources: Vec<Box<dyn TimeSource>>, basis: Plausibility) -> Self {
+    pub fn new(sources: Vec<Box<dyn TimeSource>>, basis: PlausibilityRules) -> Self {
         let members = sources.into_iter().map(|source| PolledSource::new(source, basis)).collect();
         Self { members, selected: None, accepted: Vec::new() }
     }
@@ -124,12 +125,12 @@ impl SourceSelector {
     /// Accepts the times that are implausible at present, on the operator's command.
     pub fn accept(&mut self) {
         let accept = |member: &mut PolledSource| {
-            member.judge.accept().map(|ahead| (member.source.name().to_owned(), ahead))
+            member.judge.accept_unconfirmed().map(|ahead| (member.source.name().to_owned(), ahead))
         };
         self.accepted.extend(self.members.iter_mut().filter_map(accept));
     }
 
-    /// Returns true if there is no source at all.
+    /// Returns true if there are no sources.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -142,10 +143,11 @@ impl SourceSelector {
         }
         let last = read_clocks();
         let now = last.monotonic;
-        self.judge(&last);
-        let voters: Vec<_> =
-            (0..self.members.len()).filter(|&index| self.members[index].votes(now)).collect();
-        let standings = self.select(&voters, now);
+        self.judge_times(&last);
+        let participants: Vec<_> = (0..self.members.len())
+            .filter(|&index| self.members[index].is_candidate(now))
+            .collect();
+        let states = self.select_source(&participants, now);
         let mut notices: Vec<_> = self
             .accepted
             .drain(..)
@@ -154,30 +156,33 @@ impl SourceSelector {
                 format!("the operator accepted the time of {name}, which reports {date}")
             })
             .collect();
-        notices.extend(self.notices(&standings, now));
-        for (member, standing) in self.members.iter_mut().zip(&standings) {
-            member.standing = Some(*standing).filter(|_| !member.is_awaited(now));
+        notices.extend(self.notices(&states, now));
+        for (member, standing) in self.members.iter_mut().zip(&states) {
+            member.state = Some(*standing).filter(|_| !member.is_awaited(now));
             member.source.selection_changed(*standing);
         }
-        let selected =
-            self.members.iter().find(|one| one.standing == Some(SelectionState::Selected));
+        let selected = self.members.iter().find(|one| one.state == Some(SelectionState::Selected));
         self.selected = selected.map(|member| member.source.name().to_owned());
         PollRound {
             selected: selected.and_then(PolledSource::confirmed_report),
             confirmed: selected
-                .filter(|member| member.judge.is_accepted(member.ahead) || self.confirm(member))
-                .map(|member| member.ahead),
-            states: self.members.iter().map(|member| member.state(now)).collect(),
+                .filter(|member| {
+                    member.judge.is_accepted(member.utc_minus_monotonic) || self.confirm(member)
+                })
+                .map(|member| member.utc_minus_monotonic),
+            states: self.members.iter().map(|member| member.source_state(now)).collect(),
             notices,
         }
     }
 
-    /// Judges the time of each source against the system clock and the other sources. Two mirrors
-    /// of the system clock count as one.
-    fn judge(&mut self, readings: &ClockReadings) {
+    /// Judges the time of each source against the system clock and the other sources. Sources that
+    /// merely repeat the system clock count as one.
+    fn judge_times(&mut self, readings: &ClockReadings) {
         let now = readings.monotonic;
         let claim = |member: &PolledSource| {
-            member.is_fresh(now).then(|| (member.ahead, member.source.is_mirror()))
+            member
+                .is_fresh(now)
+                .then(|| (member.utc_minus_monotonic, member.source.is_system_clock_mirror()))
         };
         let claims: Vec<_> = self.members.iter().map(claim).collect();
         let system = self.system_clock(readings);
@@ -193,37 +198,41 @@ impl SourceSelector {
                 .filter(|(_, mirrors)| !mirrors || !is_mirror && system.is_some())
                 .map(|(ahead, _)| ahead)
                 .collect();
-            member.judged_by(&TimeEvidence { now, system, others: &others });
+            member.judge_time(&TimeEvidence { now, system, others: &others });
         }
     }
 
-    /// Returns the system clock ahead of the monotonic one, unless it shows no more than a source's
-    /// time that nothing had confirmed when it was set.
+    /// Returns the system clock as UTC minus the monotonic clock; `None` if an unconfirmed source
+    /// has set it.
     fn system_clock(&self, readings: &ClockReadings) -> Option<Span> {
         let system = readings.realtime_minus_monotonic;
-        let mut set = self.members.iter().filter_map(|member| member.source.set_unconfirmed());
-        (!set.any(|ahead| agree(ahead, system))).then_some(system)
+        let mut set =
+            self.members.iter().filter_map(|member| member.source.unconfirmed_clock_setting());
+        (!set.any(|ahead| is_within_a_day(ahead, system))).then_some(system)
     }
 
     /// Returns true if another source confirms the time of the selected one.
     fn confirm(&self, selected: &PolledSource) -> bool {
         self.members.iter().any(|member| {
-            let apart = (member.ahead - selected.ahead).as_ns().unsigned_abs();
-            member.standing == Some(SelectionState::Truechimer)
+            let apart =
+                (member.utc_minus_monotonic - selected.utc_minus_monotonic).as_ns().unsigned_abs();
+            member.state == Some(SelectionState::Truechimer)
                 && apart <= JUMP_MAX.as_ns().unsigned_abs()
-                && !(member.source.is_mirror() && selected.source.is_mirror())
+                && !(member.source.is_system_clock_mirror()
+                    && selected.source.is_system_clock_mirror())
         })
     }
 
-    fn select(&self, voters: &[usize], now: Timestamp<Monotonic>) -> Vec<SelectionState> {
+    fn select_source(&self, voters: &[usize], now: Timestamp<Monotonic>) -> Vec<SelectionState> {
         let candidate = |&index: &usize| {
             let PolledSource { source, report, .. } = &self.members[index];
             report.map(|report| SelectionCandidate { name: source.name(), report })
         };
         let candidates: Vec<_> = voters.iter().filter_map(candidate).collect();
         let result = select(&candidates, self.selected.as_deref(), now);
-        let mut standings: Vec<_> = self.members.iter().map(PolledSource::absence).collect();
-        // An implausible time contradicts others, and is not served without confirmation.
+        let mut standings: Vec<_> =
+            self.members.iter().map(PolledSource::state_without_vote).collect();
+        // An implausible time takes part, but is not served unless other sources confirm it.
         let is_implausible =
             |position: usize| self.members[voters[position]].implausibility.is_some();
         let is_served = result.selected.is_some_and(|position| !is_implausible(position));
@@ -242,38 +251,42 @@ impl SourceSelector {
     fn notices(&self, standings: &[SelectionState], now: Timestamp<Monotonic>) -> Vec<String> {
         let mut notices = Vec::new();
         for (member, &standing) in self.members.iter().zip(standings) {
-            let before = member.standing;
+            let before = member.state;
             if before != Some(standing) && !member.is_awaited(now) {
                 notices.extend(member.notice(standing, now));
             }
         }
-        let split =
+        let is_undecided =
             |standing: Option<&SelectionState>| standing == Some(&SelectionState::Undecided);
-        let was_split = self.members.iter().any(|member| split(member.standing.as_ref()));
-        if standings.iter().any(|standing| split(Some(standing))) && !was_split {
-            notices.push(self.disagreement(standings, now));
+        let was_split = self.members.iter().any(|member| is_undecided(member.state.as_ref()));
+        if standings.iter().any(|standing| is_undecided(Some(standing))) && !was_split {
+            notices.push(self.disagreement_notice(standings, now));
         }
         let is_available = |one: &SelectionState| {
             matches!(one, SelectionState::Selected | SelectionState::Undecided)
         };
         let is_awaited = self.members.iter().any(|member| member.is_awaited(now));
         let is_none_available = !is_awaited && !standings.iter().any(is_available);
-        let was_none_available = self
-            .members
-            .iter()
-            .all(|member| member.standing.is_some_and(|one| !is_available(&one)));
+        let was_none_available =
+            self.members.iter().all(|member| member.state.is_some_and(|one| !is_available(&one)));
         if is_none_available && !was_none_available {
-            let never = self.members.iter().all(|member| member.report.is_none());
-            let what = if never { "is available yet" } else { "is available any more" };
-            notices.push(format!("no time source {what}; all replies report unsynchronised"));
+            let has_no_report = self.members.iter().all(|member| member.report.is_none());
+            let availability =
+                if has_no_report { "is available yet" } else { "is available any more" };
+            notices
+                .push(format!("no time source {availability}; all replies report unsynchronised"));
         }
         notices
     }
 
-    fn disagreement(&self, standings: &[SelectionState], now: Timestamp<Monotonic>) -> String {
+    fn disagreement_notice(
+        &self,
+        standings: &[SelectionState],
+        now: Timestamp<Monotonic>,
+    ) -> String {
         let claim = |(member, standing): (&PolledSource, &SelectionState)| match member.report {
             Some(report) if *standing == SelectionState::Undecided => {
-                Some(format!("{} reports that {}", member.source.name(), claim(&report, now)))
+                Some(format!("{} reports that {}", member.source.name(), offset_text(&report, now)))
             }
             _ => None,
         };
@@ -286,48 +299,50 @@ impl SourceSelector {
     }
 }
 
-/// Formats an offset with its bounds, with the sign used in all messages and with two significant
-/// digits of its bounds.
-fn claim(report: &SourceEstimate, now: Timestamp<Monotonic>) -> String {
+/// Formats the offset of the system clock with its error bound, to two significant digits of the
+/// bound.
+fn offset_text(report: &SourceEstimate, now: Timestamp<Monotonic>) -> String {
     let ahead_s = -report.offset_at(now).as_seconds();
-    let distance_s = report.distance_at(now).as_seconds();
+    let distance_s = report.root_distance_at(now).as_seconds();
     let digits = (1.0 - distance_s.max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
     format!("the system clock is ahead by {ahead_s:+.digits$} s (±{distance_s:.digits$} s)")
 }
 
 impl PolledSource {
-    fn new(mut source: Box<dyn TimeSource>, basis: Plausibility) -> Self {
+    fn new(mut source: Box<dyn TimeSource>, basis: PlausibilityRules) -> Self {
         source.judge_by(basis);
         Self {
             source,
             report: None,
-            ahead: Span::ZERO,
-            fault: None,
+            utc_minus_monotonic: Span::ZERO,
+            error: None,
             judge: TimeJudge::new(basis),
             implausibility: None,
             host_clock: None,
             rejected: NamedCounts::default(),
             is_new: false,
-            polled: None,
-            standing: None,
+            first_polled: None,
+            state: None,
         }
     }
 
-    /// Judges the time of the last report.
-    fn judged_by(&mut self, evidence: &TimeEvidence<'_>) {
-        self.implausibility = self.judge.judge(evidence, self.ahead).err();
-        self.host_clock =
-            self.judge.host_clock(evidence, self.ahead).filter(|_| !self.source.is_mirror());
+    /// Judges the time of the last estimate.
+    fn judge_time(&mut self, evidence: &TimeEvidence<'_>) {
+        self.implausibility = self.judge.judge(evidence, self.utc_minus_monotonic).err();
+        self.host_clock = self
+            .judge
+            .confirming_host_clock(evidence, self.utc_minus_monotonic)
+            .filter(|_| !self.source.is_system_clock_mirror());
         match (self.implausibility, self.judge.support()) {
-            (None, Some(support)) => self.source.vouch(self.ahead, support),
+            (None, Some(support)) => self.source.vouch(self.utc_minus_monotonic, support),
             (Some(reason), _) if self.is_new => self.rejected.add(reason.name()),
             _ => {}
         }
     }
 
-    /// Returns the last report, with the results of the judgement.
+    /// Returns the last estimate with the results of its judgement.
     fn confirmed_report(&self) -> Option<SourceEstimate> {
-        let is_unconfirmed = self.judge.support() == Some(Support::Unopposed);
+        let is_unconfirmed = self.judge.support() == Some(TimeSupport::Unopposed);
         self.report.map(|report| SourceEstimate {
             is_unconfirmed,
             host_clock: self.host_clock,
@@ -335,58 +350,58 @@ impl PolledSource {
         })
     }
 
-    /// Returns true if it has not reported anything yet and may still do so in time.
+    /// Returns true if the first estimate is still awaited.
     fn is_awaited(&self, now: Timestamp<Monotonic>) -> bool {
         let is_young =
-            self.polled.is_some_and(|first_polled| now - first_polled < FIRST_REPORT_TIMEOUT);
-        is_young && self.report.is_none() && self.fault.is_none()
+            self.first_polled.is_some_and(|first_polled| now - first_polled < FIRST_REPORT_TIMEOUT);
+        is_young && self.report.is_none() && self.error.is_none()
     }
 
     fn poll(&mut self, readings: &ClockReadings) {
-        self.polled.get_or_insert(readings.monotonic);
+        self.first_polled.get_or_insert(readings.monotonic);
         let result = self.source.poll(readings);
         self.is_new = matches!(result, Ok(Some(_)));
         match result {
             Ok(Some(report)) => {
-                self.fault = (report.leap == LeapIndicator::Unsynchronised).then(|| {
+                self.error = (report.leap == LeapIndicator::Unsynchronised).then(|| {
                     SourceError::Unusable("it reports that it is not synchronised".into())
                 });
                 self.report = Some(report);
-                self.ahead = report.offset + readings.realtime_minus_monotonic;
+                self.utc_minus_monotonic = report.offset + readings.realtime_minus_monotonic;
             }
             Ok(None) => {}
             Err(fault) => {
                 if matches!(fault, SourceError::Unusable(_)) {
                     self.report = None;
                 }
-                self.fault = Some(fault);
+                self.error = Some(fault);
             }
         }
     }
 
-    /// Returns true if it has a report at `now` that is neither old nor refused.
+    /// Returns true if there is a synchronised estimate at `now` that is recent.
     fn is_fresh(&self, now: Timestamp<Monotonic>) -> bool {
         let fresh = |report: &SourceEstimate| {
-            report.leap != LeapIndicator::Unsynchronised && now - report.at <= STALE
+            report.leap != LeapIndicator::Unsynchronised && now - report.at <= REPORT_AGE_MAX
         };
         self.report.as_ref().is_some_and(fresh)
     }
 
-    /// Returns true if that report takes part in the selection.
-    fn votes(&self, now: Timestamp<Monotonic>) -> bool {
-        self.is_fresh(now) && self.implausibility.is_none_or(Implausible::is_confirmable)
+    /// Returns true if the last estimate takes part in the selection.
+    fn is_candidate(&self, now: Timestamp<Monotonic>) -> bool {
+        self.is_fresh(now) && self.implausibility.is_none_or(ImplausibleTime::is_confirmable)
     }
 
-    fn absence(&self) -> SelectionState {
-        match (&self.fault, self.implausibility) {
+    fn state_without_vote(&self) -> SelectionState {
+        match (&self.error, self.implausibility) {
             (Some(SourceError::Unusable(_)), _) | (_, Some(_)) => SelectionState::Unusable,
             _ => SelectionState::Unresponsive,
         }
     }
 
     fn reason(&self) -> String {
-        match (self.implausibility, &self.fault) {
-            (Some(implausibility), _) => in_words(implausibility),
+        match (self.implausibility, &self.error) {
+            (Some(implausibility), _) => rejection_text(implausibility),
             (None, Some(fault)) => fault.to_string(),
             (None, None) => "no data received from it".into(),
         }
@@ -394,7 +409,7 @@ impl PolledSource {
 
     fn notice(&self, standing: SelectionState, now: Timestamp<Monotonic>) -> Option<String> {
         let name = self.source.name();
-        let claim = || self.report.map(|report| claim(&report, now)).unwrap_or_default();
+        let claim = || self.report.map(|report| offset_text(&report, now)).unwrap_or_default();
         match standing {
             SelectionState::Selected => Some(format!("selected the source {name}: {}", claim())),
             SelectionState::Falseticker => Some(format!(
@@ -412,26 +427,26 @@ impl PolledSource {
         }
     }
 
-    fn state(&self, now: Timestamp<Monotonic>) -> SourceState {
-        let state = self.standing.unwrap_or(SelectionState::Unresponsive);
+    fn source_state(&self, now: Timestamp<Monotonic>) -> SourceState {
+        let state = self.state.unwrap_or(SelectionState::Unresponsive);
         let report = self.report.as_ref();
-        let idle = matches!(state, SelectionState::Unresponsive | SelectionState::Unusable);
+        let is_unusable = matches!(state, SelectionState::Unresponsive | SelectionState::Unusable);
         SourceState {
             name: self.source.name().to_owned(),
             state,
             offset_ns: report.map(|report| report.offset_at(now).as_ns().saturating_neg()),
-            uncertainty_ns: report.map(|report| report.distance_at(now).as_ns()),
+            uncertainty_ns: report.map(|report| report.root_distance_at(now).as_ns()),
             stratum: report.map(|report| report.stratum),
             age_ms: report.map(|report| (now - report.at).as_ns() / 1_000_000),
-            reason: idle.then(|| self.reason()),
+            reason: is_unusable.then(|| self.reason()),
             rejected: self.rejected.clone(),
         }
     }
 }
 
-/// Returns the reason for which a time is rejected, with the command by which the operator decides
-/// if that is possible.
-fn in_words(implausibility: Implausible) -> String {
+/// Describes why a time is rejected, with the command by which the operator can accept it, if
+/// possible.
+fn rejection_text(implausibility: ImplausibleTime) -> String {
     if !implausibility.is_confirmable() {
         return implausibility.to_string();
     }

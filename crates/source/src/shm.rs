@@ -1,6 +1,6 @@
-//! Shared memory that other programs write samples to, in the layout of ntpd's driver of that name
-//! (28), which gpsd and many more fill: one sample at a time, a flag for its presence, and in mode
-//! 1 a count that changes while it is written.
+//! Shared memory as a time source, in the layout of ntpd's SHM driver (type 28), which gpsd and
+//! other programs fill: one sample at a time, a valid flag, and in mode 1 a count that changes
+//! while the sample is written.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -9,14 +9,14 @@ use horolog_sys::shared_memory::SharedMemory;
 use horolog_time::{Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::reference::{ReferenceClaim, ReferenceClock, precision_span};
+use crate::reference::{ReferenceClock, ReferenceSettings, precision_span};
 use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
 /// Size of the segment in 32-bit words: `struct shmTime` with a `time_t` of 64 bits.
 pub(crate) const WORDS: usize = 24;
 /// Key of unit 0: "NTP0".
 pub(crate) const KEY: i32 = 0x4e54_5030;
-/// Number of first units, which belong to root alone.
+/// Number of units, from 0, that only root may use.
 const PRIVATE_UNITS: u8 = 2;
 pub(crate) const MODE: usize = 0;
 pub(crate) const COUNT: usize = 1;
@@ -30,7 +30,7 @@ pub(crate) const VALID: usize = 12;
 pub(crate) const CLOCK_NANOSECONDS: usize = 13;
 pub(crate) const RECEIVE_NANOSECONDS: usize = 14;
 
-/// Returns the permissions of a unit.
+/// Returns the access mode of a unit.
 pub(crate) const fn permissions(unit: u8) -> u16 {
     if unit < PRIVATE_UNITS { 0o600 } else { 0o666 }
 }
@@ -38,49 +38,55 @@ pub(crate) const fn permissions(unit: u8) -> u16 {
 /// Sample as stored in the segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShmSample {
-    /// Count in mode 1; it may not change while the sample is read.
+    /// Count of mode 1; if it changes while the sample is read, the sample is torn.
     pub count: u32,
-    /// The true time.
-    pub truth: Timestamp<Utc>,
-    /// Reading of the system clock at that time.
+    /// True time of the sample.
+    pub true_time: Timestamp<Utc>,
+    /// Reading of the system clock at `true_time`.
     pub system: Timestamp<Utc>,
     /// Leap indicator.
     pub leap: LeapIndicator,
-    /// log2 of its maximum error in seconds.
+    /// log2 of the error bound in seconds.
     pub precision: i32,
 }
 
-/// Parses a copy of the segment's words; `None` if it has no sample, or no valid one.
+/// Parses a copy of the segment; `None` if it contains no valid sample.
 #[must_use]
 pub fn parse_segment(words: &[u32; 24]) -> Option<ShmSample> {
     let long = |at: usize| (u64::from(words[at]) | u64::from(words[at + 1]) << 32).cast_signed();
     let time = |seconds: usize, micros: usize, nanos: usize| {
         let (micros, nanos) = (words[micros], words[nanos]);
-        // Writers without nanoseconds leave a value there that does not match this microsecond.
-        let fine = if nanos / 1_000 == micros { nanos } else { micros.checked_mul(1_000)? };
-        (fine < 1_000_000_000).then(|| Timestamp::from_timespec(long(seconds), fine.into()))
+        // Writers without nanoseconds leave a value there that does not match the microseconds.
+        let nanoseconds =
+            if nanos / 1_000 == micros { nanos } else { micros.checked_mul(1_000)? };
+        (nanoseconds < 1_000_000_000)
+            .then(|| Timestamp::from_timespec(long(seconds), nanoseconds.into()))
     };
     if words[VALID] == 0 || words[MODE] > 1 {
         return None;
     }
     Some(ShmSample {
         count: words[COUNT],
-        truth: time(CLOCK_SECONDS, CLOCK_MICROSECONDS, CLOCK_NANOSECONDS)?,
+        true_time: time(CLOCK_SECONDS, CLOCK_MICROSECONDS, CLOCK_NANOSECONDS)?,
         system: time(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS)?,
         leap: LeapIndicator::from_bits(words[LEAP] as u8),
         precision: words[PRECISION].cast_signed(),
     })
 }
 
-/// Time source by shared memory.
-pub(crate) struct Shm {
+/// Time source that reads shared memory.
+pub(crate) struct ShmSource {
     name: String,
     memory: SharedMemory<WORDS>,
     clock: ReferenceClock,
 }
 
-impl Shm {
-    pub(crate) fn open(name: String, unit: u8, claim: ReferenceClaim) -> Result<Self, SourceError> {
+impl ShmSource {
+    pub(crate) fn open(
+        name: String,
+        unit: u8,
+        claim: ReferenceSettings,
+    ) -> Result<Self, SourceError> {
         let memory =
             SharedMemory::attach(KEY + i32::from(unit), permissions(unit)).map_err(|error| {
                 let why = explain(&error);
@@ -89,8 +95,8 @@ impl Shm {
         Ok(Self { name, memory, clock: ReferenceClock::new(claim) })
     }
 
-    /// Copies the segment and takes the sample away, unless it was written meanwhile.
-    fn read(&self) -> Option<ShmSample> {
+    /// Reads the sample and marks it as consumed; `None` if there is none or it is torn.
+    fn take_sample(&self) -> Option<ShmSample> {
         let mut words = [0; WORDS];
         for (index, word) in words.iter_mut().enumerate() {
             *word = self.memory.load(index);
@@ -105,13 +111,13 @@ impl Shm {
     }
 }
 
-impl TimeSource for Shm {
+impl TimeSource for ShmSource {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        let Some(sample) = self.read() else {
+        let Some(sample) = self.take_sample() else {
             return Err(SourceError::NoData("no new sample in its segment".into()));
         };
         if sample.leap == LeapIndicator::Unsynchronised {
@@ -119,18 +125,17 @@ impl TimeSource for Shm {
         }
         self.clock.set_leap(sample.leap);
         let uncertainty = precision_span(sample.precision);
-        self.clock.take(readings, sample.system, sample.truth, uncertainty);
-        answer(&mut self.clock, readings)
+        self.clock.push_sample(readings, sample.system, sample.true_time, uncertainty);
+        report_or_refusal(&mut self.clock, readings)
     }
 }
 
-/// Returns the answer of a clock after it received samples: a report, or the reason for which they
-/// were refused.
-pub(crate) fn answer(
+/// Returns the estimate of a clock after new samples, or the reason why they were refused.
+pub(crate) fn report_or_refusal(
     clock: &mut ReferenceClock,
     readings: &ClockReadings,
 ) -> Result<Option<SourceEstimate>, SourceError> {
-    match (clock.report(readings), clock.refused()) {
+    match (clock.report(readings), clock.refusal()) {
         (None, Some(why)) => Err(SourceError::NoData(why.into())),
         (report, _) => Ok(report),
     }
@@ -161,7 +166,7 @@ mod tests {
         let (truth, system) =
             (Timestamp::from_ns(1_700_000_000_123_456_789), Timestamp::from_ns(-1));
         let sample = parse_segment(&words(truth, system)).unwrap();
-        assert_eq!((sample.truth, sample.system), (truth, system));
+        assert_eq!((sample.true_time, sample.system), (truth, system));
         assert_eq!((sample.count, sample.precision, sample.leap), (8, -20, LeapIndicator::None));
         let coarse = |change: fn(&mut [u32; WORDS])| {
             let mut words = words(truth, system);
@@ -169,7 +174,7 @@ mod tests {
             parse_segment(&words)
         };
         let truth_us = Timestamp::from_ns(1_700_000_000_123_456_000);
-        assert_eq!(coarse(|words| words[CLOCK_NANOSECONDS] = 0).unwrap().truth, truth_us);
+        assert_eq!(coarse(|words| words[CLOCK_NANOSECONDS] = 0).unwrap().true_time, truth_us);
         assert_eq!(coarse(|words| words[VALID] = 0), None);
         assert_eq!(coarse(|words| words[MODE] = 2), None);
         assert_eq!(coarse(|words| words[CLOCK_MICROSECONDS] = 1_000_000), None);
@@ -179,7 +184,7 @@ mod tests {
     #[test]
     fn a_sample_is_taken_once() {
         let unit = 100 + (std::process::id() % 100) as u8;
-        let mut shm = Shm::open("shm:0".into(), unit, CLAIM).unwrap();
+        let mut shm = ShmSource::open("shm:0".into(), unit, CLAIM).unwrap();
         let feeder = SharedMemory::<WORDS>::attach(KEY + i32::from(unit), 0o666).unwrap();
         feeder.remove().unwrap();
         assert!(matches!(shm.poll(&readings(900)), Err(SourceError::NoData(_))));

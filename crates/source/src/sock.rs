@@ -1,5 +1,5 @@
-//! Unix datagram socket that other programs send samples to, as to chronyd's driver SOCK; gpsd
-//! does. One datagram is one sample of 40 bytes in this machine's own byte order.
+//! Unix datagram socket as a time source, in the format of the SOCK driver of chronyd, which gpsd
+//! supports. A datagram is one sample of 40 bytes in host byte order.
 
 use std::fs;
 use std::io;
@@ -11,20 +11,20 @@ use horolog_sys::explain::explain;
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
-use crate::reference::{ReferenceClaim, ReferenceClock};
-use crate::shm::answer;
+use crate::reference::{ReferenceClock, ReferenceSettings};
+use crate::shm::report_or_refusal;
 use crate::{ClockReadings, SourceError, SourceEstimate, TimeSource};
 
 /// Length of a sample, in bytes.
 pub const SOCK_SAMPLE_LEN: usize = 40;
-/// Magic number at its end: "SOCK".
-const MAGIC: u32 = 0x534f_434b;
+/// Magic number at the end of a sample: "SOCK".
+const SAMPLE_MAGIC: u32 = 0x534f_434b;
 /// Maximum number of datagrams read at one poll.
 const DATAGRAMS_MAX: usize = 64;
 /// Maximum valid offset, in seconds: the range of an instant.
 const OFFSET_MAX_S: f64 = 9e9;
-/// Assumed maximum error of a sample, which has no field for it.
-const UNCERTAINTY: Span = Span::from_ns(1_000);
+/// Assumed error bound of a sample, which has no field for it.
+const SAMPLE_ERROR_MAX: Span = Span::from_ns(1_000);
 
 /// Sample in the format of the SOCK driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,14 +33,14 @@ pub struct SockSample {
     pub system: Timestamp<Utc>,
     /// True time minus the system clock.
     pub offset: Span,
-    /// True if it is a pulse, which marks a second without naming it.
+    /// True for a pulse, which marks a second without identifying it.
     pub pulse: bool,
     /// Leap indicator.
     pub leap: LeapIndicator,
 }
 
 impl SockSample {
-    /// Parses a datagram; `None` if it is not of the right length, kind or range.
+    /// Parses a datagram; `None` if its length, magic number or range is wrong.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; SOCK_SAMPLE_LEN] = bytes.try_into().ok()?;
@@ -57,7 +57,7 @@ impl SockSample {
             2 => LeapIndicator::Delete,
             _ => LeapIndicator::Unsynchronised,
         };
-        if word(36)? != MAGIC || !in_range {
+        if word(36)? != SAMPLE_MAGIC || !in_range {
             return None;
         }
         Some(Self {
@@ -68,7 +68,7 @@ impl SockSample {
         })
     }
 
-    /// Writes the datagram; the system clock's reading is truncated to microseconds.
+    /// Encodes the datagram; the clock reading is truncated to microseconds.
     #[must_use]
     pub fn emit(&self) -> [u8; SOCK_SAMPLE_LEN] {
         let (seconds, nanoseconds) = self.system.to_timespec();
@@ -78,38 +78,38 @@ impl SockSample {
         bytes[16..24].copy_from_slice(&self.offset.as_seconds().to_ne_bytes());
         bytes[24..28].copy_from_slice(&u32::from(self.pulse).to_ne_bytes());
         bytes[28..32].copy_from_slice(&u32::from(self.leap as u8).to_ne_bytes());
-        bytes[36..].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[36..].copy_from_slice(&SAMPLE_MAGIC.to_ne_bytes());
         bytes
     }
 }
 
-/// Time source by a datagram socket.
-pub(crate) struct Sock {
+/// Time source that receives samples on a datagram socket.
+pub(crate) struct SockSource {
     name: String,
     path: PathBuf,
     socket: UnixDatagram,
     clock: ReferenceClock,
 }
 
-impl Sock {
+impl SockSource {
     pub(crate) fn open(
         name: String,
         path: &Path,
-        claim: ReferenceClaim,
+        claim: ReferenceSettings,
     ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
             let why = explain(&error);
             SourceError::Unusable(format!("cannot create the socket {}: {why}", path.display()))
         };
-        let socket = bind(path).map_err(failed)?;
+        let socket = bind_replacing(path).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         Ok(Self { name, path: path.to_owned(), socket, clock: ReferenceClock::new(claim) })
     }
 }
 
-/// Checks that a socket may be created at `path`: its directory exists, and nothing else has its
-/// name. An existing socket may be that of the running server.
-pub(crate) fn may_be_made(path: &Path) -> Result<(), SourceError> {
+/// Checks that a socket can be created at `path`: the directory exists, and there is no other kind
+/// of file. An existing socket may belong to the running server.
+pub(crate) fn check_can_create(path: &Path) -> Result<(), SourceError> {
     let failed = |why: &str| {
         Err(SourceError::Unusable(format!("cannot create the socket {}: {why}", path.display())))
     };
@@ -122,35 +122,35 @@ pub(crate) fn may_be_made(path: &Path) -> Result<(), SourceError> {
     }
 }
 
-/// Binds the socket; replaces one that was left over, and no other file.
-fn bind(path: &Path) -> io::Result<UnixDatagram> {
+/// Binds the socket; replaces a stale socket, but no other file.
+fn bind_replacing(path: &Path) -> io::Result<UnixDatagram> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let abandoned = || {
+    let is_abandoned = || {
         let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
         connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     };
-    if is_socket && abandoned() {
+    if is_socket && is_abandoned() {
         fs::remove_file(path)?;
     }
     UnixDatagram::bind(path)
 }
 
-impl Drop for Sock {
+impl Drop for SockSource {
     fn drop(&mut self) {
         // A file that is already gone is no error.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl TimeSource for Sock {
+impl TimeSource for SockSource {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let mut buffer = [0; SOCK_SAMPLE_LEN + 1];
-        let mut fault = SourceError::NoData("no sample received on its socket".into());
-        let mut some = false;
+        let mut error = SourceError::NoData("no sample received on its socket".into());
+        let mut has_sample = false;
         for _ in 0..DATAGRAMS_MAX {
             let Ok(length) = self.socket.recv(&mut buffer) else { break };
             match SockSample::parse(&buffer[..length]) {
@@ -160,22 +160,22 @@ impl TimeSource for Sock {
                     ));
                 }
                 Some(sample) if !sample.pulse => {
-                    some = true;
+                    has_sample = true;
                     self.clock.set_leap(sample.leap);
                     let truth = sample.system + sample.offset;
-                    self.clock.take(readings, sample.system, truth, UNCERTAINTY);
+                    self.clock.push_sample(readings, sample.system, truth, SAMPLE_ERROR_MAX);
                 }
                 Some(_) => {
-                    fault = SourceError::NoData(
+                    error = SourceError::NoData(
                         "only pulses are received, which do not name a second".into(),
                     );
                 }
                 None => {
-                    fault = SourceError::NoData("the data on its socket are not samples".into());
+                    error = SourceError::NoData("the data on its socket are not samples".into());
                 }
             }
         }
-        if some { answer(&mut self.clock, readings) } else { Err(fault) }
+        if has_sample { report_or_refusal(&mut self.clock, readings) } else { Err(error) }
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn microseconds_beyond_a_second_are_refused_before_they_overflow() {
         let mut bytes = [0; SOCK_SAMPLE_LEN];
-        bytes[36..].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[36..].copy_from_slice(&SAMPLE_MAGIC.to_ne_bytes());
         assert!(SockSample::parse(&bytes).is_some());
         for microseconds in [i64::MAX, i64::MIN, -1, 1_000_000] {
             bytes[8..16].copy_from_slice(&microseconds.to_ne_bytes());
@@ -202,8 +202,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("gps.sock");
         drop(UnixDatagram::bind(&path).unwrap());
-        let mut sock = Sock::open("sock".into(), &path, CLAIM).unwrap();
-        let in_use = Sock::open("sock".into(), &path, CLAIM);
+        let mut sock = SockSource::open("sock".into(), &path, CLAIM).unwrap();
+        let in_use = SockSource::open("sock".into(), &path, CLAIM);
         let in_use = in_use.err().expect("a socket that is listened on is not taken").to_string();
         assert!(!in_use.contains("os error"), "{in_use}");
         let feeder = UnixDatagram::unbound().unwrap();
@@ -229,7 +229,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes");
         fs::write(&path, "keep").unwrap();
-        assert!(Sock::open("sock".into(), &path, CLAIM).is_err());
+        assert!(SockSource::open("sock".into(), &path, CLAIM).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "keep");
     }
 

@@ -1,5 +1,5 @@
-//! Text form of a source: `KIND[:ARGUMENT][,KEY=VALUE...]`, as in a flag and a configuration file.
-//! Pure: the presence of the device is checked when it is opened.
+//! Text form of a time source: `KIND[:ARGUMENT][,KEY=VALUE...]`, as in flags and configuration
+//! files. Parsing does not check whether the device is present.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,27 +12,26 @@ use horolog_sys::serial;
 use horolog_sys::zone::{self, AddressError};
 use horolog_time::Span;
 
-use crate::gnss::Gnss;
-use crate::gpsd::{self, Gpsd, resolve};
-use crate::phc::{PhcScale, PhcSource};
-use crate::reference::ReferenceClaim;
-use crate::shm::Shm;
-use crate::sock::{self, Sock};
-use crate::system::{CHRONYD_SOCKET, System};
+use crate::gnss::GnssSource;
+use crate::gpsd::{self, GpsdSource, resolve_address};
+use crate::phc::{PhcSource, PhcTimescale};
+use crate::reference::ReferenceSettings;
+use crate::shm::ShmSource;
+use crate::sock::{self, SockSource};
+use crate::system::{CHRONYD_SOCKET, SystemSource};
 use crate::{SourceError, TimeSource};
 
-/// Requested source, parsed but not opened.
+/// Specification of a time source, parsed but not opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceSpec {
-    /// Text that it was parsed from: its name in messages.
+    /// Text of the specification, used as its name in messages.
     pub text: String,
     /// Kind of the source.
     pub(crate) kind: SourceKind,
 }
 
 impl SourceSpec {
-    /// Returns the directories in which sockets are created while it is polled, and removed at the
-    /// end.
+    /// Returns the directories in which the source creates sockets, which it removes at its end.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let socket = match &self.kind {
@@ -46,17 +45,16 @@ impl SourceSpec {
         socket.and_then(Path::parent).map(Path::to_owned).into_iter().collect()
     }
 
-    /// Checks that the device, the host or the directory that it names is present, without opening
-    /// it.
+    /// Checks that the device, host or directory of the source is present, without opening it.
     ///
     /// # Errors
     ///
-    /// The missing one, in one line.
-    pub fn is_there(&self) -> Result<(), SourceError> {
+    /// Names the missing one, in one line.
+    pub fn check_present(&self) -> Result<(), SourceError> {
         match &self.kind {
-            SourceKind::Phc(path, ..) | SourceKind::Gnss(path, ..) => device_is_there(path),
-            SourceKind::Gpsd(address, _) => resolve(address).map(drop),
-            SourceKind::Sock(path, _) => sock::may_be_made(path),
+            SourceKind::Phc(path, ..) | SourceKind::Gnss(path, ..) => check_device_present(path),
+            SourceKind::Gpsd(address, _) => resolve_address(address).map(drop),
+            SourceKind::Sock(path, _) => sock::check_can_create(path),
             _ => Ok(()),
         }
     }
@@ -75,11 +73,11 @@ impl SourceSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SourceKind {
     System(DaemonChoice),
-    Phc(PathBuf, PhcScale, ReferenceClaim),
-    Shm(u8, ReferenceClaim),
-    Sock(PathBuf, ReferenceClaim),
-    Gpsd(String, ReferenceClaim),
-    Gnss(PathBuf, u32, ReferenceClaim),
+    Phc(PathBuf, PhcTimescale, ReferenceSettings),
+    Shm(u8, ReferenceSettings),
+    Sock(PathBuf, ReferenceSettings),
+    Gpsd(String, ReferenceSettings),
+    Gnss(PathBuf, u32, ReferenceSettings),
 }
 
 /// Daemon that the source `system` queries about the system clock.
@@ -91,11 +89,11 @@ pub enum DaemonChoice {
     Chronyd(ChronydAddress),
     /// ntpd at this address only.
     Ntpd(SocketAddr),
-    /// The kernel alone.
+    /// The kernel without a daemon.
     Kernel,
 }
 
-/// Address at which chronyd takes commands.
+/// Address of chronyd's command socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChronydAddress {
     /// A UDP port.
@@ -110,29 +108,34 @@ pub enum ChronydAddress {
 pub struct SourceSpecError(String);
 
 impl SourceSpec {
-    /// Opens it for a server that listens at `own`.
-    pub fn open(&self, own: &[SocketAddr]) -> Result<Box<dyn TimeSource>, SourceError> {
+    /// Opens the source for a server with the listen addresses `server_addresses`.
+    pub fn open(
+        &self,
+        server_addresses: &[SocketAddr],
+    ) -> Result<Box<dyn TimeSource>, SourceError> {
         let name = self.text.clone();
         match &self.kind {
-            SourceKind::System(choice) => Ok(Box::new(System::new(name, choice, own))),
+            SourceKind::System(choice) => {
+                Ok(Box::new(SystemSource::new(name, choice, server_addresses)))
+            }
             SourceKind::Phc(path, scale, claim) => {
                 Ok(Box::new(PhcSource::open(name, path, *scale, *claim)?))
             }
-            SourceKind::Shm(unit, claim) => Ok(Box::new(Shm::open(name, *unit, *claim)?)),
-            SourceKind::Sock(path, claim) => Ok(Box::new(Sock::open(name, path, *claim)?)),
+            SourceKind::Shm(unit, claim) => Ok(Box::new(ShmSource::open(name, *unit, *claim)?)),
+            SourceKind::Sock(path, claim) => Ok(Box::new(SockSource::open(name, path, *claim)?)),
             SourceKind::Gpsd(address, claim) => {
-                Ok(Box::new(Gpsd::open(name, address.clone(), *claim)?))
+                Ok(Box::new(GpsdSource::open(name, address.clone(), *claim)?))
             }
             SourceKind::Gnss(path, speed, claim) => {
-                Ok(Box::new(Gnss::open(name, path, *speed, *claim)?))
+                Ok(Box::new(GnssSource::open(name, path, *speed, *claim)?))
             }
         }
     }
 }
 
-/// Checks that there is a device of this path. Opening one can disturb its users: a serial line is
-/// set to a speed, a pulse's device has readers.
-pub(crate) fn device_is_there(path: &Path) -> Result<(), SourceError> {
+/// Checks that `path` is a character device, without opening it: that could disturb its users, for
+/// example by setting the speed of a serial line.
+pub(crate) fn check_device_present(path: &Path) -> Result<(), SourceError> {
     let failed = |what: &str| Err(SourceError::Unusable(format!("{}: {what}", path.display())));
     match fs::metadata(path) {
         Ok(found) if found.file_type().is_char_device() => Ok(()),
@@ -142,7 +145,7 @@ pub(crate) fn device_is_there(path: &Path) -> Result<(), SourceError> {
     }
 }
 
-pub(crate) fn wrong<T>(message: impl Into<String>) -> Result<T, SourceSpecError> {
+pub(crate) fn spec_error<T>(message: impl Into<String>) -> Result<T, SourceSpecError> {
     Err(SourceSpecError(message.into()))
 }
 
@@ -159,18 +162,18 @@ impl FromStr for SourceSpec {
         let mut options = SpecOptions::read(parts)?;
         let kind = match kind {
             "system" => SourceKind::System(parse_daemon_choice(argument, &mut options)?),
-            "phc" => phc(argument, &mut options)?,
-            "shm" => shm(argument, &mut options)?,
-            "sock" => sock(argument, &mut options)?,
-            "gnss" => gnss(argument, &mut options)?,
+            "phc" => parse_phc(argument, &mut options)?,
+            "shm" => parse_shm(argument, &mut options)?,
+            "sock" => parse_sock(argument, &mut options)?,
+            "gnss" => parse_gnss(argument, &mut options)?,
             "gpsd" => {
-                let address = argument.unwrap_or(GPSD).to_owned();
-                if gpsd::split(&address).is_err() {
-                    return wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947");
+                let address = argument.unwrap_or(GPSD_ADDRESS).to_owned();
+                if gpsd::split_address(&address).is_err() {
+                    return spec_error("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947");
                 }
-                SourceKind::Gpsd(address, claim(*b"GPS\0", &mut options)?)
+                SourceKind::Gpsd(address, parse_settings(*b"GPS\0", &mut options)?)
             }
-            _ => return wrong(format!("unknown source '{kind}'; choose one of {KINDS}")),
+            _ => return spec_error(format!("unknown source '{kind}'; choose one of {KINDS}")),
         };
         options.finish(head)?;
         Ok(Self { text: text.to_owned(), kind })
@@ -178,9 +181,9 @@ impl FromStr for SourceSpec {
 }
 
 /// Default address of gpsd.
-const GPSD: &str = "127.0.0.1:2947";
+const GPSD_ADDRESS: &str = "127.0.0.1:2947";
 const KINDS: &str = "system, phc, shm, sock, gnss and gpsd";
-/// Default speed of a receiver's line, the factory setting of most, in bits per second.
+/// Default speed of a serial line in bits per second, the factory setting of most receivers.
 pub(crate) const GNSS_SPEED: u32 = 9_600;
 
 fn parse_daemon_choice(
@@ -191,83 +194,86 @@ fn parse_daemon_choice(
     match (argument, chronyd, ntpd) {
         (None, None, None) => Ok(DaemonChoice::Auto),
         (Some("kernel"), None, None) => Ok(DaemonChoice::Kernel),
-        (None, Some(at), None) => chronyd_address(at).map(DaemonChoice::Chronyd),
-        (None, None, Some(at)) => address("ntpd", at).map(DaemonChoice::Ntpd),
-        _ => wrong(
+        (None, Some(at), None) => parse_chronyd_address(at).map(DaemonChoice::Chronyd),
+        (None, None, Some(at)) => parse_address("ntpd", at).map(DaemonChoice::Ntpd),
+        _ => spec_error(
             "write system, system:kernel, system,chronyd=PATH, system,chronyd=ADDR:PORT or \
              system,ntpd=ADDR:PORT",
         ),
     }
 }
 
-fn phc(
+fn parse_phc(
     argument: Option<&str>,
     options: &mut SpecOptions<'_>,
 ) -> Result<SourceKind, SourceSpecError> {
-    let path = absolute(argument, "write phc:/dev/ptpN, as in phc:/dev/ptp0")?;
+    let path = parse_absolute_path(argument, "write phc:/dev/ptpN, as in phc:/dev/ptp0")?;
     let tai_offset = match options.take("tai-offset").map(str::parse) {
         None => None,
         Some(Ok(seconds)) => Some(seconds),
-        Some(Err(_)) => return wrong("tai-offset takes whole seconds, as in tai-offset=37"),
+        Some(Err(_)) => return spec_error("tai-offset takes whole seconds, as in tai-offset=37"),
     };
     let scale = match (options.take("scale"), tai_offset) {
-        (None | Some("tai"), offset) => PhcScale::Tai(offset),
-        (Some("utc"), None) => PhcScale::Utc,
-        _ => return wrong("scale takes tai, if necessary with tai-offset=SECONDS, or utc"),
+        (None | Some("tai"), offset) => PhcTimescale::Tai(offset),
+        (Some("utc"), None) => PhcTimescale::Utc,
+        _ => return spec_error("scale takes tai, if necessary with tai-offset=SECONDS, or utc"),
     };
-    Ok(SourceKind::Phc(path, scale, claim(*b"PHC\0", options)?))
+    Ok(SourceKind::Phc(path, scale, parse_settings(*b"PHC\0", options)?))
 }
 
-fn shm(
+fn parse_shm(
     argument: Option<&str>,
     options: &mut SpecOptions<'_>,
 ) -> Result<SourceKind, SourceSpecError> {
     match argument.unwrap_or("0").parse() {
-        Ok(unit) => Ok(SourceKind::Shm(unit, claim(*b"SHM\0", options)?)),
-        Err(_) => wrong("write shm:UNIT with a unit from 0 to 255, as in shm:0"),
+        Ok(unit) => Ok(SourceKind::Shm(unit, parse_settings(*b"SHM\0", options)?)),
+        Err(_) => spec_error("write shm:UNIT with a unit from 0 to 255, as in shm:0"),
     }
 }
 
-fn sock(
+fn parse_sock(
     argument: Option<&str>,
     options: &mut SpecOptions<'_>,
 ) -> Result<SourceKind, SourceSpecError> {
-    let path = absolute(argument, "write sock:PATH, as in sock:/run/chrony.ttyS0.sock")?;
-    Ok(SourceKind::Sock(path, claim(*b"SOCK", options)?))
+    let path = parse_absolute_path(argument, "write sock:PATH, as in sock:/run/chrony.ttyS0.sock")?;
+    Ok(SourceKind::Sock(path, parse_settings(*b"SOCK", options)?))
 }
 
-fn gnss(
+fn parse_gnss(
     argument: Option<&str>,
     options: &mut SpecOptions<'_>,
 ) -> Result<SourceKind, SourceSpecError> {
-    let path = absolute(argument, "write gnss:/dev/LINE, as in gnss:/dev/ttyS0")?;
+    let path = parse_absolute_path(argument, "write gnss:/dev/LINE, as in gnss:/dev/ttyS0")?;
     let speed = match options.take("baud").map(str::parse) {
         None => GNSS_SPEED,
-        Some(Ok(speed)) if serial::is_speed(speed) => speed,
+        Some(Ok(speed)) if serial::is_supported_speed(speed) => speed,
         Some(_) => {
             let speeds = serial::speeds().map(|speed| speed.to_string()).join(", ");
-            return wrong(format!("baud takes one of {speeds}"));
+            return spec_error(format!("baud takes one of {speeds}"));
         }
     };
-    Ok(SourceKind::Gnss(path, speed, claim(*b"GNSS", options)?))
+    Ok(SourceKind::Gnss(path, speed, parse_settings(*b"GNSS", options)?))
 }
 
-pub(crate) fn absolute(argument: Option<&str>, hint: &str) -> Result<PathBuf, SourceSpecError> {
+pub(crate) fn parse_absolute_path(
+    argument: Option<&str>,
+    hint: &str,
+) -> Result<PathBuf, SourceSpecError> {
     match argument.filter(|path| path.starts_with('/')) {
         Some(path) => Ok(path.into()),
-        None => wrong(hint),
+        None => spec_error(hint),
     }
 }
 
-/// Parses the options that every reference clock has.
-fn claim(
+/// Parses the options that all reference clocks have in common.
+fn parse_settings(
     identifier: [u8; 4],
     options: &mut SpecOptions<'_>,
-) -> Result<ReferenceClaim, SourceSpecError> {
+) -> Result<ReferenceSettings, SourceSpecError> {
     let stratum = match options.take("stratum").map(str::parse) {
         None => 1,
         Some(Ok(stratum @ 1..=15)) => stratum,
-        Some(_) => return wrong("stratum takes 1 to 15"),
+        Some(_) => return spec_error("stratum takes 1 to 15"),
     };
     let reference_id = match options.take("refid").map(str::as_bytes) {
         None => identifier,
@@ -277,21 +283,21 @@ fn claim(
                 Some(room) if !text.is_empty() && text.iter().all(u8::is_ascii_graphic) => {
                     room.copy_from_slice(text);
                 }
-                _ => return wrong("refid takes one to four printable ASCII characters"),
+                _ => return spec_error("refid takes one to four printable ASCII characters"),
             }
             id
         }
     };
-    let offset = options.take("offset").map_or(Ok(Span::ZERO), span)?;
-    let uncertainty = options.take("uncertainty").map_or(Ok(Span::ZERO), span)?;
+    let offset = options.take("offset").map_or(Ok(Span::ZERO), parse_span)?;
+    let uncertainty = options.take("uncertainty").map_or(Ok(Span::ZERO), parse_span)?;
     if uncertainty < Span::ZERO {
-        return wrong("uncertainty cannot be negative");
+        return spec_error("uncertainty cannot be negative");
     }
-    Ok(ReferenceClaim { stratum, reference_id, offset, uncertainty })
+    Ok(ReferenceSettings { stratum, reference_id, offset, uncertainty })
 }
 
-/// Parses a signed time in seconds, or with one of the units ns, us, ms and s.
-pub(crate) fn span(text: &str) -> Result<Span, SourceSpecError> {
+/// Parses a signed time in seconds or with a unit: ns, us, ms or s.
+pub(crate) fn parse_span(text: &str) -> Result<Span, SourceSpecError> {
     /// Maximum of such a time: more than the delay of any cable, antenna or receiver.
     const MAX_S: f64 = 1e6;
     let units = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
@@ -300,29 +306,29 @@ pub(crate) fn span(text: &str) -> Result<Span, SourceSpecError> {
         let seconds = number * factor;
         (seconds.abs() <= MAX_S).then(|| Span::from_ns((seconds * 1e9).round() as i64))
     };
-    let found = units.into_iter().find_map(parse);
-    found.ok_or_else(|| {
+    let value = units.into_iter().find_map(parse);
+    value.ok_or_else(|| {
         SourceSpecError(format!("'{text}' is not a time; write it as in 0.5 or -120ms"))
     })
 }
 
-fn chronyd_address(text: &str) -> Result<ChronydAddress, SourceSpecError> {
+fn parse_chronyd_address(text: &str) -> Result<ChronydAddress, SourceSpecError> {
     if text.starts_with('/') {
         return Ok(ChronydAddress::Unix(text.into()));
     }
-    address("chronyd", text).map(ChronydAddress::Udp)
+    parse_address("chronyd", text).map(ChronydAddress::Udp)
 }
 
-fn address(key: &str, text: &str) -> Result<SocketAddr, SourceSpecError> {
+fn parse_address(key: &str, text: &str) -> Result<SocketAddr, SourceSpecError> {
     zone::socket_address(text).or_else(|error| match error {
-        AddressError::Form => wrong(format!(
+        AddressError::Syntax => spec_error(format!(
             "'{text}' is not an address; write {key}=ADDR:PORT, as in {key}=127.0.0.1:323"
         )),
-        other => wrong(format!("{key}={text}: {other}")),
+        other => spec_error(format!("{key}={text}: {other}")),
     })
 }
 
-/// `KEY=VALUE` pairs of a source, taken one by one.
+/// `KEY=VALUE` options of a specification, consumed one by one.
 pub(crate) struct SpecOptions<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> SpecOptions<'a> {
@@ -330,10 +336,10 @@ impl<'a> SpecOptions<'a> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for part in parts {
             let Some((key, value)) = part.split_once('=') else {
-                return wrong(format!("'{part}' is not an option; write KEY=VALUE"));
+                return spec_error(format!("'{part}' is not an option; write KEY=VALUE"));
             };
             if pairs.iter().any(|(known, _)| *known == key) {
-                return wrong(format!("{key} occurs twice"));
+                return spec_error(format!("{key} occurs twice"));
             }
             pairs.push((key, value));
         }
@@ -348,7 +354,7 @@ impl<'a> SpecOptions<'a> {
     pub(crate) fn finish(self, head: &str) -> Result<(), SourceSpecError> {
         match self.0.first() {
             None => Ok(()),
-            Some((key, _)) => wrong(format!("{head} has no option {key}")),
+            Some((key, _)) => spec_error(format!("{head} has no option {key}")),
         }
     }
 }
@@ -381,14 +387,14 @@ mod tests {
 
     #[test]
     fn reference_clocks_have_options() {
-        let claim = |stratum, id: &[u8; 4], offset| ReferenceClaim {
+        let claim = |stratum, id: &[u8; 4], offset| ReferenceSettings {
             stratum,
             reference_id: *id,
             offset: Span::from_ns(offset),
             uncertainty: Span::ZERO,
         };
         assert_eq!(kind("shm:2"), SourceKind::Shm(2, claim(1, b"SHM\0", 0)));
-        let gpsd = SourceKind::Gpsd(GPSD.into(), claim(3, b"GNSS", -120_000_000));
+        let gpsd = SourceKind::Gpsd(GPSD_ADDRESS.into(), claim(3, b"GNSS", -120_000_000));
         assert_eq!(kind("gpsd,stratum=3,refid=GNSS,offset=-120ms"), gpsd);
         assert_eq!(kind("sock:/a"), SourceKind::Sock("/a".into(), claim(1, b"SOCK", 0)));
         let gnss = SourceKind::Gnss("/dev/ttyS0".into(), 115_200, claim(1, b"GNSS", 0));
@@ -397,9 +403,9 @@ mod tests {
             SourceKind::Phc(_, scale, _) => scale,
             other => panic!("{other:?}"),
         };
-        assert_eq!(scaled("phc:/dev/ptp0"), PhcScale::Tai(None));
-        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcScale::Tai(Some(37)));
-        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcScale::Utc);
+        assert_eq!(scaled("phc:/dev/ptp0"), PhcTimescale::Tai(None));
+        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcTimescale::Tai(Some(37)));
+        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcTimescale::Utc);
     }
 
     #[test]

@@ -1,75 +1,78 @@
-//! TAI minus UTC over the leap seconds that pass while a server runs. A configured number is wrong
-//! by a second after the next leap, so a change must appear in the kernel's number, and if the
-//! server has passed a leap that this does not show, there is none.
+//! TAI minus UTC across the leap seconds that pass while a server runs. A configured value is wrong
+//! after the next leap second, so a change must show in the kernel's value; if the server has
+//! passed a leap second that the kernel does not show, TAI minus UTC is unknown.
 
 use crate::{ClockReadings, SourceError};
 
-/// TAI minus UTC with its origin.
+/// TAI minus UTC by configuration or kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaiOffset {
-    /// Configured number, which held at the start.
-    configured_s: Option<i32>,
-    /// First number of the kernel; 0 means that it has none, and it counts leaps all the same.
-    first_s: Option<i32>,
+    /// Configured value, valid at the start.
+    initial_s: Option<i32>,
+    /// First value of the kernel. 0 means that it was not set; the kernel still counts leap
+    /// seconds.
+    first_kernel_s: Option<i32>,
 }
 
 impl TaiOffset {
     pub(crate) const fn new(configured_s: Option<i32>) -> Self {
-        Self { configured_s, first_s: None }
+        Self { initial_s: configured_s, first_kernel_s: None }
     }
 
-    /// Returns the present number, in seconds.
-    pub(crate) fn at(&mut self, readings: &ClockReadings) -> Result<i32, SourceError> {
+    /// Returns the present TAI minus UTC, in seconds.
+    pub(crate) fn offset_s(&mut self, readings: &ClockReadings) -> Result<i32, SourceError> {
         let kernel_s = readings.kernel.map(|kernel| kernel.tai_offset_s);
-        match self.configured_s {
-            Some(configured_s) => self.after(configured_s, kernel_s, readings.leaps_s),
-            None => self.of_kernel(kernel_s.unwrap_or(0), readings.leaps_s),
+        match self.initial_s {
+            Some(configured_s) => {
+                self.offset_from_configured(configured_s, kernel_s, readings.leaps_s)
+            }
+            None => self.offset_from_kernel(kernel_s.unwrap_or(0), readings.leaps_s),
         }
     }
 
-    fn after(
+    fn offset_from_configured(
         &mut self,
         configured_s: i32,
         kernel_s: Option<i32>,
         leaps_s: i32,
     ) -> Result<i32, SourceError> {
         let Some(kernel_s) = kernel_s else {
-            return if leaps_s == 0 { Ok(configured_s) } else { Err(unknown()) };
+            return if leaps_s == 0 { Ok(configured_s) } else { Err(unknown_error()) };
         };
-        let first_s = *self.first_s.get_or_insert(kernel_s);
+        let first_s = *self.first_kernel_s.get_or_insert(kernel_s);
         if leaps_s == 0 && (kernel_s == configured_s || kernel_s == first_s) {
             return Ok(configured_s);
         }
-        let moved_s = kernel_s - first_s;
-        if [configured_s, 0].contains(&first_s) && shows(moved_s, leaps_s) {
-            return Ok(configured_s + moved_s);
+        let change_s = kernel_s - first_s;
+        if [configured_s, 0].contains(&first_s) && is_change_plausible(change_s, leaps_s) {
+            return Ok(configured_s + change_s);
         }
-        Err(unknown())
+        Err(unknown_error())
     }
 
-    fn of_kernel(&mut self, kernel_s: i32, leaps_s: i32) -> Result<i32, SourceError> {
+    fn offset_from_kernel(&mut self, kernel_s: i32, leaps_s: i32) -> Result<i32, SourceError> {
         if kernel_s == 0 {
             return Err(SourceError::Unusable(
                 "the kernel's TAI offset is unset; add tai-offset=37, or scale=utc".into(),
             ));
         }
-        let first_s = *self.first_s.get_or_insert(kernel_s);
-        if leaps_s == 0 || shows(kernel_s - first_s, leaps_s) {
+        let first_s = *self.first_kernel_s.get_or_insert(kernel_s);
+        if leaps_s == 0 || is_change_plausible(kernel_s - first_s, leaps_s) {
             return Ok(kernel_s);
         }
-        Err(unknown())
+        Err(unknown_error())
     }
 }
 
-/// Returns true if a change of the kernel's number matches the leaps that were passed; the kernel
-/// may be one ahead, for it is the first to count it.
-fn shows(moved_s: i32, leaps_s: i32) -> bool {
-    (moved_s - leaps_s).abs() <= 1 && moved_s.abs() >= leaps_s.abs()
+/// Returns true if a change of the kernel's value matches the leap seconds passed by the server;
+/// the kernel may be one ahead, because it counts them first.
+fn is_change_plausible(change_s: i32, leaps_s: i32) -> bool {
+    (change_s - leaps_s).abs() <= 1 && change_s.abs() >= leaps_s.abs()
 }
 
-/// Returns a missing report and no refusal: the report before the leap holds for as long as the
-/// kernel may take.
-fn unknown() -> SourceError {
+/// Returns a `NoData` error, so that the last estimate remains valid for as long as the kernel may
+/// take to count the leap second.
+fn unknown_error() -> SourceError {
     SourceError::NoData(
         "a leap second has passed that the kernel's TAI offset does not include; restart with the \
          new tai-offset"
@@ -87,7 +90,11 @@ mod tests {
         let mut offset = TaiOffset::new(configured_s);
         let at = |&(tai_offset_s, leaps_s)| {
             offset
-                .at(&ClockReadings { kernel: Some(kernel(tai_offset_s)), leaps_s, ..readings(0) })
+                .offset_s(&ClockReadings {
+                    kernel: Some(kernel(tai_offset_s)),
+                    leaps_s,
+                    ..readings(0)
+                })
                 .ok()
         };
         series.iter().map(at).collect()

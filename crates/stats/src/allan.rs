@@ -1,5 +1,6 @@
-//! Allan deviation: difference of a clock's mean frequency over a time τ from that over the next,
-//! which separates the noise of a measurement from the wander of a clock.
+//! Allan deviation: root mean square of the change of a clock's mean frequency from one interval of
+//! length τ to the next, divided by √2. Its dependence on τ separates measurement noise from the
+//! clock's wander.
 //!
 //! Computed from phase, in its overlapping form (NIST Special Publication 1065, section 5.2.4),
 //! which uses every sample. Missing samples are skipped, never interpolated.
@@ -18,14 +19,14 @@ pub struct AllanPoint {
 /// Returns the overlapping Allan deviation of evenly spaced `phase` at an averaging time of
 /// `samples`; `None` if no three samples are that far apart.
 #[must_use]
-pub fn overlapping(phase: &[Option<f64>], samples: usize) -> Option<AllanPoint> {
-    let reach = samples.checked_mul(2).filter(|reach| (1..phase.len()).contains(reach))?;
+pub fn overlapping_deviation(phase: &[Option<f64>], samples: usize) -> Option<AllanPoint> {
+    let span = samples.checked_mul(2).filter(|reach| (1..phase.len()).contains(reach))?;
     let difference = |start: usize| {
-        let (first, middle, last) = (phase[start]?, phase[start + samples]?, phase[start + reach]?);
+        let (first, middle, last) = (phase[start]?, phase[start + samples]?, phase[start + span]?);
         Some(last - 2.0 * middle + first)
     };
     let (mut terms, mut sum) = (0, 0.0);
-    for difference in (0..phase.len() - reach).filter_map(difference) {
+    for difference in (0..phase.len() - span).filter_map(difference) {
         terms += 1;
         sum += difference * difference;
     }
@@ -33,13 +34,14 @@ pub fn overlapping(phase: &[Option<f64>], samples: usize) -> Option<AllanPoint> 
     (terms > 0).then(|| AllanPoint { samples, terms, deviation: (sum / scale).sqrt() })
 }
 
-/// Returns the deviations at all powers of two for which there are data.
+/// Returns the Allan deviations at averaging times of 1, 2, 4, 8 and so on, as far as there are
+/// data.
 #[must_use]
-pub fn octaves(phase: &[Option<f64>]) -> Vec<AllanPoint> {
+pub fn octave_deviations(phase: &[Option<f64>]) -> Vec<AllanPoint> {
     let powers = (0..usize::BITS - 1).map(|power| 1_usize << power);
     powers
         .take_while(|samples| samples.saturating_mul(2) < phase.len())
-        .filter_map(|samples| overlapping(phase, samples))
+        .filter_map(|samples| overlapping_deviation(phase, samples))
         .collect()
 }
 
@@ -75,7 +77,7 @@ pub(crate) mod tests {
     }
 
     fn deviation(phase: &[Option<f64>], samples: usize) -> f64 {
-        overlapping(phase, samples).unwrap().deviation
+        overlapping_deviation(phase, samples).unwrap().deviation
     }
 
     #[test]
@@ -91,7 +93,7 @@ pub(crate) mod tests {
 
     #[test]
     fn octaves_go_as_far_as_the_data() {
-        let points = octaves(&phase(&thousand()));
+        let points = octave_deviations(&phase(&thousand()));
         let taken: Vec<_> = points.iter().map(|point| (point.samples, point.terms)).collect();
         assert_eq!(taken.first(), Some(&(1, 999)));
         assert_eq!(taken.last(), Some(&(256, 1_001 - 512)));
@@ -102,10 +104,10 @@ pub(crate) mod tests {
     fn too_few_samples_have_no_deviation() {
         for phase in [vec![], vec![Some(1.0)], vec![Some(1.0); 2], vec![Some(1.0), None, Some(1.0)]]
         {
-            assert!(octaves(&phase).is_empty(), "{phase:?}");
+            assert!(octave_deviations(&phase).is_empty(), "{phase:?}");
         }
-        assert_eq!(overlapping(&[Some(1.0); 9], 0), None);
-        assert_eq!(overlapping(&[Some(1.0); 9], usize::MAX), None);
+        assert_eq!(overlapping_deviation(&[Some(1.0); 9], 0), None);
+        assert_eq!(overlapping_deviation(&[Some(1.0); 9], usize::MAX), None);
     }
 
     proptest! {
@@ -117,7 +119,7 @@ pub(crate) mod tests {
         ) {
             let at = |(index, kept): (usize, &bool)| kept.then(|| start + rate * index as f64);
             let phase: Vec<_> = kept.iter().enumerate().map(at).collect();
-            for point in octaves(&phase) {
+            for point in octave_deviations(&phase) {
                 prop_assert!(point.deviation < 1e-6, "{:?}", point);
                 prop_assert!(point.terms >= 1);
             }
@@ -127,9 +129,9 @@ pub(crate) mod tests {
         #[test]
         fn a_gap_costs_three_terms_at_most(gap in 0_usize..1_001, samples in 1_usize..100) {
             let mut phase = phase(&thousand());
-            let whole = overlapping(&phase, samples).unwrap();
+            let whole = overlapping_deviation(&phase, samples).unwrap();
             phase[gap] = None;
-            let rest = overlapping(&phase, samples).unwrap();
+            let rest = overlapping_deviation(&phase, samples).unwrap();
             prop_assert!((1..=3).contains(&(whole.terms - rest.terms)));
         }
     }

@@ -1,27 +1,28 @@
-//! Bootstrap on quantiles of histograms: bounds of the ratio of two runs' quantiles, given the
-//! number of their values; for several runs on each side, given their own differences.
+//! Bootstrap confidence intervals for the change of quantiles, shares and means between two sides.
+//! For one run on each side they reflect its number of values; for several, the differences between
+//! runs too.
 //!
-//! A resample of `n` values is never created. Its `r`-th smallest value is that at the share `U` of
-//! the original ones, and `U` follows the beta distribution of `r` and `n - r + 1` (Efron and
-//! Tibshirani, "An introduction to the bootstrap", 1993, section 13.3, the ideal bootstrap of order
-//! statistics): each replication therefore costs one draw, regardless of the number of values.
+//! No resample of `n` values is created. Its `r`-th smallest value is the original value at the
+//! share `U`, which follows the beta distribution with parameters `r` and `n - r + 1` (Efron and
+//! Tibshirani, "An introduction to the bootstrap", 1993, section 13.3). A replication therefore
+//! costs one draw, whatever the number of values.
 //!
-//! It assumes independent values. Neighbours in time are often dependent, and so are runs of one
-//! hour; the interval of one run does not account for that. Several runs are independent of one
-//! another; with fewer than five on each side their interval is too narrow.
+//! Values are assumed to be independent. Values close in time, and runs of the same hour, often are
+//! not; the interval of one run does not account for that. Several runs are taken as independent;
+//! with fewer than five on a side, their interval is too narrow.
 
 use horolog_time::SplitMix64;
 
 use crate::Histogram;
 
-/// Number of replications drawn.
+/// Number of bootstrap replications.
 const REPLICATIONS: usize = 2_000;
-/// Values required on each side of a quantile for a meaningful interval.
+/// Number of values required on each side of a quantile.
 const VALUES_MIN: f64 = 10.0;
-/// Share of replications that lie in an interval.
+/// Confidence level of the intervals.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Bounds of a metric's replications.
+/// Bootstrap confidence interval, with the level [`CONFIDENCE`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ConfidenceInterval {
     /// Lower bound.
@@ -30,34 +31,37 @@ pub struct ConfidenceInterval {
     pub high: f64,
 }
 
-/// Returns true if a histogram has enough values on each side of a quantile.
+/// Returns true if a histogram has at least [`VALUES_MIN`] values on each side of a quantile.
 #[must_use]
-pub fn is_enough(histogram: &Histogram, quantile: f64) -> bool {
+pub fn has_enough_values(histogram: &Histogram, quantile: f64) -> bool {
     let share = quantile.min(1.0 - quantile);
     histogram.count() as f64 * share >= VALUES_MIN
 }
 
-/// Returns the interval of the later runs' quantile divided by the earlier ones', each the mean
-/// over its runs; `None` if any run has too few values for it, or a quantile of 0. Several runs are
-/// also resampled, so that the bounds include the differences between runs.
+/// Returns the confidence interval of the ratio of a quantile, later over earlier runs, each the
+/// mean over its runs. `None` if a run has too few values, or the earlier quantile is 0. If there
+/// are several runs on a side, they are resampled too.
 #[must_use]
 pub fn ratio_of_quantiles(
     earlier: &[&Histogram],
     later: &[&Histogram],
     quantile: f64,
 ) -> Option<ConfidenceInterval> {
-    if !earlier.iter().chain(later).all(|histogram| is_enough(histogram, quantile)) {
+    if !earlier.iter().chain(later).all(|histogram| has_enough_values(histogram, quantile)) {
         return None;
     }
     let draw = |random: &mut SplitMix64, histogram: &&Histogram| {
         let share = share_of_order_statistic(random, histogram.count(), quantile);
         histogram.value_at_quantile(share).map(|value| value as f64)
     };
-    replicated([earlier, later], draw, |before, after| (before > 0.0).then(|| after / before))
+    bootstrap_interval([earlier, later], draw, |before, after| {
+        (before > 0.0).then(|| after / before)
+    })
 }
 
-/// Returns the interval of the later share of events minus the earlier one, given events and trials
-/// of each run; half an event more on either side keeps shares of 0 from deciding anything.
+/// Returns the confidence interval of the difference of shares, later minus earlier, from `[events,
+/// trials]` of each run. Half an event is added on either side (Jeffreys prior), so that shares of
+/// 0 are not taken as certain. `None` if a run has too few trials.
 #[must_use]
 pub fn difference_of_shares(
     earlier: &[[u64; 2]],
@@ -68,30 +72,31 @@ pub fn difference_of_shares(
     }
     let draw = |random: &mut SplitMix64, [events, trials]: &[u64; 2]| {
         let (events, trials) = (*events.min(trials) as f64, *trials as f64);
-        Some(beta(random, events + 0.5, trials - events + 0.5))
+        Some(draw_beta(random, events + 0.5, trials - events + 0.5))
     };
-    replicated([earlier, later], draw, |before, after| Some(after - before))
+    bootstrap_interval([earlier, later], draw, |before, after| Some(after - before))
 }
 
-/// Returns the interval of the later runs' mean divided by the earlier ones', infinite if only the
-/// earlier one is 0 and 1 if both are; `None` if there is only one run, or a value below 0.
+/// Returns the confidence interval of the ratio of means, later over earlier runs: infinite if only
+/// the earlier mean is 0, and 1 if both are. `None` with fewer than two runs on a side, or a
+/// negative value.
 #[must_use]
 pub fn ratio_of_means(earlier: &[f64], later: &[f64]) -> Option<ConfidenceInterval> {
     let is_sound = earlier.iter().chain(later).all(|value| *value >= 0.0);
     let ratio = |before: f64, after: f64| {
         if before <= 0.0 && after <= 0.0 { 1.0 } else { after / before }
     };
-    if is_sound { of_means(earlier, later, ratio) } else { None }
+    if is_sound { interval_of_means(earlier, later, ratio) } else { None }
 }
 
-/// Returns the interval of the later runs' mean minus the earlier ones'; `None` if there is only
-/// one run.
+/// Returns the confidence interval of the difference of means, later minus earlier runs. `None`
+/// with fewer than two runs on a side.
 #[must_use]
 pub fn difference_of_means(earlier: &[f64], later: &[f64]) -> Option<ConfidenceInterval> {
-    of_means(earlier, later, |before, after| after - before)
+    interval_of_means(earlier, later, |before, after| after - before)
 }
 
-fn of_means(
+fn interval_of_means(
     earlier: &[f64],
     later: &[f64],
     change: fn(f64, f64) -> f64,
@@ -100,12 +105,12 @@ fn of_means(
         return None;
     }
     let draw = |_: &mut SplitMix64, value: &f64| Some(*value);
-    replicated([earlier, later], draw, |before, after| Some(change(before, after)))
+    bootstrap_interval([earlier, later], draw, |before, after| Some(change(before, after)))
 }
 
-/// Returns the central interval of `change` applied to the means of both sides' runs, each of which
-/// is resampled.
-fn replicated<Run>(
+/// Returns the confidence interval of `change` applied to the means of both sides. `draw` draws a
+/// value of one run; several runs on a side are resampled.
+fn bootstrap_interval<Run>(
     [earlier, later]: [&[Run]; 2],
     draw: impl Fn(&mut SplitMix64, &Run) -> Option<f64>,
     change: impl Fn(f64, f64) -> Option<f64>,
@@ -113,7 +118,7 @@ fn replicated<Run>(
     if earlier.is_empty() || later.is_empty() {
         return None;
     }
-    // A constant seed, so the same runs are always judged alike.
+    // Constant seed: the same runs give the same interval.
     let mut random = SplitMix64::new(1);
     let mut mean = |runs: &[Run]| {
         let mut sum = 0.0;
@@ -130,11 +135,11 @@ fn replicated<Run>(
     for _ in 0..REPLICATIONS {
         replications.push(change(mean(earlier)?, mean(later)?)?);
     }
-    Some(middle(&mut replications))
+    Some(central_interval(&mut replications))
 }
 
-/// Returns the central interval of the replications, [`CONFIDENCE`] of them.
-fn middle(replications: &mut [f64]) -> ConfidenceInterval {
+/// Returns the central interval that contains the share [`CONFIDENCE`] of the replications.
+fn central_interval(replications: &mut [f64]) -> ConfidenceInterval {
     replications.sort_by(f64::total_cmp);
     let last = replications.len().saturating_sub(1);
     let at = |share: f64| replications[(share * last as f64).round() as usize];
@@ -146,25 +151,25 @@ fn middle(replications: &mut [f64]) -> ConfidenceInterval {
 fn share_of_order_statistic(random: &mut SplitMix64, count: u64, quantile: f64) -> f64 {
     let count = count as f64;
     let rank = (quantile * count).ceil().clamp(1.0, count);
-    beta(random, rank, count - rank + 1.0)
+    draw_beta(random, rank, count - rank + 1.0)
 }
 
-fn beta(random: &mut SplitMix64, a: f64, b: f64) -> f64 {
-    let (x, y) = (gamma(random, a), gamma(random, b));
+fn draw_beta(random: &mut SplitMix64, a: f64, b: f64) -> f64 {
+    let (x, y) = (draw_gamma(random, a), draw_gamma(random, b));
     x / (x + y)
 }
 
-/// Draws by Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; below 1 by
-/// their section 6.
-fn gamma(random: &mut SplitMix64, shape: f64) -> f64 {
+/// Draws from the gamma distribution with scale 1 (Marsaglia and Tsang, "A simple method for
+/// generating gamma variables", 2000; shapes below 1 by section 6).
+fn draw_gamma(random: &mut SplitMix64, shape: f64) -> f64 {
     if shape < 1.0 {
         let power = (1.0_f64 - random.unit()).powf(1.0 / shape);
-        return gamma(random, shape + 1.0) * power;
+        return draw_gamma(random, shape + 1.0) * power;
     }
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
-        let x = normal(random);
+        let x = draw_normal(random);
         let v = (1.0 + c * x).powi(3);
         let accepted = v > 0.0
             && (1.0_f64 - random.unit()).ln() < x.powi(2).mul_add(0.5, d * (1.0 - v + v.ln()));
@@ -174,8 +179,8 @@ fn gamma(random: &mut SplitMix64, shape: f64) -> f64 {
     }
 }
 
-/// Draws a normal value by Box and Muller.
-fn normal(random: &mut SplitMix64) -> f64 {
+/// Draws from the standard normal distribution (Box and Muller).
+fn draw_normal(random: &mut SplitMix64) -> f64 {
     let radius = (-2.0 * (1.0_f64 - random.unit()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.unit()).cos()
 }
@@ -189,7 +194,7 @@ mod tests {
         let mut random = SplitMix64::new(seed);
         let mut histogram = Histogram::new();
         for _ in 0..count {
-            let value = (1e6 + 1e5 * normal(&mut random)) * scale;
+            let value = (1e6 + 1e5 * draw_normal(&mut random)) * scale;
             histogram.record(value as u64);
         }
         histogram
@@ -199,7 +204,7 @@ mod tests {
     fn gamma_has_its_mean_and_variance() {
         for shape in [0.5, 1.0, 3.0, 1e6] {
             let mut random = SplitMix64::new(7);
-            let draws: Vec<_> = (0..20_000).map(|_| gamma(&mut random, shape)).collect();
+            let draws: Vec<_> = (0..20_000).map(|_| draw_gamma(&mut random, shape)).collect();
             let mean = draws.iter().sum::<f64>() / draws.len() as f64;
             let square = |draw: &f64| (draw - mean).powi(2);
             let variance = draws.iter().map(square).sum::<f64>() / draws.len() as f64;

@@ -8,13 +8,13 @@
 //! This module maps values to buckets and stores nothing: [`crate::Recorder`] counts,
 //! [`crate::Histogram`] evaluates.
 
-/// Largest value that is not clamped: 2^36 − 1. Larger ones are recorded as this one.
+/// Largest value of the layout, 2^36 − 1. Larger values are recorded as this one.
 pub const MAX_VALUE: u64 = (1 << 36) - 1;
 
 /// Number of buckets: 30 runs of 128, for 256 single values and 28 octaves above them.
 pub const COUNTS: usize = (36 - 8 + 2) * SUB_BUCKETS as usize;
 
-/// Buckets in one octave, and the base-2 logarithm of that number.
+/// Number of buckets per octave, and its base-2 logarithm.
 const SUB_BUCKETS: u64 = 1 << SUB_BUCKET_BITS;
 const SUB_BUCKET_BITS: u32 = 7;
 
@@ -27,11 +27,11 @@ const SUB_BUCKET_BITS: u32 = 7;
 /// index = s * 128 + (v >> s)
 /// ```
 ///
-/// There is no branch besides the clamp. In-kernel code implements these two lines in C and is
-/// checked against [`VECTORS`].
+/// The clamp is the only branch. BPF programs implement these two lines in C and are checked
+/// against [`TEST_VECTORS`].
 #[inline]
 #[must_use]
-pub const fn index(value: u64) -> usize {
+pub const fn bucket_index(value: u64) -> usize {
     let v = if value > MAX_VALUE { MAX_VALUE } else { value };
     let shift = (63 - SUB_BUCKET_BITS) - (v | SUB_BUCKETS).leading_zeros();
     ((shift as u64) * SUB_BUCKETS + (v >> shift)) as usize
@@ -43,7 +43,7 @@ pub const fn index(value: u64) -> usize {
 ///
 /// Panics if `index` is not below [`COUNTS`].
 #[must_use]
-pub const fn lower(index: usize) -> u64 {
+pub const fn lower_edge(index: usize) -> u64 {
     assert!(index < COUNTS, "bucket index past the end of the layout");
     let shift = octave_shift(index);
     (index as u64 - shift as u64 * SUB_BUCKETS) << shift
@@ -55,17 +55,17 @@ pub const fn lower(index: usize) -> u64 {
 ///
 /// Panics if `index` is not below [`COUNTS`].
 #[must_use]
-pub const fn upper(index: usize) -> u64 {
-    lower(index) + ((1 << octave_shift(index)) - 1)
+pub const fn upper_edge(index: usize) -> u64 {
+    lower_edge(index) + ((1 << octave_shift(index)) - 1)
 }
 
-/// Returns the right shift of this bucket's values that gives the position in the octave.
+/// Returns the right shift that maps a value of this bucket to its position in the octave.
 const fn octave_shift(index: usize) -> u32 {
     ((index as u64 >> SUB_BUCKET_BITS) as u32).saturating_sub(1)
 }
 
-/// Pairs of value and bucket index: every kind of edge that an implementation can get wrong.
-pub const VECTORS: &[(u64, usize)] = &[
+/// Pairs of value and bucket index at all kinds of bucket edges, to test other implementations.
+pub const TEST_VECTORS: &[(u64, usize)] = &[
     (0, 0),
     (1, 1),
     (127, 127),
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn vectors_hold() {
-        for &(value, expected) in VECTORS {
-            assert_eq!(index(value), expected, "value {value}");
+        for &(value, expected) in TEST_VECTORS {
+            assert_eq!(bucket_index(value), expected, "value {value}");
         }
     }
 
@@ -111,21 +111,21 @@ mod tests {
         let reference = reference();
         assert_eq!(reference.distinct_values(), COUNTS);
         for bucket in 0..COUNTS {
-            let low = lower(bucket);
+            let low = lower_edge(bucket);
             assert_eq!(reference.lowest_equivalent(low), low);
-            assert_eq!(reference.highest_equivalent(low), upper(bucket));
-            assert_eq!(index(low), bucket);
-            assert_eq!(index(upper(bucket)), bucket);
+            assert_eq!(reference.highest_equivalent(low), upper_edge(bucket));
+            assert_eq!(bucket_index(low), bucket);
+            assert_eq!(bucket_index(upper_edge(bucket)), bucket);
         }
-        assert_eq!(upper(COUNTS - 1), MAX_VALUE);
+        assert_eq!(upper_edge(COUNTS - 1), MAX_VALUE);
     }
 
     #[test]
     fn buckets_touch_and_stay_narrow() {
         for bucket in 1..COUNTS {
-            assert_eq!(lower(bucket), upper(bucket - 1) + 1);
-            let width = upper(bucket) - lower(bucket);
-            assert!(width * 128 <= lower(bucket), "bucket {bucket}");
+            assert_eq!(lower_edge(bucket), upper_edge(bucket - 1) + 1);
+            let width = upper_edge(bucket) - lower_edge(bucket);
+            assert!(width * 128 <= lower_edge(bucket), "bucket {bucket}");
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
         #[test]
         fn index_agrees_with_hdrhistogram(value in 0..=MAX_VALUE, shift in 0_u32..36) {
             let value = value >> shift;
-            prop_assert_eq!(lower(index(value)), reference().lowest_equivalent(value));
+            prop_assert_eq!(lower_edge(bucket_index(value)), reference().lowest_equivalent(value));
         }
     }
 }

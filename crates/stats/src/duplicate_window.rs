@@ -1,19 +1,19 @@
 //! Duplicate detection: distinguishes the first reply to a request from duplicates, with one bit
 //! for each request in flight.
 //!
-//! The sender opens each sequence number as it sends it; the receiver marks it when a reply
-//! arrives. The bits form a ring, so memory stays bounded however long the run. Numbers that have
-//! left the ring are reported as outside, never guessed. Late replies are not judged here: that
-//! requires a clock.
+//! The sender opens each sequence number before it sends the request; a receiver marks it when a
+//! reply arrives. The bits form a ring, so memory does not grow with the run. Numbers that have
+//! left the ring are reported as outside. Lateness is not detected here, since that requires a
+//! clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-/// Sequence numbers that share a word, and are therefore discarded together.
+/// Number of sequence numbers in a word, which are discarded together.
 const WORD_BITS: u64 = 64;
 
-/// Largest number of bits of a window: 2^33, one gibibyte.
+/// Largest size of a window in bits: 2^33, which is 1 GiB.
 const MAX_BITS: u64 = 1 << 33;
 
 /// Result of marking a sequence number.
@@ -21,14 +21,14 @@ const MAX_BITS: u64 = 1 << 33;
 pub enum MarkOutcome {
     /// The first reply to this request.
     First,
-    /// This request had been marked before.
+    /// The request had a reply before.
     Duplicate,
     /// The number was not opened yet, or was opened so long ago that its bit may serve another
     /// request. Nothing was marked.
     Outside,
 }
 
-/// Error for a window whose requested reach does not fit in memory.
+/// Error for a window that would need too much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a duplicate window over {reach} requests is too large; lower the rate or the late limit")]
 pub struct WindowTooLarge {
@@ -40,11 +40,10 @@ pub struct WindowTooLarge {
 ///
 /// # Validity
 ///
-/// A reply is recognised while fewer than `reach` further requests have been opened after its own.
-/// Choose `reach` above rate × the age at which a reply counts as late, and judge lateness first.
-/// The ring holds twice the reach: a number is refused as [`MarkOutcome::Outside`] half a ring
-/// before its bit is reused, and a receiver that is stopped between its check and its mark has that
-/// half as a margin.
+/// A reply is recognised while fewer than `reach` further requests have been opened. Choose `reach`
+/// above rate × timeout, and check for lateness first. The ring holds twice the reach: a number is
+/// refused as [`MarkOutcome::Outside`] half a ring before its bit is reused, so a receiver that is
+/// preempted between its check and its mark has that margin.
 ///
 /// # Ordering
 ///
@@ -73,8 +72,8 @@ impl DuplicateWindow {
         Ok(Self { words, horizon: AtomicU64::new(0) })
     }
 
-    /// Returns the number of sequence numbers accepted below the horizon: half of the ring.
-    fn accepted(&self) -> u64 {
+    /// Returns how far below the horizon numbers are accepted: half of the ring.
+    fn accepted_len(&self) -> u64 {
         self.words.len() as u64 * WORD_BITS / 2
     }
 
@@ -82,7 +81,7 @@ impl DuplicateWindow {
         &self.words[(seq / WORD_BITS) as usize & (self.words.len() - 1)]
     }
 
-    /// Makes room for `seq`, before its request is sent.
+    /// Opens the sequence number `seq`, before its request is sent.
     ///
     /// Numbers start near 0 and never fall; gaps are allowed. One call in 64 clears a word; the
     /// others only compare. Call it from one thread.
@@ -96,11 +95,11 @@ impl DuplicateWindow {
         }
     }
 
-    /// Marks the request `seq` as answered and returns its previous state.
+    /// Marks the request `seq` as answered, and returns whether it was before.
     #[inline]
     pub fn mark(&self, seq: u64) -> MarkOutcome {
         let age = self.horizon.load(Ordering::Acquire).checked_sub(seq);
-        if !age.is_some_and(|age| (1..=self.accepted()).contains(&age)) {
+        if !age.is_some_and(|age| (1..=self.accepted_len()).contains(&age)) {
             return MarkOutcome::Outside;
         }
         let bit = 1 << (seq % WORD_BITS);

@@ -1,6 +1,6 @@
 //! Summary of signed values, such as offsets: mean, standard deviation, root mean square, extremes
-//! and percentiles. Exact, from all of the values; a hot path counts into a [`crate::Recorder`]
-//! instead.
+//! and percentiles, computed exactly from all values. On a hot path, count into a
+//! [`crate::Recorder`] instead.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ pub struct ExactSummary {
     pub count: u64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard deviation of the whole population.
+    /// Population standard deviation.
     pub stddev: f64,
-    /// Root mean square: the square root of the sum of the squares of mean and deviation.
+    /// Root mean square, which is √(mean² + stddev²).
     pub rms: f64,
     /// Smallest value.
     pub min: i64,
@@ -32,21 +32,22 @@ pub struct ExactSummary {
 }
 
 impl ExactSummary {
-    /// Summarises these values; `None` if there are none.
+    /// Computes the summary of these values; `None` if there are none.
     #[must_use]
-    pub fn of(values: impl IntoIterator<Item = i64>) -> Option<Self> {
+    pub fn from_values(values: impl IntoIterator<Item = i64>) -> Option<Self> {
         let mut sorted: Vec<_> = values.into_iter().collect();
         sorted.sort_unstable();
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let count = sorted.len() as f64;
-        // Computed around an integer near the mean, in 128-bit integers, so that no precision is
-        // lost if large values differ by little.
+        // Sums are taken in 128-bit integers around an integer near the mean, so that large values
+        // with small differences lose no precision.
         let sum: i128 = sorted.iter().map(|&value| i128::from(value)).sum();
-        let base = sum.div_euclid(sorted.len() as i128);
-        let distances = || sorted.iter().map(|&value| (i128::from(value) - base) as f64);
-        let rest = distances().sum::<f64>() / count;
-        let variance = distances().map(|distance| (distance - rest).powi(2)).sum::<f64>() / count;
-        let mean = base as f64 + rest;
+        let reference = sum.div_euclid(sorted.len() as i128);
+        let distances = || sorted.iter().map(|&value| (i128::from(value) - reference) as f64);
+        let remainder = distances().sum::<f64>() / count;
+        let variance =
+            distances().map(|distance| (distance - remainder).powi(2)).sum::<f64>() / count;
+        let mean = reference as f64 + remainder;
         let percentile = |percent| sorted[nearest_rank(sorted.len(), percent)];
         Some(Self {
             count: sorted.len() as u64,
@@ -64,7 +65,8 @@ impl ExactSummary {
     }
 }
 
-/// Returns the rank of the smallest value that at least `percent` of `count` values do not exceed.
+/// Returns the index in sorted order of the smallest value that at least `percent` percent of
+/// `count` values do not exceed (nearest-rank percentile).
 fn nearest_rank(count: usize, percent: usize) -> usize {
     (count * percent).div_ceil(100).max(1) - 1
 }
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_hundred_values_are_their_own_percentiles() {
-        let spread = ExactSummary::of((1..=100).rev()).unwrap();
+        let spread = ExactSummary::from_values((1..=100).rev()).unwrap();
         assert_eq!((spread.min, spread.p1, spread.p5), (1, 1, 5));
         assert_eq!((spread.p50, spread.p95, spread.p99, spread.max), (50, 95, 99, 100));
         assert!((spread.mean - 50.5).abs() < 1e-12);
@@ -88,18 +90,18 @@ mod tests {
 
     #[test]
     fn one_value_has_no_deviation_and_none_has_nothing() {
-        let spread = ExactSummary::of([-7]).unwrap();
+        let spread = ExactSummary::from_values([-7]).unwrap();
         assert_eq!((spread.count, spread.min, spread.p50, spread.max), (1, -7, -7, -7));
         assert!((spread.mean, spread.stddev, spread.rms) == (-7.0, 0.0, 7.0));
-        assert_eq!(ExactSummary::of([]), None);
+        assert_eq!(ExactSummary::from_values([]), None);
     }
 
     #[test]
     fn values_that_are_far_from_0_differ_by_as_little() {
         let decades = 1_700_000_000_000_000_000;
-        let spread = ExactSummary::of([decades - 3, decades + 3]).unwrap();
+        let spread = ExactSummary::from_values([decades - 3, decades + 3]).unwrap();
         assert!((spread.stddev - 3.0).abs() < 1e-9, "{}", spread.stddev);
-        let ends = ExactSummary::of([i64::MIN, i64::MAX]).unwrap();
+        let ends = ExactSummary::from_values([i64::MIN, i64::MAX]).unwrap();
         assert!((ends.stddev / 2_f64.powi(63) - 1.0).abs() < 1e-9, "{}", ends.stddev);
     }
 
@@ -107,7 +109,7 @@ mod tests {
     /// (16.5 and 6.93 µs): their third figure, 17.9 µs, is the root mean square.
     #[test]
     fn the_root_mean_square_is_what_the_literature_states() {
-        let spread = ExactSummary::of([16_500 - 6_930, 16_500 + 6_930]).unwrap();
+        let spread = ExactSummary::from_values([16_500 - 6_930, 16_500 + 6_930]).unwrap();
         assert!((spread.mean - 16_500.0).abs() < 1e-9 && (spread.stddev - 6_930.0).abs() < 1e-9);
         assert!((spread.rms - 17_900.0).abs() < 50.0, "{}", spread.rms);
     }
@@ -115,7 +117,7 @@ mod tests {
     proptest! {
         #[test]
         fn figures_are_in_order(values in prop::collection::vec(any::<i64>(), 1..300)) {
-            let s = ExactSummary::of(values.iter().copied()).unwrap();
+            let s = ExactSummary::from_values(values.iter().copied()).unwrap();
             prop_assert!([s.min, s.p1, s.p5, s.p50, s.p95, s.p99, s.max].is_sorted());
             prop_assert!(s.stddev >= 0.0 && s.rms >= 0.0 && s.mean.is_finite());
             let within = s.mean >= s.min as f64 - 1e3 && s.mean <= s.max as f64 + 1e3;
@@ -124,7 +126,7 @@ mod tests {
 
         #[test]
         fn squares_add_up(values in prop::collection::vec(-1_000_000_i64..1_000_000, 1..300)) {
-            let s = ExactSummary::of(values.iter().copied()).unwrap();
+            let s = ExactSummary::from_values(values.iter().copied()).unwrap();
             let sum = s.mean.powi(2) + s.stddev.powi(2);
             prop_assert!((s.rms.powi(2) - sum).abs() <= 1e-6 * sum.max(1.0), "{:?}", s);
         }

@@ -1,29 +1,28 @@
-//! Loss and rate arithmetic: small formulas that are easy to get subtly wrong (a loss above 100%, a
-//! rate of planned instead of sent requests), each written once.
+//! Loss ratio and achieved rate, each defined once: a loss ratio never exceeds 1, and a rate counts
+//! sent instead of planned requests.
 //!
 //! This module judges nothing: [`crate::search`] and the reader decide whether a loss is
 //! acceptable.
 
 /// Returns the share of `sent` requests that were lost, from 0 to 1; `None` if none was sent.
 ///
-/// More losses than requests (inconsistent counts, such as those of a damaged file) count as a loss
-/// of all.
+/// More losses than requests, as in inconsistent counts of a damaged file, count as 1.
 #[must_use]
 pub fn loss_ratio(sent: u64, lost: u64) -> Option<f64> {
     (sent > 0).then(|| lost.min(sent) as f64 / sent as f64)
 }
 
-/// Achieved rate, from the instants of its first and last event.
+/// Rate of events, computed from the instants of the first and last one.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Rate(f64);
+pub struct EventRate(f64);
 
-impl Rate {
+impl EventRate {
     /// Computes the rate of `count` events, the first at `first_ns` and the last at `last_ns` of
     /// one clock.
     ///
-    /// Between n events lie n − 1 intervals, so the rate is (n − 1) / (last − first). Dividing n by
-    /// the planned duration instead would credit a sender that stopped early, and one interval too
-    /// many. `None` for fewer than two events or no time between them.
+    /// There are n − 1 intervals between n events, so the rate is (n − 1) / (last − first).
+    /// Dividing n by the planned duration would overstate the rate of a sender that stopped early.
+    /// `None` for fewer than two events, or if no time passed between them.
     #[must_use]
     pub fn from_span(count: u64, first_ns: u64, last_ns: u64) -> Option<Self> {
         let intervals = count.checked_sub(1).filter(|&n| n > 0)?;
@@ -44,12 +43,12 @@ mod tests {
 
     #[test]
     fn rate_counts_intervals() {
-        let rate = Rate::from_span(1_001, 5_000, 5_000 + 1_000_000_000).unwrap();
+        let rate = EventRate::from_span(1_001, 5_000, 5_000 + 1_000_000_000).unwrap();
         assert!((rate.per_second() - 1_000.0).abs() < 1e-9);
-        assert_eq!(Rate::from_span(1, 0, 10), None);
-        assert_eq!(Rate::from_span(0, 0, 10), None);
-        assert_eq!(Rate::from_span(5, 10, 10), None);
-        assert_eq!(Rate::from_span(5, 11, 10), None);
+        assert_eq!(EventRate::from_span(1, 0, 10), None);
+        assert_eq!(EventRate::from_span(0, 0, 10), None);
+        assert_eq!(EventRate::from_span(5, 10, 10), None);
+        assert_eq!(EventRate::from_span(5, 11, 10), None);
     }
 
     #[test]

@@ -1,20 +1,19 @@
-//! Counting of values into the buckets of [`crate::buckets`] without allocation: the half of a
-//! histogram used on a hot path.
+//! Recorder: counts values in the buckets of [`crate::buckets`] without allocation, for hot paths.
 //!
-//! It only accumulates: quantiles and encodings belong to [`crate::histogram`].
+//! It only accumulates; for quantiles and encodings see [`crate::histogram`].
 
 use thiserror::Error;
 
-use crate::buckets::{COUNTS, MAX_VALUE, index, lower, upper};
+use crate::buckets::{COUNTS, MAX_VALUE, bucket_index, lower_edge, upper_edge};
 use crate::histogram::Histogram;
 
-/// Largest number of values in a histogram built from external data: 2^53, so that every count is
-/// exact as an `f64` and far from overflow. At ten million per second that is 28 years.
+/// Largest number of values in a histogram from external data: 2^53, so that counts are exact as
+/// `f64` and cannot overflow. At 10^7 values per second it is reached after 28 years.
 pub const MAX_COUNT: u64 = 1 << 53;
 
 /// Reason for which external counts were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum RawError {
+pub enum RawCountsError {
     /// The slice does not have the layout's number of buckets.
     #[error("a histogram has {COUNTS} buckets, not {0}: the layouts differ")]
     Length(usize),
@@ -25,8 +24,8 @@ pub enum RawError {
 
 /// Counter of values in the layout, with their exact number, sum, minimum and maximum.
 ///
-/// It is designed for hot paths: [`record`](Self::record) neither allocates nor fails. Each thread
-/// has its own, and the reader [`merge`](Self::merge)s them.
+/// For hot paths: [`record`](Self::record) neither allocates nor fails. Each thread has its own
+/// recorder, which the reader combines by [`merge`](Self::merge).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorder {
     counts: Box<[u64; COUNTS]>,
@@ -53,24 +52,24 @@ impl Recorder {
     /// Creates a recorder from external counts in this layout, such as those of one core in a
     /// kernel map, with the sum and the extremes of the clamped values.
     ///
-    /// The parts may have been read one after the other while they still changed, so the number of
-    /// values is taken from the counts, and the extremes are moved into the outermost buckets in
-    /// use. A writer may therefore leave `min` and `max` at zero until it has a value.
-    pub fn from_raw(counts: &[u64], sum: u128, min: u64, max: u64) -> Result<Self, RawError> {
+    /// The arguments may have been read at different instants while they changed. Therefore the
+    /// number of values is the sum of the counts, and the extremes are clamped to the outermost
+    /// non-empty buckets; `min` and `max` may be 0 as long as there is no value.
+    pub fn from_raw(counts: &[u64], sum: u128, min: u64, max: u64) -> Result<Self, RawCountsError> {
         let mut raw = Self::new();
         if counts.len() != COUNTS {
-            return Err(RawError::Length(counts.len()));
+            return Err(RawCountsError::Length(counts.len()));
         }
         raw.counts.copy_from_slice(counts);
         let total = counts.iter().try_fold(0_u64, |total, &n| total.checked_add(n));
-        raw.count = total.filter(|&total| total <= MAX_COUNT).ok_or(RawError::TooMany)?;
+        raw.count = total.filter(|&total| total <= MAX_COUNT).ok_or(RawCountsError::TooMany)?;
         let used = |n: &u64| *n > 0;
         if let (Some(first), Some(last)) =
             (counts.iter().position(used), counts.iter().rposition(used))
         {
             raw.sum = sum;
-            raw.min = min.clamp(lower(first), upper(first));
-            raw.max = max.clamp(lower(last), upper(last));
+            raw.min = min.clamp(lower_edge(first), upper_edge(first));
+            raw.max = max.clamp(lower_edge(last), upper_edge(last));
         }
         Ok(raw)
     }
@@ -79,7 +78,7 @@ impl Recorder {
     #[inline]
     pub fn record(&mut self, value: u64) {
         let value = value.min(MAX_VALUE);
-        self.counts[index(value)] += 1;
+        self.counts[bucket_index(value)] += 1;
         self.count += 1;
         self.sum += u128::from(value);
         self.min = self.min.min(value);
@@ -97,18 +96,18 @@ impl Recorder {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the values recorded since `earlier`, a previous copy of this recorder. Its extremes
-    /// are those of its outermost buckets.
+    /// Returns the values recorded since `earlier`, a previous copy of this recorder. Minimum and
+    /// maximum are the edges of the outermost buckets.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let gained = self.counts.iter().zip(earlier.counts.iter());
         let counts: Vec<u64> = gained.map(|(now, then)| now.saturating_sub(*then)).collect();
         let sum = self.sum.saturating_sub(earlier.sum);
-        // The layout is this one, and there are no more values than here.
+        // Cannot fail: the layout is the same, and there are no more values than in `self`.
         Self::from_raw(&counts, sum, 0, u64::MAX).unwrap_or_default()
     }
 
-    /// Clears all counts and retains the memory.
+    /// Sets all counts to 0 and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
@@ -156,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::buckets::index;
+    use crate::buckets::bucket_index;
 
     fn recorded<'a>(values: impl IntoIterator<Item = &'a u64>) -> Recorder {
         let mut recorder = Recorder::new();
@@ -168,22 +167,22 @@ mod tests {
 
     #[test]
     fn raw_parts_are_checked() {
-        assert_eq!(Recorder::from_raw(&[0; 10], 0, 0, 0), Err(RawError::Length(10)));
+        assert_eq!(Recorder::from_raw(&[0; 10], 0, 0, 0), Err(RawCountsError::Length(10)));
         let mut counts = vec![0; COUNTS];
-        counts[index(1_000)] = u64::MAX;
-        assert_eq!(Recorder::from_raw(&counts, 0, 0, 0), Err(RawError::TooMany));
-        counts[index(2_000)] = 1;
-        assert_eq!(Recorder::from_raw(&counts, 0, 0, 0), Err(RawError::TooMany));
+        counts[bucket_index(1_000)] = u64::MAX;
+        assert_eq!(Recorder::from_raw(&counts, 0, 0, 0), Err(RawCountsError::TooMany));
+        counts[bucket_index(2_000)] = 1;
+        assert_eq!(Recorder::from_raw(&counts, 0, 0, 0), Err(RawCountsError::TooMany));
     }
 
     #[test]
     fn torn_extremes_are_pulled_into_the_buckets_in_use() {
         let mut counts = vec![0; COUNTS];
-        counts[index(1_000)] = 2;
+        counts[bucket_index(1_000)] = 2;
         let raw = Recorder::from_raw(&counts, 2_001, 0, u64::MAX).unwrap();
         assert_eq!(raw.count(), 2);
-        assert_eq!(raw.min(), Some(lower(index(1_000))));
-        assert_eq!(raw.max(), Some(upper(index(1_000))));
+        assert_eq!(raw.min(), Some(lower_edge(bucket_index(1_000))));
+        assert_eq!(raw.max(), Some(upper_edge(bucket_index(1_000))));
     }
 
     #[test]

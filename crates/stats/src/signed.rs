@@ -1,18 +1,18 @@
-//! Recording of values of either sign, such as clock offsets: two [`Recorder`]s, one below zero and
-//! one from zero on, plus the exact mean and deviation. Buckets are narrow near zero and wide far
-//! from it, so they could not resolve a deviation that is small compared with the mean.
+//! Recorder of signed values, such as clock offsets: one [`Recorder`] for values below 0, one for
+//! values from 0 on, and the sum of squares for an exact deviation. Buckets far from 0 are too wide
+//! to resolve a deviation that is small compared with the mean.
 
 use crate::buckets::MAX_VALUE;
 use crate::recorder::Recorder;
 
-/// Counter of values of either sign. Magnitudes above [`MAX_VALUE`] count as that magnitude.
+/// Counts of signed values per bucket. Magnitudes above [`MAX_VALUE`] are recorded as that.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SignedRecorder {
     /// Magnitudes of the values below zero.
     negative: Recorder,
     /// Values from zero on.
     positive: Recorder,
-    /// Sum of the squares: below 2^125 for the largest number of values in a histogram.
+    /// Sum of the squares, below 2^125 for [`crate::recorder::MAX_COUNT`] values.
     squares: u128,
     /// Values that were clamped.
     clamped: u64,
@@ -21,13 +21,13 @@ pub struct SignedRecorder {
 /// Summary of signed values in one line, in the recorded unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SignedSummary {
-    /// Returns the number of values.
+    /// Number of values.
     pub count: u64,
     /// Smallest value, exact.
     pub min: i64,
     /// Arithmetic mean, exact.
     pub mean: f64,
-    /// Standard deviation of the whole population, exact.
+    /// Population standard deviation, exact.
     pub stddev: f64,
     /// Median.
     pub p50: i64,
@@ -105,9 +105,9 @@ impl SignedRecorder {
         &self.positive
     }
 
-    /// Returns the usual statistics together; `None` if nothing was recorded. Percentiles are those
-    /// of [`crate::Histogram::value_at_quantile`]: less than 1% from the true value, on its far
-    /// side from zero if positive and on its near side if negative, so never below it.
+    /// Returns count, extremes, mean, deviation and usual percentiles; `None` if nothing was
+    /// recorded. A percentile is the upper edge of its bucket: never below the true value, and less
+    /// than 1% from it.
     #[must_use]
     pub fn summary(&self) -> Option<SignedSummary> {
         let count = self.count();
@@ -123,7 +123,7 @@ impl SignedRecorder {
             .map_or_else(|| below.map_or(0, |(min, _)| signed(min)), |(_, max)| max.cast_signed());
         let sum = self.positive.sum().cast_signed() - self.negative.sum().cast_signed();
         let mean = sum as f64 / count as f64;
-        let at = |quantile| self.value_at(quantile, count).clamp(min, max);
+        let at = |quantile| self.value_at_quantile(quantile, count).clamp(min, max);
         Some(SignedSummary {
             count,
             min,
@@ -138,32 +138,33 @@ impl SignedRecorder {
         })
     }
 
-    /// Returns the mean of the squares minus the square of the mean, taken about an integer near
-    /// the mean, so that no precision is lost if the deviation is small compared with it.
+    /// Returns the variance from the sum of squares, shifted by an integer near the mean so that no
+    /// precision is lost if the deviation is small compared with the mean.
     fn variance(&self, sum: i128, count: u64) -> f64 {
         let n = i128::from(count);
-        let near = sum / n;
+        let reference = sum / n;
         // Σ(v − near)² = Σv² − 2·near·Σv + n·near², all in integers.
-        let about = self.squares.cast_signed() - 2 * near * sum + n * near * near;
-        let rest = (sum - n * near) as f64 / count as f64;
-        (about as f64 / count as f64 - rest * rest).max(0.0)
+        let squares_about_reference =
+            self.squares.cast_signed() - 2 * reference * sum + n * reference * reference;
+        let rest = (sum - n * reference) as f64 / count as f64;
+        (squares_about_reference as f64 / count as f64 - rest * rest).max(0.0)
     }
 
     /// Returns the upper edge of the bucket that contains the value of this rank.
-    fn value_at(&self, quantile: f64, count: u64) -> i64 {
+    fn value_at_quantile(&self, quantile: f64, count: u64) -> i64 {
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count);
         let below = self.negative.count();
-        // An ascending walk through the negative half is a descending walk through its magnitudes.
+        // Ascending values below 0 have descending magnitudes.
         if rank <= below {
-            -(lower_at(&self.negative, below - rank + 1).cast_signed())
+            -(lower_edge_at(&self.negative, below - rank + 1).cast_signed())
         } else {
-            upper_at(&self.positive, rank - below).cast_signed()
+            upper_edge_at(&self.positive, rank - below).cast_signed()
         }
     }
 }
 
 /// Returns the bucket that contains the value of this rank, counted from 1 for the smallest.
-fn bucket_of(recorder: &Recorder, rank: u64) -> usize {
+fn bucket_of_rank(recorder: &Recorder, rank: u64) -> usize {
     let mut cumulative = 0;
     let holds = |count: &u64| {
         cumulative += count;
@@ -172,12 +173,12 @@ fn bucket_of(recorder: &Recorder, rank: u64) -> usize {
     recorder.counts().iter().position(holds).unwrap_or(crate::buckets::COUNTS - 1)
 }
 
-fn lower_at(recorder: &Recorder, rank: u64) -> u64 {
-    crate::buckets::lower(bucket_of(recorder, rank))
+fn lower_edge_at(recorder: &Recorder, rank: u64) -> u64 {
+    crate::buckets::lower_edge(bucket_of_rank(recorder, rank))
 }
 
-fn upper_at(recorder: &Recorder, rank: u64) -> u64 {
-    crate::buckets::upper(bucket_of(recorder, rank))
+fn upper_edge_at(recorder: &Recorder, rank: u64) -> u64 {
+    crate::buckets::upper_edge(bucket_of_rank(recorder, rank))
 }
 
 #[cfg(test)]

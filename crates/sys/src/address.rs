@@ -1,18 +1,18 @@
-//! Socket addresses in the kernel's layout, written and read byte by byte. Only IPv4 and IPv6.
+//! Socket addresses of IPv4 and IPv6 in the kernel's layout, encoded and decoded byte by byte.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Size of `struct sockaddr_in` (ip(7)) and of `struct sockaddr_in6` (ipv6(7)).
+/// Sizes of `struct sockaddr_in` (ip(7)) and `struct sockaddr_in6` (ipv6(7)), in bytes.
 const V4_BYTES: usize = 16;
 const V6_BYTES: usize = 28;
 
-/// Buffer for either, aligned as the kernel's structures are.
+/// Buffer for an address of either version, aligned like the kernel's structures.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RawAddress([u8; 32]);
 
 impl RawAddress {
-    /// Bytes that the kernel may fill.
+    /// Capacity of the buffer, in bytes.
     pub(crate) const CAPACITY: usize = 32;
 
     /// Returns the address in the kernel's layout and its length in bytes.
@@ -35,8 +35,8 @@ impl RawAddress {
         (Self(raw), length)
     }
 
-    /// Returns the address in the first `length` bytes; `None` if it is of another family or too
-    /// short.
+    /// Decodes the address in the first `length` bytes; `None` if it is too short or neither IPv4
+    /// nor IPv6.
     pub(crate) fn decode(&self, length: usize) -> Option<SocketAddr> {
         let raw = &self.0[..length.min(Self::CAPACITY)];
         let family = u16::from_ne_bytes(*raw.first_chunk()?);

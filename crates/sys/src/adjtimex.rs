@@ -13,13 +13,13 @@ pub enum PendingLeap {
     /// None.
     #[default]
     None,
-    /// The day has a second more.
+    /// A second is inserted at the end of the day.
     Insert,
-    /// The day has a second less.
+    /// The last second of the day is deleted.
     Delete,
 }
 
-/// The kernel's discipline of `CLOCK_REALTIME`.
+/// Status of the kernel's clock discipline for `CLOCK_REALTIME`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KernelClock {
     /// True if some program disciplines the clock and has declared it synchronised (no
@@ -27,20 +27,21 @@ pub struct KernelClock {
     pub synchronised: bool,
     /// Pending leap second.
     pub leap: PendingLeap,
-    /// True in a leap second that was inserted, in which the clock shows the last second once more.
+    /// True during an inserted leap second, in which the clock repeats the last second.
     pub is_leap_second: bool,
-    /// Bound of the clock's error, as the disciplining program gave it, growing by 500 ppm since.
+    /// Error bound of the clock (`maxerror`) as set by the disciplining program; it grows by 500
+    /// ppm.
     pub maximum_error: Span,
-    /// The disciplining program's estimate of the clock's error.
+    /// Estimated error of the clock (`esterror`) as set by the disciplining program.
     pub estimated_error: Span,
     /// TAI minus UTC in seconds; 0 if it was never set.
     pub tai_offset_s: i32,
-    /// Correction of the clock's frequency in parts per billion, by `freq` and by a `tick` that is
-    /// not nominal.
+    /// Frequency correction of the clock in parts per billion, the sum of `freq` and of a `tick`
+    /// other than nominal.
     pub frequency_ppb: f64,
 }
 
-/// Reads the kernel's state.
+/// Reads the status of the kernel's clock discipline.
 ///
 /// # Errors
 ///
@@ -51,18 +52,17 @@ pub fn kernel_clock() -> io::Result<KernelClock> {
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the structure outlives the call.
     let phase = check(unsafe { libc::adjtimex(&raw mut state) })?;
-    let clock = interpret(&state);
-    // The flag stays set until it is cleared; in these phases its leap second is past.
+    let clock = parse_state(&state);
+    // The flag stays set until a program clears it; in these states the leap second has passed.
     let is_past = phase == libc::TIME_OOP || phase == libc::TIME_WAIT;
     let leap = if is_past { PendingLeap::None } else { clock.leap };
     Ok(KernelClock { leap, is_leap_second: phase == libc::TIME_OOP, ..clock })
 }
 
-/// Nominal length of a kernel's tick, in microseconds: 10^6 over `USER_HZ`, which is 100
-/// (adjtimex(2)).
+/// Nominal length of a tick in microseconds: 10^6 / `USER_HZ`, with `USER_HZ` = 100 (adjtimex(2)).
 pub(crate) const NOMINAL_TICK_US: libc::c_long = 10_000;
 
-/// Returns the acceleration of the clock by a tick.
+/// Returns the frequency correction by a tick of this length, in parts per billion.
 fn tick_ppb(tick_us: libc::c_long) -> f64 {
     if tick_us == 0 {
         // Not reported.
@@ -71,7 +71,7 @@ fn tick_ppb(tick_us: libc::c_long) -> f64 {
     (tick_us - NOMINAL_TICK_US) as f64 / NOMINAL_TICK_US as f64 * 1e9
 }
 
-fn interpret(state: &libc::timex) -> KernelClock {
+fn parse_state(state: &libc::timex) -> KernelClock {
     /// Conversion factor: `timex.freq` counts in 2^-16 ppm.
     const PPB_PER_UNIT: f64 = 1_000.0 / 65_536.0;
     let is_set = |bit| state.status & bit != 0;
@@ -109,15 +109,15 @@ mod tests {
         state.status = libc::STA_PLL | libc::STA_INS;
         state.maxerror = 16_000_000;
         state.freq = -65_536;
-        let clock = interpret(&state);
+        let clock = parse_state(&state);
         assert!(clock.synchronised);
         assert_eq!(clock.leap, PendingLeap::Insert);
         assert_eq!(clock.maximum_error, Span::from_ms(16_000));
         assert!((clock.frequency_ppb - -1_000.0).abs() < f64::EPSILON);
         state.tick = 10_001;
-        assert!((interpret(&state).frequency_ppb - 99_000.0).abs() < 1e-6, "with the tick");
+        assert!((parse_state(&state).frequency_ppb - 99_000.0).abs() < 1e-6, "with the tick");
         state.status = libc::STA_UNSYNC | libc::STA_DEL;
-        assert!(!interpret(&state).synchronised);
-        assert_eq!(interpret(&state).leap, PendingLeap::Delete);
+        assert!(!parse_state(&state).synchronised);
+        assert_eq!(parse_state(&state).leap, PendingLeap::Delete);
     }
 }

@@ -1,4 +1,4 @@
-//! Placement and scheduling of this thread: cores, real-time scheduling, timer slack.
+//! CPU affinity and scheduling of this thread: cores, nice value, real-time policies, timer slack.
 
 use std::io;
 use std::mem::size_of_val;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::descriptor::check;
 
-/// 64-bit words of a set of cores; room for 8,192, as many as Linux can be built for.
+/// 64-bit words of a set of cores, for 8,192 cores: the most that Linux can be built for.
 const WORDS: usize = 128;
 
-/// Set of cores in the kernel's layout, larger than the C library's, which ends at 1,024.
+/// Set of cores in the kernel's layout; the C library's `cpu_set_t` ends at 1,024 cores.
 type CoreSet = [u64; WORDS];
 
 /// Returns the cores that this thread may run on, in order.
@@ -42,9 +42,8 @@ pub fn pin_command_to_core(command: &mut Command, core: usize) -> &mut Command {
     unsafe { command.pre_exec(move || pin_to_core(core)) }
 }
 
-/// Increases the nice value of this thread, so that other threads run first: each step, of 19 at
-/// most, is worth a fifth of the share of a contended core (`setpriority`). A thread with a core to
-/// itself loses nothing.
+/// Increases the nice value of this thread by `steps` (at most 19), so that other threads have
+/// precedence: each step lowers its share of a contended core by about a fifth (`setpriority`).
 pub fn increase_nice(steps: u8) -> io::Result<()> {
     // SAFETY: three numbers; 0 is this thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, steps.min(19).into()) }).map(drop)
@@ -52,45 +51,45 @@ pub fn increase_nice(steps: u8) -> io::Result<()> {
 
 /// Returns this thread's nice value, -20 to 19.
 pub fn nice() -> io::Result<i32> {
-    // The C library's function returns -1 for a nice value and for an error; the system call gives
-    // 20 minus the value.
+    // The C library returns -1 both for a nice value and for an error; the system call returns 20
+    // minus the value.
     // SAFETY: numbers only; 0 is this thread.
     let share = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
     Ok(20 - check(share as libc::c_int)?)
 }
 
-/// Resulting scheduling of a thread.
+/// Result of a request for real-time scheduling.
 #[derive(Debug)]
 pub enum Scheduling {
-    /// Before all sched-other threads (`SCHED_FIFO`).
+    /// Real-time (`SCHED_FIFO`): precedes all sched-other threads.
     RealTime,
-    /// Unchanged, for this reason: mostly no `CAP_SYS_NICE`.
-    Ordinary(io::Error),
+    /// Unchanged, for this reason: usually a lack of `CAP_SYS_NICE`.
+    Unchanged(io::Error),
 }
 
-/// Requests real-time scheduling of this thread at `priority` (1 to 99), and keeps `SCHED_OTHER` if
-/// that is not allowed. A real-time thread must sleep now and then: the kernel throttles one that
-/// spins (`sched_rt_runtime_us`).
+/// Requests `SCHED_FIFO` for this thread at `priority` (1 to 99), and leaves its scheduling
+/// unchanged if that is not allowed. A real-time thread must sleep now and then, because the kernel
+/// throttles one that spins (`sched_rt_runtime_us`).
 #[must_use = "says whether real-time scheduling was allowed"]
 pub fn try_real_time(priority: i32) -> Scheduling {
-    match schedule(libc::SCHED_FIFO, priority) {
+    match set_policy(libc::SCHED_FIFO, priority) {
         Ok(()) => Scheduling::RealTime,
-        Err(error) => Scheduling::Ordinary(error),
+        Err(error) => Scheduling::Unchanged(error),
     }
 }
 
 /// Returns a real-time thread to `SCHED_OTHER`.
 pub fn set_sched_other() -> io::Result<()> {
-    schedule(libc::SCHED_OTHER, 0)
+    set_policy(libc::SCHED_OTHER, 0)
 }
 
-fn schedule(policy: i32, priority: i32) -> io::Result<()> {
-    // Threads and processes started from here on are sched-other again.
+fn set_policy(policy: i32, priority: i32) -> io::Result<()> {
+    // Threads and processes started by this one are sched-other again.
     SchedulingParameters { number: policy | libc::SCHED_RESET_ON_FORK, priority }.set(0)
 }
 
-/// Scheduling of a thread: policy, real-time priority and reset on fork (sched(7)). The nice value
-/// is separate and stays.
+/// Scheduling policy of a thread with its real-time priority and reset-on-fork flag (sched(7)). The
+/// nice value is separate and not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SchedulingParameters {
     number: libc::c_int,
@@ -113,49 +112,49 @@ impl SchedulingParameters {
         Ok(Self { number, priority: parameters.sched_priority })
     }
 
-    /// Returns `SCHED_FIFO`, which children inherit unless `reset_on_fork`.
+    /// Returns `SCHED_FIFO` at `priority`; children inherit it unless `reset_on_fork`.
     #[must_use]
     pub const fn fifo(priority: libc::c_int, reset_on_fork: bool) -> Self {
         let flag = if reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
         Self { number: libc::SCHED_FIFO | flag, priority }
     }
 
-    /// Returns `SCHED_RR`, which children inherit unless `reset_on_fork`.
+    /// Returns `SCHED_RR` at `priority`; children inherit it unless `reset_on_fork`.
     #[must_use]
     pub const fn round_robin(priority: libc::c_int, reset_on_fork: bool) -> Self {
         let flag = if reset_on_fork { libc::SCHED_RESET_ON_FORK } else { 0 };
         Self { number: libc::SCHED_RR | flag, priority }
     }
 
-    /// Returns the policy without its reset on fork.
+    /// Returns the policy without its reset-on-fork flag.
     pub(crate) const fn without_reset(self) -> Self {
         Self { number: self.number & !libc::SCHED_RESET_ON_FORK, priority: self.priority }
     }
 
-    /// Returns true if it precedes all sched-other threads.
+    /// Returns true for a policy that precedes all sched-other threads.
     #[must_use]
     pub const fn is_real_time(self) -> bool {
         let number = self.number & !libc::SCHED_RESET_ON_FORK;
         matches!(number, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
     }
 
-    /// Returns true if it is the default of a thread (`SCHED_OTHER`).
+    /// Returns true for the default policy (`SCHED_OTHER`).
     #[must_use]
     pub const fn is_default(self) -> bool {
         self.number & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER
     }
 
-    /// Applies it to this thread.
+    /// Applies the policy to this thread.
     ///
     /// # Errors
     ///
-    /// `EPERM` if that is more than this thread may have.
+    /// `EPERM` if this thread may not have the policy.
     pub fn apply(self) -> io::Result<()> {
         self.set(0)
     }
 
-    /// Applies it to a thread by its number, 0 for this one. It allocates nothing and takes no
-    /// lock.
+    /// Applies the policy to the thread with this ID, 0 for the calling thread. Neither allocates
+    /// nor locks.
     pub(crate) fn set(self, thread: libc::pid_t) -> io::Result<()> {
         // SAFETY: a plain C structure of numbers, for which all bytes zero is valid; it has further
         // members in some C libraries.
@@ -167,33 +166,33 @@ impl SchedulingParameters {
     }
 }
 
-/// Reservation of a thread under `SCHED_DEADLINE` in each period, in ns.
+/// Reservation of a thread under `SCHED_DEADLINE`, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reservation {
-    /// Time of a core.
+pub struct DeadlineReservation {
+    /// CPU time in each period.
     pub runtime_ns: u64,
-    /// Deadline after the beginning of the period.
+    /// Relative deadline, counted from the beginning of the period.
     pub deadline_ns: u64,
-    /// From one period to the next.
+    /// Length of the period.
     pub period_ns: u64,
 }
 
-/// Applies such a reservation to this thread (`sched_setattr(2)`, and Linux,
+/// Applies a deadline reservation to this thread (`sched_setattr(2)`; Linux,
 /// `Documentation/scheduler/sched-deadline.rst`). Its children are sched-other.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SYS_NICE`, or for a thread that may not run on all cores; `EBUSY` if the
 /// cores have no more bandwidth; `EINVAL` if the times are out of order or too short.
-pub fn reserve(reservation: Reservation) -> io::Result<()> {
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
+pub fn apply_reservation(reservation: DeadlineReservation) -> io::Result<()> {
+    let attributes = SchedulingAttributes {
+        size: size_of::<SchedulingAttributes>() as u32,
         policy: libc::SCHED_DEADLINE as u32,
         flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         runtime: reservation.runtime_ns,
         deadline: reservation.deadline_ns,
         period: reservation.period_ns,
-        ..Attributes::default()
+        ..SchedulingAttributes::default()
     };
     // SAFETY: a structure of numbers that contains its size, only read; 0 is this thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) }
@@ -201,10 +200,10 @@ pub fn reserve(reservation: Reservation) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// `struct sched_attr` of the kernel, in its first version.
+/// `struct sched_attr` of the kernel, version 0.
 #[repr(C)]
 #[derive(Default)]
-struct Attributes {
+struct SchedulingAttributes {
     size: u32,
     policy: u32,
     flags: u64,
@@ -215,8 +214,8 @@ struct Attributes {
     period: u64,
 }
 
-/// Sets the timer slack of this thread: the delay, in nanoseconds, by which the kernel may join
-/// wake-ups; 50,000 unless set, and of no effect on real-time threads (`PR_SET_TIMERSLACK` in
+/// Sets the timer slack of this thread: the time in ns by which the kernel may delay wake-ups to
+/// coalesce them. The default is 50,000; real-time threads have none (`PR_SET_TIMERSLACK` in
 /// prctl(2)).
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // Zero would mean the default.
@@ -300,9 +299,12 @@ mod tests {
     #[test]
     fn an_impossible_reservation_is_refused() {
         in_a_thread(|| {
-            let longer_than_its_period =
-                Reservation { runtime_ns: 2_000_000, deadline_ns: 2_000_000, period_ns: 1_000_000 };
-            let error = reserve(longer_than_its_period).unwrap_err();
+            let longer_than_its_period = DeadlineReservation {
+                runtime_ns: 2_000_000,
+                deadline_ns: 2_000_000,
+                period_ns: 1_000_000,
+            };
+            let error = apply_reservation(longer_than_its_period).unwrap_err();
             // The kernel checks the times before the privileges.
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         });
@@ -311,7 +313,7 @@ mod tests {
     #[test]
     fn an_impossible_priority_leaves_the_thread_ordinary() {
         in_a_thread(|| {
-            assert!(matches!(try_real_time(1_000), Scheduling::Ordinary(_)));
+            assert!(matches!(try_real_time(1_000), Scheduling::Unchanged(_)));
             set_timer_slack_ns(1).unwrap();
             assert_eq!(timer_slack_ns().unwrap(), 1);
             set_sched_other().unwrap();

@@ -1,5 +1,5 @@
-//! alarm(2), pause(2) and sleep(3) in a child process: an alarm and the handler of its signal
-//! belong to a whole process, and this one keeps its own as they are.
+//! alarm(2), pause(2) and sleep(3) in a child process, because an alarm and its signal handler
+//! belong to a whole process.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use crate::affinity::{set_timer_slack_ns, try_real_time};
 use crate::descriptor::{check, check_new, wait_for};
 
-/// Number of signals handled in the child.
-static ALARMS: AtomicU32 = AtomicU32::new(0);
-/// Pending alarm during another wait, in seconds.
-const PENDING_S: u32 = 100;
+/// Number of `SIGALRM` signals handled in the child.
+static ALARM_SIGNALS: AtomicU32 = AtomicU32::new(0);
+/// Time to a pending alarm while another wait is measured, in seconds.
+const PENDING_ALARM_S: u32 = 100;
 
-/// Scheduling of the child.
+/// Scheduling of the child process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChildSettings {
-    /// Timer slack; inherited if `None`.
+    /// Timer slack in ns; inherited if `None`.
     pub slack_ns: Option<u32>,
     /// Priority under `SCHED_FIFO`; sched-other if `None`.
     pub real_time_priority: Option<i32>,
 }
 
-/// Effect of another wait on a pending alarm.
+/// Effect of a wait function on a pending alarm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlarmInteraction {
     /// Signals `SIGALRM` received.
@@ -33,14 +33,14 @@ pub struct AlarmInteraction {
     pub elapsed_s: u32,
 }
 
-/// Returns the duration of alarm(2) for this many seconds and pause(2), in ns by `CLOCK_MONOTONIC`.
+/// Returns the time that alarm(2) for `seconds` and pause(2) take, in ns on `CLOCK_MONOTONIC`.
 ///
 /// # Errors
 ///
-/// If no child can be created, it may not be scheduled so, or it does not end in time.
+/// If the child cannot be created, its scheduling is refused, or it does not end in time.
 pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64> {
     let limit = Duration::from_secs(u64::from(seconds) + 5);
-    let [took_ns] = in_child(limit, settings, || {
+    let [took_ns] = run_in_child(limit, settings, || {
         let begun = now_ns();
         // SAFETY: a number in, a number out; the signal has a handler in this process.
         unsafe { libc::alarm(seconds) };
@@ -51,34 +51,35 @@ pub fn alarm_and_pause(seconds: u32, settings: ChildSettings) -> io::Result<u64>
     Ok(took_ns)
 }
 
-/// Returns the effect of `wait` on a pending alarm: a `wait` made of alarms would replace it, or
-/// cause its signal.
+/// Measures the effect of `wait` on a pending alarm. A wait function that uses alarms itself would
+/// replace the alarm or cause its signal.
 ///
 /// # Errors
 ///
-/// As of [`alarm_and_pause`].
+/// Errors of [`alarm_and_pause`].
 ///
 /// # Safety
 ///
 /// `wait` runs in a forked child: it may make system calls, and neither allocate nor lock.
 unsafe fn measure_alarm_interaction(wait: impl Fn()) -> io::Result<AlarmInteraction> {
-    let [signals, left_s] = in_child(Duration::from_secs(10), ChildSettings::default(), || {
-        // SAFETY: numbers alone; the signal has a handler in this process.
-        unsafe { libc::alarm(PENDING_S) };
-        wait();
-        // SAFETY: as above; the alarm is taken back.
-        let left_s = unsafe { libc::alarm(0) };
-        [u64::from(ALARMS.load(Ordering::Relaxed)), u64::from(left_s)]
-    })?;
-    let elapsed_s = PENDING_S.saturating_sub(left_s as u32);
+    let [signals, left_s] =
+        run_in_child(Duration::from_secs(10), ChildSettings::default(), || {
+            // SAFETY: numbers alone; the signal has a handler in this process.
+            unsafe { libc::alarm(PENDING_ALARM_S) };
+            wait();
+            // SAFETY: as above; the alarm is taken back.
+            let left_s = unsafe { libc::alarm(0) };
+            [u64::from(ALARM_SIGNALS.load(Ordering::Relaxed)), u64::from(left_s)]
+        })?;
+    let elapsed_s = PENDING_ALARM_S.saturating_sub(left_s as u32);
     Ok(AlarmInteraction { signals: signals as u32, elapsed_s })
 }
 
-/// Measures the effect of sleep(3) for a second on a pending alarm.
+/// Measures the effect of sleep(3) for one second on a pending alarm.
 ///
 /// # Errors
 ///
-/// As of [`alarm_and_pause`].
+/// Errors of [`alarm_and_pause`].
 pub fn sleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
     // SAFETY: one call that waits, in the C library a system call alone.
     unsafe {
@@ -90,9 +91,9 @@ pub fn sleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
 
 /// Measures the effect of usleep(3) for some milliseconds on a pending alarm.
 ///
-/// # Errors
+/// Measures the effect of usleep(3) for 20 ms on a pending alarm.
 ///
-/// As of [`alarm_and_pause`].
+/// Errors of [`alarm_and_pause`].
 pub fn usleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
     // SAFETY: as above.
     unsafe {
@@ -102,13 +103,13 @@ pub fn usleep_with_pending_alarm() -> io::Result<AlarmInteraction> {
     }
 }
 
-extern "C" fn count(_: libc::c_int) {
-    ALARMS.fetch_add(1, Ordering::Relaxed);
+extern "C" fn count_signal(_: libc::c_int) {
+    ALARM_SIGNALS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Runs `work` in a forked child with a handler for `SIGALRM`, and returns its numbers. The child
-/// makes system calls alone: another thread may hold any lock at the fork.
-fn in_child<const N: usize>(
+/// may only make system calls, because another thread may hold any lock at the fork.
+fn run_in_child<const N: usize>(
     limit: Duration,
     settings: ChildSettings,
     work: impl FnOnce() -> [u64; N],
@@ -118,7 +119,7 @@ fn in_child<const N: usize>(
     // nothing that another thread may have left half changed, and ends without destructors.
     let child = check(unsafe { libc::fork() })?;
     if child == 0 {
-        let numbers = prepare(settings).map(|()| work());
+        let numbers = prepare_child(settings).map(|()| work());
         let (status, bytes) = match &numbers {
             Ok(numbers) => (0, numbers.as_slice()),
             Err(_) => (1, [].as_slice()),
@@ -141,11 +142,11 @@ fn in_child<const N: usize>(
     numbers
 }
 
-/// Prepares the child, with system calls alone.
-fn prepare(settings: ChildSettings) -> io::Result<()> {
+/// Sets up scheduling and signal handler of the child, by system calls only.
+fn prepare_child(settings: ChildSettings) -> io::Result<()> {
     // SAFETY: numbers alone: it dies with the thread that made it.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
-    let handler: extern "C" fn(libc::c_int) = count;
+    let handler: extern "C" fn(libc::c_int) = count_signal;
     // SAFETY: a plain C structure, for which all bytes zero is valid: no flag, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
@@ -157,12 +158,12 @@ fn prepare(settings: ChildSettings) -> io::Result<()> {
         libc::sigaddset(&raw mut set, libc::SIGALRM);
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
     }
-    ALARMS.store(0, Ordering::Relaxed);
+    ALARM_SIGNALS.store(0, Ordering::Relaxed);
     if let Some(slack_ns) = settings.slack_ns {
         set_timer_slack_ns(slack_ns)?;
     }
     match settings.real_time_priority.map(try_real_time) {
-        Some(crate::affinity::Scheduling::Ordinary(error)) => Err(error),
+        Some(crate::affinity::Scheduling::Unchanged(error)) => Err(error),
         _ => Ok(()),
     }
 }
@@ -226,7 +227,10 @@ mod tests {
                 libc::pause();
             })
         };
-        assert_eq!(interaction.unwrap(), AlarmInteraction { signals: 1, elapsed_s: PENDING_S });
+        assert_eq!(
+            interaction.unwrap(),
+            AlarmInteraction { signals: 1, elapsed_s: PENDING_ALARM_S }
+        );
     }
 
     #[test]

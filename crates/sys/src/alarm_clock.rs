@@ -1,5 +1,5 @@
-//! Sleeping until an instant of a clock that may be set meanwhile (`clock_nanosleep(2)`,
-//! `TIMER_ABSTIME`): the kernel follows a step, so the sleep ends when the clock shows the instant.
+//! Sleep until an instant of a clock that may be stepped (`clock_nanosleep(2)`, `TIMER_ABSTIME`):
+//! after a step the kernel re-evaluates the sleep, so it still ends at that instant of the clock.
 
 use std::io;
 
@@ -7,25 +7,25 @@ use horolog_time::NS_PER_S;
 
 use crate::clock::read;
 
-/// Clock to sleep by.
+/// Clock for absolute sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AlarmClock {
+pub enum SleepClock {
     /// `CLOCK_REALTIME`: UTC.
     Realtime,
-    /// `CLOCK_TAI`: UTC and the kernel's TAI minus UTC.
+    /// `CLOCK_TAI`: UTC plus the kernel's TAI minus UTC.
     Tai,
 }
 
-/// End of a sleep.
+/// Reason for the end of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wake {
-    /// The clock shows the instant, or a later one.
+pub enum SleepEnd {
+    /// The clock has reached the instant.
     Reached,
     /// A signal handler ran.
     Interrupted,
 }
 
-impl AlarmClock {
+impl SleepClock {
     pub(crate) const fn number(self) -> libc::clockid_t {
         match self {
             Self::Realtime => libc::CLOCK_REALTIME,
@@ -33,19 +33,19 @@ impl AlarmClock {
         }
     }
 
-    /// Returns its reading, in ns since 1970.
+    /// Returns the reading of the clock, in ns since 1970.
     #[must_use]
     pub fn now_ns(self) -> i64 {
         let time = read(self.number());
         time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_nsec)
     }
 
-    /// Sleeps until it shows `ns` since 1970; at once if that is past.
+    /// Sleeps until the clock shows `ns` since 1970; returns at once if that has passed.
     ///
     /// # Errors
     ///
     /// None is known for an instant from 1970 on; `InvalidInput` for one before.
-    pub fn sleep_until_ns(self, ns: i64) -> io::Result<Wake> {
+    pub fn sleep_until_ns(self, ns: i64) -> io::Result<SleepEnd> {
         let until = timespec(ns);
         // SAFETY: one timespec that outlives the call; the remainder is not requested.
         let error = unsafe {
@@ -57,14 +57,14 @@ impl AlarmClock {
             )
         };
         match error {
-            0 => Ok(Wake::Reached),
-            libc::EINTR => Ok(Wake::Interrupted),
+            0 => Ok(SleepEnd::Reached),
+            libc::EINTR => Ok(SleepEnd::Interrupted),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-/// Converts an instant to the kernel's form, which refuses those before 1970.
+/// Converts ns since 1970 to a `timespec`; the kernel rejects negative ones.
 pub(crate) const fn timespec(ns: i64) -> libc::timespec {
     libc::timespec { tv_sec: ns.div_euclid(NS_PER_S), tv_nsec: ns % NS_PER_S }
 }
@@ -77,21 +77,21 @@ mod tests {
     #[test]
     fn tai_is_ahead_by_the_offset_of_the_kernel() {
         let ahead_s = i64::from(crate::adjtimex::kernel_clock().unwrap().tai_offset_s);
-        let utc_ns = AlarmClock::Realtime.now_ns();
-        let tai_ns = AlarmClock::Tai.now_ns();
+        let utc_ns = SleepClock::Realtime.now_ns();
+        let tai_ns = SleepClock::Tai.now_ns();
         let apart_ns = tai_ns - utc_ns - ahead_s * NS_PER_S;
         assert!((0..NS_PER_S).contains(&apart_ns), "{apart_ns} ns beside {ahead_s} s");
     }
 
     #[test]
     fn a_sleep_ends_when_the_clock_shows_the_instant() {
-        for clock in [AlarmClock::Realtime, AlarmClock::Tai] {
+        for clock in [SleepClock::Realtime, SleepClock::Tai] {
             let until_ns = clock.now_ns() + 2_000_000;
-            assert_eq!(clock.sleep_until_ns(until_ns).unwrap(), Wake::Reached);
+            assert_eq!(clock.sleep_until_ns(until_ns).unwrap(), SleepEnd::Reached);
             assert!(clock.now_ns() >= until_ns);
-            assert_eq!(clock.sleep_until_ns(0).unwrap(), Wake::Reached);
+            assert_eq!(clock.sleep_until_ns(0).unwrap(), SleepEnd::Reached);
         }
-        let before = AlarmClock::Realtime.sleep_until_ns(-1).unwrap_err();
+        let before = SleepClock::Realtime.sleep_until_ns(-1).unwrap_err();
         assert_eq!(before.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -1,17 +1,16 @@
-//! Ancillary data ("control messages", cmsg(3)) that accompanies datagrams, read and written byte
-//! by byte within the bounds of its buffer. Only the few kinds that Horolog requests from the
-//! kernel are decoded; all others are skipped.
+//! Ancillary data of datagrams (control messages, cmsg(3)), parsed and written byte by byte within
+//! the bounds of the buffer. Only the kinds that Horolog requests are decoded; others are skipped.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use horolog_time::{Timestamp, Utc};
 
-/// Size of a control message's header: length, level, type (`struct cmsghdr`).
+/// Size of `struct cmsghdr` in bytes: length, level, type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
 const LENGTH_BYTES: usize = size_of::<usize>();
 
-/// Buffer size for a timestamp (three `timespec`) with the interface that took it, packet
-/// information of both families and an extended error: the most that accompanies a looped packet.
+/// Buffer size in bytes for the most data that accompanies a looped-back packet: a timestamp (three
+/// `timespec`) with its interface, packet information of both IP versions, and an extended error.
 pub(crate) const CAPACITY: usize = 256;
 
 /// Buffer for the control messages of one datagram, aligned as the kernel requires.
@@ -22,18 +21,17 @@ pub(crate) struct ControlBuffer(pub(crate) [u8; CAPACITY]);
 /// Ancillary data of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AncillaryData {
-    /// Software timestamp (`SO_TIMESTAMPING`, `SO_TIMESTAMPNS`, `CLOCK_REALTIME`): of the
-    /// reception, or of the transmission if the datagram is one of the socket's own that was looped
-    /// back; of the sending call on Unix sockets.
+    /// Software timestamp (`SO_TIMESTAMPING`, `SO_TIMESTAMPNS`) on `CLOCK_REALTIME`: of the
+    /// reception; of the transmission for a looped-back copy of a sent datagram; of the send call
+    /// for Unix sockets.
     pub received_at: Option<Timestamp<Utc>>,
-    /// Raw hardware timestamp (`SO_TIMESTAMPING`): nanoseconds on the clock of the interface, which
-    /// has a zero of its own.
+    /// Raw hardware timestamp (`SO_TIMESTAMPING`) in ns on the interface's own clock, whose epoch
+    /// is arbitrary.
     pub hardware_ns: Option<i64>,
-    /// Local address to reply from (`IP_PKTINFO`, `IPV6_PKTINFO`); none over IPv6 if it was sent to
-    /// a group.
+    /// Local address to reply from (`IP_PKTINFO`, `IPV6_PKTINFO`); `None` for IPv6 multicast.
     pub local: Option<IpAddr>,
-    /// Destination address in its IP header (`IP_PKTINFO`, `IPV6_PKTINFO`). It differs from `local`
-    /// if it is a multicast or broadcast address.
+    /// Destination address of the IP header (`IP_PKTINFO`, `IPV6_PKTINFO`). It differs from `local`
+    /// for multicast and broadcast.
     pub destination: Option<IpAddr>,
     /// Index of the ingress interface, 0 if not reported.
     pub interface: u32,
@@ -43,7 +41,7 @@ pub struct AncillaryData {
     pub traffic_class: Option<u8>,
     /// Remaining TTL or hop limit (`IP_RECVTTL`, `IPV6_RECVHOPLIMIT`).
     pub hop_limit: Option<u8>,
-    /// Number of the datagram that a transmit timestamp belongs to, counted from 0 per socket
+    /// Number of the datagram to which a transmit timestamp belongs, counted from 0 for each socket
     /// (`SOF_TIMESTAMPING_OPT_ID`).
     pub timestamp_id: Option<u32>,
 }
@@ -55,36 +53,35 @@ impl AncillaryData {
     pub fn parse(mut bytes: &[u8]) -> Self {
         let mut control = Self::default();
         while let Some((level, kind, payload, rest)) = split_message(bytes) {
-            control.take(level, kind, payload);
+            control.apply_message(level, kind, payload);
             bytes = rest;
         }
         control
     }
 
-    /// Returns the multicast group that it was sent to, as far as the kernel reported it.
+    /// Returns the multicast group of the destination, if the kernel reported one.
     #[must_use]
     pub fn group(&self) -> Option<IpAddr> {
         self.destination.filter(|destination| destination.to_canonical().is_multicast())
     }
 
-    /// Returns true if it was sent to one address of this host, as far as the kernel reported it:
-    /// for a broadcast or multicast destination the kernel names another address to reply from, or
-    /// none.
+    /// Returns true if the destination is a unicast address of this host. For broadcast and
+    /// multicast the kernel reports another local address, or none.
     #[must_use]
     pub fn is_unicast(&self) -> bool {
         self.destination == self.local
     }
 
-    fn take(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
+    fn apply_message(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
-                self.received_at =
-                    timespec(payload, SOFTWARE).map(|(s, ns)| Timestamp::from_timespec(s, ns));
-                self.hardware_ns = timespec(payload, RAW_HARDWARE)
+                self.received_at = timespec(payload, SOFTWARE_INDEX)
+                    .map(|(s, ns)| Timestamp::from_timespec(s, ns));
+                self.hardware_ns = timespec(payload, RAW_HARDWARE_INDEX)
                     .map(|(s, ns)| Timestamp::<Utc>::from_timespec(s, ns).as_ns());
             }
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                let sent = timespec(payload, SOFTWARE);
+                let sent = timespec(payload, SOFTWARE_INDEX);
                 self.received_at = sent.map(|(s, ns)| Timestamp::from_timespec(s, ns));
             }
             // struct scm_ts_pktinfo: the interface whose clock gave the hardware timestamp, which a
@@ -116,9 +113,9 @@ impl AncillaryData {
                 }
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => self.traffic_class = payload.first().copied(),
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.traffic_class = small(payload),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => self.traffic_class = byte_from_int(payload),
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-                self.hop_limit = small(payload);
+                self.hop_limit = byte_from_int(payload);
             }
             // struct sock_extended_err: errno, origin, type, code, padding, info, data.
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
@@ -131,12 +128,12 @@ impl AncillaryData {
     }
 }
 
-/// Parses a C `int` that holds a byte.
-fn small(payload: &[u8]) -> Option<u8> {
+/// Parses a byte that is stored as a C `int`.
+fn byte_from_int(payload: &[u8]) -> Option<u8> {
     read_u32(payload, 0).and_then(|value| u8::try_from(value).ok())
 }
 
-/// Splits off the first message: its level, type, payload and the remaining bytes.
+/// Splits off the first message: returns its level, type and payload, and the remaining bytes.
 fn split_message(bytes: &[u8]) -> Option<(libc::c_int, libc::c_int, &[u8], &[u8])> {
     let length = usize::from_ne_bytes(*bytes.first_chunk::<LENGTH_BYTES>()?);
     let level = libc::c_int::from_ne_bytes(chunk(bytes, LENGTH_BYTES)?);
@@ -146,11 +143,11 @@ fn split_message(bytes: &[u8]) -> Option<(libc::c_int, libc::c_int, &[u8], &[u8]
     Some((level, kind, payload, &bytes[next..]))
 }
 
-/// Indices of the three `timespec` of `struct scm_timestamping`.
-const SOFTWARE: usize = 0;
-const RAW_HARDWARE: usize = 2;
+/// Indices of the software and raw hardware timestamps in `struct scm_timestamping`.
+const SOFTWARE_INDEX: usize = 0;
+const RAW_HARDWARE_INDEX: usize = 2;
 
-/// Returns one of these; zero means that there is none.
+/// Returns one of the timestamps as seconds and nanoseconds; `None` if it is zero, that is, absent.
 fn timespec(payload: &[u8], index: usize) -> Option<(i64, libc::c_long)> {
     let at = index * size_of::<libc::timespec>();
     let seconds = i64::from_ne_bytes(chunk(payload, at)?);
@@ -168,23 +165,23 @@ pub enum TransmitTimestamp {
     Hardware,
 }
 
-/// Writes the control message that requests a transmit timestamp of one datagram after the first
-/// `at` bytes; returns its end (Documentation/networking/timestamping.rst, 1.3.4).
+/// Writes the control message that requests a transmit timestamp for one datagram, `start` bytes
+/// into the buffer; returns the end offset (Documentation/networking/timestamping.rst, 1.3.4).
 pub(crate) fn write_timestamp_request(
     buffer: &mut ControlBuffer,
-    at: usize,
-    stamp: TransmitTimestamp,
+    start: usize,
+    source: TransmitTimestamp,
 ) -> usize {
-    let flags = match stamp {
+    let flags = match source {
         TransmitTimestamp::Kernel => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
         TransmitTimestamp::Hardware => {
             libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE
         }
     };
-    write_message(buffer, at, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes())
+    write_message(buffer, start, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags.to_ne_bytes())
 }
 
-/// Writes the control message that makes a datagram leave from `local`; returns its end.
+/// Writes the control message that sets the source address of a datagram; returns the end offset.
 pub(crate) fn write_source(buffer: &mut ControlBuffer, local: IpAddr) -> usize {
     match local {
         IpAddr::V4(v4) => {
@@ -202,20 +199,20 @@ pub(crate) fn write_source(buffer: &mut ControlBuffer, local: IpAddr) -> usize {
 
 fn write_message(
     buffer: &mut ControlBuffer,
-    at: usize,
+    start: usize,
     level: libc::c_int,
     kind: libc::c_int,
     payload: &[u8],
 ) -> usize {
     let length = HEADER_BYTES + payload.len();
     let padded = length.next_multiple_of(LENGTH_BYTES);
-    let bytes = &mut buffer.0[at..at + padded];
+    let bytes = &mut buffer.0[start..start + padded];
     bytes[..LENGTH_BYTES].copy_from_slice(&length.to_ne_bytes());
     bytes[LENGTH_BYTES..][..4].copy_from_slice(&level.to_ne_bytes());
     bytes[LENGTH_BYTES + 4..][..4].copy_from_slice(&kind.to_ne_bytes());
     bytes[HEADER_BYTES..length].copy_from_slice(payload);
     bytes[length..].fill(0);
-    at + padded
+    start + padded
 }
 
 fn chunk<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {

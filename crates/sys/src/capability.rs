@@ -3,19 +3,19 @@
 
 use std::{fs, io};
 
-/// Capability that some command of Horolog can use; the discriminant is its number in
+/// Capability that a command of Horolog can use; the discriminant is its number in
 /// `linux/capability.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capability {
-    /// Files and directories of other users.
+    /// Access to files and directories of other users.
     DacOverride = 1,
     /// Ports below 1024.
     NetBindService = 10,
-    /// Interfaces, routes, attaching XDP programs, large socket buffers.
+    /// Configuration of interfaces and routes, attachment of XDP programs, large socket buffers.
     NetAdmin = 12,
     /// Packet sockets.
     NetRaw = 13,
-    /// Namespaces and mounts, and everything for which older kernels had no finer capability.
+    /// Namespaces and mounts; on older kernels also what has a capability of its own today.
     SysAdmin = 21,
     /// Real-time scheduling.
     SysNice = 23,
@@ -28,7 +28,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Returns its name as messages and manual pages write it.
+    /// Returns the name of the capability, such as `CAP_NET_RAW`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,12 +45,12 @@ impl Capability {
     }
 }
 
-/// Capabilities in force for a thread.
+/// Effective capabilities of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capabilities(u64);
 
 impl Capabilities {
-    /// Returns those of this thread.
+    /// Returns the effective capabilities of this thread.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ impl Capabilities {
         Self::parse(&status).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Returns true if `capability` is in force. `CAP_SYS_ADMIN` covers those that were split off
-    /// it later.
+    /// Returns true if `capability` is effective. `CAP_SYS_ADMIN` includes the capabilities that
+    /// were split off from it later.
     #[must_use]
     pub fn has(self, capability: Capability) -> bool {
         let holds = |one: Capability| self.0 >> (one as u32) & 1 == 1;
@@ -69,7 +69,7 @@ impl Capabilities {
         holds(capability) || split_off && holds(Capability::SysAdmin)
     }
 
-    /// Parses those of a `status` file of the proc file system; `None` if it has none.
+    /// Parses the effective capabilities in `/proc/PID/status`; `None` if the line is missing.
     #[must_use]
     pub fn parse(status: &str) -> Option<Self> {
         let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;

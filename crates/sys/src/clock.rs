@@ -4,8 +4,8 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
 use crate::descriptor::check;
 
-/// Pairs of readings from which the tightest is taken: enough that one of them is not interrupted,
-/// few enough to take about a microsecond.
+/// Bracketed readings of which the tightest is used: enough that one is not interrupted, few enough
+/// to take about a microsecond.
 pub(crate) const BRACKETS: usize = 8;
 
 /// `CLOCK_REALTIME`: UTC as the kernel shows it.
@@ -30,7 +30,7 @@ impl Clock<Monotonic> for MonotonicClock {
     }
 }
 
-/// Difference of two clocks.
+/// Offset between two clocks, as measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockOffset {
     /// One clock minus the other, at about the instant of the call.
@@ -40,33 +40,32 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// Returns true if two measurements can both be true.
+    /// Returns true if two measurements are consistent within their error bounds.
     #[must_use]
     pub fn agrees(self, other: Self) -> bool {
         let apart = (other.offset - self.offset).as_ns().unsigned_abs();
         apart <= (other.uncertainty + self.uncertainty).as_ns().unsigned_abs()
     }
 
-    /// Returns the difference to use after a further measurement. It changes only when a clock is
-    /// set, so of two that can both be true the tighter one is retained: values derived from it do
-    /// not jitter with each measurement, and improve with time. Two that cannot both be true mean a
-    /// step, and the new one holds.
+    /// Returns the offset to use after a further measurement. The offset changes only when a clock
+    /// is stepped, so of two consistent measurements the tighter one is retained; values derived
+    /// from it then do not jitter. Inconsistent measurements mean a step, and the new one is used.
     #[must_use]
-    pub fn follow(self, new: Self) -> Self {
+    pub fn latest_or_tighter(self, new: Self) -> Self {
         if self.agrees(new) && self.uncertainty <= new.uncertainty { self } else { new }
     }
 }
 
-/// Returns `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`. It is constant except for steps of the former,
-/// for both are slewed alike.
+/// Returns `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, which changes only by steps of the former,
+/// because both are slewed alike.
 ///
-/// The one clock is read between two readings of the other, several times; the tightest bracket
-/// gives the offset, and half its width the uncertainty.
+/// One clock is read between two readings of the other, several times; the tightest bracket gives
+/// the offset, and half its width the error bound.
 #[must_use]
 pub fn realtime_minus_monotonic() -> ClockOffset {
-    let mut best = bracket();
+    let mut best = read_bracketed();
     for _ in 1..BRACKETS {
-        let next = bracket();
+        let next = read_bracketed();
         if next.uncertainty < best.uncertainty {
             best = next;
         }
@@ -74,7 +73,7 @@ pub fn realtime_minus_monotonic() -> ClockOffset {
     best
 }
 
-fn bracket() -> ClockOffset {
+fn read_bracketed() -> ClockOffset {
     let before = MonotonicClock.now();
     let between = Realtime.now();
     let width = (MonotonicClock.now() - before).as_ns();
@@ -85,7 +84,7 @@ fn bracket() -> ClockOffset {
     }
 }
 
-/// Sleeps until `instant`; at once if that is past. A signal ends the sleep early.
+/// Sleeps until `instant`; returns at once if that has passed. A signal ends the sleep early.
 pub fn sleep_until(instant: Timestamp<Monotonic>) {
     let (seconds, nanoseconds) = instant.to_timespec();
     let until = libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };

@@ -1,4 +1,4 @@
-//! Kernel clocks other than `CLOCK_REALTIME`, each read between two readings of it
+//! Readings of other kernel clocks, each between two readings of `CLOCK_REALTIME`
 //! (`clock_gettime(2)`).
 
 use horolog_time::{Clock, NS_PER_S, Timestamp, Utc};
@@ -10,20 +10,20 @@ use crate::clock::{BRACKETS, Realtime, read};
 pub enum KernelClockId {
     /// `CLOCK_MONOTONIC`: slewed as `CLOCK_REALTIME` is, never stepped.
     Monotonic,
-    /// `CLOCK_MONOTONIC_RAW`: the oscillator as it runs, neither slewed nor stepped.
+    /// `CLOCK_MONOTONIC_RAW`: the free-running oscillator, neither slewed nor stepped.
     MonotonicRaw,
-    /// `CLOCK_TAI`: `CLOCK_REALTIME` and the kernel's TAI minus UTC.
+    /// `CLOCK_TAI`: `CLOCK_REALTIME` plus the kernel's TAI minus UTC.
     Tai,
 }
 
 /// Reading of a clock between two readings of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockReading {
-    /// `CLOCK_REALTIME` before.
+    /// `CLOCK_REALTIME` before the reading.
     pub before: Timestamp<Utc>,
-    /// The clock, in nanoseconds of its own timescale.
+    /// Reading of the clock, in ns on its own timescale.
     pub clock_ns: i64,
-    /// `CLOCK_REALTIME` after.
+    /// `CLOCK_REALTIME` after the reading.
     pub after: Timestamp<Utc>,
 }
 
@@ -36,13 +36,13 @@ impl KernelClockId {
         }
     }
 
-    /// Returns the tightest of several readings; none of them contains a backward step of the
-    /// system clock, unless all do.
+    /// Returns the tightest of several bracketed readings. A bracket with a backward step of the
+    /// system clock is used only if all have one.
     #[must_use]
     pub fn read(self) -> ClockReading {
-        let mut best = self.bracket();
+        let mut best = self.read_bracketed();
         for _ in 1..BRACKETS {
-            let next = self.bracket();
+            let next = self.read_bracketed();
             if next.width_ns() < best.width_ns() {
                 best = next;
             }
@@ -50,7 +50,7 @@ impl KernelClockId {
         best
     }
 
-    fn bracket(self) -> ClockReading {
+    fn read_bracketed(self) -> ClockReading {
         let before = Realtime.now();
         let time = read(self.number());
         let after = Realtime.now();
@@ -60,7 +60,7 @@ impl KernelClockId {
 }
 
 impl ClockReading {
-    /// Returns the width of the bracket; one that ends before it begins is the worst of all.
+    /// Returns the width of the bracket in ns; the largest value for one with a backward step.
     fn width_ns(&self) -> u64 {
         u64::try_from((self.after - self.before).as_ns()).unwrap_or(u64::MAX)
     }

@@ -1,5 +1,5 @@
-//! Single datagrams, in one system call each and without any other work: for exchanges in which
-//! every hundred nanoseconds count. Batches go through [`crate::message`].
+//! Single datagrams with one system call each and no other work, for exchanges in which 100 ns
+//! matter. Batches use [`crate::message`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,44 +7,44 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::address::RawAddress;
 use crate::ancillary::{AncillaryData, CAPACITY as CONTROL_CAPACITY, ControlBuffer, write_source};
-use crate::message::Received;
+use crate::message::ReceiveInfo;
 
-/// Wait mode of a receiving call.
+/// Blocking mode of a receive call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    /// Until a datagram comes or the socket's receive timeout expires.
-    Asleep,
-    /// Not at all.
-    Never,
+pub enum WaitMode {
+    /// Blocks until a datagram arrives or the receive timeout of the socket expires.
+    Blocking,
+    /// Never blocks (`MSG_DONTWAIT`).
+    NonBlocking,
 }
 
-impl Wait {
+impl WaitMode {
     const fn flags(self) -> libc::c_int {
         match self {
-            Self::Asleep => 0,
-            Self::Never => libc::MSG_DONTWAIT,
+            Self::Blocking => 0,
+            Self::NonBlocking => libc::MSG_DONTWAIT,
         }
     }
 }
 
-fn length(result: isize) -> io::Result<usize> {
+fn length_or_error(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends a datagram to the connected peer of the socket, without waiting for room.
+/// Sends a datagram to the socket's connected peer, without blocking.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the bytes and their number, only read during the call.
     let sent = unsafe {
         libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
     };
-    length(sent).map(drop)
+    length_or_error(sent).map(drop)
 }
 
-/// Sends a datagram to `remote`, without waiting for room.
+/// Sends a datagram to `remote`, without blocking.
 ///
 /// # Errors
 ///
-/// Of sendto(2): `WouldBlock` when the socket's buffer is full, [`TOO_LONG`] and [`NO_BUFFERS`].
+/// Of sendto(2): `WouldBlock` if the socket buffer is full, [`TOO_LONG`], [`NO_BUFFERS`].
 pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], remote: SocketAddr) -> io::Result<()> {
     let (raw, address_len) = RawAddress::encode(remote);
     // SAFETY: the bytes and the address with their lengths, only read during the call.
@@ -58,50 +58,50 @@ pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], remote: SocketAddr) -> io::
             address_len as libc::socklen_t,
         )
     };
-    length(sent).map(drop)
+    length_or_error(sent).map(drop)
 }
 
-/// Error of a datagram that is longer than its path allows, or than any.
+/// Error number for a datagram above the path MTU or the largest datagram length.
 pub const TOO_LONG: i32 = libc::EMSGSIZE;
-/// Error of a datagram for which a device's queue has no room.
+/// Error number for a datagram that found no room in the queue of a device.
 pub const NO_BUFFERS: i32 = libc::ENOBUFS;
 
-/// Receives a datagram, truncated to the buffer; returns its length there.
+/// Receives a datagram, truncated to the buffer, and returns the number of bytes stored.
 ///
 /// # Errors
 ///
 /// `WouldBlock` if none arrived, and network errors of an earlier datagram.
-pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], wait: WaitMode) -> io::Result<usize> {
     // SAFETY: the buffer and its length, which the kernel may fill during the call.
-    length(unsafe {
+    length_or_error(unsafe {
         libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), wait.flags())
     })
 }
 
-/// Buffers for the data that accompany a datagram: its source address and the ancillary data.
+/// Buffers for the source address and the ancillary data of a datagram (`struct msghdr`).
 #[derive(Clone)]
-pub struct Envelope {
+pub struct MessageHeader {
     address: RawAddress,
     address_len: usize,
     control: ControlBuffer,
-    /// For outgoing messages, so that no received data are read.
+    /// Separate buffer for ancillary data of outgoing datagrams.
     source: ControlBuffer,
 }
 
-impl Default for Envelope {
+impl Default for MessageHeader {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for Envelope {
+impl std::fmt::Debug for MessageHeader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Envelope").finish_non_exhaustive()
     }
 }
 
-impl Envelope {
-    /// Creates an empty one.
+impl MessageHeader {
+    /// Creates empty buffers.
     #[must_use]
     pub fn new() -> Self {
         let empty = ControlBuffer([0; CONTROL_CAPACITY]);
@@ -112,32 +112,32 @@ impl Envelope {
     ///
     /// # Errors
     ///
-    /// As [`receive`].
+    /// Errors of [`receive`].
     pub fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
-        wait: Wait,
-    ) -> io::Result<Received> {
+        wait: WaitMode,
+    ) -> io::Result<ReceiveInfo> {
         self.receive_with(socket, buffer, wait.flags())
     }
 
-    /// Receives a datagram with its source address alone, in a cheaper call.
+    /// Receives a datagram with its source address but without ancillary data, in a cheaper call.
     ///
     /// # Errors
     ///
-    /// As [`receive`].
-    pub fn receive_plain(
+    /// Errors of [`receive`].
+    pub fn receive_with_source(
         &mut self,
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
-        wait: Wait,
-    ) -> io::Result<Received> {
+        wait: WaitMode,
+    ) -> io::Result<ReceiveInfo> {
         let mut address_len = RawAddress::CAPACITY as libc::socklen_t;
         let flags = wait.flags() | libc::MSG_TRUNC;
         // SAFETY: the buffer and its length, the envelope's own room for an address and its length,
         // all alive for the call and not borrowed elsewhere.
-        let len = length(unsafe {
+        let len = length_or_error(unsafe {
             libc::recvfrom(
                 socket.as_raw_fd(),
                 buffer.as_mut_ptr().cast(),
@@ -148,7 +148,7 @@ impl Envelope {
             )
         })?;
         self.address_len = (address_len as usize).min(RawAddress::CAPACITY);
-        Ok(Received {
+        Ok(ReceiveInfo {
             len: len.min(buffer.len()),
             truncated: len > buffer.len(),
             remote: self.address.decode(self.address_len),
@@ -156,7 +156,7 @@ impl Envelope {
         })
     }
 
-    /// Reads the timestamp of a datagram that left from the socket's error queue; it never waits.
+    /// Reads the transmit timestamp of a sent datagram from the socket's error queue; never blocks.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Envelope {
         socket: BorrowedFd<'_>,
         buffer: &mut [u8],
         flags: libc::c_int,
-    ) -> io::Result<Received> {
+    ) -> io::Result<ReceiveInfo> {
         let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut header = empty_header();
         header.msg_name = self.address.as_mut_ptr().cast();
@@ -185,10 +185,11 @@ impl Envelope {
         header.msg_controllen = CONTROL_CAPACITY as _;
         // SAFETY: the header points to the envelope's own parts and to the caller's buffer, each
         // with its own length, all alive for the call and not borrowed elsewhere.
-        let len = length(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
+        let len =
+            length_or_error(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) })?;
         self.address_len = (header.msg_namelen as usize).min(RawAddress::CAPACITY);
         let control_len = CONTROL_CAPACITY.min(header.msg_controllen as _);
-        Ok(Received {
+        Ok(ReceiveInfo {
             len: len.min(buffer.len()),
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
             remote: self.address.decode(self.address_len),
@@ -196,15 +197,15 @@ impl Envelope {
         })
     }
 
-    /// Sends a datagram to the source of the last one, without waiting for room; from `local` if it
-    /// is `Some`, which a reply from a wildcard address needs.
-    pub fn answer(
+    /// Sends a datagram to the source of the last received one, without blocking; with the source
+    /// address `local` if given, as a reply from a socket with a wildcard address needs.
+    pub fn reply(
         &mut self,
         socket: BorrowedFd<'_>,
         bytes: &[u8],
         local: Option<IpAddr>,
     ) -> io::Result<()> {
-        let Some(local) = local else { return self.answer_plainly(socket, bytes) };
+        let Some(local) = local else { return self.reply_from_default(socket, bytes) };
         // The kernel does not write through the buffer of an outgoing message.
         let base = bytes.as_ptr().cast_mut().cast();
         let mut part = libc::iovec { iov_base: base, iov_len: bytes.len() };
@@ -218,10 +219,10 @@ impl Envelope {
         // SAFETY: as for recvmsg; the kernel only reads.
         let sent =
             unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
-        length(sent).map(drop)
+        length_or_error(sent).map(drop)
     }
 
-    fn answer_plainly(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    fn reply_from_default(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
         // SAFETY: the bytes and the address, each with its length, only read during the call.
         let sent = unsafe {
             libc::sendto(
@@ -233,7 +234,7 @@ impl Envelope {
                 self.address_len as libc::socklen_t,
             )
         };
-        length(sent).map(drop)
+        length_or_error(sent).map(drop)
     }
 }
 
@@ -270,16 +271,16 @@ mod tests {
         far.enable_traffic_class(at, true).unwrap();
         far.enable_hop_limit(at).unwrap();
         send(near.as_fd(), b"question").unwrap();
-        let (mut envelope, mut buffer) = (Envelope::new(), [0; 64]);
-        let received = envelope.receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap();
+        let (mut envelope, mut buffer) = (MessageHeader::new(), [0; 64]);
+        let received = envelope.receive(far.as_fd(), &mut buffer, WaitMode::Blocking).unwrap();
         assert_eq!(&buffer[..received.len], b"question");
         assert_eq!(received.remote, Some(near.local_address().unwrap()));
         assert_eq!(received.control.traffic_class, Some(46 << 2));
         assert_eq!(received.control.hop_limit, Some(77));
-        envelope.answer(far.as_fd(), b"answer", Some(at.ip())).unwrap();
-        assert_eq!(receive(near.as_fd(), &mut buffer, Wait::Asleep).unwrap(), 6);
+        envelope.reply(far.as_fd(), b"answer", Some(at.ip())).unwrap();
+        assert_eq!(receive(near.as_fd(), &mut buffer, WaitMode::Blocking).unwrap(), 6);
         assert_eq!(&buffer[..6], b"answer");
-        let nothing = receive(near.as_fd(), &mut buffer, Wait::Never).unwrap_err();
+        let nothing = receive(near.as_fd(), &mut buffer, WaitMode::NonBlocking).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -287,15 +288,16 @@ mod tests {
     fn a_datagram_is_received_without_ancillary_data_and_answered() {
         let (near, far, _) = pair("127.0.0.1:0");
         send(near.as_fd(), b"question").unwrap();
-        let (mut envelope, mut buffer) = (Envelope::new(), [0; 4]);
-        let received = envelope.receive_plain(far.as_fd(), &mut buffer, Wait::Asleep).unwrap();
+        let (mut envelope, mut buffer) = (MessageHeader::new(), [0; 4]);
+        let received =
+            envelope.receive_with_source(far.as_fd(), &mut buffer, WaitMode::Blocking).unwrap();
         assert_eq!((received.len, received.truncated), (4, true), "cut to the buffer");
         assert_eq!(received.remote, Some(near.local_address().unwrap()));
         assert_eq!(received.control, AncillaryData::default());
-        envelope.answer(far.as_fd(), b"answer", None).unwrap();
+        envelope.reply(far.as_fd(), b"answer", None).unwrap();
         let mut answer = [0; 8];
-        assert_eq!(receive(near.as_fd(), &mut answer, Wait::Asleep).unwrap(), 6);
-        let nothing = envelope.receive_plain(far.as_fd(), &mut buffer, Wait::Never);
+        assert_eq!(receive(near.as_fd(), &mut answer, WaitMode::Blocking).unwrap(), 6);
+        let nothing = envelope.receive_with_source(far.as_fd(), &mut buffer, WaitMode::NonBlocking);
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -303,7 +305,7 @@ mod tests {
     fn a_wait_ends_at_the_timeout() {
         let (near, _far, _) = pair("127.0.0.1:0");
         near.set_receive_timeout(Duration::from_millis(2)).unwrap();
-        let nothing = receive(near.as_fd(), &mut [0; 8], Wait::Asleep).unwrap_err();
+        let nothing = receive(near.as_fd(), &mut [0; 8], WaitMode::Blocking).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -312,7 +314,7 @@ mod tests {
         let (near, _far, at) = pair("127.0.0.1:0");
         near.enable_all_timestamps().unwrap();
         assert!(near.path_mtu(at).unwrap() >= 1_280);
-        let mut envelope = Envelope::new();
+        let mut envelope = MessageHeader::new();
         for id in 0..3 {
             send(near.as_fd(), b"x").unwrap();
             let stamp = (0..1_000).find_map(|_| {
@@ -332,7 +334,7 @@ mod tests {
         near.never_fragment(at).unwrap();
         send_to(near.as_fd(), b"hello", at).unwrap();
         let mut buffer = [0; 8];
-        assert_eq!(receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap(), 5);
+        assert_eq!(receive(far.as_fd(), &mut buffer, WaitMode::Blocking).unwrap(), 5);
         // The loopback interface takes 65,536 bytes, headers included.
         let refused = send_to(near.as_fd(), &vec![0; 65_520], at).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(TOO_LONG));
@@ -345,6 +347,6 @@ mod tests {
         let bytes = vec![7; 65_507];
         send(near.as_fd(), &bytes).unwrap();
         let mut buffer = vec![0; 65_536];
-        assert_eq!(receive(far.as_fd(), &mut buffer, Wait::Asleep).unwrap(), bytes.len());
+        assert_eq!(receive(far.as_fd(), &mut buffer, WaitMode::Blocking).unwrap(), bytes.len());
     }
 }

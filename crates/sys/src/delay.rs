@@ -1,5 +1,5 @@
-//! Delay functions of programs, each called as programs call it. The caller measures the delay.
-//! `sleep` by an alarm is in [`crate::alarm`], since alarms belong to a whole process.
+//! Delay functions of Linux, called as programs call them. The caller measures the delay. `sleep`
+//! by an alarm is in [`crate::alarm`], since alarms belong to a whole process.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::descriptor::{check, check_new, timespec};
 use crate::io_uring::TimeoutRing;
 
-/// Function to wait by.
+/// Delay function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DelayFunction {
     /// sleep(3), in whole seconds.
@@ -17,9 +17,9 @@ pub enum DelayFunction {
     Usleep,
     /// nanosleep(2).
     Nanosleep,
-    /// `clock_nanosleep(2)` for a duration on `CLOCK_MONOTONIC`.
+    /// `clock_nanosleep(2)`, relative, on `CLOCK_MONOTONIC`.
     ClockNanosleep,
-    /// `clock_nanosleep(2)` until an instant of `CLOCK_MONOTONIC`.
+    /// `clock_nanosleep(2)`, absolute, on `CLOCK_MONOTONIC`.
     ClockNanosleepAbsolute,
     /// select(2) with no descriptors.
     Select,
@@ -29,9 +29,9 @@ pub enum DelayFunction {
     EpollWait,
     /// `epoll_pwait2` on an empty set.
     EpollPwait2,
-    /// Timer descriptor that is read.
+    /// read(2) on a timerfd.
     Timerfd,
-    /// Timeout that is submitted to an `io_uring` and waited for (`IORING_OP_TIMEOUT`).
+    /// Timeout request of `io_uring` (`IORING_OP_TIMEOUT`).
     IoUring,
 }
 
@@ -52,7 +52,7 @@ impl DelayFunction {
     ];
 }
 
-/// Function with the descriptors that it needs.
+/// Delay function with the descriptors that it needs.
 #[derive(Debug)]
 pub struct Delayer(DelayBackend);
 
@@ -88,26 +88,26 @@ impl Delayer {
         }))
     }
 
-    /// Waits once for this delay. A delay that the function cannot express is rounded up.
+    /// Waits once for `delay`, rounded up to the unit of the function.
     ///
     /// # Errors
     ///
     /// `Interrupted` if a signal ended the wait; other errors of the kernel.
     pub fn wait(&mut self, delay: Duration) -> io::Result<()> {
         match self {
-            Self(DelayBackend::Plain(function)) => plain(*function, delay),
-            Self(DelayBackend::Epoll(function, set)) => epoll(*function, set, delay),
-            Self(DelayBackend::Timer(timer)) => by_timer(timer, delay),
+            Self(DelayBackend::Plain(function)) => call_plain(*function, delay),
+            Self(DelayBackend::Epoll(function, set)) => wait_by_epoll(*function, set, delay),
+            Self(DelayBackend::Timer(timer)) => wait_by_timerfd(timer, delay),
             Self(DelayBackend::Ring(ring)) => ring.wait(delay),
         }
     }
 }
 
-fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
+fn call_plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
     let mut time = timespec(delay);
     match function {
         DelayFunction::Sleep => sleep(delay),
-        DelayFunction::Usleep => usleep(rounded_up(delay, 1_000)),
+        DelayFunction::Usleep => usleep(whole_units(delay, 1_000)),
         DelayFunction::ClockNanosleep => clock_nanosleep(0, &time),
         DelayFunction::ClockNanosleepAbsolute => {
             let now = crate::clock::read(libc::CLOCK_MONOTONIC);
@@ -120,7 +120,7 @@ fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
             clock_nanosleep(libc::TIMER_ABSTIME, &time)
         }
         DelayFunction::Select => {
-            let us = rounded_up(delay, 1_000);
+            let us = whole_units(delay, 1_000);
             let mut time = libc::timeval {
                 tv_sec: i64::try_from(us / 1_000_000).unwrap_or(i64::MAX),
                 tv_usec: (us % 1_000_000) as _,
@@ -137,17 +137,17 @@ fn plain(function: DelayFunction, delay: Duration) -> io::Result<()> {
     }
 }
 
-/// Returns whole units of this many nanoseconds, rounded up.
-fn rounded_up(delay: Duration, unit_ns: u128) -> u64 {
+/// Converts a delay to units of `unit_ns` nanoseconds, rounded up.
+fn whole_units(delay: Duration, unit_ns: u128) -> u64 {
     u64::try_from(delay.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
 }
 
 fn milliseconds(delay: Duration) -> libc::c_int {
-    libc::c_int::try_from(rounded_up(delay, 1_000_000)).unwrap_or(libc::c_int::MAX)
+    libc::c_int::try_from(whole_units(delay, 1_000_000)).unwrap_or(libc::c_int::MAX)
 }
 
 fn sleep(delay: Duration) -> io::Result<()> {
-    let seconds = u32::try_from(rounded_up(delay, 1_000_000_000)).unwrap_or(u32::MAX);
+    let seconds = u32::try_from(whole_units(delay, 1_000_000_000)).unwrap_or(u32::MAX);
     // SAFETY: a number in, a number out.
     match unsafe { libc::sleep(seconds) } {
         0 => Ok(()),
@@ -155,7 +155,7 @@ fn sleep(delay: Duration) -> io::Result<()> {
     }
 }
 
-/// Calls usleep(3) with its argument, allowed by POSIX or not.
+/// Calls usleep(3) with any argument, even one of a second or more, which POSIX forbids.
 ///
 /// # Errors
 ///
@@ -170,17 +170,17 @@ fn clock_nanosleep(flags: libc::c_int, time: &libc::timespec) -> io::Result<()> 
     let remaining = std::ptr::null_mut();
     // SAFETY: a timespec that outlives the call; the remainder is not requested.
     let result = unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, flags, time, remaining) };
-    // It returns the error and leaves `errno` alone.
+    // The function returns the error number and does not set `errno`.
     if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
-fn nanosleep(time: &libc::timespec, left: Option<&mut libc::timespec>) -> io::Result<()> {
-    let left = left.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+fn nanosleep(time: &libc::timespec, remaining: Option<&mut libc::timespec>) -> io::Result<()> {
+    let left = remaining.map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: both are null or outlive the call.
     check(unsafe { libc::nanosleep(time, left) }).map(drop)
 }
 
-/// Calls nanosleep(2) once, which a signal ends early: returns the remainder of the delay.
+/// Calls nanosleep(2) once; returns the remaining delay if a signal ended it early.
 ///
 /// # Errors
 ///
@@ -196,13 +196,13 @@ pub fn nanosleep_once(delay: Duration) -> io::Result<Duration> {
     }
 }
 
-/// Calls nanosleep(2) with an invalid time (10⁹ ns in addition to the seconds), as a miscounting
-/// program does: an error, at once.
-pub fn nanosleep_of_no_time() -> io::Result<()> {
+/// Calls nanosleep(2) with an invalid `tv_nsec` of 10⁹, as a program with a carry error does; it
+/// fails at once.
+pub fn nanosleep_with_invalid_time() -> io::Result<()> {
     nanosleep(&libc::timespec { tv_sec: 0, tv_nsec: 1_000_000_000 }, None)
 }
 
-fn epoll(function: DelayFunction, set: &OwnedFd, delay: Duration) -> io::Result<()> {
+fn wait_by_epoll(function: DelayFunction, set: &OwnedFd, delay: Duration) -> io::Result<()> {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     let result = if function == DelayFunction::EpollWait {
         // SAFETY: room for the one event that is announced, alive for the call.
@@ -227,9 +227,9 @@ fn epoll(function: DelayFunction, set: &OwnedFd, delay: Duration) -> io::Result<
     check(result).map(drop)
 }
 
-fn by_timer(timer: &OwnedFd, delay: Duration) -> io::Result<()> {
+fn wait_by_timerfd(timer: &OwnedFd, delay: Duration) -> io::Result<()> {
     let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // All zero would disarm it.
+    // An all-zero time would disarm the timer.
     let delay = delay.max(Duration::from_nanos(1));
     let setting = libc::itimerspec { it_interval: zero, it_value: timespec(delay) };
     let mut expirations = 0_u64;
@@ -271,14 +271,14 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused_at_once() {
-        let error = nanosleep_of_no_time().unwrap_err();
+        let error = nanosleep_with_invalid_time().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert_eq!(nanosleep_once(Duration::from_micros(10)).unwrap(), Duration::ZERO);
     }
 
     #[test]
     fn delays_are_rounded_up() {
-        assert_eq!(rounded_up(Duration::from_nanos(1_001), 1_000), 2);
+        assert_eq!(whole_units(Duration::from_nanos(1_001), 1_000), 2);
         assert_eq!(milliseconds(Duration::from_millis(1)), 1);
         assert_eq!(milliseconds(Duration::MAX), libc::c_int::MAX);
     }

@@ -1,5 +1,5 @@
-//! Common parts of system calls on file descriptors: conversion of -1 to an error, and socket
-//! options.
+//! Helpers for system calls on file descriptors: conversion of -1 to an error, socket options, and
+//! waiting.
 
 use std::io;
 use std::mem::size_of;
@@ -24,8 +24,8 @@ pub(crate) unsafe fn check_new(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Passes this descriptor, which has to be open until the start, to a program under a number that
-/// no other passed descriptor may have.
+/// Passes the descriptor `from`, which must stay open until the program starts, to the program
+/// under the number `number`, which no other passed descriptor may have.
 pub(crate) fn pass_descriptor(command: &mut Command, from: RawFd, number: RawFd) -> &mut Command {
     // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are allowed;
     // it makes one system call on numbers and allocates nothing. dup2 leaves a descriptor alone
@@ -84,8 +84,8 @@ pub(crate) fn get_option<const N: usize>(
     Ok(value)
 }
 
-/// Waits up to `wait`, in nanosecond steps, until the descriptor has one of the poll `events`;
-/// returns true if it does. A signal ends the wait like a timeout.
+/// Waits up to `wait`, with nanosecond resolution, for one of the poll `events`; returns true if
+/// one occurred. A signal ends the wait like a timeout.
 pub(crate) fn wait_for(
     descriptor: BorrowedFd<'_>,
     events: libc::c_short,
@@ -94,7 +94,7 @@ pub(crate) fn wait_for(
     wait_for_any([descriptor], events, wait)
 }
 
-/// Waits like [`wait_for`], for the first of several descriptors.
+/// Waits like [`wait_for`] for any of several descriptors.
 pub(crate) fn wait_for_any<const N: usize>(
     descriptors: [BorrowedFd<'_>; N],
     events: libc::c_short,
@@ -114,7 +114,7 @@ pub(crate) fn wait_for_any<const N: usize>(
     }
 }
 
-/// Converts a duration to the kernel's form; past the range of its seconds it saturates.
+/// Converts a duration to a `timespec`, saturating at the range of seconds.
 pub(crate) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

@@ -1,4 +1,4 @@
-//! Waiting for any of many descriptors: epoll(7), level-triggered, for reading and, if requested,
+//! Waiting for any of many descriptors with epoll(7), level-triggered, for reading and optionally
 //! for writing.
 
 use std::io;
@@ -26,13 +26,13 @@ impl Epoll {
         Ok(Self { descriptor, events: vec![none; slots].into_boxed_slice() })
     }
 
-    /// Adds a descriptor, to be reported by `token`. It leaves the set when it is closed.
+    /// Adds a descriptor, reported as `token`. Closing the descriptor removes it.
     pub fn add(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN, token)
     }
 
-    /// Adds a descriptor that several sets wait for: of those whose owners wait in
-    /// [`Epoll::wait_coarsely`], about one is woken at a time (`EPOLLEXCLUSIVE`).
+    /// Adds a descriptor that several sets wait for; of the threads that block in
+    /// [`Epoll::wait_in_milliseconds`], about one is woken for each event (`EPOLLEXCLUSIVE`).
     pub fn add_shared(&self, descriptor: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, descriptor, libc::EPOLLIN | libc::EPOLLEXCLUSIVE, token)
     }
@@ -73,39 +73,39 @@ impl Epoll {
         .map(drop)
     }
 
-    /// Waits like [`Epoll::wait`], in steps of a millisecond, rounded up, and for ever without a
-    /// `wait`; one system call instead of three.
-    pub fn wait_coarsely(
+    /// Waits like [`Epoll::wait`], with the timeout rounded up to milliseconds, or without a
+    /// timeout for `None`; one system call instead of three.
+    pub fn wait_in_milliseconds(
         &mut self,
         wait: Option<Duration>,
     ) -> io::Result<impl Iterator<Item = u64>> {
         let timeout = wait.map_or(-1, |wait| {
             libc::c_int::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
         });
-        let ready = match self.collect(timeout) {
+        let ready = match self.collect_events(timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             other => other?,
         };
         Ok(self.events[..ready].iter().map(|event| event.u64))
     }
 
-    /// Waits up to `wait`, in nanosecond steps, until at least one descriptor can be read, and
-    /// returns the tokens of those that can. None after a timeout or a signal.
+    /// Waits up to `wait`, with nanosecond resolution, until a descriptor is ready; returns the
+    /// tokens of the ready ones. Empty after a timeout or a signal.
     pub fn wait(&mut self, wait: Duration) -> io::Result<impl Iterator<Item = u64>> {
-        let mut ready = self.poll()?;
-        // epoll_wait(2) counts in milliseconds; an epoll descriptor itself can
-        // be polled more finely.
+        let mut ready = self.collect_ready()?;
+        // The timeout of epoll_wait(2) is in milliseconds; ppoll(2) on the epoll descriptor is
+        // finer.
         if ready == 0 && !wait.is_zero() && wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)? {
-            ready = self.poll()?;
+            ready = self.collect_ready()?;
         }
         Ok(self.events[..ready].iter().map(|event| event.u64))
     }
 
-    fn poll(&mut self) -> io::Result<usize> {
-        self.collect(0)
+    fn collect_ready(&mut self) -> io::Result<usize> {
+        self.collect_events(0)
     }
 
-    fn collect(&mut self, timeout_ms: libc::c_int) -> io::Result<usize> {
+    fn collect_events(&mut self, timeout_ms: libc::c_int) -> io::Result<usize> {
         // SAFETY: room for as many events as are announced, alive for the call.
         check(unsafe {
             libc::epoll_wait(

@@ -1,6 +1,6 @@
-//! Driver data of an interface through the ethtool ioctls: its own counters, the number of its
-//! queues, and the merging of received packets (GRO). Interfaces are looked up in the calling
-//! thread's network namespace. The structures are those of `linux/ethtool.h`.
+//! Driver settings and statistics of an interface by the ethtool ioctls: counters, numbers of
+//! queues, and generic receive offload (GRO). Interfaces are looked up in the calling thread's
+//! network namespace. The structures are those of `linux/ethtool.h`.
 #![allow(unsafe_code, reason = "the ethtool ioctls take raw pointers")]
 
 use crate::explain::explain;
@@ -9,7 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// Ioctl that carries all of them (`linux/sockios.h`).
+/// Ioctl number of all ethtool commands (`linux/sockios.h`).
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
@@ -19,18 +19,18 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// Timestamps by the interface's own clock, of transmission and raw (`linux/net_tstamp.h`).
+/// Hardware transmit timestamps and raw hardware timestamps (`linux/net_tstamp.h`).
 const HARDWARE_TIMESTAMPS: u32 =
     libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
-/// Set of strings that names the counters.
+/// String set with the names of the counters.
 const ETH_SS_STATS: u32 = 1;
 /// Length of one name, padding included.
 const ETH_GSTRING_LEN: usize = 32;
-/// Number of attempts to read the counters if a driver changes their number meanwhile.
+/// Attempts to read the counters if the driver changes their number in between.
 const STATS_ATTEMPTS: usize = 4;
-/// Spare bytes after every answer, enough for 16,384 more names. Kernels before 6.19 do not check
-/// the size of the buffer for counters, so a driver that gains queues between the two calls that
-/// count and read them would write past a buffer of the exact size.
+/// Spare bytes after every response, room for 16,384 names. Kernels before 6.19 do not check the
+/// buffer size for counters, so a driver that gains queues between the calls that count and read
+/// them would write past an exact buffer.
 const SPARE_BYTES: usize = 16_384 * ETH_GSTRING_LEN;
 
 /// Reason for which an ethtool request failed.
@@ -39,7 +39,7 @@ pub enum EthtoolError {
     /// No interface has this name in this namespace.
     #[error("interface '{0}' not found; 'ip link' lists them")]
     NoSuchInterface(String),
-    /// The driver does not offer it.
+    /// The driver does not support the operation.
     #[error("cannot {action} of '{interface}': its driver does not support it")]
     Unsupported {
         /// The interface.
@@ -70,8 +70,7 @@ pub enum EthtoolError {
     },
 }
 
-/// Numbers of queues of an interface, in use and at most. A combined channel has one queue of each
-/// direction.
+/// Numbers of queues of an interface, in use and largest. A combined queue receives and transmits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channels {
     /// Receive-only queues in use.
@@ -80,16 +79,16 @@ pub struct Channels {
     pub tx: u32,
     /// Combined queues in use.
     pub combined: u32,
-    /// Receive-only queues at most.
+    /// Largest number of receive-only queues.
     pub rx_max: u32,
-    /// Transmit-only queues at most.
+    /// Largest number of transmit-only queues.
     pub tx_max: u32,
-    /// Combined queues at most.
+    /// Largest number of combined queues.
     pub combined_max: u32,
 }
 
-/// Returns the driver's own counters by name, as `ethtool -S` shows them. A veth counts the results
-/// of its XDP program for each queue (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
+/// Returns the driver's counters by name, as in `ethtool -S`. A veth counts the results of its XDP
+/// program for each queue (`rx_queue_0_xdp_packets`, `rx_queue_0_drops`).
 pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the counters")?;
     for _ in 0..STATS_ATTEMPTS {
@@ -106,7 +105,7 @@ pub fn stats(interface: &str) -> Result<Vec<(String, u64)>, EthtoolError> {
     Err(device.error(io::Error::from_raw_os_error(libc::EAGAIN)))
 }
 
-/// Returns the numbers of queues of the interface, as `ethtool -l` shows them.
+/// Returns the numbers of queues, as in `ethtool -l`.
 pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
     let raw = EthtoolDevice::open(interface, "read the number of queues")?.channels()?;
     Ok(Channels {
@@ -119,8 +118,8 @@ pub fn channels(interface: &str) -> Result<Channels, EthtoolError> {
     })
 }
 
-/// Sets the numbers of queues in use: the `rx`, `tx` and `combined` of `wanted`; its maxima are
-/// ignored. Other queues of the driver (for control only) stay as they are.
+/// Sets the numbers of queues in use: `rx`, `tx` and `combined` of `wanted`; the other fields are
+/// ignored. Control queues of the driver are not changed.
 pub fn set_channels(interface: &str, wanted: &Channels) -> Result<(), EthtoolError> {
     let device = EthtoolDevice::open(interface, "set the number of queues")?;
     let mut raw = device.channels()?;
@@ -135,34 +134,34 @@ pub fn gro(interface: &str) -> Result<bool, EthtoolError> {
     Ok(word(&device.query(&[ETHTOOL_GGRO, 0], 0, 0)?, 1) != 0)
 }
 
-/// Turns the merging of received packets on or off.
+/// Enables or disables generic receive offload.
 pub fn set_gro(interface: &str, on: bool) -> Result<(), EthtoolError> {
     let device = EthtoolDevice::open(interface, "set GRO")?;
     device.query(&[ETHTOOL_SGRO, u32::from(on)], 0, 0).map(drop)
 }
 
-/// Timestamps that a driver offers.
+/// Timestamping capabilities of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimestampFacts {
-    /// True if the interface's own clock timestamps sent packets.
+pub struct TimestampCapabilities {
+    /// True if the interface's clock timestamps sent packets.
     pub in_hardware: bool,
-    /// Number N of that clock, `/dev/ptpN`.
+    /// Number N of the PTP hardware clock `/dev/ptpN`.
     pub clock: Option<u32>,
-    /// Sent packets that can be timestamped: bits by `HWTSTAMP_TX_*`.
+    /// Supported transmit timestamping modes: bits numbered by `HWTSTAMP_TX_*`.
     pub transmit_types: u32,
-    /// Received packets that can be timestamped: bits by `HWTSTAMP_FILTER_*`.
+    /// Supported receive filters: bits numbered by `HWTSTAMP_FILTER_*`.
     pub receive_filters: u32,
 }
 
-/// Returns the timestamps that the driver offers, as `ethtool -T` shows them.
-pub fn timestamp_facts(interface: &str) -> Result<TimestampFacts, EthtoolError> {
+/// Returns the timestamping capabilities of the driver, as in `ethtool -T`.
+pub fn timestamp_capabilities(interface: &str) -> Result<TimestampCapabilities, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the timestamping capabilities")?;
     // struct ethtool_ts_info: command, kinds, clock, transmit types, three reserved, receive
     // filters, three reserved.
     let mut request = [0; 11];
     request[0] = ETHTOOL_GET_TS_INFO;
     let answer = device.query(&request, 0, 0)?;
-    Ok(TimestampFacts {
+    Ok(TimestampCapabilities {
         in_hardware: word(&answer, 1) & HARDWARE_TIMESTAMPS == HARDWARE_TIMESTAMPS,
         clock: u32::try_from(word(&answer, 2).cast_signed()).ok(),
         transmit_types: word(&answer, 3),
@@ -190,9 +189,9 @@ impl<'a> EthtoolDevice<'a> {
         Ok(Self { interface, action, socket })
     }
 
-    /// Returns the number of counters that the driver announces.
+    /// Returns the number of counters of the driver.
     fn stats_count(&self) -> Result<u32, EthtoolError> {
-        let [low, high] = halves(1 << ETH_SS_STATS);
+        let [low, high] = to_words(1 << ETH_SS_STATS);
         let answer = self.query(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
         // The kernel clears a set in the mask if the driver does not have it.
         match [word(&answer, 2), word(&answer, 3)] {
@@ -201,8 +200,8 @@ impl<'a> EthtoolDevice<'a> {
         }
     }
 
-    /// Returns `struct ethtool_channels`: the command; at most rx, tx, other, combined; in use the
-    /// same.
+    /// Returns `struct ethtool_channels`: the command; the largest rx, tx, other and combined; the
+    /// same four in use.
     fn channels(&self) -> Result<[u32; 9], EthtoolError> {
         let mut request = [0; 9];
         request[0] = ETHTOOL_GCHANNELS;
@@ -210,8 +209,8 @@ impl<'a> EthtoolDevice<'a> {
         Ok(std::array::from_fn(|position| word(&answer, position)))
     }
 
-    /// Sends the words of `request` with room for `count` items of `size` bytes after them, and
-    /// returns the same bytes as the kernel left them.
+    /// Sends `request` with room for `count` items of `size` bytes after it, and returns the buffer
+    /// as changed by the kernel.
     pub(crate) fn query(
         &self,
         request: &[u32],
@@ -250,13 +249,13 @@ impl<'a> EthtoolDevice<'a> {
     }
 }
 
-/// Returns the two 32-bit halves of a 64-bit word, in this machine's order.
-pub(crate) fn halves(value: u64) -> [u32; 2] {
+/// Splits a 64-bit word into two 32-bit words, in host byte order.
+pub(crate) fn to_words(value: u64) -> [u32; 2] {
     let bytes = value.to_ne_bytes();
     [word(&bytes, 0), word(&bytes, 1)]
 }
 
-/// Returns the 32-bit word at a position counted in such words; 0 beyond the end.
+/// Returns the 32-bit word at index `position`; 0 beyond the end.
 pub(crate) fn word(bytes: &[u8], position: usize) -> u32 {
     bytes
         .chunks_exact(size_of::<u32>())
@@ -265,7 +264,7 @@ pub(crate) fn word(bytes: &[u8], position: usize) -> u32 {
         .map_or(0, u32::from_ne_bytes)
 }
 
-/// Returns the `count` items of `size` bytes after the first `words` words.
+/// Returns `count` items of `size` bytes after the first `words` 32-bit words.
 pub(crate) fn items(
     bytes: &[u8],
     words: usize,
@@ -276,7 +275,7 @@ pub(crate) fn items(
     bytes.get(start..).unwrap_or_default().chunks_exact(size).take(count as usize)
 }
 
-/// Returns a name without its padding; drivers leave it unterminated if it fills its field.
+/// Returns the text of a fixed-length field without padding; a full field has no terminator.
 pub(crate) fn name(field: &[u8]) -> String {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).trim().to_owned()
@@ -310,7 +309,7 @@ mod tests {
 
     #[test]
     fn loopback_has_no_clock_of_its_own() {
-        let facts = timestamp_facts("lo").unwrap();
+        let facts = timestamp_capabilities("lo").unwrap();
         assert_eq!((facts.in_hardware, facts.clock), (false, None));
     }
 
@@ -325,7 +324,7 @@ mod tests {
         let bytes: Vec<u8> = [1u32, 2, 3].iter().flat_map(|word| word.to_ne_bytes()).collect();
         assert_eq!((word(&bytes, 1), word(&bytes, 3)), (2, 0));
         assert_eq!(items(&bytes, 1, 5, 4).count(), 2);
-        let [low, high] = halves(1 << ETH_SS_STATS);
+        let [low, high] = to_words(1 << ETH_SS_STATS);
         assert_eq!(low | high, 1 << ETH_SS_STATS);
     }
 }

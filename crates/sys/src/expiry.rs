@@ -1,6 +1,6 @@
-//! Timers that expire at an absolute instant of `CLOCK_MONOTONIC` and reach user space by a signal
-//! handler or a descriptor (`timer_create`, `timerfd_create`). Each returns the instant at which
-//! its expiry reached user space. One thread creates, arms and waits.
+//! Timers with an absolute expiry on `CLOCK_MONOTONIC` that reach user space by a signal handler or
+//! a descriptor (`timer_create`, `timerfd_create`), and return the instant at which the expiry
+//! reached user space. Create, arm and wait in the same thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,32 +11,32 @@ use horolog_time::{Clock, Monotonic, Timestamp};
 use crate::clock::MonotonicClock;
 use crate::descriptor::{check, check_new};
 
-/// Marker for no expiry yet.
-const NEVER: i64 = i64::MIN;
+/// Value of no expiry yet.
+const NO_EXPIRY: i64 = i64::MIN;
 
 /// Timer whose expiry runs a signal handler in the thread that created it.
 #[derive(Debug)]
 pub struct SignalTimer {
     timer: libc::timer_t,
-    /// Instant at which the handler ran. It is never freed: a signal that is still queued when the
-    /// timer is deleted would access it.
-    noticed_ns: &'static AtomicI64,
-    /// Signals that were blocked before, without the one of the timer.
-    waiting: libc::sigset_t,
+    /// Instant at which the handler ran. Never freed, because a signal that is still queued when
+    /// the timer is deleted accesses it.
+    handled_ns: &'static AtomicI64,
+    /// Signal mask for the wait: the previous mask without the timer's signal.
+    wait_mask: libc::sigset_t,
 }
 
 impl SignalTimer {
-    /// Creates it for the calling thread, which from then on has the signal blocked except while it
-    /// waits.
+    /// Creates a timer for the calling thread, in which its signal is blocked from now on except
+    /// during waits.
     ///
     /// # Errors
     ///
-    /// If the user has no timer left (`RLIMIT_SIGPENDING`).
+    /// If the user's limit of timers is reached (`RLIMIT_SIGPENDING`).
     pub fn new() -> io::Result<Self> {
         let number = signal_number();
         install_handler(number)?;
-        let waiting = block(number)?;
-        let noticed_ns: &'static AtomicI64 = Box::leak(Box::new(AtomicI64::new(NEVER)));
+        let waiting = block_signal(number)?;
+        let noticed_ns: &'static AtomicI64 = Box::leak(Box::new(AtomicI64::new(NO_EXPIRY)));
         // SAFETY: a plain C structure, for which all bytes zero is valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -49,18 +49,18 @@ impl SignalTimer {
         check(unsafe {
             libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer)
         })?;
-        Ok(Self { timer, noticed_ns, waiting })
+        Ok(Self { timer, handled_ns: noticed_ns, wait_mask: waiting })
     }
 
-    /// Arms the timer, waits until the handler ran, and returns the instant: its first instructions
-    /// read the clock. An instant that is past expires at once.
+    /// Arms the timer and waits for the handler; returns the instant that the handler reads from
+    /// the clock first. A past instant expires at once.
     ///
     /// # Errors
     ///
     /// `Interrupted` if another signal arrived first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
-        self.noticed_ns.store(NEVER, Ordering::Relaxed);
-        let setting = once_at(due);
+        self.handled_ns.store(NO_EXPIRY, Ordering::Relaxed);
+        let setting = one_shot_setting(due);
         // SAFETY: one structure that outlives the call; the old setting is not requested.
         check(unsafe {
             libc::timer_settime(
@@ -71,9 +71,9 @@ impl SignalTimer {
             )
         })?;
         // SAFETY: an initialised set, only read. It always returns -1, after a handler ran.
-        unsafe { libc::sigsuspend(&raw const self.waiting) };
-        match self.noticed_ns.load(Ordering::Relaxed) {
-            NEVER => Err(io::ErrorKind::Interrupted.into()),
+        unsafe { libc::sigsuspend(&raw const self.wait_mask) };
+        match self.handled_ns.load(Ordering::Relaxed) {
+            NO_EXPIRY => Err(io::ErrorKind::Interrupted.into()),
             noticed_ns => Ok(Timestamp::from_ns(noticed_ns)),
         }
     }
@@ -88,14 +88,14 @@ impl Drop for SignalTimer {
 
 /// Timer whose expiry makes a descriptor readable.
 #[derive(Debug)]
-pub struct DescriptorTimer(OwnedFd);
+pub struct TimerFd(OwnedFd);
 
-impl DescriptorTimer {
-    /// Creates it.
+impl TimerFd {
+    /// Creates a timer.
     ///
     /// # Errors
     ///
-    /// If there is no descriptor left.
+    /// If the process has no free descriptor.
     pub fn new() -> io::Result<Self> {
         // SAFETY: numbers in, a new descriptor out, owned from here on.
         let timer =
@@ -103,14 +103,14 @@ impl DescriptorTimer {
         Ok(Self(timer))
     }
 
-    /// Arms the timer, waits in read(2) for its expiry, and returns the instant at which that
+    /// Arms the timer, waits in read(2) for its expiry, and returns the instant at which read(2)
     /// returned.
     ///
     /// # Errors
     ///
     /// `Interrupted` if a signal arrived first.
     pub fn expire_at(&self, due: Timestamp<Monotonic>) -> io::Result<Timestamp<Monotonic>> {
-        let setting = once_at(due);
+        let setting = one_shot_setting(due);
         // SAFETY: one structure that outlives the call; the old setting is not requested.
         check(unsafe {
             libc::timerfd_settime(
@@ -134,13 +134,13 @@ impl DescriptorTimer {
     }
 }
 
-/// Returns the third of the signals that the C library leaves to programs; other programs do not
-/// send it.
+/// Returns the signal of the timer: the third real-time signal that the C library leaves to
+/// programs.
 fn signal_number() -> libc::c_int {
     libc::SIGRTMIN() + 2
 }
 
-fn once_at(due: Timestamp<Monotonic>) -> libc::itimerspec {
+fn one_shot_setting(due: Timestamp<Monotonic>) -> libc::itimerspec {
     let (seconds, nanoseconds) = due.to_timespec();
     libc::itimerspec {
         it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
@@ -148,7 +148,7 @@ fn once_at(due: Timestamp<Monotonic>) -> libc::itimerspec {
     }
 }
 
-extern "C" fn note(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn record_expiry(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     let noticed_ns = MonotonicClock.now().as_ns();
     // SAFETY: with SA_SIGINFO the kernel gives a valid structure. Its value is read only where
     // a timer sent the signal, and then it is the address of an atomic that is never freed. Both
@@ -162,7 +162,8 @@ extern "C" fn note(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_v
 }
 
 fn install_handler(number: libc::c_int) -> io::Result<()> {
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = note;
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+        record_expiry;
     // SAFETY: a plain C structure, for which all bytes zero is valid: an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
@@ -172,17 +173,17 @@ fn install_handler(number: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) }).map(drop)
 }
 
-/// Blocks the signal in this thread and returns the mask to wait with: the signals blocked before,
-/// without it.
-fn block(number: libc::c_int) -> io::Result<libc::sigset_t> {
+/// Blocks the signal in this thread; returns the mask for the wait: the previous mask without the
+/// signal.
+fn block_signal(number: libc::c_int) -> io::Result<libc::sigset_t> {
     let mut waiting = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut own = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut timer_signal = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises `own` before it is read, and pthread_sigmask writes `waiting`
     // where it succeeds; the number is a valid one.
     unsafe {
-        libc::sigemptyset(own.as_mut_ptr());
-        libc::sigaddset(own.as_mut_ptr(), number);
-        match libc::pthread_sigmask(libc::SIG_BLOCK, own.as_ptr(), waiting.as_mut_ptr()) {
+        libc::sigemptyset(timer_signal.as_mut_ptr());
+        libc::sigaddset(timer_signal.as_mut_ptr(), number);
+        match libc::pthread_sigmask(libc::SIG_BLOCK, timer_signal.as_ptr(), waiting.as_mut_ptr()) {
             0 => {}
             error => return Err(io::Error::from_raw_os_error(error)),
         }
@@ -204,8 +205,7 @@ mod tests {
     #[test]
     fn handlers_notice_each_expiry_and_none_too_early() {
         std::thread::spawn(|| {
-            let (signal, descriptor) =
-                (SignalTimer::new().unwrap(), DescriptorTimer::new().unwrap());
+            let (signal, descriptor) = (SignalTimer::new().unwrap(), TimerFd::new().unwrap());
             for _ in 0..5 {
                 let due = later();
                 assert!(signal.expire_at(due).unwrap() >= due);

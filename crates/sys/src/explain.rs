@@ -1,48 +1,47 @@
-//! System errors in words: their meaning to the user of a command, and a remedy, instead of a
-//! number.
+//! Explanation of system errors for users: cause and remedy instead of an error number.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::net::IpAddr;
 
-/// Shows a system error with its cause and its remedy.
+/// Explains a system error by its cause and remedy.
 #[must_use]
-pub fn explain(error: &io::Error) -> Explained<'_> {
-    Explained(error)
+pub fn explain(error: &io::Error) -> ExplainedError<'_> {
+    ExplainedError(error)
 }
 
-/// Shows an error of sending or connecting to this address, for which some errors have a meaning of
-/// their own.
+/// Explains an error of sending or connecting to `address`; some errors are more specific if the
+/// address is known.
 #[must_use]
-pub fn explain_to(error: &io::Error, to: IpAddr) -> String {
-    let ways = error.raw_os_error().and_then(|code| words_to(code, to));
+pub fn explain_to(error: &io::Error, address: IpAddr) -> String {
+    let ways = error.raw_os_error().and_then(|code| address_explanation(code, address));
     ways.unwrap_or_else(|| explain(error).to_string())
 }
 
-/// Returns cause and remedy, for errors that are more specific if the address is known.
-fn words_to(code: i32, to: IpAddr) -> Option<String> {
+/// Returns cause and remedy of errors that are more specific if the address is known.
+fn address_explanation(code: i32, address: IpAddr) -> Option<String> {
     let has_no_address = "this host has no source address or no free port for it ('ip address' \
                           lists addresses";
     Some(match code {
         libc::EACCES | libc::EPERM => format!(
-            "a route or a firewall of this host forbids it (see 'ip route get {to}' and 'nft list \
+            "a route or a firewall of this host forbids it (see 'ip route get {address}' and 'nft list \
              ruleset')"
         ),
         libc::EINVAL => {
             format!(
                 "the kernel refuses the address: possibly a blackhole route (see 'ip route get \
-                 {to}')"
+                 {address}')"
             )
         }
-        libc::ENETUNREACH => format!("no route to it (see 'ip route get {to}')"),
-        libc::EAFNOSUPPORT if to.is_ipv4() => {
+        libc::ENETUNREACH => format!("no route to it (see 'ip route get {address}')"),
+        libc::EAFNOSUPPORT if address.is_ipv4() => {
             "this kernel or container has no IPv4, or the socket is an IPv6 one".to_owned()
         }
         libc::EAFNOSUPPORT => {
             "this kernel or container has no IPv6: it may be disabled (ipv6.disable=1)".to_owned()
         }
-        libc::EADDRNOTAVAIL if to.is_ipv4() => format!("{has_no_address})"),
+        libc::EADDRNOTAVAIL if address.is_ipv4() => format!("{has_no_address})"),
         libc::EADDRNOTAVAIL => {
             format!("{has_no_address}; IPv6 may be disabled by net.ipv6.conf.all.disable_ipv6)")
         }
@@ -50,30 +49,30 @@ fn words_to(code: i32, to: IpAddr) -> Option<String> {
     })
 }
 
-/// System error that is shown in words.
+/// System error that displays its explanation.
 #[derive(Clone, Copy, Debug)]
-pub struct Explained<'a>(&'a io::Error);
+pub struct ExplainedError<'a>(&'a io::Error);
 
-impl Display for Explained<'_> {
+impl Display for ExplainedError<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(code) = self.0.raw_os_error() else { return write!(f, "{}", self.0) };
-        if let Some(words) = words(code) {
+        if let Some(words) = explanation(code) {
             return f.write_str(words);
         }
         // The standard library appends the number to the C library's text.
         let text = self.0.to_string();
-        f.write_str(text.rsplit_once(NUMBER).map_or(&*text, |(text, _)| text))
+        f.write_str(text.rsplit_once(ERRNO_SEPARATOR).map_or(&*text, |(text, _)| text))
     }
 }
 
-/// Separator that the standard library writes between the text of an error and its number.
-const NUMBER: &str = " (os error ";
+/// Separator between text and error number in messages of the standard library.
+const ERRNO_SEPARATOR: &str = " (os error ";
 
-/// Returns a line with its system errors in words, for the output of the program: the creator of
-/// the line need not use this module.
+/// Replaces system errors in a line of output by their explanation, for lines that were composed
+/// without this module.
 #[must_use]
-pub fn in_words(line: &str) -> Cow<'_, str> {
-    let Some((before, rest)) = line.split_once(NUMBER) else { return line.into() };
+pub fn explain_line(line: &str) -> Cow<'_, str> {
+    let Some((before, rest)) = line.split_once(ERRNO_SEPARATOR) else { return line.into() };
     let after = rest.trim_start_matches(|byte: char| byte.is_ascii_digit());
     let (code, after) = (&rest[..rest.len() - after.len()], after.strip_prefix(')'));
     let Some((Ok(code), after)) = after.map(|after| (code.parse(), after)) else {
@@ -81,13 +80,13 @@ pub fn in_words(line: &str) -> Cow<'_, str> {
     };
     let error = io::Error::from_raw_os_error(code);
     let text = error.to_string();
-    let text = text.rsplit_once(NUMBER).map_or(&*text, |(text, _)| text);
+    let text = text.rsplit_once(ERRNO_SEPARATOR).map_or(&*text, |(text, _)| text);
     let Some(before) = before.strip_suffix(text) else { return line.into() };
-    format!("{before}{}{}", explain(&error), in_words(after)).into()
+    format!("{before}{}{}", explain(&error), explain_line(after)).into()
 }
 
-/// Returns cause and remedy, for errors whose usual text names neither.
-const fn words(code: i32) -> Option<&'static str> {
+/// Returns cause and remedy of errors whose usual text names neither.
+const fn explanation(code: i32) -> Option<&'static str> {
     Some(match code {
         libc::EAFNOSUPPORT => {
             "this kernel or container does not support the address family (for an IPv6 address: \
@@ -163,7 +162,7 @@ mod tests {
         }
         for code in [libc::EACCES, libc::ENOENT] {
             let error = io::Error::from_raw_os_error(code);
-            let line = in_words(&format!("cannot read x: {error}; y: {error}")).into_owned();
+            let line = explain_line(&format!("cannot read x: {error}; y: {error}")).into_owned();
             let words = explain(&error);
             assert_eq!(line, format!("cannot read x: {words}; y: {words}"));
         }
@@ -175,7 +174,7 @@ mod tests {
             "x (os error 2",
             "é (os error 99999999999)",
         ] {
-            assert_eq!(in_words(whole), whole);
+            assert_eq!(explain_line(whole), whole);
         }
         let own = io::Error::other("a reason of its own");
         assert_eq!(explain(&own).to_string(), "a reason of its own");

@@ -1,5 +1,5 @@
-//! Pulses that a PTP hardware clock timestamps: external timestamps of `/dev/ptpN`
-//! (`linux/ptp_clock.h`), and the pin of their input.
+//! External timestamps of a PTP hardware clock `/dev/ptpN` (`linux/ptp_clock.h`): edges of an input
+//! that the clock timestamps, and the pin of the input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -23,7 +23,7 @@ struct ExternalTimestampRequest {
 /// `struct ptp_pin_desc`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Pin {
+struct PtpPin {
     name: [u8; 64],
     index: u32,
     function: u32,
@@ -38,7 +38,7 @@ const STRICT: u32 = 1 << 3;
 const FUNCTION_EXTERNAL_TIMESTAMP: u32 = 1;
 const WRITE: u64 = 1;
 const REQUEST: u64 = write_request::<ExternalTimestampRequest>(11);
-const SET_PIN: u64 = write_request::<Pin>(16);
+const SET_PIN: u64 = write_request::<PtpPin>(16);
 /// `struct ptp_extts_event`.
 const EVENT_LEN: usize = 32;
 
@@ -46,7 +46,7 @@ const fn write_request<T>(number: u64) -> u64 {
     WRITE << 30 | (size_of::<T>() as u64) << 16 | (b'=' as u64) << 8 | number
 }
 
-/// Timestamp of an edge by the hardware clock.
+/// Timestamp of an edge by a PTP hardware clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExternalTimestamp {
     /// Nanoseconds since 1970 on the clock's own timescale.
@@ -64,7 +64,7 @@ impl ExternalTimestamp {
     }
 }
 
-/// Channel whose edges are timestamped; it is switched off when this is dropped.
+/// Enabled external timestamp channel; dropping it disables the channel.
 #[derive(Debug)]
 pub struct ExternalTimestamps {
     file: File,
@@ -72,16 +72,16 @@ pub struct ExternalTimestamps {
 }
 
 impl ExternalTimestamps {
-    /// Makes the clock timestamp one kind of edges on this channel, and assigns this pin to it if
-    /// one is named. A NIC that would timestamp both kinds, or the other, refuses.
+    /// Enables timestamps of rising or falling edges on a channel, and assigns `pin` to the channel
+    /// if given. A NIC that can only timestamp both kinds, or the other kind, refuses.
     ///
     /// # Errors
     ///
-    /// If there is no such clock, it may not be written to, or it has no such channel or pin.
+    /// If there is no such clock, channel or pin, or the clock is not writable.
     pub fn open(path: &Path, channel: u32, pin: Option<u32>, is_rising: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if let Some(index) = pin {
-            let mut pin = Pin {
+            let mut pin = PtpPin {
                 name: [0; 64],
                 index,
                 function: FUNCTION_EXTERNAL_TIMESTAMP,
@@ -119,7 +119,7 @@ impl Drop for ExternalTimestamps {
             channel: self.channel,
             ..ExternalTimestampRequest::default()
         };
-        // A clock that is gone accepts no request.
+        // A clock that was removed refuses the request.
         let _ = call_ioctl(&self.file, REQUEST, &mut off);
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         // linux/ptp_clock.h: _IOW('=', 11, 16) and _IOW('=', 16, 96).
         assert_eq!(REQUEST, 0x4010_3d0b);
         assert_eq!(SET_PIN, 0x4060_3d10);
-        assert_eq!(std::mem::offset_of!(Pin, function), 68);
+        assert_eq!(std::mem::offset_of!(PtpPin, function), 68);
     }
 
     #[test]

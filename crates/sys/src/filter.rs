@@ -1,12 +1,11 @@
-//! Classic BPF programs (Documentation/networking/filter.rst), built by hand from instructions. The
-//! kernel checks every program that is attached, so a wrong one is refused, never unsound.
+//! Classic BPF programs (Documentation/networking/filter.rst), assembled from instructions. The
+//! kernel verifies a program when it is attached, so a wrong one is rejected and never unsound.
 
-/// Offset from which the kernel's own data about a packet is read, and that of the CPU's number in
-/// it (`SKF_AD_OFF`, `SKF_AD_CPU` in linux/filter.h).
+/// Base offset of packet metadata (`SKF_AD_OFF` in linux/filter.h).
 const KERNEL_DATA: u32 = 0xffff_f000;
-/// Offset from which the network header is read (`SKF_NET_OFF`).
+/// Base offset of the network header (`SKF_NET_OFF`).
 const NETWORK_HEADER: u32 = 0xfff0_0000;
-/// The packet's type (`SKF_AD_PKTTYPE`).
+/// Offsets of packet type and CPU number (`SKF_AD_PKTTYPE`, `SKF_AD_CPU`).
 const KERNEL_DATA_PACKET_TYPE: u32 = 4;
 const KERNEL_DATA_CPU: u32 = 36;
 /// VLAN tag that the kernel stripped, 0 if there was none (`SKF_AD_VLAN_TAG`).
@@ -14,18 +13,18 @@ const KERNEL_DATA_VLAN_TAG: u32 = 44;
 /// A random number (`SKF_AD_RANDOM`).
 const KERNEL_DATA_RANDOM: u32 = 56;
 
-/// The type of packets that this host sends (`PACKET_OUTGOING` in `linux/if_packet.h`).
+/// Type of packets sent by this host (`PACKET_OUTGOING` in `linux/if_packet.h`).
 pub const PACKET_OUTGOING: u32 = 4;
-/// The type of packets whose link address is this host's own (`PACKET_HOST`).
+/// Type of packets whose destination MAC address is this host's (`PACKET_HOST`).
 const PACKET_HOST: u32 = 0;
 
-/// Length of a UDP header, which precedes the payload in the data of a socket's program.
+/// Length of a UDP header, which precedes the payload in the data that a socket filter sees.
 const UDP_HEADER_LEN: u32 = 8;
 
 /// One instruction of a classic BPF program (`struct sock_filter`).
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Instruction {
+pub struct BpfInstruction {
     /// Operation code.
     pub code: u16,
     /// Instructions to skip if a comparison holds.
@@ -36,7 +35,7 @@ pub struct Instruction {
     pub operand: u32,
 }
 
-impl Instruction {
+impl BpfInstruction {
     const fn new(code: u32, operand: u32) -> Self {
         Self { code: code as u16, jump_true: 0, jump_false: 0, operand }
     }
@@ -59,13 +58,13 @@ impl Instruction {
         Self::new(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, offset)
     }
 
-    /// Loads the 16-bit big-endian word at `offset` past the index register.
+    /// Loads the 16-bit big-endian word at `offset` plus the index register.
     #[must_use]
     pub const fn load_half_indexed(offset: u32) -> Self {
         Self::new(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, offset)
     }
 
-    /// Loads the byte at `offset` past the index register.
+    /// Loads the byte at `offset` plus the index register.
     #[must_use]
     pub const fn load_byte_indexed(offset: u32) -> Self {
         Self::new(libc::BPF_LD | libc::BPF_B | libc::BPF_IND, offset)
@@ -77,7 +76,7 @@ impl Instruction {
         Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0)
     }
 
-    /// Loads the kernel's type of the packet, such as [`PACKET_OUTGOING`].
+    /// Loads the packet type, such as [`PACKET_OUTGOING`].
     #[must_use]
     pub const fn load_packet_type() -> Self {
         Self::load_word(KERNEL_DATA + KERNEL_DATA_PACKET_TYPE)
@@ -89,27 +88,27 @@ impl Instruction {
         Self::load_word(KERNEL_DATA + KERNEL_DATA_VLAN_TAG)
     }
 
-    /// Masks the loaded value with the bits of `mask`.
+    /// Combines the loaded value with `mask` by bitwise AND.
     #[must_use]
     pub const fn and(mask: u32) -> Self {
         Self::new(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, mask)
     }
 
-    /// Loads the 32-bit big-endian word at `offset` past the index register.
+    /// Loads the 32-bit big-endian word at `offset` plus the index register.
     #[must_use]
     pub const fn load_word_indexed(offset: u32) -> Self {
         Self::new(libc::BPF_LD | libc::BPF_W | libc::BPF_IND, offset)
     }
 
-    /// Sets the index register to four times the low four bits of the byte at `offset`: the length
-    /// of an IPv4 header.
+    /// Sets the index register to 4 times the low four bits of the byte at `offset`: the length of
+    /// an IPv4 header.
     #[must_use]
     pub const fn load_index_ipv4_length(offset: u32) -> Self {
         Self::new(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, offset)
     }
 
-    /// Compares the loaded value with `value`; skips these numbers of instructions if equal, or if
-    /// different.
+    /// Compares the loaded value with `value`; skips `equal` instructions if equal, otherwise
+    /// `different`.
     #[must_use]
     pub const fn jump_if_equal(value: u32, equal: u8, different: u8) -> Self {
         let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value);
@@ -118,8 +117,8 @@ impl Instruction {
         instruction
     }
 
-    /// Tests the loaded value against the bits of `mask`; skips these numbers of instructions if
-    /// any is set, or if none is.
+    /// Tests the bits of `mask` in the loaded value; skips `any` instructions if any is set,
+    /// otherwise `none`.
     #[must_use]
     pub const fn jump_if_any_set(mask: u32, any: u8, none: u8) -> Self {
         let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, mask);
@@ -128,8 +127,8 @@ impl Instruction {
         instruction
     }
 
-    /// Compares the loaded value with `value`; skips these numbers of instructions if greater, or
-    /// if not.
+    /// Compares the loaded value with `value`; skips `greater` instructions if greater, otherwise
+    /// `other`.
     #[must_use]
     pub const fn jump_if_greater(value: u32, greater: u8, other: u8) -> Self {
         let mut instruction = Self::new(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, value);
@@ -138,71 +137,74 @@ impl Instruction {
         instruction
     }
 
-    /// Ends the program with a constant: for a packet filter, the number of bytes to keep.
+    /// Ends the program with a constant: for a filter, the number of bytes to keep.
     #[must_use]
     pub const fn finish(value: u32) -> Self {
         Self::new(libc::BPF_RET | libc::BPF_K, value)
     }
 }
 
-/// Returns a program that returns the number of the CPU it runs on, modulo `count`.
-pub(crate) fn cpu_modulo(count: u32) -> [Instruction; 3] {
+/// Returns a program that returns the number of the present CPU modulo `count`.
+pub(crate) fn cpu_modulo(count: u32) -> [BpfInstruction; 3] {
     [
-        Instruction::load_word(KERNEL_DATA + KERNEL_DATA_CPU),
-        Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
-        Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
+        BpfInstruction::load_word(KERNEL_DATA + KERNEL_DATA_CPU),
+        BpfInstruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count),
+        BpfInstruction::new(libc::BPF_RET | libc::BPF_A, 0),
     ]
 }
 
-/// Returns a program that returns the number of the CPU it runs on, or a random number, modulo
-/// `half`, plus `half` if the packet is longer than `len_max` bytes.
-pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [Instruction; 9] {
+/// Returns a program that returns the number of the present CPU, or a random number, modulo `half`;
+/// `half` is added for packets longer than `len_max` bytes.
+pub(crate) fn longer_in_second_half(half: u32, len_max: u32, by_cpu: bool) -> [BpfInstruction; 9] {
     let chooser = if by_cpu { KERNEL_DATA_CPU } else { KERNEL_DATA_RANDOM };
     [
-        Instruction::load_length(),
-        Instruction::jump_if_greater(len_max, 0, 4),
-        Instruction::load_word(KERNEL_DATA + chooser),
-        Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
-        Instruction::new(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, half),
-        Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
-        Instruction::load_word(KERNEL_DATA + chooser),
-        Instruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
-        Instruction::new(libc::BPF_RET | libc::BPF_A, 0),
+        BpfInstruction::load_length(),
+        BpfInstruction::jump_if_greater(len_max, 0, 4),
+        BpfInstruction::load_word(KERNEL_DATA + chooser),
+        BpfInstruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
+        BpfInstruction::new(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, half),
+        BpfInstruction::new(libc::BPF_RET | libc::BPF_A, 0),
+        BpfInstruction::load_word(KERNEL_DATA + chooser),
+        BpfInstruction::new(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, half),
+        BpfInstruction::new(libc::BPF_RET | libc::BPF_A, 0),
     ]
 }
 
-/// Returns a program for a UDP socket that cuts datagrams of one kind to a payload of `marked`
-/// bytes: sent to one host by their IP destination, but to several by the link. No other datagram
-/// has that length: one that arrived with it loses its last byte. Without `marked` the kind is
-/// dropped. With `whole`, an offset and the byte there, payloads that have it are left as they are.
-pub(crate) fn link_groups(marked: Option<u32>, whole: Option<(u32, u8)>) -> Vec<Instruction> {
-    let retained = marked.map_or(0, |marked| UDP_HEADER_LEN + marked);
-    let exception = whole.map(|(offset, value)| {
+/// Returns a filter for a UDP socket that marks unicast datagrams sent to a link-layer multicast or
+/// broadcast address, by truncating the payload to `marked_len` bytes. Other datagrams of that
+/// length lose their last byte, so the length is unambiguous. Without `marked_len`, such datagrams
+/// are dropped. Payloads with the byte `exempt_byte` (offset and value) are not changed.
+pub(crate) fn link_group_filter(
+    marked_len: Option<u32>,
+    exempt_byte: Option<(u32, u8)>,
+) -> Vec<BpfInstruction> {
+    let retained = marked_len.map_or(0, |marked| UDP_HEADER_LEN + marked);
+    let exception = exempt_byte.map(|(offset, value)| {
         [
-            Instruction::load_byte(UDP_HEADER_LEN + offset),
-            Instruction::jump_if_equal(u32::from(value), 0, 1),
-            Instruction::finish(u32::MAX),
+            BpfInstruction::load_byte(UDP_HEADER_LEN + offset),
+            BpfInstruction::jump_if_equal(u32::from(value), 0, 1),
+            BpfInstruction::finish(u32::MAX),
         ]
     });
     let exception = exception.iter().flatten().copied();
     let ipv4_destination = NETWORK_HEADER + 16;
     let ipv6_destination = NETWORK_HEADER + 24;
     let mut program = vec![
-        Instruction::load_packet_type(),
-        Instruction::jump_if_equal(PACKET_HOST, 6, 0),
-        Instruction::load_byte(NETWORK_HEADER),
-        Instruction::jump_if_any_set(0x20, 2, 0),
-        Instruction::load_byte(ipv4_destination),
-        Instruction::jump_if_greater(0xdf, 2, 6),
-        Instruction::load_byte(ipv6_destination),
-        Instruction::jump_if_equal(0xff, 0, 4),
-        Instruction::load_length(),
-        Instruction::jump_if_equal(retained, 1, 0),
-        Instruction::finish(u32::MAX),
-        Instruction::finish(retained.saturating_sub(1)),
+        BpfInstruction::load_packet_type(),
+        BpfInstruction::jump_if_equal(PACKET_HOST, 6, 0),
+        BpfInstruction::load_byte(NETWORK_HEADER),
+        BpfInstruction::jump_if_any_set(0x20, 2, 0),
+        BpfInstruction::load_byte(ipv4_destination),
+        BpfInstruction::jump_if_greater(0xdf, 2, 6),
+        BpfInstruction::load_byte(ipv6_destination),
+        BpfInstruction::jump_if_equal(0xff, 0, 4),
+        BpfInstruction::load_length(),
+        BpfInstruction::jump_if_equal(retained, 1, 0),
+        BpfInstruction::finish(u32::MAX),
+        BpfInstruction::finish(retained.saturating_sub(1)),
     ];
     program.extend(exception);
-    program.push(Instruction::finish(retained));
+    program.push(BpfInstruction::finish(retained));
     program
 }
 
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_instruction_has_the_kernels_layout() {
-        assert_eq!(size_of::<Instruction>(), size_of::<libc::sock_filter>());
-        assert_eq!(std::mem::offset_of!(Instruction, operand), 4);
+        assert_eq!(size_of::<BpfInstruction>(), size_of::<libc::sock_filter>());
+        assert_eq!(std::mem::offset_of!(BpfInstruction, operand), 4);
     }
 }

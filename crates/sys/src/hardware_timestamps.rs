@@ -1,4 +1,4 @@
-//! Timestamps by an interface's own clock: the offer of its driver, and the switch for them
+//! Hardware timestamps of an interface: capabilities of its driver, and their activation
 //! (Documentation/networking/timestamping.rst, section 3; `linux/net_tstamp.h`). Interfaces are
 //! looked up in the calling thread's network namespace. Clocks are read in [`crate::phc`].
 #![allow(unsafe_code, reason = "the ioctls take raw pointers")]
@@ -8,11 +8,11 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use crate::ethtool::{EthtoolError, TimestampFacts, timestamp_facts};
+use crate::ethtool::{EthtoolError, TimestampCapabilities, timestamp_capabilities};
 use crate::explain::explain;
-use crate::undo::Undo;
+use crate::undo::UndoGuard;
 
-/// linux/sockios.h.
+/// Ioctl numbers of linux/sockios.h.
 const SIOCSHWTSTAMP: libc::Ioctl = 0x89b0;
 const SIOCGHWTSTAMP: libc::Ioctl = 0x89b1;
 /// `HWTSTAMP_TX_ON` and `HWTSTAMP_TX_ONESTEP_SYNC`.
@@ -23,16 +23,16 @@ const RECEIVE_ALL: i32 = 1;
 const RECEIVE_PTP: i32 = 12;
 const RECEIVE_NTP: i32 = 15;
 
-/// Purpose of the timestamps: a NIC that cannot take them of every received packet may still take
-/// them of these.
+/// Packets for which timestamps are needed: a NIC that cannot timestamp every received packet may
+/// be able to timestamp these.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Purpose {
-    /// NTP.
+pub enum TimestampPurpose {
+    /// NTP packets.
     #[default]
     Ntp,
-    /// PTP's event messages.
+    /// PTP event messages.
     Ptp,
-    /// PTP's event messages, with the time written into each Sync by the NIC as it leaves.
+    /// PTP event messages, with one-step Sync: the NIC inserts the transmit time into each Sync.
     PtpOneStep,
 }
 
@@ -45,22 +45,22 @@ struct HardwareTimestampConfig {
     receive: i32,
 }
 
-/// Reason for which an interface provides no hardware timestamps.
+/// Reason why an interface provides no hardware timestamps.
 #[derive(Debug, thiserror::Error)]
-pub enum HardwareError {
+pub enum HardwareTimestampError {
     /// The driver could not be queried.
     #[error(transparent)]
     Driver(#[from] EthtoolError),
-    /// The driver offers none that are of use here.
+    /// The driver supports no hardware timestamps for this purpose.
     #[error("'{0}' has no hardware timestamps: `ethtool -T {0}` shows what its driver offers")]
     NotOffered(String),
-    /// The driver's NIC writes no time into sent packets.
+    /// The NIC does not support one-step Sync.
     #[error(
         "the NIC of '{0}' does not support one-step Sync: `ethtool -T {0}` shows what its driver \
          offers"
     )]
     NoOneStep(String),
-    /// The driver would not switch them on.
+    /// The driver refused to enable them.
     #[error("cannot enable hardware timestamps on '{interface}': {why}", why = explain(.source))]
     Refused {
         /// The interface.
@@ -70,27 +70,31 @@ pub enum HardwareError {
     },
 }
 
-/// Hardware timestamps that were switched on; dropping it restores the previous setting, and so
-/// does [`crate::undo::exit`].
+/// Enabled hardware timestamps; dropping this restores the previous setting, as does
+/// [`crate::undo::exit`].
 #[derive(Debug)]
 pub struct HardwareTimestamps {
     interface: String,
     clock: u32,
     received: bool,
-    _undo: Undo,
+    _undo: UndoGuard,
 }
 
 impl HardwareTimestamps {
-    /// Switches them on for all packets sent, and for those received if the driver can take them of
-    /// every packet or of every one that serves the purpose. Nothing changes if this fails.
-    pub fn switch_on(interface: &str, purpose: Purpose) -> Result<Self, HardwareError> {
-        let (clock, wanted) = offered(interface, purpose)?;
-        let refused = |source| HardwareError::Refused { interface: interface.to_owned(), source };
-        // It selects the network namespace, even if another thread restores the setting.
+    /// Enables hardware timestamps for all sent packets, and for received packets if the driver can
+    /// timestamp all packets or all of the purpose. If this fails, nothing is changed.
+    pub fn enable(
+        interface: &str,
+        purpose: TimestampPurpose,
+    ) -> Result<Self, HardwareTimestampError> {
+        let (clock, wanted) = supported_setting(interface, purpose)?;
+        let refused =
+            |source| HardwareTimestampError::Refused { interface: interface.to_owned(), source };
+        // The socket selects the network namespace, even if another thread restores the setting.
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(refused)?;
         let socket_then = socket.try_clone().map_err(refused)?;
         let mut before = HardwareTimestampConfig::default();
-        // A driver that cannot report its setting has timestamps off until they are requested.
+        // A driver that cannot report its setting has timestamps disabled by default.
         match call_ioctl(&socket, interface, SIOCGHWTSTAMP, &mut before) {
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
                 return Err(refused(error));
@@ -107,18 +111,18 @@ impl HardwareTimestamps {
             // An interface that is gone has nothing to restore.
             let _ = call_ioctl(&socket_then, &name, SIOCSHWTSTAMP, &mut setting);
         };
-        let (granted, undo) = Undo::after(switch, back).map_err(refused)?;
+        let (granted, undo) = UndoGuard::after_change(switch, back).map_err(refused)?;
         let received = matches!(granted.receive, RECEIVE_ALL | RECEIVE_PTP | RECEIVE_NTP);
         Ok(Self { interface: interface.to_owned(), clock, received, _undo: undo })
     }
 
-    /// Checks that an interface's driver offers them, without switching them on.
+    /// Checks that the driver supports hardware timestamps, without enabling them.
     ///
     /// # Errors
     ///
-    /// The missing feature.
-    pub fn check(interface: &str, purpose: Purpose) -> Result<(), HardwareError> {
-        offered(interface, purpose).map(drop)
+    /// Names the missing feature.
+    pub fn check(interface: &str, purpose: TimestampPurpose) -> Result<(), HardwareTimestampError> {
+        supported_setting(interface, purpose).map(drop)
     }
 
     /// Returns the name of the interface.
@@ -127,7 +131,7 @@ impl HardwareTimestamps {
         &self.interface
     }
 
-    /// Returns the number N of its clock `/dev/ptpN`.
+    /// Returns the number N of the PTP hardware clock `/dev/ptpN`.
     #[must_use]
     pub const fn clock(&self) -> u32 {
         self.clock
@@ -140,27 +144,35 @@ impl HardwareTimestamps {
     }
 }
 
-/// Returns the number of the interface's clock, and the setting to request.
-fn offered(
+/// Returns the number of the interface's PTP hardware clock, and the setting to request.
+fn supported_setting(
     interface: &str,
-    purpose: Purpose,
-) -> Result<(u32, HardwareTimestampConfig), HardwareError> {
-    let facts = timestamp_facts(interface)?;
-    if let (Some(clock), Some(wanted)) = (facts.clock, wanted(&facts, purpose)) {
+    purpose: TimestampPurpose,
+) -> Result<(u32, HardwareTimestampConfig), HardwareTimestampError> {
+    let facts = timestamp_capabilities(interface)?;
+    if let (Some(clock), Some(wanted)) = (facts.clock, setting_for(&facts, purpose)) {
         return Ok((clock, wanted));
     }
     let name = interface.to_owned();
-    let has_others = purpose == Purpose::PtpOneStep && wanted(&facts, Purpose::Ptp).is_some();
-    Err(if has_others { HardwareError::NoOneStep(name) } else { HardwareError::NotOffered(name) })
+    let has_others = purpose == TimestampPurpose::PtpOneStep
+        && setting_for(&facts, TimestampPurpose::Ptp).is_some();
+    Err(if has_others {
+        HardwareTimestampError::NoOneStep(name)
+    } else {
+        HardwareTimestampError::NotOffered(name)
+    })
 }
 
-/// Returns the setting to request, if the driver timestamps sent packets.
-fn wanted(facts: &TimestampFacts, purpose: Purpose) -> Option<HardwareTimestampConfig> {
+/// Returns the setting to request; `None` if the driver does not timestamp sent packets.
+fn setting_for(
+    facts: &TimestampCapabilities,
+    purpose: TimestampPurpose,
+) -> Option<HardwareTimestampConfig> {
     let offers = |set: u32, item: i32| set & (1 << item) != 0;
     let (transmit, of_these) = match purpose {
-        Purpose::Ntp => (TRANSMIT_ON, RECEIVE_NTP),
-        Purpose::Ptp => (TRANSMIT_ON, RECEIVE_PTP),
-        Purpose::PtpOneStep => (TRANSMIT_ONE_STEP, RECEIVE_PTP),
+        TimestampPurpose::Ntp => (TRANSMIT_ON, RECEIVE_NTP),
+        TimestampPurpose::Ptp => (TRANSMIT_ON, RECEIVE_PTP),
+        TimestampPurpose::PtpOneStep => (TRANSMIT_ONE_STEP, RECEIVE_PTP),
     };
     let receive = [RECEIVE_ALL, of_these].into_iter().find(|f| offers(facts.receive_filters, *f));
     let offered = offers(facts.transmit_types, transmit) && facts.in_hardware;
@@ -194,31 +206,39 @@ fn call_ioctl(
 mod tests {
     use super::*;
 
-    fn facts(transmit_types: u32, receive_filters: u32) -> TimestampFacts {
-        TimestampFacts { in_hardware: true, clock: Some(0), transmit_types, receive_filters }
+    fn facts(transmit_types: u32, receive_filters: u32) -> TimestampCapabilities {
+        TimestampCapabilities { in_hardware: true, clock: Some(0), transmit_types, receive_filters }
     }
 
     #[test]
     fn the_requested_setting_follows_from_the_offered_ones() {
         let setting =
             |transmit, receive| Some(HardwareTimestampConfig { flags: 0, transmit, receive });
-        let of = |facts, purpose| wanted(&facts, purpose);
-        assert_eq!(of(facts(0b10, 0b11), Purpose::Ntp), setting(1, 1));
-        assert_eq!(of(facts(0b10, 1 << 15), Purpose::Ntp), setting(1, 15));
-        assert_eq!(of(facts(0b10, 1 << 12), Purpose::Ntp), setting(1, 0), "of PTP's alone");
-        assert_eq!(of(facts(0b10, 1 << 12), Purpose::Ptp), setting(1, 12));
-        assert_eq!(of(facts(0b10, 1 << 15), Purpose::Ptp), setting(1, 0), "of NTP's alone");
-        assert_eq!(of(facts(0b110, 0b11), Purpose::PtpOneStep), setting(2, 1));
-        assert_eq!(of(facts(0b10, 0b11), Purpose::PtpOneStep), None);
-        assert_eq!(of(facts(0b01, 0b11), Purpose::Ntp), None, "none of what is sent");
-        let in_software = TimestampFacts { in_hardware: false, ..facts(2, 2) };
-        assert_eq!(of(in_software, Purpose::Ntp), None);
+        let of = |facts, purpose| setting_for(&facts, purpose);
+        assert_eq!(of(facts(0b10, 0b11), TimestampPurpose::Ntp), setting(1, 1));
+        assert_eq!(of(facts(0b10, 1 << 15), TimestampPurpose::Ntp), setting(1, 15));
+        assert_eq!(
+            of(facts(0b10, 1 << 12), TimestampPurpose::Ntp),
+            setting(1, 0),
+            "of PTP's alone"
+        );
+        assert_eq!(of(facts(0b10, 1 << 12), TimestampPurpose::Ptp), setting(1, 12));
+        assert_eq!(
+            of(facts(0b10, 1 << 15), TimestampPurpose::Ptp),
+            setting(1, 0),
+            "of NTP's alone"
+        );
+        assert_eq!(of(facts(0b110, 0b11), TimestampPurpose::PtpOneStep), setting(2, 1));
+        assert_eq!(of(facts(0b10, 0b11), TimestampPurpose::PtpOneStep), None);
+        assert_eq!(of(facts(0b01, 0b11), TimestampPurpose::Ntp), None, "none of what is sent");
+        let in_software = TimestampCapabilities { in_hardware: false, ..facts(2, 2) };
+        assert_eq!(of(in_software, TimestampPurpose::Ntp), None);
     }
 
     #[test]
     fn loopback_has_none() {
-        let error = HardwareTimestamps::switch_on("lo", Purpose::Ntp).unwrap_err();
+        let error = HardwareTimestamps::enable("lo", TimestampPurpose::Ntp).unwrap_err();
         assert!(error.to_string().contains("'lo'"), "{error}");
-        assert!(HardwareTimestamps::switch_on("there-is-none", Purpose::Ntp).is_err());
+        assert!(HardwareTimestamps::enable("there-is-none", TimestampPurpose::Ntp).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Small `io_uring` for one purpose: it waits for timeouts (`IORING_OP_TIMEOUT`). The layout is
-//! that of `linux/io_uring.h`; one request is in flight at a time.
+//! Minimal `io_uring` that waits for timeouts (`IORING_OP_TIMEOUT`), one request at a time. The
+//! layout is that of `linux/io_uring.h`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,12 +11,12 @@ use crate::descriptor::{check, check_new};
 const ENTRIES: u32 = 1;
 const OP_TIMEOUT: u8 = 11;
 const ENTER_GETEVENTS: libc::c_uint = 1;
-/// Offsets from which the three parts are mapped.
+/// Mapping offsets of the submission ring, the completion ring and the submission entries.
 const OFFSET_SUBMISSION: libc::off_t = 0;
 const OFFSET_COMPLETION: libc::off_t = 0x800_0000;
 const OFFSET_ENTRIES: libc::off_t = 0x1000_0000;
 
-/// `struct io_sqring_offsets` and `struct io_cqring_offsets`: ten words each.
+/// `struct io_sqring_offsets` and `struct io_cqring_offsets`: ten 32-bit words each.
 type RingOffsets = [u32; 10];
 
 /// `struct io_uring_params`.
@@ -36,7 +36,7 @@ struct RingParameters {
 /// Fields of `struct io_uring_sqe` that a timeout uses.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Submission {
+struct SubmissionEntry {
     operation: u8,
     flags: u8,
     priority: u16,
@@ -52,7 +52,7 @@ struct Submission {
 /// `struct io_uring_cqe`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Completion {
+struct CompletionEntry {
     user_data: u64,
     result: i32,
     flags: u32,
@@ -65,17 +65,17 @@ struct KernelTimespec {
     nanoseconds: i64,
 }
 
-/// Memory shared with the kernel.
+/// Mapping of memory shared with the kernel.
 #[derive(Debug)]
-struct Mapping {
+struct RingMapping {
     start: *mut u8,
     length: usize,
 }
 
 // SAFETY: the memory belongs to the value alone in this process, wherever it goes.
-unsafe impl Send for Mapping {}
+unsafe impl Send for RingMapping {}
 
-impl Mapping {
+impl RingMapping {
     fn new(ring: &OwnedFd, length: usize, offset: libc::off_t) -> io::Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe {
@@ -94,8 +94,8 @@ impl Mapping {
         Ok(Self { start: start.cast(), length })
     }
 
-    /// Returns a pointer to a `T` that lies wholly in the mapping.
-    fn at<T>(&self, offset: usize) -> io::Result<*mut T> {
+    /// Returns a pointer to the `T` at `offset`, which must be aligned and within the mapping.
+    fn pointer_at<T>(&self, offset: usize) -> io::Result<*mut T> {
         let end = offset.checked_add(size_of::<T>()).filter(|end| *end <= self.length);
         if end.is_none() || !offset.is_multiple_of(align_of::<T>()) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -105,26 +105,26 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RingMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing points into it any more.
         let _ = unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
 
-/// Ring for timeouts (`io_uring`).
+/// `io_uring` for timeouts.
 #[derive(Debug)]
 pub struct TimeoutRing {
-    submission: Mapping,
-    completion: Mapping,
-    entries: Mapping,
-    /// Words of the rings, by their offset in the mappings.
+    submission: RingMapping,
+    completion: RingMapping,
+    entries: RingMapping,
+    /// Offsets of ring fields in the mappings.
     submission_tail: usize,
     completion_head: usize,
     completion_tail: usize,
     completion_mask: u32,
     completions_at: usize,
-    // After the mappings, which belong to it.
+    // Dropped after the mappings of it.
     ring: OwnedFd,
 }
 
@@ -149,15 +149,16 @@ impl TimeoutRing {
         let [head, completion_tail, mask, _, _, completions, ..] =
             parameters.completion.map(|word| word as usize);
         let submission_length = array + submission_entries as usize * size_of::<u32>();
-        let completion_length = completions + completion_entries as usize * size_of::<Completion>();
-        let submission = Mapping::new(&ring, submission_length, OFFSET_SUBMISSION)?;
-        let completion = Mapping::new(&ring, completion_length, OFFSET_COMPLETION)?;
-        let length = submission_entries as usize * size_of::<Submission>();
-        let entries = Mapping::new(&ring, length, OFFSET_ENTRIES)?;
+        let completion_length =
+            completions + completion_entries as usize * size_of::<CompletionEntry>();
+        let submission = RingMapping::new(&ring, submission_length, OFFSET_SUBMISSION)?;
+        let completion = RingMapping::new(&ring, completion_length, OFFSET_COMPLETION)?;
+        let length = submission_entries as usize * size_of::<SubmissionEntry>();
+        let entries = RingMapping::new(&ring, length, OFFSET_ENTRIES)?;
         // SAFETY: both words lie in their mappings; the ring is not in use yet.
         let completion_mask = unsafe {
-            submission.at::<u32>(array)?.write(0);
-            completion.at::<u32>(mask)?.read()
+            submission.pointer_at::<u32>(array)?.write(0);
+            completion.pointer_at::<u32>(mask)?.read()
         };
         Ok(Self {
             submission,
@@ -183,12 +184,12 @@ impl TimeoutRing {
             seconds: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: delay.subsec_nanos().into(),
         };
-        let request = Submission {
+        let request = SubmissionEntry {
             operation: OP_TIMEOUT,
             flags: 0,
             priority: 0,
             descriptor: -1,
-            // No number of other completions ends it.
+            // 0: the timeout does not end after a number of other completions.
             count: 0,
             address: std::ptr::from_ref(&time) as u64,
             length: 1,
@@ -198,9 +199,10 @@ impl TimeoutRing {
         };
         // SAFETY: the one entry of the ring, which the kernel does not read until the tail
         // moves.
-        unsafe { self.entries.at::<Submission>(0)?.write(request) };
+        unsafe { self.entries.pointer_at::<SubmissionEntry>(0)?.write(request) };
         // SAFETY: the word lies in the mapping, is aligned, and is shared with the kernel alone.
-        let tail = unsafe { AtomicU32::from_ptr(self.submission.at(self.submission_tail)?) };
+        let tail =
+            unsafe { AtomicU32::from_ptr(self.submission.pointer_at(self.submission_tail)?) };
         tail.store(tail.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         let no_mask = std::ptr::null::<libc::sigset_t>();
         // SAFETY: one request in the ring, whose time outlives the call: the kernel copies it when
@@ -217,30 +219,30 @@ impl TimeoutRing {
             )
         };
         check(result as libc::c_int)?;
-        self.take()
+        self.take_completion()
     }
 
     /// Removes the completion from the ring.
-    fn take(&mut self) -> io::Result<()> {
+    fn take_completion(&mut self) -> io::Result<()> {
         // SAFETY: both words lie in the mapping, are aligned, and are shared with the kernel alone.
         let (head, tail) = unsafe {
             (
-                AtomicU32::from_ptr(self.completion.at(self.completion_head)?),
-                AtomicU32::from_ptr(self.completion.at(self.completion_tail)?),
+                AtomicU32::from_ptr(self.completion.pointer_at(self.completion_head)?),
+                AtomicU32::from_ptr(self.completion.pointer_at(self.completion_tail)?),
             )
         };
         let position = head.load(Ordering::Relaxed);
         if position == tail.load(Ordering::Acquire) {
-            // The wait was ended and the timeout was not.
+            // The wait ended before the timeout expired.
             return Err(io::ErrorKind::Interrupted.into());
         }
         let index = (position & self.completion_mask) as usize;
-        let at = self.completions_at + index * size_of::<Completion>();
+        let at = self.completions_at + index * size_of::<CompletionEntry>();
         // SAFETY: an entry within the mapping that the kernel has written, as the tail shows.
-        let result = unsafe { self.completion.at::<Completion>(at)?.read() }.result;
+        let result = unsafe { self.completion.pointer_at::<CompletionEntry>(at)?.read() }.result;
         head.store(position.wrapping_add(1), Ordering::Release);
         match -result {
-            // Result of an expired timeout.
+            // `ETIME` is the result of an expired timeout.
             libc::ETIME | 0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
         }
@@ -254,8 +256,8 @@ mod tests {
     #[test]
     fn layouts_are_the_kernel_s() {
         assert_eq!(size_of::<RingParameters>(), 120);
-        assert_eq!(size_of::<Submission>(), 64);
-        assert_eq!((size_of::<Completion>(), size_of::<KernelTimespec>()), (16, 16));
+        assert_eq!(size_of::<SubmissionEntry>(), 64);
+        assert_eq!((size_of::<CompletionEntry>(), size_of::<KernelTimespec>()), (16, 16));
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! System calls and netlink behind safe functions: the parts of Linux that the other crates need,
-//! and no more. Every `unsafe` block states why it is sound. Nothing here implements a time
-//! protocol or decides anything.
+//! Safe functions for the system calls and netlink operations of Linux that the other crates need.
+//! Every `unsafe` block states why it is sound. No time protocol and no policy is implemented here.
 //!
 //! The crate uses the kernel's 64-bit interfaces, so it builds for 64-bit targets only.
 

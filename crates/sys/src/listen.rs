@@ -1,5 +1,4 @@
-//! Listening TCP sockets. The connections themselves are the standard library's, except for the
-//! transmission of their end.
+//! Listening TCP sockets. Connections are those of the standard library, except for `TCP_CORK`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,21 +8,21 @@ use crate::descriptor::{check, set_option};
 use crate::explain::explain;
 use crate::socket::Socket;
 
-/// Default addresses of a listener: the wildcards of the versions of IP that this kernel has.
+/// Default listen addresses: the wildcards of the IP versions that this kernel supports.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wildcards {
+pub struct WildcardAddresses {
     /// `0.0.0.0`, `[::]` or both.
     pub addresses: Vec<SocketAddr>,
-    /// A line on the version that the kernel lacks.
+    /// Notice about an IP version that the kernel does not support.
     pub missing: Option<String>,
 }
 
-impl Wildcards {
-    /// Opens a socket of each version to check if it is available. If neither is, both are in the
-    /// list, and opening them reports the error.
+impl WildcardAddresses {
+    /// Opens a socket of each IP version to find those that are available. If neither is, both are
+    /// returned, so that listening reports the error.
     #[must_use]
-    pub fn of_this_kernel(port: u16) -> Self {
-        Self::available(port, |any| {
+    pub fn supported_by_kernel(port: u16) -> Self {
+        Self::available_with(port, |any| {
             let socket = Socket::udp(any)?;
             if any.is_ipv6() {
                 socket.set_v6_only(true)?;
@@ -32,7 +31,7 @@ impl Wildcards {
         })
     }
 
-    fn available(port: u16, open: impl Fn(SocketAddr) -> io::Result<()>) -> Self {
+    fn available_with(port: u16, open: impl Fn(SocketAddr) -> io::Result<()>) -> Self {
         let both = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let errors = both.map(|ip: IpAddr| open((ip, 0).into()).err().filter(is_missing));
         let address = |ip| SocketAddr::new(ip, port);
@@ -48,25 +47,24 @@ impl Wildcards {
     }
 }
 
-/// Returns true if an error of opening a wildcard address means that its version of IP is switched
-/// off or denied, and not that the process lacks a resource.
+/// Returns true if an error of opening a wildcard address means that its IP version is disabled or
+/// denied, as opposed to a lack of resources.
 fn is_missing(error: &io::Error) -> bool {
     let errors = [libc::EAFNOSUPPORT, libc::EPROTONOSUPPORT, libc::EADDRNOTAVAIL];
     let denied = [libc::EPERM, libc::EACCES];
     error.raw_os_error().is_some_and(|code| errors.contains(&code) || denied.contains(&code))
 }
 
-/// Opens a TCP socket that listens at `address` and never blocks, with up to `backlog` connections
-/// waiting to be accepted, or as many as the system allows if that is less. One of IPv6 leaves IPv4
-/// alone.
+/// Opens a non-blocking TCP socket that listens at `address`, with up to `backlog` pending
+/// connections (at most `net.core.somaxconn`). An IPv6 socket does not accept IPv4.
 ///
 /// # Errors
 ///
 /// Of socket(2), bind(2) and listen(2), such as an address that is in use.
-pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+pub fn listen_tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = Socket::open(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
-    // A restarted server finds connections of its predecessor in TIME_WAIT.
+    // Connections of a previous process may still be in TIME_WAIT.
     set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &(1 as libc::c_int))?;
     if address.is_ipv6() {
         socket.set_v6_only(true)?;
@@ -78,8 +76,8 @@ pub fn tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket.into_descriptor()))
 }
 
-/// Delays written data until a segment is full or the stream is shut down or closed (`TCP_CORK`,
-/// tcp(7)): the last data and the end of the stream leave in one segment.
+/// Delays written data until a segment is full, or the stream is shut down or closed (`TCP_CORK`,
+/// tcp(7)), so that the last data and the FIN leave in one segment.
 ///
 /// # Errors
 ///
@@ -119,7 +117,10 @@ mod tests {
         };
         let without = |lacks: fn(SocketAddr) -> bool, code: i32| {
             let refused = move || Err(io::Error::from_raw_os_error(code));
-            Wildcards::available(123, move |any| if lacks(any) { refused() } else { Ok(()) })
+            WildcardAddresses::available_with(
+                123,
+                move |any| if lacks(any) { refused() } else { Ok(()) },
+            )
         };
         let is_ipv6 = |any: SocketAddr| any.is_ipv6();
         for code in [libc::EAFNOSUPPORT, libc::EADDRNOTAVAIL, libc::EACCES] {
@@ -138,12 +139,12 @@ mod tests {
 
     #[test]
     fn it_takes_connections_and_does_not_wait_for_them() {
-        let listener = tcp("127.0.0.1:0".parse().unwrap(), 4).unwrap();
+        let listener = listen_tcp("127.0.0.1:0".parse().unwrap(), 4).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_, peer) = listener.accept().unwrap();
         assert_eq!(peer, client.local_addr().unwrap());
-        let taken = tcp(listener.local_addr().unwrap(), 4).unwrap_err();
+        let taken = listen_tcp(listener.local_addr().unwrap(), 4).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -1,4 +1,4 @@
-//! Resident memory of this process: its size, and locking it.
+//! Memory of this process: locking it in RAM, and its resident size.
 
 use std::{fs, io};
 
@@ -13,21 +13,21 @@ impl LockedMemory {
     ///
     /// # Errors
     ///
-    /// Of mlockall(2): mostly neither `CAP_IPC_LOCK` nor a large enough `RLIMIT_MEMLOCK`.
+    /// Of mlockall(2), usually for lack of `CAP_IPC_LOCK` and too small a `RLIMIT_MEMLOCK`.
     pub fn lock() -> io::Result<Self> {
-        Self::with(libc::MCL_CURRENT | libc::MCL_FUTURE)
+        Self::lock_with(libc::MCL_CURRENT | libc::MCL_FUTURE)
     }
 
-    /// Locks all present memory, so that later memory needs no room within `RLIMIT_MEMLOCK`.
+    /// Locks the present memory only; later allocations do not count towards `RLIMIT_MEMLOCK`.
     ///
     /// # Errors
     ///
-    /// As [`Self::lock`].
+    /// Errors of [`Self::lock`].
     pub fn lock_present() -> io::Result<Self> {
-        Self::with(libc::MCL_CURRENT)
+        Self::lock_with(libc::MCL_CURRENT)
     }
 
-    fn with(flags: libc::c_int) -> io::Result<Self> {
+    fn lock_with(flags: libc::c_int) -> io::Result<Self> {
         // SAFETY: flags; what is mapped stays where it is.
         check(unsafe { libc::mlockall(flags) })?;
         Ok(Self(()))
@@ -41,7 +41,7 @@ impl Drop for LockedMemory {
     }
 }
 
-/// Returns the bytes of this process's memory that are resident (proc(5), `/proc/self/statm`).
+/// Returns this process's resident memory in bytes (proc(5), `/proc/self/statm`).
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub fn resident_bytes() -> io::Result<u64> {
 fn page_bytes() -> u64 {
     // SAFETY: a number in, a number out.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // It is -1 only for a name that the system does not have, and all have this one.
+    // sysconf(3) returns -1 only for unknown names.
     bytes as u64
 }
 

@@ -1,5 +1,5 @@
 //! Batches of datagrams in one system call: recvmmsg(2) and sendmmsg(2). A [`MessageTable`] owns
-//! the kernel's structures for them; the bytes belong to the caller. It never blocks.
+//! the kernel's structures; the caller owns the payload buffers. No call blocks.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,10 +17,10 @@ pub use crate::ancillary::{AncillaryData, TransmitTimestamp};
 /// Kernel tables for a batch of datagrams: headers, buffer references, addresses and control
 /// messages. Allocated once.
 ///
-/// The tables point into one another and into the caller's buffers, and all of those pointers are
-/// written anew at the start of each call and used by the kernel before that call ends. So a table
-/// can be moved between calls, and no pointer in it is ever followed outside of one. Every call has
-/// to write each header anyway, for the kernel overwrites the lengths in it.
+/// The tables contain pointers to one another and to the caller's buffers. Each call writes all of
+/// them before it uses them, so a table may be moved between calls, and no pointer is followed
+/// outside of a call. The headers must be rewritten anyway, because the kernel overwrites their
+/// lengths.
 pub struct MessageTable {
     headers: Box<[libc::mmsghdr]>,
     buffers: Box<[libc::iovec]>,
@@ -32,21 +32,21 @@ pub struct MessageTable {
 // outside of a call that has just written them (see the type), so no thread depends on another's.
 unsafe impl Send for MessageTable {}
 
-/// Received datagram. Its bytes are in the caller's buffer.
+/// Received datagram, whose bytes are in the buffer of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Received {
-    /// Bytes in the buffer.
+pub struct ReceiveInfo {
+    /// Number of bytes in the buffer.
     pub len: usize,
-    /// The datagram was longer than the buffer (`MSG_TRUNC`).
+    /// True if the datagram was longer than the buffer (`MSG_TRUNC`).
     pub truncated: bool,
-    /// Source address; `None` if that is no IP address, as on packet sockets.
+    /// Source address; `None` if it is not an IP address, as on packet sockets.
     pub remote: Option<SocketAddr>,
     /// Ancillary data from the kernel.
     pub control: AncillaryData,
 }
 
-impl Received {
-    /// Returns true if it was sent to one address of this host alone; valid for sockets with
+impl ReceiveInfo {
+    /// Returns true if the destination is this host alone, at IP and link layer. Requires
     /// [`crate::socket::Socket::enable_unicast_detection`].
     #[must_use]
     pub fn is_unicast(&self) -> bool {
@@ -54,16 +54,16 @@ impl Received {
     }
 }
 
-/// A datagram to send.
+/// Datagram to send.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingDatagram<'a> {
-    /// Its bytes.
+    /// Payload.
     pub bytes: &'a [u8],
-    /// Destination; `None`: the peer that the socket is connected or bound to.
+    /// Destination; `None` for the connected peer, or the bound interface of a packet socket.
     pub remote: Option<SocketAddr>,
-    /// Required source address; `None`: the socket's, or the kernel's choice.
+    /// Source address; `None` for the socket's or the kernel's choice.
     pub local: Option<IpAddr>,
-    /// Requested transmit timestamp, with which a copy comes back; see
+    /// Requested transmit timestamp, which returns with a copy of the packet; see
     /// [`MessageTable::receive_errors`].
     pub transmit_timestamp: Option<TransmitTimestamp>,
 }
@@ -87,9 +87,8 @@ impl MessageTable {
         self.headers.len()
     }
 
-    /// Receives pending datagrams from the socket's queue, without blocking, one into each of
-    /// `buffers` (as many as there are slots). Returns their number; [`MessageTable::received`]
-    /// describes each.
+    /// Receives pending datagrams, without blocking, one into each of `buffers` (at most
+    /// [`MessageTable::slots`]). Returns their number; [`MessageTable::received`] describes each.
     ///
     /// # Errors
     ///
@@ -102,9 +101,9 @@ impl MessageTable {
         self.receive_with(socket, buffers, libc::MSG_DONTWAIT)
     }
 
-    /// Receives from the socket's error queue like [`MessageTable::receive`]: copies of the packets
-    /// that were sent with a request for a transmit timestamp, as they left, including the link
-    /// header if the device has one. The timestamps are in [`Received::control`].
+    /// Receives from the socket's error queue like [`MessageTable::receive`]: copies of sent
+    /// packets for which a transmit timestamp was requested, including the link header if the
+    /// device has one. The timestamps are in [`ReceiveInfo::control`].
     ///
     /// # Errors
     ///
@@ -127,7 +126,7 @@ impl MessageTable {
         for (slot, buffer) in (0..self.slots()).zip(buffers) {
             self.buffers[slot] =
                 libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            self.link(slot, RawAddress::CAPACITY, CONTROL_CAPACITY);
+            self.fill_header(slot, RawAddress::CAPACITY, CONTROL_CAPACITY);
             count = slot + 1;
         }
         // SAFETY: the first `count` headers were written above and point to this table's own parts,
@@ -145,16 +144,16 @@ impl MessageTable {
         Ok(received as usize)
     }
 
-    /// Returns the datagram in `slot` of the last [`MessageTable::receive`].
+    /// Returns the datagram in `slot` of the last receive call.
     ///
     /// # Panics
     ///
     /// If there is no such slot.
     #[must_use]
-    pub fn received(&self, slot: usize) -> Received {
+    pub fn received(&self, slot: usize) -> ReceiveInfo {
         let header = &self.headers[slot];
         let control_len = CONTROL_CAPACITY.min(header.msg_hdr.msg_controllen as _);
-        Received {
+        ReceiveInfo {
             len: (header.msg_len as usize).min(self.buffers[slot].iov_len),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             remote: self.addresses[slot].decode(header.msg_hdr.msg_namelen as usize),
@@ -162,13 +161,13 @@ impl MessageTable {
         }
     }
 
-    /// Sends `messages` (as many as there are slots) in order, without blocking. Returns the number
-    /// sent, which is lower if one of them was refused; the error then appears when that one is
-    /// sent first.
+    /// Sends `messages` in order (at most [`MessageTable::slots`]), without blocking. Returns the
+    /// number sent; it is lower if a message was refused, and sending from that message on returns
+    /// its error.
     ///
     /// # Errors
     ///
-    /// The refusal of the first message: `WouldBlock` if the socket's buffer is full.
+    /// Error of the first message, such as `WouldBlock` for a full socket buffer.
     pub fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -189,7 +188,7 @@ impl MessageTable {
             let control_len = message
                 .transmit_timestamp
                 .map_or(source_len, |stamp| write_timestamp_request(control, source_len, stamp));
-            self.link(slot, address_len, control_len);
+            self.fill_header(slot, address_len, control_len);
             count = slot + 1;
         }
         // SAFETY: as for recvmmsg, save that the kernel only reads the bytes, which the caller lent
@@ -208,8 +207,8 @@ impl MessageTable {
         Ok(sent as usize)
     }
 
-    /// Points the slot's header at its parts; a part of no length is omitted.
-    fn link(&mut self, slot: usize, address_len: usize, control_len: usize) {
+    /// Sets the pointers of the slot's header; empty parts are null.
+    fn fill_header(&mut self, slot: usize, address_len: usize, control_len: usize) {
         let header = &mut self.headers[slot].msg_hdr;
         header.msg_name = std::ptr::null_mut();
         if address_len > 0 {
@@ -238,9 +237,9 @@ fn empty_header() -> libc::mmsghdr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Returns true if an error of [`MessageTable::send`] concerns the one packet alone (no room in the
-/// device's queue, no route, too long, not allowed by a firewall, an invalid address), so that the
-/// next may be tried. Any other is the socket's or the interface's own.
+/// Returns true if an error of [`MessageTable::send`] concerns only the one packet (device queue
+/// full, no route, too long, firewall, invalid address), so that the next may be tried. Other
+/// errors concern the socket or the interface.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;

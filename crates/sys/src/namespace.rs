@@ -1,10 +1,10 @@
-//! Network namespaces: creating them, naming them as `ip netns` does, running code and programs in
-//! them. Their content is handled by [`crate::netlink`].
+//! Network namespaces: creating them, naming them as `ip netns` does, and running code and programs
+//! in them. [`crate::netlink`] configures them.
 //!
-//! Only the network namespace changes: a program run in one uses the files, the processes and the
-//! mounts of its parent. So `/sys/class/net` still shows the interfaces of the process that mounted
-//! `/sys` and must not be read there, while `/proc/thread-self/net` and `/proc/sys/net` show those
-//! of the thread that opens them, and `/sys/fs/bpf` stays usable.
+//! Only the network namespace differs: a program inside uses the files, processes and mounts of its
+//! parent. So `/sys/class/net` still shows the interfaces of the process that mounted `/sys` and
+//! must not be used there; `/proc/thread-self/net` and `/proc/sys/net` show those of the thread
+//! that opens them, and `/sys/fs/bpf` remains usable.
 #![allow(unsafe_code, reason = "system calls that std does not offer: setns, unshare, mount")]
 
 mod child;
@@ -62,9 +62,8 @@ impl NamespaceError {
     }
 }
 
-/// Handle on a network namespace. The namespace lives for as long as such a handle, a name, a
-/// socket or a process in it does; without a name it vanishes with the last of those, regardless of
-/// how the processes end.
+/// Handle of a network namespace. The namespace exists as long as a handle, a name, a socket or a
+/// process in it; without a name it ends with the last of these, however the processes end.
 #[derive(Debug, Clone)]
 pub struct NetNs {
     file: Arc<File>,
@@ -91,7 +90,7 @@ impl NetNs {
     /// Creates a namespace without a name. It contains nothing but a loopback interface that is
     /// down.
     pub fn anonymous() -> Result<Self, NamespaceError> {
-        // A thread of its own moves there and ends, so the caller's stays where it is.
+        // A thread of its own enters the namespace and ends, so the calling thread is not moved.
         on_fresh_thread(|| {
             // SAFETY: unshare takes no pointer and changes only the calling thread.
             check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
@@ -100,12 +99,12 @@ impl NetNs {
         })
     }
 
-    /// Runs `work` on a fresh thread inside the namespace and returns its result. Threads and
-    /// processes that `work` starts are in the namespace too; its sockets stay there even if they
-    /// are passed elsewhere. A panic in `work` continues in the caller.
+    /// Runs `work` on a new thread inside the namespace and returns its result. Threads and
+    /// processes that it starts are in the namespace too; sockets that it opens stay in the
+    /// namespace even if used elsewhere. A panic in `work` resumes in the caller.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         on_fresh_thread(|| {
-            enter(self.file.as_fd())
+            enter_namespace(self.file.as_fd())
                 .map_err(|error| NamespaceError::system("enter a network namespace", error))?;
             Ok(work())
         })
@@ -116,8 +115,8 @@ impl NetNs {
         Ok(self.identity()? == other.identity()?)
     }
 
-    /// Returns the processes whose main thread is in this namespace, by rising pid. Those of other
-    /// users are visible to root only.
+    /// Returns the processes whose main thread is in this namespace, by ascending process ID. Only
+    /// root sees those of other users.
     pub fn processes(&self) -> Result<Vec<NamespaceProcess>, NamespaceError> {
         let identity = self.identity()?;
         let entries = fs::read_dir("/proc")
@@ -170,7 +169,7 @@ fn on_fresh_thread<T: Send>(
 
 /// Moves the calling thread into a namespace. Makes one system call and allocates nothing, so it
 /// may run between fork and exec.
-fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
+fn enter_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as it is borrowed, and setns takes no pointer.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
 }

@@ -1,7 +1,6 @@
-//! Driver data of a NIC beyond [`crate::ethtool`]: rings, coalescing, offloads, the distribution of
-//! packets over queues, speed. Read through the ethtool ioctls, nothing is set. Interfaces are
-//! looked up in the calling thread's network namespace. The structures are those of
-//! `linux/ethtool.h`.
+//! NIC settings beyond [`crate::ethtool`], read only: ring sizes, interrupt coalescing, offloads,
+//! receive-side scaling, link speed. Interfaces are looked up in the calling thread's network
+//! namespace. The structures are those of `linux/ethtool.h`.
 
 use crate::ethtool::{EthtoolDevice, EthtoolError, items, name, word};
 
@@ -15,11 +14,11 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_GRSSH: u32 = 0x46;
 const ETHTOOL_GET_TS_INFO: u32 = 0x41;
-/// The set of strings that names the features.
+/// String set with the names of the features.
 const ETH_SS_FEATURES: u32 = 4;
 /// Length of one name, padding included.
 const ETH_GSTRING_LEN: usize = 32;
-/// Maximum number of entries of a table of queues; the largest of any driver is a fraction.
+/// Largest accepted size of an RSS table, far above that of any driver.
 const TABLE_MAX: u32 = 65_536;
 /// Words of `struct ethtool_coalesce`, `struct ethtool_ringparam` and `struct ethtool_cmd`.
 const COALESCE_WORDS: usize = 23;
@@ -32,8 +31,8 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 
 /// Driver and device of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Driver {
-    /// Its name, such as `ixgbe` or `veth`.
+pub struct DriverInfo {
+    /// Driver name, such as `ixgbe` or `veth`.
     pub name: String,
     /// Firmware of the NIC; empty if not reported.
     pub firmware: String,
@@ -41,82 +40,82 @@ pub struct Driver {
     pub bus: String,
 }
 
-/// Descriptors of the receive and transmit rings.
+/// Sizes of the receive and transmit rings, in descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rings {
-    /// Received packets that can wait.
+pub struct RingSizes {
+    /// Descriptors of the receive ring.
     pub rx: u32,
-    /// Packets to send that can wait.
+    /// Descriptors of the transmit ring.
     pub tx: u32,
-    /// The largest `rx`.
+    /// Largest size of the receive ring.
     pub rx_max: u32,
-    /// The largest `tx`.
+    /// Largest size of the transmit ring.
     pub tx_max: u32,
 }
 
-/// Interrupt coalescing by time and by packets.
+/// Interrupt coalescing settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Coalescing {
-    /// Time from a packet received to its interrupt, in µs.
+pub struct InterruptCoalescing {
+    /// Delay of the interrupt after a received packet, in µs.
     pub rx_us: u32,
-    /// Packets received until an interrupt.
+    /// Received packets that cause an interrupt.
     pub rx_frames: u32,
-    /// Time from a packet sent to its interrupt, in µs.
+    /// Delay of the interrupt after a sent packet, in µs.
     pub tx_us: u32,
-    /// Packets sent until an interrupt.
+    /// Sent packets that cause an interrupt.
     pub tx_frames: u32,
-    /// True if the driver changes the first two by the load.
+    /// True if the driver adapts the receive settings to the load.
     pub adaptive_rx: bool,
-    /// True if it changes the other two.
+    /// True if the driver adapts the transmit settings to the load.
     pub adaptive_tx: bool,
 }
 
-/// Offload or other feature.
+/// Offload or other feature of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Feature {
-    /// Its name in the kernel, such as `rx-gro`.
+pub struct NicFeature {
+    /// Kernel name of the feature, such as `rx-gro`.
     pub name: String,
-    /// True if it is on.
+    /// True if the feature is enabled.
     pub on: bool,
-    /// True if it can be changed.
+    /// True if the feature can be changed.
     pub changeable: bool,
 }
 
-/// Distribution of received packets over queues (RSS).
+/// Receive-side scaling (RSS): distribution of received packets over queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RssTable {
-    /// Queues that can take part.
+    /// Number of queues that RSS can use.
     pub queues: u32,
-    /// The queue of each entry of the table; a packet's hash chooses the entry.
+    /// Indirection table: the queue for each entry, which the hash of a packet selects.
     pub table: Vec<u32>,
-    /// Length of the hash's key in bytes.
+    /// Length of the hash key, in bytes.
     pub key_bytes: u32,
 }
 
 /// Negotiated speed of an interface's link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkSpeed {
-    /// Megabits per second; `None` if unknown.
+    /// Speed in Mbit/s; `None` if unknown.
     pub mbit_s: Option<u32>,
-    /// True if both directions work at once; `None` if unknown.
+    /// True for full duplex, false for half duplex; `None` if unknown.
     pub full_duplex: Option<bool>,
 }
 
-/// Available timestamps: bits by `SOF_TIMESTAMPING_*`, `HWTSTAMP_TX_*`, `HWTSTAMP_FILTER_*`.
+/// Timestamping capabilities as the bit masks of `struct ethtool_ts_info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimestampBits {
-    /// Sources of timestamps.
+pub struct TimestampCapabilityBits {
+    /// Mask of `SOF_TIMESTAMPING_*` flags.
     pub kinds: u32,
-    /// Number N of the NIC's clock `/dev/ptpN`.
+    /// Number N of the PTP hardware clock `/dev/ptpN`.
     pub clock: Option<u32>,
-    /// Of sent packets.
+    /// Supported transmit modes: bits numbered by `HWTSTAMP_TX_*`.
     pub transmit_types: u32,
-    /// Of received packets.
+    /// Supported receive filters: bits numbered by `HWTSTAMP_FILTER_*`.
     pub receive_filters: u32,
 }
 
 /// Returns the driver of the interface.
-pub fn driver(interface: &str) -> Result<Driver, EthtoolError> {
+pub fn driver(interface: &str) -> Result<DriverInfo, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the driver")?;
     let mut request = vec![0; DRIVER_BYTES / size_of::<u32>()];
     request[0] = ETHTOOL_GDRVINFO;
@@ -126,30 +125,34 @@ pub fn driver(interface: &str) -> Result<Driver, EthtoolError> {
         let start = size_of::<u32>() + index * ETH_GSTRING_LEN;
         name(answer.get(start..start + ETH_GSTRING_LEN).unwrap_or_default())
     };
-    // Drivers that have no firmware or bus write one of these.
+    // Placeholders that drivers write if they have no firmware or bus.
     let value_or_empty = |text: String| if text == "N/A" { String::new() } else { text };
-    Ok(Driver { name: text(0), firmware: value_or_empty(text(2)), bus: value_or_empty(text(3)) })
+    Ok(DriverInfo {
+        name: text(0),
+        firmware: value_or_empty(text(2)),
+        bus: value_or_empty(text(3)),
+    })
 }
 
 /// Returns the ring sizes.
-pub fn rings(interface: &str) -> Result<Rings, EthtoolError> {
+pub fn rings(interface: &str) -> Result<RingSizes, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the rings")?;
     let mut request = [0; RING_WORDS];
     request[0] = ETHTOOL_GRINGPARAM;
     let answer = device.query(&request, 0, 0)?;
-    // At most rx, mini, jumbo, tx; then those in use.
+    // Largest rx, mini, jumbo and tx; then the same four in use.
     let at = |index| word(&answer, index);
-    Ok(Rings { rx_max: at(1), tx_max: at(4), rx: at(5), tx: at(8) })
+    Ok(RingSizes { rx_max: at(1), tx_max: at(4), rx: at(5), tx: at(8) })
 }
 
 /// Returns the interrupt coalescing.
-pub fn coalescing(interface: &str) -> Result<Coalescing, EthtoolError> {
+pub fn coalescing(interface: &str) -> Result<InterruptCoalescing, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the coalescing settings")?;
     let mut request = [0; COALESCE_WORDS];
     request[0] = ETHTOOL_GCOALESCE;
     let answer = device.query(&request, 0, 0)?;
     let at = |index| word(&answer, index);
-    Ok(Coalescing {
+    Ok(InterruptCoalescing {
         rx_us: at(1),
         rx_frames: at(2),
         tx_us: at(5),
@@ -159,10 +162,10 @@ pub fn coalescing(interface: &str) -> Result<Coalescing, EthtoolError> {
     })
 }
 
-/// Returns the features of an interface, in the kernel's order.
-pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
+/// Returns the features of the interface, in the kernel's order.
+pub fn features(interface: &str) -> Result<Vec<NicFeature>, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the features")?;
-    let [low, high] = crate::ethtool::halves(1 << ETH_SS_FEATURES);
+    let [low, high] = crate::ethtool::to_words(1 << ETH_SS_FEATURES);
     let answer = device.query(&[ETHTOOL_GSSET_INFO, 0, low, high], 1, size_of::<u32>())?;
     let count = word(&answer, 4).min(TABLE_MAX);
     let names =
@@ -175,12 +178,12 @@ pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
     let named = items(&names, 3, count, ETH_GSTRING_LEN).map(name).enumerate();
     let feature = |(index, name): (usize, String)| {
         let changeable = bit(0, index) && !bit(3, index);
-        Feature { name, on: bit(2, index), changeable }
+        NicFeature { name, on: bit(2, index), changeable }
     };
     Ok(named.filter(|(_, name)| !name.is_empty()).map(feature).collect())
 }
 
-/// Returns the distribution of packets over the receive queues.
+/// Returns the RSS settings of the interface.
 pub fn rss_table(interface: &str) -> Result<RssTable, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the RSS table")?;
     // struct ethtool_rxnfc up to its data, which contains the number of queues.
@@ -224,13 +227,13 @@ pub fn speed(interface: &str) -> Result<LinkSpeed, EthtoolError> {
     })
 }
 
-/// Returns the timestamps that the driver and the kernel take.
-pub fn stamping(interface: &str) -> Result<TimestampBits, EthtoolError> {
+/// Returns the timestamping capabilities of driver and kernel.
+pub fn timestamp_capability_bits(interface: &str) -> Result<TimestampCapabilityBits, EthtoolError> {
     let device = EthtoolDevice::open(interface, "read the timestamping capabilities")?;
     let mut request = [0; 11];
     request[0] = ETHTOOL_GET_TS_INFO;
     let answer = device.query(&request, 0, 0)?;
-    Ok(TimestampBits {
+    Ok(TimestampCapabilityBits {
         kinds: word(&answer, 1),
         clock: u32::try_from(word(&answer, 2).cast_signed()).ok(),
         transmit_types: word(&answer, 3),
@@ -251,7 +254,7 @@ mod tests {
         assert!(matches!(rings("lo"), Err(EthtoolError::Unsupported { .. })));
         assert!(matches!(coalescing("lo"), Err(EthtoolError::Unsupported { .. })));
         assert!(rss_table("lo").is_err() && speed("lo").is_err());
-        assert_eq!(stamping("lo").unwrap().clock, None);
+        assert_eq!(timestamp_capability_bits("lo").unwrap().clock, None);
     }
 
     #[test]

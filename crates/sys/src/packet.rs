@@ -1,5 +1,6 @@
-//! Packet sockets (packet(7)): whole Ethernet frames, sent and received past the network stack.
-//! Frames go through [`crate::message`], without addresses: the socket is bound to its interface.
+//! Packet sockets (packet(7)): Ethernet frames sent and received below the network stack.
+//! [`crate::message`] transfers the frames, without addresses, because the socket is bound to its
+//! interface.
 
 use std::ffi::CString;
 use std::io;
@@ -18,11 +19,11 @@ pub struct PacketSocketStatistics {
     pub dropped: u32,
 }
 
-/// Frames of every protocol, for [`bind`] (`ETH_P_ALL`).
+/// Protocol number for frames of every protocol, for [`bind`] (`ETH_P_ALL`).
 pub const ANY_PROTOCOL: u16 = libc::ETH_P_ALL as u16;
 
 /// Opens a packet socket that receives nothing until it is bound, so that a filter attached before
-/// that applies to every frame.
+/// binding applies to every frame.
 ///
 /// # Errors
 ///
@@ -31,8 +32,8 @@ pub fn open() -> io::Result<Socket> {
     Socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Binds a packet socket to an interface, to receive frames of this `EtherType`
-/// ([`ANY_PROTOCOL`]: of all), or with `None` none at all.
+/// Binds a packet socket to an interface, to receive frames with this `EtherType` ([`ANY_PROTOCOL`]
+/// for all frames, `None` for no frames).
 pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
@@ -51,18 +52,18 @@ pub fn bind(socket: &Socket, interface: u32, ether_type: Option<u16>) -> io::Res
     .map(drop)
 }
 
-/// Sends frames straight to the driver, past the traffic control layer (`PACKET_QDISC_BYPASS`).
-/// There is no queue in between, so frames that the driver has no room for are refused.
+/// Sends frames directly to the driver, bypassing traffic control (`PACKET_QDISC_BYPASS`). Without
+/// that queue, frames for which the driver has no room are refused.
 pub fn bypass_queueing(socket: &Socket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS)
 }
 
-/// Excludes the frames that this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
+/// Excludes frames sent by this host from reception (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
 pub fn ignore_outgoing(socket: &Socket) -> io::Result<()> {
     socket.switch_on(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)
 }
 
-/// Makes the interface receive the frames of a group, as long as the socket lives
+/// Makes the interface receive frames to a multicast MAC address while the socket is open
 /// (`PACKET_ADD_MEMBERSHIP`).
 pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result<()> {
     let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -76,7 +77,7 @@ pub fn join_group(socket: &Socket, interface: u32, group: [u8; 6]) -> io::Result
     set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Returns the frames since the previous query (`PACKET_STATISTICS`).
+/// Returns the counts of frames since the previous call (`PACKET_STATISTICS`).
 pub fn statistics(socket: &Socket) -> io::Result<PacketSocketStatistics> {
     let [passed, dropped] = get_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(PacketSocketStatistics { passed, dropped })

@@ -1,5 +1,5 @@
-//! PTP hardware clocks: `/dev/ptpN` and its requests (`linux/ptp_clock.h`), which read the clock
-//! and the system clock at the same moment. This module cannot set such a clock.
+//! PTP hardware clocks: ioctls of `/dev/ptpN` (`linux/ptp_clock.h`) that read the clock and the
+//! system clock together. Read only.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +10,8 @@ use horolog_time::{NS_PER_S, Timestamp, Utc};
 
 use crate::descriptor::check;
 
-/// Readings that the kernel takes for one request (at most 25).
-const READINGS: usize = 10;
+/// Readings that the kernel takes for one request, and its limit.
+const READINGS_PER_REQUEST: usize = 10;
 const READINGS_MAX: usize = 25;
 
 /// `struct ptp_clock_time`.
@@ -29,31 +29,31 @@ impl PtpTime {
     }
 }
 
-/// Layout of `struct ptp_clock_caps`: twenty numbers, of which the seventh is true if the device
-/// can read both clocks at once.
+/// `struct ptp_clock_caps`: twenty numbers, the seventh of which is true if the device supports
+/// cross timestamping.
 type PtpClockCaps = [i32; 20];
 const CROSS_TIMESTAMPING: usize = 6;
 
-/// `struct ptp_sys_offset_extended`: the system clock, the device and the system clock again.
+/// `struct ptp_sys_offset_extended`: system clock, device, system clock for each reading.
 #[repr(C)]
-struct Extended {
+struct ExtendedOffset {
     readings: u32,
     reserved: [u32; 3],
     times: [[PtpTime; 3]; READINGS_MAX],
 }
 
-/// `struct ptp_sys_offset`: the system clock and the device in turn.
+/// `struct ptp_sys_offset`: system clock and device alternately.
 #[repr(C)]
-struct Basic {
+struct BasicOffset {
     readings: u32,
     reserved: [u32; 3],
     times: [PtpTime; 2 * READINGS_MAX + 1],
 }
 
-/// `struct ptp_sys_offset_precise`.
+/// `struct ptp_sys_offset_precise`: one cross timestamp.
 #[repr(C)]
 #[derive(Default)]
-struct Precise {
+struct PreciseOffset {
     device: PtpTime,
     realtime: PtpTime,
     raw: PtpTime,
@@ -67,38 +67,38 @@ const fn request<T>(direction: u64, number: u64) -> u64 {
 const READ: u64 = 2;
 const WRITE: u64 = 1;
 const GET_CAPABILITIES: u64 = request::<PtpClockCaps>(READ, 1);
-const BASIC: u64 = request::<Basic>(WRITE, 5);
-const PRECISE: u64 = request::<Precise>(READ | WRITE, 8);
-const EXTENDED: u64 = request::<Extended>(READ | WRITE, 9);
+const BASIC: u64 = request::<BasicOffset>(WRITE, 5);
+const PRECISE: u64 = request::<PreciseOffset>(READ | WRITE, 8);
+const EXTENDED: u64 = request::<ExtendedOffset>(READ | WRITE, 9);
 
-/// Reading of a hardware clock between two readings of the system clock.
+/// Reading of a PTP hardware clock between two readings of the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhcReading {
-    /// `CLOCK_REALTIME` before.
+    /// `CLOCK_REALTIME` before the reading.
     pub before: Timestamp<Utc>,
-    /// The hardware clock, in nanoseconds since 1970 on its own timescale.
+    /// Reading of the hardware clock, in ns since 1970 on its own timescale.
     pub phc_ns: i64,
-    /// `CLOCK_REALTIME` after.
+    /// `CLOCK_REALTIME` after the reading.
     pub after: Timestamp<Utc>,
 }
 
-/// Request that a device supports.
+/// Ioctl by which a clock is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Method {
+enum ReadMethod {
     Precise,
     Extended,
     Basic,
 }
 
-/// Open hardware clock `/dev/ptpN`.
+/// Open PTP hardware clock `/dev/ptpN`.
 #[derive(Debug)]
 pub struct PhcDevice {
     file: File,
-    method: Method,
+    method: ReadMethod,
 }
 
 impl PhcDevice {
-    /// Opens it and detects the requests that it supports.
+    /// Opens the clock and detects the ioctls that it supports.
     ///
     /// # Errors
     ///
@@ -108,21 +108,21 @@ impl PhcDevice {
         let mut capabilities: PtpClockCaps = [0; 20];
         call_ioctl(&file, GET_CAPABILITIES, &mut capabilities)?;
         let precise = capabilities[CROSS_TIMESTAMPING] != 0;
-        Ok(Self { file, method: if precise { Method::Precise } else { Method::Extended } })
+        Ok(Self { file, method: if precise { ReadMethod::Precise } else { ReadMethod::Extended } })
     }
 
-    /// Reads both clocks: at once if the device can, otherwise the tightest of several readings. If
-    /// a request is refused, the next one is used from then on.
+    /// Reads both clocks: by a cross timestamp if supported, otherwise by the tightest of several
+    /// readings. After a refused ioctl the next method is used from then on.
     pub fn read(&mut self) -> io::Result<PhcReading> {
-        if self.method == Method::Precise {
+        if self.method == ReadMethod::Precise {
             match self.read_precise() {
-                Err(error) if is_refusal(&error) => self.method = Method::Extended,
+                Err(error) if is_refusal(&error) => self.method = ReadMethod::Extended,
                 answer => return answer,
             }
         }
-        if self.method == Method::Extended {
+        if self.method == ReadMethod::Extended {
             match self.read_extended() {
-                Err(error) if is_refusal(&error) => self.method = Method::Basic,
+                Err(error) if is_refusal(&error) => self.method = ReadMethod::Basic,
                 answer => return answer,
             }
         }
@@ -130,41 +130,42 @@ impl PhcDevice {
     }
 
     fn read_precise(&self) -> io::Result<PhcReading> {
-        let mut answer = Precise::default();
+        let mut answer = PreciseOffset::default();
         call_ioctl(&self.file, PRECISE, &mut answer)?;
         let realtime = Timestamp::from_ns(answer.realtime.as_ns());
         Ok(PhcReading { before: realtime, phc_ns: answer.device.as_ns(), after: realtime })
     }
 
     fn read_extended(&self) -> io::Result<PhcReading> {
-        let mut answer = Extended {
-            readings: READINGS as u32,
+        let mut answer = ExtendedOffset {
+            readings: READINGS_PER_REQUEST as u32,
             reserved: [0; 3],
             times: [[PtpTime::default(); 3]; READINGS_MAX],
         };
         call_ioctl(&self.file, EXTENDED, &mut answer)?;
-        tightest(answer.times[..READINGS].iter().copied())
+        tightest_reading(answer.times[..READINGS_PER_REQUEST].iter().copied())
     }
 
     fn read_basic(&self) -> io::Result<PhcReading> {
-        let mut answer = Basic {
-            readings: READINGS as u32,
+        let mut answer = BasicOffset {
+            readings: READINGS_PER_REQUEST as u32,
             reserved: [0; 3],
             times: [PtpTime::default(); 2 * READINGS_MAX + 1],
         };
         call_ioctl(&self.file, BASIC, &mut answer)?;
-        let triples = (0..READINGS).map(|at| [0, 1, 2].map(|step| answer.times[2 * at + step]));
-        tightest(triples)
+        let triples =
+            (0..READINGS_PER_REQUEST).map(|at| [0, 1, 2].map(|step| answer.times[2 * at + step]));
+        tightest_reading(triples)
     }
 }
 
-fn tightest(triples: impl Iterator<Item = [PtpTime; 3]>) -> io::Result<PhcReading> {
+fn tightest_reading(triples: impl Iterator<Item = [PtpTime; 3]>) -> io::Result<PhcReading> {
     let reading = |[before, phc, after]: [PtpTime; 3]| PhcReading {
         before: Timestamp::from_ns(before.as_ns()),
         phc_ns: phc.as_ns(),
         after: Timestamp::from_ns(after.as_ns()),
     };
-    // A bracket that ends before it starts has a step of the system clock in it.
+    // A bracket that ends before it starts contains a step of the system clock.
     let whole = triples.map(reading).filter(|reading| reading.after >= reading.before);
     whole
         .min_by_key(|reading| (reading.after - reading.before).as_ns())
@@ -201,10 +202,11 @@ mod tests {
     fn the_tightest_bracket_is_taken_and_a_torn_one_is_not() {
         let time = |nanoseconds| PtpTime { seconds: 1, nanoseconds, reserved: 0 };
         let brackets = [[10, 500, 90], [100, 600, 120], [200, 700, 150]];
-        let reading = tightest(brackets.into_iter().map(|triple| triple.map(time))).unwrap();
+        let reading =
+            tightest_reading(brackets.into_iter().map(|triple| triple.map(time))).unwrap();
         assert_eq!(reading.phc_ns, 1_000_000_600);
         assert_eq!((reading.after - reading.before).as_ns(), 20);
-        assert!(tightest([[9, 5, 1].map(time)].into_iter()).is_err());
+        assert!(tightest_reading([[9, 5, 1].map(time)].into_iter()).is_err());
     }
 
     #[test]

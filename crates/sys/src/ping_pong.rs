@@ -1,6 +1,6 @@
-//! Second process or thread that takes turns with the calling thread: the caller hands over, waits
-//! until it is handed back, and so on. By `sched_yield`, a pipe, a futex or an eventfd. The caller
-//! measures the cost of turns; nothing here reads a clock.
+//! Ping-pong of the calling thread with a peer process or thread: the caller passes the turn, waits
+//! until it returns, and so on, by `sched_yield`, a pipe, a futex or an eventfd. The caller
+//! measures the cost of a turn.
 
 mod channel;
 
@@ -14,16 +14,16 @@ use crate::affinity::{self, Scheduling};
 use crate::descriptor::check;
 
 use channel::Channel;
-pub use channel::Handoff;
+pub use channel::HandoffMechanism;
 
-/// Timeout of a peer's start or end on a busy machine.
+/// Longest time for a peer to start or end on a busy machine.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Kind of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerKind {
-    /// Process with an address space of its own.
+    /// Process with its own address space.
     Process,
     /// Thread of this process.
     Thread,
@@ -32,13 +32,13 @@ pub enum PeerKind {
 /// Core and scheduling of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerPlacement {
-    /// Core that it is pinned to.
+    /// Core to which the peer is pinned.
     pub core: usize,
     /// Real-time priority; `None` for a sched-other peer.
     pub priority: Option<u8>,
 }
 
-/// Peer, from its readiness until it is dropped.
+/// Running peer; dropping it ends the peer.
 #[derive(Debug)]
 pub struct PingPongPeer {
     channel: Arc<Channel>,
@@ -52,19 +52,23 @@ enum RunningPeer {
 }
 
 impl PingPongPeer {
-    /// Starts a peer and waits until it is ready. The caller must not spin on the peer's core in
-    /// real time before that.
+    /// Starts a peer and waits until it is ready. The caller must not spin on the peer's core with
+    /// real-time priority in the meantime.
     ///
     /// # Errors
     ///
     /// If no process, thread or descriptor is available, or the placement is refused.
-    pub fn start(kind: PeerKind, way: Handoff, placement: PeerPlacement) -> io::Result<Self> {
-        let channel = Arc::new(Channel::open(way, kind == PeerKind::Thread)?);
+    pub fn start(
+        kind: PeerKind,
+        mechanism: HandoffMechanism,
+        placement: PeerPlacement,
+    ) -> io::Result<Self> {
+        let channel = Arc::new(Channel::open(mechanism, kind == PeerKind::Thread)?);
         let running = match kind {
             PeerKind::Process => RunningPeer::Process(fork(&channel, placement)?),
             PeerKind::Thread => {
                 let theirs = Arc::clone(&channel);
-                let work = move || take_part(&theirs, placement);
+                let work = move || run_peer(&theirs, placement);
                 RunningPeer::Thread(Some(
                     thread::Builder::new().name("partner".into()).spawn(work)?,
                 ))
@@ -86,13 +90,13 @@ impl PingPongPeer {
         }
     }
 
-    /// Hands over and waits until handed back. By `sched_yield` it only lets the peer run, if the
-    /// scheduler agrees.
+    /// Passes the turn to the peer and waits until it returns. With `sched_yield` this only yields,
+    /// and the scheduler decides whether the peer runs.
     ///
     /// # Errors
     ///
-    /// `Interrupted` if a signal ended the wait: the turn is not over then, and no other one may
-    /// follow.
+    /// `Interrupted` if a signal ended the wait; the turn is then incomplete, and no further one
+    /// may follow.
     #[inline]
     pub fn turn(&self) -> io::Result<()> {
         self.channel.turn()
@@ -106,7 +110,7 @@ impl Drop for PingPongPeer {
             RunningPeer::Process(pid) => reap(*pid),
             RunningPeer::Thread(thread) => {
                 if let Some(thread) = thread.take() {
-                    // Its readiness has already reported everything.
+                    // The readiness of the peer has already reported errors.
                     let _ = thread.join();
                 }
             }
@@ -114,7 +118,8 @@ impl Drop for PingPongPeer {
     }
 }
 
-/// System calls of one side of a turn without a peer: the part of a turn that is no switch.
+/// System calls of one side of a turn, without a peer: the part of the cost that is not the context
+/// switch.
 #[derive(Debug)]
 pub struct SyscallBaseline(Channel);
 
@@ -124,40 +129,40 @@ impl SyscallBaseline {
     /// # Errors
     ///
     /// If no descriptor is available.
-    pub fn open(way: Handoff, kind: PeerKind) -> io::Result<Self> {
-        Channel::open(way, kind == PeerKind::Thread).map(Self)
+    pub fn open(mechanism: HandoffMechanism, kind: PeerKind) -> io::Result<Self> {
+        Channel::open(mechanism, kind == PeerKind::Thread).map(Self)
     }
 
-    /// Makes the calls of one side: handing over without a peer, and finding that it is this side's
-    /// turn.
+    /// Makes the system calls of one side: passing the turn without a peer, and finding that it is
+    /// the turn of this side.
     ///
     /// # Errors
     ///
     /// `Interrupted` by a signal.
     #[inline]
     pub fn call(&self) -> io::Result<()> {
-        self.0.baseline()
+        self.0.baseline_calls()
     }
 }
 
-/// Main function of the peer, in a process or thread.
-fn take_part(channel: &Channel, placement: PeerPlacement) {
-    let settled = settle(placement);
-    channel.be_ready(settled.as_ref().err().map(|error| error.raw_os_error().unwrap_or(0)));
+/// Entry function of the peer process or thread.
+fn run_peer(channel: &Channel, placement: PeerPlacement) {
+    let settled = apply_placement(placement);
+    channel.report_readiness(settled.as_ref().err().map(|error| error.raw_os_error().unwrap_or(0)));
     if settled.is_ok() {
-        channel.answer();
+        channel.serve_turns();
     }
 }
 
-fn settle(placement: PeerPlacement) -> io::Result<()> {
+fn apply_placement(placement: PeerPlacement) -> io::Result<()> {
     affinity::pin_to_core(placement.core)?;
     match placement.priority.map(|priority| affinity::try_real_time(priority.into())) {
-        Some(Scheduling::Ordinary(error)) => Err(error),
+        Some(Scheduling::Unchanged(error)) => Err(error),
         Some(Scheduling::RealTime) | None => Ok(()),
     }
 }
 
-/// Forks a child that takes part and ends with the thread that created it.
+/// Forks a child that runs the peer and ends with the thread that created it.
 fn fork(channel: &Channel, placement: PeerPlacement) -> io::Result<libc::pid_t> {
     // SAFETY: no argument.
     let parent = unsafe { libc::getpid() };
@@ -171,7 +176,7 @@ fn fork(channel: &Channel, placement: PeerPlacement) -> io::Result<libc::pid_t> 
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             if libc::getppid() == parent {
-                take_part(channel, placement);
+                run_peer(channel, placement);
             }
             libc::_exit(0);
         }
@@ -179,7 +184,7 @@ fn fork(channel: &Channel, placement: PeerPlacement) -> io::Result<libc::pid_t> 
     Ok(pid)
 }
 
-/// Waits for a child that was stopped; one that does not end is killed.
+/// Waits for a child after a stop request; kills it after [`PEER_TIMEOUT`].
 fn reap(pid: libc::pid_t) {
     let started = Instant::now();
     let mut killed = false;
@@ -198,14 +203,19 @@ fn reap(pid: libc::pid_t) {
     }
 }
 
-/// Both ends of a channel: for reading and for writing.
+/// Ends of a pipe or eventfd, for reading and for writing.
 type ChannelEnds = (OwnedFd, OwnedFd);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const WAYS: [Handoff; 4] = [Handoff::Yield, Handoff::Pipe, Handoff::Futex, Handoff::EventFd];
+    const WAYS: [HandoffMechanism; 4] = [
+        HandoffMechanism::Yield,
+        HandoffMechanism::Pipe,
+        HandoffMechanism::Futex,
+        HandoffMechanism::EventFd,
+    ];
 
     /// On one core and in threads of their own, since they are tied to it.
     #[test]
@@ -241,7 +251,7 @@ mod tests {
     fn an_impossible_placement_is_refused() {
         let placement = PeerPlacement { core: 8_191, priority: None };
         for kind in [PeerKind::Process, PeerKind::Thread] {
-            assert!(PingPongPeer::start(kind, Handoff::Pipe, placement).is_err());
+            assert!(PingPongPeer::start(kind, HandoffMechanism::Pipe, placement).is_err());
         }
     }
 }

@@ -1,6 +1,5 @@
-//! POSIX clocks of this machine as programs use them: each by its name, its reported resolution,
-//! and its readings by the C library, by a bare system call and by the older functions. Clocks are
-//! read here, never set.
+//! POSIX clocks as programs use them: name, reported resolution, and readings by the C library, by
+//! a direct system call and by older functions. Read only.
 
 use std::io;
 
@@ -11,7 +10,7 @@ use crate::descriptor::check;
 /// Clock of `clock_gettime(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PosixClock {
-    /// Its name without `CLOCK_`.
+    /// Name without the prefix `CLOCK_`.
     pub name: &'static str,
     number: libc::clockid_t,
 }
@@ -21,15 +20,15 @@ impl PosixClock {
     pub const REALTIME: Self = Self { name: "REALTIME", number: libc::CLOCK_REALTIME };
     /// `CLOCK_MONOTONIC`.
     pub const MONOTONIC: Self = Self { name: "MONOTONIC", number: libc::CLOCK_MONOTONIC };
-    /// `CLOCK_MONOTONIC_COARSE`, which moves at each tick.
+    /// `CLOCK_MONOTONIC_COARSE`, which advances at each tick.
     pub const MONOTONIC_COARSE: Self =
         Self { name: "MONOTONIC_COARSE", number: libc::CLOCK_MONOTONIC_COARSE };
 
-    /// `CLOCK_THREAD_CPUTIME_ID`: the processor time of the calling thread.
+    /// `CLOCK_THREAD_CPUTIME_ID`: CPU time of the calling thread.
     pub const THREAD_TIME: Self =
         Self { name: "THREAD_CPUTIME_ID", number: libc::CLOCK_THREAD_CPUTIME_ID };
 
-    /// Every clock that `clock_getres(2)` names, in the order of its manual page.
+    /// All clocks of `clock_getres(2)`, in the order of its manual page.
     pub const ALL: [Self; 11] = [
         Self::REALTIME,
         Self { name: "REALTIME_ALARM", number: libc::CLOCK_REALTIME_ALARM },
@@ -44,19 +43,19 @@ impl PosixClock {
         Self::THREAD_TIME,
     ];
 
-    /// Returns true if it counts the run time of a program, and so stands still in between.
+    /// Returns true for a clock of CPU time, which advances only while a program runs.
     #[must_use]
-    pub const fn is_of_processor_time(self) -> bool {
+    pub const fn is_cpu_time(self) -> bool {
         matches!(self.number, libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID)
     }
 
-    /// Returns true if it moves at ticks alone.
+    /// Returns true for a clock that advances only at ticks.
     #[must_use]
     pub const fn is_coarse(self) -> bool {
         matches!(self.number, libc::CLOCK_REALTIME_COARSE | libc::CLOCK_MONOTONIC_COARSE)
     }
 
-    /// Returns its resolution as the kernel reports it (`clock_getres(2)`), in ns.
+    /// Returns the resolution that the kernel reports (`clock_getres(2)`), in ns.
     ///
     /// # Errors
     ///
@@ -68,11 +67,11 @@ impl PosixClock {
         Ok(as_ns(&time))
     }
 
-    /// Returns its reading through the C library, in ns of its own timescale.
+    /// Reads the clock by the C library, in ns on its own timescale.
     ///
     /// # Errors
     ///
-    /// As of [`PosixClock::resolution_ns`].
+    /// Errors of [`PosixClock::resolution_ns`].
     #[inline]
     pub fn now_ns(self) -> io::Result<i64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -81,11 +80,11 @@ impl PosixClock {
         Ok(as_ns(&time))
     }
 
-    /// Returns its reading by a system call, regardless of the C library's method.
+    /// Reads the clock by a direct system call, bypassing the vDSO, in ns on its own timescale.
     ///
     /// # Errors
     ///
-    /// As of [`PosixClock::resolution_ns`].
+    /// Errors of [`PosixClock::resolution_ns`].
     #[inline]
     pub fn now_by_system_call_ns(self) -> io::Result<i64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -97,7 +96,7 @@ impl PosixClock {
     }
 }
 
-/// Returns the time of gettimeofday(2), in ns since 1970; it has whole microseconds.
+/// Reads gettimeofday(2), in ns since 1970 with a resolution of 1 µs.
 #[inline]
 #[must_use]
 pub fn gettimeofday_ns() -> i64 {
@@ -108,7 +107,7 @@ pub fn gettimeofday_ns() -> i64 {
     time.tv_sec.saturating_mul(NS_PER_S).saturating_add(time.tv_usec.saturating_mul(1_000))
 }
 
-/// Returns the time of time(2), in ns since 1970; it has whole seconds.
+/// Reads time(2), in ns since 1970 with a resolution of 1 s.
 #[inline]
 #[must_use]
 pub fn time_ns() -> i64 {
@@ -116,23 +115,23 @@ pub fn time_ns() -> i64 {
     unsafe { libc::time(std::ptr::null_mut()) }.saturating_mul(NS_PER_S)
 }
 
-/// Returns `USER_HZ`: the unit in which the kernel reports times of processes, in ticks per second
-/// (`_SC_CLK_TCK` in sysconf(3)). It is no property of the timer.
+/// Returns `USER_HZ`, the ticks per second in which the kernel reports process times (`_SC_CLK_TCK`
+/// in sysconf(3)). It is unrelated to the timer frequency.
 #[must_use]
 pub fn user_hz() -> Option<u32> {
     // SAFETY: a number in, a number out.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()
 }
 
-/// Returns the edition of POSIX that the C library follows (`_SC_VERSION`), such as 200809.
+/// Returns the POSIX version of the C library (`_SC_VERSION`), such as 200809.
 #[must_use]
 pub fn posix_version() -> Option<u32> {
     // SAFETY: a number in, a number out.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_VERSION) }).ok()
 }
 
-/// Returns the timer slack of this thread in ns, by which the kernel may join wake-ups
-/// (`PR_GET_TIMERSLACK` in prctl(2)).
+/// Returns the timer slack of this thread in ns: the time by which the kernel may delay wake-ups to
+/// coalesce them (`PR_GET_TIMERSLACK` in prctl(2)).
 #[must_use]
 pub fn timer_slack_ns() -> Option<u64> {
     // SAFETY: numbers only. The call by number, since the C library's own returns an `int`.

@@ -1,5 +1,5 @@
-//! Pulses that the kernel timestamps: `/dev/ppsN` (`linux/pps.h`), the interface of RFC 2783 as
-//! Linux has it. This module sets the kinds of edges, and nothing else.
+//! PPS devices `/dev/ppsN` (`linux/pps.h`; RFC 2783): pulses that the kernel timestamps. Only the
+//! captured edges are configured.
 
 use std::fs::File;
 use std::io;
@@ -29,7 +29,7 @@ impl PpsTime {
 /// `struct pps_kinfo`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Info {
+struct PpsInfo {
     assert_sequence: u32,
     clear_sequence: u32,
     assert: PpsTime,
@@ -40,8 +40,8 @@ struct Info {
 /// `struct pps_fdata`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Fetch {
-    info: Info,
+struct PpsFetch {
+    info: PpsInfo,
     timeout: PpsTime,
 }
 
@@ -60,7 +60,7 @@ const CAPTURE_CLEAR: i32 = 0x02;
 const FORMAT_TIMESPEC: i32 = 0x1000;
 const API_VERSION: i32 = 1;
 
-/// Returns a request number, which holds the size of a pointer to the structure.
+/// Returns an ioctl number, which encodes the size of a pointer to the structure.
 const fn request(direction: u64, number: u64) -> u64 {
     direction << 30 | (size_of::<*const ()>() as u64) << 16 | (b'p' as u64) << 8 | number
 }
@@ -72,7 +72,7 @@ const SET_PARAMETERS: u64 = request(WRITE, 0xa2);
 const GET_CAPABILITIES: u64 = request(READ, 0xa3);
 const FETCH: u64 = request(READ | WRITE, 0xa4);
 
-/// Last edge of one kind: its number and its instant.
+/// Last edge of one kind: sequence number and instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PpsEdge {
     /// Number that increases by one with each edge of this kind, modulo 2^32.
@@ -81,21 +81,21 @@ pub struct PpsEdge {
     pub at: Timestamp<Utc>,
 }
 
-/// Last edges of both kinds; for a kind that is not captured the sequence stays.
+/// Last edges of both kinds. The sequence number of a kind that is not captured does not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PpsEdges {
-    /// The line became active.
+    /// Assert edge: the signal became active.
     pub assert: PpsEdge,
-    /// The line became inactive.
+    /// Clear edge: the signal became inactive.
     pub clear: PpsEdge,
 }
 
 /// Kinds of edges to capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PpsCapture {
-    /// True for the edge at which the line becomes active.
+    /// True to capture assert edges.
     pub assert: bool,
-    /// True for the edge at which it becomes inactive.
+    /// True to capture clear edges.
     pub clear: bool,
 }
 
@@ -106,14 +106,14 @@ impl PpsCapture {
     }
 }
 
-/// Open pulse device `/dev/ppsN`.
+/// Open PPS device `/dev/ppsN`.
 #[derive(Debug)]
 pub struct PpsDevice {
     file: File,
 }
 
 impl PpsDevice {
-    /// Opens it and makes it capture these edges.
+    /// Opens the device and enables the capture of these edges.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl PpsDevice {
         Ok(Self { file })
     }
 
-    /// Waits up to `wait` for an edge; `None` at the timeout. With no time to wait it returns the
+    /// Waits up to `wait` for an edge; `None` at the timeout. With a zero `wait` it returns the
     /// last edges at once.
     ///
     /// # Errors
@@ -148,16 +148,16 @@ impl PpsDevice {
             nanoseconds: wait.subsec_nanos().cast_signed(),
             flags: 0,
         };
-        let mut fetch = Fetch { timeout, ..Fetch::default() };
+        let mut fetch = PpsFetch { timeout, ..PpsFetch::default() };
         match call_ioctl(&self.file, FETCH, &mut fetch) {
             Ok(()) => Ok(Some(fetch.info.edges())),
-            Err(error) if is_nothing(&error) => Ok(None),
+            Err(error) if is_timeout(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-impl Info {
+impl PpsInfo {
     fn edges(&self) -> PpsEdges {
         PpsEdges {
             assert: PpsEdge { sequence: self.assert_sequence, at: self.assert.to_timestamp() },
@@ -167,7 +167,7 @@ impl Info {
 }
 
 /// Returns true after a timeout or a signal.
-fn is_nothing(error: &io::Error) -> bool {
+fn is_timeout(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ETIMEDOUT | libc::EINTR))
 }
 
@@ -189,17 +189,17 @@ mod tests {
         assert_eq!(SET_PARAMETERS, 0x4008_70a2);
         assert_eq!(GET_CAPABILITIES, 0x8008_70a3);
         assert_eq!(FETCH, 0xc008_70a4);
-        assert_eq!((size_of::<PpsTime>(), size_of::<Info>()), (16, 48));
-        assert_eq!((size_of::<Fetch>(), size_of::<PpsParameters>()), (64, 40));
-        assert_eq!(std::mem::offset_of!(Info, assert), 8);
-        assert_eq!(std::mem::offset_of!(Fetch, timeout), 48);
+        assert_eq!((size_of::<PpsTime>(), size_of::<PpsInfo>()), (16, 48));
+        assert_eq!((size_of::<PpsFetch>(), size_of::<PpsParameters>()), (64, 40));
+        assert_eq!(std::mem::offset_of!(PpsInfo, assert), 8);
+        assert_eq!(std::mem::offset_of!(PpsFetch, timeout), 48);
         assert_eq!(std::mem::offset_of!(PpsParameters, clear_offset), 24);
     }
 
     #[test]
     fn edges_are_read() {
         let time = |seconds, nanoseconds| PpsTime { seconds, nanoseconds, flags: 0 };
-        let info = Info {
+        let info = PpsInfo {
             assert_sequence: 7,
             clear_sequence: 6,
             assert: time(1_700_000_000, 12),
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(none.raw_os_error(), Some(libc::ENOTTY));
         let gone = PpsDevice::open(Path::new("/dev/there-is-none"), capture).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
-        assert!(is_nothing(&io::Error::from_raw_os_error(libc::ETIMEDOUT)));
-        assert!(!is_nothing(&none));
+        assert!(is_timeout(&io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+        assert!(!is_timeout(&none));
     }
 }

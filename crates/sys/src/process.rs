@@ -1,6 +1,5 @@
-//! Other processes, referenced by a descriptor so that a number that the kernel gives to a later
-//! one is never mistaken for them (`pidfd_open(2)`); groups of processes, and sessions without a
-//! terminal.
+//! Other processes, referenced by a descriptor so that a reused process ID is never mistaken for
+//! them (`pidfd_open(2)`); process groups, and sessions without a terminal.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -12,49 +11,49 @@ use std::time::Duration;
 use crate::descriptor::{check, check_new, wait_for};
 use crate::signal::Signal;
 
-/// Handle on a process, running or ended.
+/// Handle of a process, running or ended.
 #[derive(Debug)]
 pub struct ProcessHandle {
     descriptor: OwnedFd,
 }
 
 impl ProcessHandle {
-    /// Opens the process of this number at this moment.
+    /// Opens the process that has this ID now.
     ///
     /// # Errors
     ///
     /// `ESRCH` if there is none.
     pub fn open(pid: u32) -> io::Result<Self> {
-        let pid = number(pid)?;
+        let pid = process_number(pid)?;
         // SAFETY: numbers only; the call gives a new descriptor or -1.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as libc::c_int;
         // SAFETY: it was created just now and has no other owner.
         Ok(Self { descriptor: unsafe { check_new(result) }? })
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Errors
     ///
-    /// `ESRCH` if it has ended and was waited for, `EPERM` if it belongs to another user.
+    /// `ESRCH` if it has ended and was reaped, `EPERM` if it belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         self.send(signal.number())
     }
 
-    /// Stops it (`SIGSTOP`), which no process can refuse.
+    /// Stops the process (`SIGSTOP`), which it cannot prevent.
     ///
     /// # Errors
     ///
-    /// As [`Self::signal`].
+    /// Errors of [`Self::signal`].
     pub fn stop(&self) -> io::Result<()> {
         self.send(libc::SIGSTOP)
     }
 
-    /// Continues it after [`Self::stop`].
+    /// Continues the process after [`Self::stop`].
     ///
     /// # Errors
     ///
-    /// As [`Self::signal`].
+    /// Errors of [`Self::signal`].
     pub fn resume(&self) -> io::Result<()> {
         self.send(libc::SIGCONT)
     }
@@ -73,29 +72,29 @@ impl ProcessHandle {
         .map(drop)
     }
 
-    /// Waits up to `wait` for its end; returns true if it has ended. A signal handler ends the
-    /// wait.
+    /// Waits up to `wait` for the end of the process; returns true if it has ended. A signal
+    /// handler ends the wait early.
     pub fn wait(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.descriptor.as_fd(), libc::POLLIN, wait)
     }
 }
 
-fn number(pid: u32) -> io::Result<libc::pid_t> {
-    // 0 and negative numbers mean groups, and 1 is never intended.
+fn process_number(pid: u32) -> io::Result<libc::pid_t> {
+    // 0 and negative numbers address groups; process 1 is never intended.
     libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput.into())
 }
 
-/// Sends a signal to all processes of a group whose leader was started by this process and not yet
-/// waited for, so that the number is still its own.
+/// Sends a signal to a process group, whose leader this process has started and not yet reaped, so
+/// that its ID cannot have been reused.
 pub fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
-    let group = number(leader)?;
+    let group = process_number(leader)?;
     // SAFETY: numbers only.
     check(unsafe { libc::kill(-group, signal.number()) }).map(drop)
 }
 
-/// Ends such a group at once (`SIGKILL`).
-pub fn end_group(leader: u32) -> io::Result<()> {
-    let group = number(leader)?;
+/// Kills such a process group (`SIGKILL`).
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    let group = process_number(leader)?;
     // SAFETY: numbers only.
     check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
 }
@@ -107,27 +106,27 @@ pub fn in_new_session(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| check(libc::setsid()).map(drop)) }
 }
 
-/// Makes this process the parent of all orphans of its children, and theirs
-/// (`PR_SET_CHILD_SUBREAPER(2const)`). Reap those that end with [`reap_child`].
+/// Makes this process the parent of orphaned descendants (`PR_SET_CHILD_SUBREAPER(2const)`). Reap
+/// them with [`reap_child`].
 pub fn adopt_orphans() -> io::Result<()> {
     let yes: libc::c_ulong = 1;
     // SAFETY: numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, yes) }).map(drop)
 }
 
-/// Result of a check of all children.
+/// Result of reaping a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReapOutcome {
-    /// Child that had ended, and was reaped.
+    /// Process ID and status of a child that had ended and was reaped.
     Ended(u32, ExitStatus),
-    /// Every child runs.
+    /// All children are running.
     None,
     /// There are no children.
     NoChildren,
 }
 
-/// Reaps any child that has ended, and waits for one to end if `wait`. A program that uses it waits
-/// for no child in any other way.
+/// Reaps a child that has ended; if `wait`, waits until one ends. A program that uses this must not
+/// wait for children in any other way.
 pub fn reap_child(wait: bool) -> io::Result<ReapOutcome> {
     let mut status = 0;
     let flags = if wait { 0 } else { libc::WNOHANG };
@@ -189,7 +188,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & wait"]).process_group(0);
         let mut child = command.spawn().unwrap();
-        end_group(child.id()).unwrap();
+        kill_group(child.id()).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     }
 
@@ -206,7 +205,7 @@ mod tests {
     #[test]
     fn numbers_that_mean_something_else_are_refused() {
         for pid in [0, 1, u32::MAX] {
-            assert!(ProcessHandle::open(pid).is_err() && end_group(pid).is_err(), "{pid}");
+            assert!(ProcessHandle::open(pid).is_err() && kill_group(pid).is_err(), "{pid}");
             assert!(signal_group(pid, Signal::Terminate).is_err(), "{pid}");
         }
     }

@@ -1,5 +1,5 @@
-//! Pseudo-terminals (pty(7)): a line whose far end belongs to this process, for simulated devices,
-//! such as a receiver in tests.
+//! Pseudo-terminals (pty(7)): serial lines whose master side belongs to this process, for simulated
+//! devices such as a receiver in tests.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::descriptor::check;
 
-/// Far end of a line; the line ends with it.
+/// Master side of a pseudo-terminal; dropping it closes the line.
 #[derive(Debug)]
 pub struct PseudoTerminal {
     file: File,
@@ -17,11 +17,11 @@ pub struct PseudoTerminal {
 }
 
 impl PseudoTerminal {
-    /// Creates a new one.
+    /// Creates a pseudo-terminal.
     ///
     /// # Errors
     ///
-    /// If the system has no more of them, or no `/dev/pts`.
+    /// If the limit of pseudo-terminals is reached, or `/dev/pts` is missing.
     pub fn open() -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true);
@@ -35,7 +35,7 @@ impl PseudoTerminal {
         Ok(Self { file, number })
     }
 
-    /// Returns the device that is opened at the near end.
+    /// Returns the path of the slave device.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/dev/pts/{}", self.number).into()
@@ -43,15 +43,15 @@ impl PseudoTerminal {
 }
 
 impl Read for PseudoTerminal {
-    /// Reads the data written at the near end, without waiting. Once that end was opened and has
-    /// been closed by all, this is an error.
+    /// Reads data written to the slave, without blocking. An error if the slave was opened and has
+    /// been closed by all.
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.file.read(bytes)
     }
 }
 
 impl Write for PseudoTerminal {
-    /// Writes as much as the line has room for.
+    /// Writes as many bytes as there is room for.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }

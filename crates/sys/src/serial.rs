@@ -1,5 +1,4 @@
-//! Serial lines (termios(3)): a device of 8 data bits, no parity and one stop bit, read as it
-//! comes.
+//! Serial lines (termios(3)): 8 data bits, no parity, one stop bit, raw input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use crate::descriptor::{check, wait_for};
 
-/// Possible speeds of a line, in bits per second, with termios' names for them.
+/// Supported speeds in bits per second, with their termios constants.
 const SPEEDS: [(u32, libc::speed_t); 9] = [
     (4_800, libc::B4800),
     (9_600, libc::B9600),
@@ -24,35 +23,35 @@ const SPEEDS: [(u32, libc::speed_t); 9] = [
     (921_600, libc::B921600),
 ];
 
-/// Returns true if a line can have this speed, in bits per second.
+/// Returns true if this speed is supported, in bits per second.
 #[must_use]
-pub fn is_speed(bits_per_second: u32) -> bool {
+pub fn is_supported_speed(bits_per_second: u32) -> bool {
     SPEEDS.iter().any(|(speed, _)| *speed == bits_per_second)
 }
 
-/// Returns the possible speeds of a line, in bits per second.
+/// Returns the supported speeds, in bits per second.
 #[must_use]
 pub fn speeds() -> [u32; SPEEDS.len()] {
     SPEEDS.map(|(speed, _)| speed)
 }
 
-/// Open line, or a pseudo-terminal instead.
+/// Open serial line or pseudo-terminal.
 #[derive(Debug)]
 pub struct SerialLine {
     file: File,
 }
 
 impl SerialLine {
-    /// Opens a line and sets its speed; earlier input is discarded.
+    /// Opens a serial line and sets its speed; discards input that arrived earlier.
     ///
     /// # Errors
     ///
-    /// If there is no such device, it may not be read, it is no terminal (`ENOTTY`), or it cannot
-    /// have this speed.
+    /// If there is no such device, it is not readable, it is no terminal (`ENOTTY`), or it does not
+    /// support the speed.
     pub fn open(path: &Path, bits_per_second: u32) -> io::Result<Self> {
         let speed = SPEEDS.iter().find(|(speed, _)| *speed == bits_per_second);
         let (_, speed) = speed.ok_or(io::ErrorKind::InvalidInput)?;
-        // A modem's lines are not waited for, nor does the line become this process' terminal.
+        // Neither waits for the carrier nor makes the line the controlling terminal.
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let mut settings = MaybeUninit::<libc::termios>::uninit();
@@ -127,6 +126,6 @@ mod tests {
         let none = SerialLine::open(Path::new("/dev/null"), 9_600).unwrap_err();
         assert_eq!(none.raw_os_error(), Some(libc::ENOTTY));
         assert!(SerialLine::open(Path::new("/dev/no-such-line"), 9_600).is_err());
-        assert!(speeds().into_iter().all(is_speed));
+        assert!(speeds().into_iter().all(is_supported_speed));
     }
 }

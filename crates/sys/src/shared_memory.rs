@@ -1,12 +1,12 @@
-//! System V shared memory, as words that other processes may write at any time. The meaning of the
-//! words is up to the caller, and no reference into the memory is ever returned.
+//! System V shared memory, as 32-bit words that other processes may write at any time. No reference
+//! into the memory is ever returned.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::descriptor::check;
 
-/// Segment of `WORDS` 32-bit words, attached until it is dropped.
+/// Attached segment of `WORDS` 32-bit words; dropping it detaches the segment.
 #[derive(Debug)]
 pub struct SharedMemory<const WORDS: usize> {
     identifier: libc::c_int,
@@ -18,12 +18,12 @@ pub struct SharedMemory<const WORDS: usize> {
 unsafe impl<const WORDS: usize> Send for SharedMemory<WORDS> {}
 
 impl<const WORDS: usize> SharedMemory<WORDS> {
-    /// Attaches the segment of this key, which is created with these permissions if it is missing.
-    /// It outlives the process, as System V memory does.
+    /// Attaches the segment with this key; creates it with these permissions if it is missing. The
+    /// segment outlives the process.
     ///
     /// # Errors
     ///
-    /// Of shmget(2) and shmat(2): no permission, or an existing segment that is shorter.
+    /// Of shmget(2) and shmat(2): no permission, or a segment that is too short.
     pub fn attach(key: i32, permissions: u16) -> io::Result<Self> {
         let flags = libc::IPC_CREAT | libc::c_int::from(permissions & 0o777);
         // SAFETY: three numbers in, an identifier out.
@@ -36,12 +36,13 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         Ok(Self { identifier, words: address.cast_const().cast() })
     }
 
-    /// Attaches a segment of this key that belongs to this user and is accessible to no more users
-    /// than these permissions allow.
+    /// Attaches the segment with this key if it belongs to this user and its mode grants no more
+    /// than these permissions.
     ///
     /// # Errors
     ///
-    /// As [`Self::attach`], and `PermissionDenied` if it belongs to another user or allows more.
+    /// Errors of [`Self::attach`], or `PermissionDenied` if the segment belongs to another user or
+    /// its mode grants more.
     pub fn attach_own(key: i32, permissions: u16) -> io::Result<Self> {
         let memory = Self::attach(key, permissions)?;
         // SAFETY: a plain C structure of numbers, for which all bytes zero is valid.
@@ -49,9 +50,9 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         // SAFETY: the structure outlives the call.
         check(unsafe { libc::shmctl(memory.identifier, libc::IPC_STAT, &raw mut facts) })?;
         // SAFETY: no pointers; it cannot fail.
-        let own = unsafe { libc::geteuid() };
+        let effective_user = unsafe { libc::geteuid() };
         let (owner, mode) = (&facts.shm_perm, u32::from(facts.shm_perm.mode) & 0o777);
-        let fault = if owner.uid != own || owner.cuid != own {
+        let fault = if owner.uid != effective_user || owner.cuid != effective_user {
             format!("user {} owns it, who may change it", owner.cuid)
         } else if mode & !u32::from(permissions) != 0 {
             format!("its mode {mode:o} permits more users than {permissions:o}")
@@ -87,7 +88,7 @@ impl<const WORDS: usize> SharedMemory<WORDS> {
         unsafe { &*self.words.add(index) }
     }
 
-    /// Marks the segment to be removed when the last process has detached it.
+    /// Marks the segment for removal when the last process has detached it.
     pub fn remove(&self) -> io::Result<()> {
         // SAFETY: two numbers; this command reads no buffer.
         check(unsafe { libc::shmctl(self.identifier, libc::IPC_RMID, std::ptr::null_mut()) })

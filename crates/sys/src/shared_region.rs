@@ -1,6 +1,6 @@
-//! Memory that a process shares with programs that it starts: words that either side may read and
-//! write at any time. It has no name, and vanishes when the last of them has ended. The meaning of
-//! the words is up to the caller.
+//! Anonymous shared memory between a process and programs that it starts (`memfd_create(2)`):
+//! 64-bit words that either side may read and write at any time. It exists until the last of them
+//! has ended.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,12 +13,12 @@ use std::sync::atomic::AtomicU64;
 
 use crate::descriptor::{check, check_new, pass_descriptor};
 
-/// Name of it in the kernel's `/proc/PID/maps`.
+/// Name of the region in `/proc/PID/maps`.
 const NAME: &CStr = c"horolog";
-/// Seals that fix the size, so that no access can reach a page that is gone.
+/// Seals that fix the size, so that no mapped page can be truncated.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Shared words, mapped until dropped (`memfd_create(2)`).
+/// Mapped shared words.
 #[derive(Debug)]
 pub struct SharedRegion {
     words: *const AtomicU64,
@@ -33,11 +33,11 @@ unsafe impl Send for SharedRegion {}
 unsafe impl Sync for SharedRegion {}
 
 impl SharedRegion {
-    /// Creates this many words, all of them 0.
+    /// Creates a region of `len` words, all 0.
     ///
     /// # Errors
     ///
-    /// If no memory or no descriptor is available; `InvalidInput` for no words at all.
+    /// If there is no memory or descriptor; `InvalidInput` if `len` is 0.
     pub fn create(len: usize) -> io::Result<Self> {
         let bytes = len.checked_mul(size_of::<u64>()).and_then(|bytes| bytes.try_into().ok());
         let bytes: libc::off_t = bytes.ok_or(io::ErrorKind::InvalidInput)?;
@@ -51,16 +51,16 @@ impl SharedRegion {
         Self::map(descriptor)
     }
 
-    /// Maps the region that the program which started this one passed under this number.
+    /// Maps the region that the parent program passed under this descriptor number.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the number is no such region, which is left alone then.
+    /// `InvalidInput` if the descriptor is no such region; it is then left open.
     ///
     /// # Panics
     ///
-    /// Never; but it may be called once only for each number.
-    pub fn inherited(number: RawFd) -> io::Result<Self> {
+    /// Never. Call it at most once for each number.
+    pub fn from_inherited(number: RawFd) -> io::Result<Self> {
         // SAFETY: numbers only; a number that is no descriptor is an error.
         let seals = check(unsafe { libc::fcntl(number, libc::F_GET_SEALS) });
         if number < 3 || seals.map_err(|_| io::ErrorKind::InvalidInput)? != SEALS {
@@ -100,8 +100,9 @@ impl SharedRegion {
         unsafe { from_raw_parts(self.words, self.len) }
     }
 
-    /// Passes the region to a program under this number, which no other passed descriptor may have.
-    pub fn hand_to<'a>(&self, command: &'a mut Command, number: RawFd) -> &'a mut Command {
+    /// Passes the region to a program under this descriptor number, which no other passed
+    /// descriptor may have.
+    pub fn pass_to<'a>(&self, command: &'a mut Command, number: RawFd) -> &'a mut Command {
         pass_descriptor(command, self.descriptor.as_raw_fd(), number)
     }
 }
@@ -137,7 +138,7 @@ mod tests {
         let region = SharedRegion::create(3).unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "readlink /proc/self/fd/9; printf abcdefgh >&9"]);
-        let output = region.hand_to(&mut command, 9).output().unwrap();
+        let output = region.pass_to(&mut command, 9).output().unwrap();
         let shown = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && shown.contains("memfd:horolog"), "{shown}");
         assert_eq!(region.words()[0].load(Relaxed).to_ne_bytes(), *b"abcdefgh");
@@ -151,7 +152,7 @@ mod tests {
         );
         assert!(SharedRegion::create(0).is_err());
         for number in [-1, 0, 1_000_000] {
-            let refused = SharedRegion::inherited(number).unwrap_err();
+            let refused = SharedRegion::from_inherited(number).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
         }
     }

@@ -1,5 +1,5 @@
-//! Signals without handlers that do anything: a program blocks the ones that it means to handle,
-//! one thread waits for them, and a thread of its own can be interrupted in a long system call.
+//! Synchronous signal handling: a program blocks the signals that it handles, and one thread waits
+//! for them. Also interruption of a thread in a blocking system call.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use crate::descriptor::{check, timespec};
 
-/// Signal that a user or a service manager sends.
+/// Signal from a user or a service manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
     /// `SIGINT`: Ctrl-C.
     Interrupt,
-    /// `SIGTERM`: a polite request to end.
+    /// `SIGTERM`: request to terminate.
     Terminate,
-    /// `SIGHUP`: the terminal went away.
+    /// `SIGHUP`: the terminal was closed.
     HangUp,
-    /// `SIGUSR1`: a program's own use.
+    /// `SIGUSR1`: meaning defined by the program.
     User1,
 }
 
 impl Signal {
     const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::HangUp, Self::User1];
 
-    /// Returns its number.
+    /// Returns the signal number.
     #[must_use]
     pub const fn number(self) -> i32 {
         match self {
@@ -37,27 +37,28 @@ impl Signal {
     }
 }
 
-/// `si_code` of a signal that no process sent (`sigaction(2)`).
+/// `si_code` of a signal sent by the kernel (`sigaction(2)`).
 const SI_KERNEL: libc::c_int = 0x80;
 
 /// Sender of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalSender {
-    /// Kernel, for example for a key of the terminal: all processes in the foreground got it.
+    /// The kernel, for example for a key of the terminal; all processes of the foreground group
+    /// receive it.
     Kernel,
-    /// Process, to this one alone.
+    /// A process, to this process alone.
     Process,
 }
 
-/// Blocked signals, pending until a wait takes them.
+/// Blocked signals, which stay pending until a wait accepts them.
 #[derive(Debug)]
 pub struct BlockedSignals {
     set: libc::sigset_t,
 }
 
 impl BlockedSignals {
-    /// Blocks `signals` in this thread and in those that it starts from here on. To hold for the
-    /// process, it is called before any thread is started.
+    /// Blocks `signals` in this thread and in threads that it starts later. Call it before any
+    /// thread is started, so that it holds for the process.
     ///
     /// # Errors
     ///
@@ -68,7 +69,7 @@ impl BlockedSignals {
         Ok(Self { set })
     }
 
-    /// Waits up to `wait` for one of them; `None` at the timeout.
+    /// Waits up to `wait` for one of the signals; `None` at the timeout.
     ///
     /// # Errors
     ///
@@ -77,7 +78,7 @@ impl BlockedSignals {
         Ok(self.wait_for_sender(wait)?.map(|(signal, _)| signal))
     }
 
-    /// Waits like [`Self::wait`], and returns the sender as well.
+    /// Waits like [`Self::wait`] and also returns the sender.
     ///
     /// # Errors
     ///
@@ -108,8 +109,8 @@ impl BlockedSignals {
     }
 }
 
-/// Returns true if this process ignores a signal, mostly by inheritance, as from nohup(1) and from
-/// shells for jobs started with `&`.
+/// Returns true if this process ignores a signal, usually by inheritance, as from nohup(1) or from
+/// a shell for a job started with `&`.
 pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     // SAFETY: a plain C structure, for which all bytes zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -118,7 +119,7 @@ pub fn is_ignored(signal: Signal) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Makes the program start with all signals unblocked, regardless of this thread's mask.
+/// Makes the program start with no signal blocked, whatever this thread's mask is.
 pub fn unblock_in_child(command: &mut Command) -> &mut Command {
     // SAFETY: the closure runs in the forked child; it fills a set on the stack and makes one
     // system call.
@@ -144,12 +145,11 @@ impl InterruptibleThread {
         Ok(Self { thread: unsafe { libc::gettid() } })
     }
 
-    /// Ends the system call that the thread is in, which then reports `Interrupted` (or its partial
-    /// result). A thread that is between two calls is not affected: repeat until it reports its
-    /// end. Returns true if there still is such a thread.
+    /// Interrupts the system call that the thread is in, which then returns `Interrupted` or a
+    /// partial result. Has no effect between two system calls, so repeat it until the thread
+    /// reacts. Returns true if the thread still exists.
     ///
-    /// The kernel may give the number of a thread that ended to a later one of this process; the
-    /// interruption is harmless to that one.
+    /// If the kernel has reused the thread ID within this process, the interruption is harmless.
     ///
     /// # Errors
     ///
@@ -168,17 +168,17 @@ impl InterruptibleThread {
     }
 }
 
-/// Returns the second of the signals that the C library leaves to programs; other programs do not
-/// send it.
+/// Returns the signal of interruptions: the second real-time signal that the C library leaves to
+/// programs.
 fn wake_up_signal() -> libc::c_int {
     libc::SIGRTMIN() + 1
 }
 
-extern "C" fn do_nothing(_: libc::c_int) {}
+extern "C" fn ignore_signal(_: libc::c_int) {}
 
-/// Installs the handler without `SA_RESTART`, so that the system call ends.
+/// Installs the handler without `SA_RESTART`, so that system calls are interrupted.
 fn install_handler() -> io::Result<()> {
-    let handler: extern "C" fn(libc::c_int) = do_nothing;
+    let handler: extern "C" fn(libc::c_int) = ignore_signal;
     // SAFETY: a plain C structure, for which all bytes zero is valid: no flag, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;

@@ -1,5 +1,5 @@
-//! TCP sockets of this network namespace, each with its state, through `sock_diag`(7): the data of
-//! `ss -ti`. It needs no privilege and captures no packet.
+//! TCP connections of this network namespace with their kernel state, by `sock_diag`(7), as shown
+//! by `ss -ti`. Requires no privilege.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,30 +11,30 @@ use crate::tcp::TcpInfo;
 /// Length of `struct nlmsghdr`.
 const HEADER_LEN: usize = 16;
 /// `SOCK_DIAG_BY_FAMILY` and `INET_DIAG_INFO` of `linux/sock_diag.h` and `linux/inet_diag.h`.
-const BY_FAMILY: u16 = 20;
-const INFO: u16 = 2;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const INET_DIAG_INFO: u16 = 2;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// `NLM_F_REQUEST | NLM_F_DUMP`.
 const REQUEST_ALL: u16 = 0x301;
-/// State of an established connection, as a bit.
+/// Bit of the established state.
 const ESTABLISHED: u32 = 1 << 1;
 /// Length of `struct inet_diag_req_v2` and of `struct inet_diag_msg`.
 const REQUEST_LEN: usize = 56;
 const MESSAGE_LEN: usize = 72;
 
-/// Connection of this host.
+/// TCP connection of this host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpConnection {
-    /// Local end.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// Remote end.
+    /// Remote address and port.
     pub remote: SocketAddr,
     /// State of the connection.
     pub info: TcpInfo,
 }
 
-/// Socket that queries connections.
+/// `sock_diag` netlink socket.
 #[derive(Debug)]
 pub struct SockDiag {
     socket: netlink_sys::Socket,
@@ -42,7 +42,7 @@ pub struct SockDiag {
 }
 
 impl SockDiag {
-    /// Opens it in the network namespace of the calling thread.
+    /// Opens the socket in the network namespace of the calling thread.
     pub fn open() -> io::Result<Self> {
         let mut socket = netlink_sys::Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
@@ -50,7 +50,7 @@ impl SockDiag {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Returns the established connections over IPv4 and IPv6 of which either end has this port.
+    /// Returns the established IPv4 and IPv6 connections with this port at either end.
     ///
     /// # Errors
     ///
@@ -64,12 +64,12 @@ impl SockDiag {
         Ok(found)
     }
 
-    fn dump(&mut self, family: u8, found: &mut Vec<TcpConnection>) -> io::Result<()> {
+    fn dump(&mut self, family: u8, connections: &mut Vec<TcpConnection>) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         self.socket.send(&request(family, self.sequence), 0)?;
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            if take_in(&datagram, self.sequence, found)? {
+            if parse_datagram(&datagram, self.sequence, connections)? {
                 return Ok(());
             }
         }
@@ -79,19 +79,23 @@ impl SockDiag {
 fn request(family: u8, sequence: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_LEN + REQUEST_LEN);
     bytes.extend(((HEADER_LEN + REQUEST_LEN) as u32).to_ne_bytes());
-    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes.extend(REQUEST_ALL.to_ne_bytes());
     bytes.extend(sequence.to_ne_bytes());
     bytes.extend(0_u32.to_ne_bytes());
-    bytes.extend([family, libc::IPPROTO_TCP as u8, 1 << (INFO - 1), 0]);
+    bytes.extend([family, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0]);
     bytes.extend(ESTABLISHED.to_ne_bytes());
-    // Any two ends: all of inet_diag_sockid is 0.
+    // An all-zero inet_diag_sockid matches any addresses.
     bytes.resize(HEADER_LEN + REQUEST_LEN, 0);
     bytes
 }
 
-/// Takes the messages of a datagram; returns true if it was the last one.
-fn take_in(mut datagram: &[u8], sequence: u32, found: &mut Vec<TcpConnection>) -> io::Result<bool> {
+/// Processes the messages of a datagram; returns true if it is the last one.
+fn parse_datagram(
+    mut datagram: &[u8],
+    sequence: u32,
+    connections: &mut Vec<TcpConnection>,
+) -> io::Result<bool> {
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     while datagram.len() >= HEADER_LEN {
         let length = u32_at(datagram, 0).unwrap_or(0) as usize;
@@ -106,7 +110,7 @@ fn take_in(mut datagram: &[u8], sequence: u32, found: &mut Vec<TcpConnection>) -
                 let errno = u32_at(message, 0).ok_or_else(malformed)? as i32;
                 return Err(io::Error::from_raw_os_error(errno.saturating_neg()));
             }
-            Some(BY_FAMILY) => found.extend(connection(message)),
+            Some(SOCK_DIAG_BY_FAMILY) => connections.extend(connection(message)),
             _ => {}
         }
     }
@@ -131,7 +135,7 @@ fn connection(message: &[u8]) -> Option<TcpConnection> {
     while attributes.len() >= 4 {
         let length = usize::from(u16_at(attributes, 0)?);
         let value = attributes.get(4..length)?;
-        if u16_at(attributes, 2) == Some(INFO) {
+        if u16_at(attributes, 2) == Some(INET_DIAG_INFO) {
             return Some(TcpConnection { local, remote, info: TcpInfo::parse(value) });
         }
         attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -172,7 +176,7 @@ mod tests {
         for length in 0..whole.len() {
             let mut found = Vec::new();
             // Any outcome will do; none of these is a connection.
-            let _ = take_in(&whole[..length], 7, &mut found);
+            let _ = parse_datagram(&whole[..length], 7, &mut found);
             assert!(found.is_empty());
             assert_eq!(connection(&whole[..length]), None);
         }

@@ -1,5 +1,5 @@
-//! UDP sockets: opening them and setting their options. Datagrams go through [`crate::message`],
-//! single ones through [`crate::datagram`].
+//! UDP sockets and their options. [`crate::message`] transfers batches of datagrams,
+//! [`crate::datagram`] single ones.
 
 mod options;
 
@@ -12,26 +12,27 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET, c_int};
 
 use crate::address::RawAddress;
 use crate::descriptor::{check, check_new, get_option, set_option, wait_for, wait_for_any};
-use crate::filter::{self, Instruction};
+use crate::filter::{self, BpfInstruction};
 
-/// Index of the number of dropped datagrams in the answer to `SO_MEMINFO`.
+/// Index of the number of drops in `SO_MEMINFO`.
 const MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
-/// Length of every datagram that [`Socket::enable_unicast_detection`] marks, and of no other.
+/// Length of the datagrams marked by [`Socket::enable_unicast_detection`], in bytes; no other
+/// datagram has it.
 pub const LINK_GROUP_LEN: usize = 1;
 
-/// Datagram socket, IPv4 or IPv6, or a packet socket ([`crate::packet`]).
+/// UDP socket, or a packet socket ([`crate::packet`]).
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
 }
 
 impl Socket {
-    /// Creates a UDP socket of the family of `address`, not bound yet.
+    /// Creates an unbound UDP socket of the IP version of `address`.
     ///
     /// # Errors
     ///
-    /// Of socket(2), such as no IPv6 in this kernel.
+    /// Of socket(2), for example in a kernel without IPv6.
     pub fn udp(address: SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         Self::open(family, libc::SOCK_DGRAM, 0)
@@ -44,12 +45,12 @@ impl Socket {
         Ok(Self { descriptor })
     }
 
-    /// Returns its descriptor, for another type to own.
+    /// Returns the descriptor with its ownership.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         self.descriptor
     }
 
-    /// Returns a second descriptor of the same socket.
+    /// Duplicates the descriptor of the socket.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { descriptor: self.descriptor.try_clone()? })
     }
@@ -62,7 +63,7 @@ impl Socket {
             .map(drop)
     }
 
-    /// Binds the socket to an address of this host alone, or to a wildcard.
+    /// Binds the socket to a unicast address of this host, or to a wildcard.
     ///
     /// # Errors
     ///
@@ -75,8 +76,8 @@ impl Socket {
         self.bind(local)
     }
 
-    /// Fixes the remote address: datagrams go there by default, and only its datagrams are
-    /// received.
+    /// Connects the socket: the remote address is the default destination and the only accepted
+    /// source.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<()> {
         let (raw, length) = RawAddress::encode(remote);
         // SAFETY: the address and its length, alive for the call.
@@ -101,13 +102,13 @@ impl Socket {
         self.switch_on(SOL_SOCKET, libc::SO_REUSEPORT)
     }
 
-    /// Sets if an IPv6 wildcard socket leaves IPv4 alone (`IPV6_V6ONLY`); must be set before
+    /// Sets whether an IPv6 wildcard socket excludes IPv4 (`IPV6_V6ONLY`); must be set before
     /// binding.
     pub fn set_v6_only(&self, v6_only: bool) -> io::Result<()> {
         set_option(self.as_fd(), IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(v6_only))
     }
 
-    /// Requests the local address and interface of each datagram (`IP_PKTINFO`,
+    /// Requests the destination address and ingress interface of each datagram (`IP_PKTINFO`,
     /// `IPV6_RECVPKTINFO`).
     pub fn enable_packet_info(&self, local: SocketAddr) -> io::Result<()> {
         if local.is_ipv4() {
@@ -117,41 +118,42 @@ impl Socket {
         }
     }
 
-    /// Makes datagrams that were sent to one address of this host alone distinguishable from all
-    /// others: by their destination ([`crate::ancillary::AncillaryData::is_unicast`]), and those
-    /// whose link address is a group's or the broadcast address by their length,
-    /// [`LINK_GROUP_LEN`]. The kernel delivers such a datagram (RFC 1122, section 3.3.6
-    /// notwithstanding) without reporting its link address.
+    /// Makes datagrams sent to this host alone distinguishable from others: multicast and broadcast
+    /// at the IP layer by the destination ([`crate::message::AncillaryData::is_unicast`]), and
+    /// unicast datagrams with a multicast or broadcast MAC address by their length
+    /// [`LINK_GROUP_LEN`]. The kernel delivers the latter despite RFC 1122, section 3.3.6, and does
+    /// not report the MAC address.
     pub fn enable_unicast_detection(&self, local: SocketAddr) -> io::Result<()> {
         self.enable_destination_info(local)?;
         self.mark_link_groups(None)
     }
 
-    /// Marks datagrams for one host whose link address is a group's or the broadcast address, like
-    /// [`Socket::enable_unicast_detection`], except those that have this byte at this offset.
-    pub fn mark_link_groups(&self, unless: Option<(u32, u8)>) -> io::Result<()> {
-        self.attach_filter(&filter::link_groups(Some(LINK_GROUP_LEN as u32), unless))
+    /// Marks unicast datagrams with a multicast or broadcast MAC address, like
+    /// [`Socket::enable_unicast_detection`], except those with this byte at this offset of the
+    /// payload.
+    pub fn mark_link_groups(&self, exempt_byte: Option<(u32, u8)>) -> io::Result<()> {
+        self.attach_filter(&filter::link_group_filter(Some(LINK_GROUP_LEN as u32), exempt_byte))
     }
 
-    /// Makes datagrams that were sent to one address of this host distinguishable from all others
-    /// by their destination alone, and leaves all of them whole.
+    /// Makes datagrams sent to a unicast address of this host distinguishable by their destination
+    /// alone; no datagram is truncated.
     pub fn enable_destination_info(&self, local: SocketAddr) -> io::Result<()> {
         if local.is_ipv6() {
             self.enable_packet_info(local)?;
         }
-        // An IPv6 socket may take IPv4 as well, and then reports broadcast destinations this way.
+        // A dual-stack IPv6 socket reports IPv4 broadcast destinations this way.
         self.switch_on(IPPROTO_IP, libc::IP_PKTINFO)
     }
 
-    /// Drops datagrams for one host whose link address is a group's or the broadcast address, and
-    /// counts them among [`Socket::drops`]; for sockets that need datagrams of every length.
+    /// Drops unicast datagrams with a multicast or broadcast MAC address and counts them in
+    /// [`Socket::drops`], for sockets that receive datagrams of every length.
     pub fn drop_link_groups(&self) -> io::Result<()> {
-        self.attach_filter(&filter::link_groups(None, None))
+        self.attach_filter(&filter::link_group_filter(None, None))
     }
 
-    /// Requests a software receive timestamp with each datagram (`SO_TIMESTAMPING`,
-    /// Documentation/networking/timestamping.rst); with `hardware` also the one of an interface's
-    /// own clock, if there is one.
+    /// Requests a software receive timestamp for each datagram (`SO_TIMESTAMPING`,
+    /// Documentation/networking/timestamping.rst), and with `hardware` also a hardware timestamp,
+    /// if available.
     pub fn enable_receive_timestamps(&self, hardware: bool) -> io::Result<()> {
         let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
         if hardware {
@@ -160,18 +162,18 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// Enables timestamps like [`Socket::enable_receive_timestamps`], and allows requests for
-    /// transmit timestamps, packet by packet. With `hardware`, the timestamps of an interface's own
-    /// clock are reported as well, with the interface.
+    /// Enables receive timestamps like [`Socket::enable_receive_timestamps`], and requests for
+    /// transmit timestamps of single datagrams. With `hardware`, hardware timestamps are reported
+    /// with their interface.
     pub fn enable_timestamps(&self, local: SocketAddr, hardware: bool) -> io::Result<()> {
         if hardware {
-            // Packets from the error queue name their interface in this way alone.
+            // Packets from the error queue report their interface only this way.
             self.enable_packet_info(local)?;
         }
         self.enable_frame_timestamps(hardware)
     }
 
-    /// Enables timestamps like [`Socket::enable_timestamps`], for a packet socket, whose interface
+    /// Enables timestamps like [`Socket::enable_timestamps`] for a packet socket, whose interface
     /// is known.
     pub fn enable_frame_timestamps(&self, hardware: bool) -> io::Result<()> {
         let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
@@ -184,8 +186,8 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
     }
 
-    /// Requests a receive buffer of `bytes`, past the system's limit if this process may
-    /// (`SO_RCVBUFFORCE`), and returns the granted size in the same measure.
+    /// Requests a receive buffer of `bytes`, above the system limit if permitted
+    /// (`SO_RCVBUFFORCE`); returns the granted size in bytes.
     pub fn set_receive_buffer(&self, bytes: usize) -> io::Result<usize> {
         self.set_buffer(bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
     }
@@ -201,13 +203,13 @@ impl Socket {
             set_option(self.as_fd(), SOL_SOCKET, limited, &wanted)?;
         }
         let [granted] = get_option(self.as_fd(), SOL_SOCKET, limited)?;
-        // The kernel doubles the requested size, to leave room for its own bookkeeping: socket(7).
+        // The kernel doubles the requested size for its own overhead (socket(7)).
         Ok(granted as usize / 2)
     }
 
-    /// Joins a multicast group on an interface, and sends to groups by that interface alone, no
-    /// further than its link and not back to this host (`IP_ADD_MEMBERSHIP`, `IP_MULTICAST_IF`,
-    /// `IP_MULTICAST_LOOP`, ip(7); the same of ipv6(7)).
+    /// Joins a multicast group on an interface, and sends multicast by that interface only, within
+    /// the link and without loopback (`IP_ADD_MEMBERSHIP`, `IP_MULTICAST_IF`, `IP_MULTICAST_LOOP`
+    /// in ip(7), and their IPv6 counterparts).
     pub fn join(&self, group: IpAddr, interface: u32) -> io::Result<()> {
         let index = interface as c_int;
         let off: c_int = 0;
@@ -234,8 +236,8 @@ impl Socket {
         }
     }
 
-    /// Receives packets of multicast groups only on the interfaces where this socket has joined
-    /// them, not where others have (`IP_MULTICAST_ALL`, ip(7), `IPV6_MULTICAST_ALL`).
+    /// Restricts reception of multicast to groups that this socket has joined, on the interfaces
+    /// where it has joined them (`IP_MULTICAST_ALL`, `IPV6_MULTICAST_ALL`).
     pub fn only_joined_groups(&self, group: IpAddr) -> io::Result<()> {
         let off: c_int = 0;
         match group {
@@ -244,7 +246,7 @@ impl Socket {
         }
     }
 
-    /// Sends and receives by the interface named `name` alone (`SO_BINDTODEVICE`).
+    /// Restricts sending and receiving to the interface named `name` (`SO_BINDTODEVICE`).
     ///
     /// # Errors
     ///
@@ -267,29 +269,29 @@ impl Socket {
         })
     }
 
-    /// Delivers each datagram for a shared port to the socket whose index in the order of binding
-    /// is the number of the CPU that received it, modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`).
-    /// Set on one socket, it holds for all that share the port.
+    /// Delivers each datagram for a shared port to the socket whose index (in the order of binding)
+    /// is the number of the receiving CPU modulo `sockets` (`SO_ATTACH_REUSEPORT_CBPF`). It applies
+    /// to all sockets that share the port.
     pub fn steer_by_cpu(&self, sockets: u32) -> io::Result<()> {
         let program = filter::cpu_modulo(sockets);
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
-    /// Delivers each datagram for a shared port to a socket by its index in the order of binding:
-    /// one whose payload is longer than `len_max` bytes to the second half of `sockets`, any other
-    /// to the first, and within the half by the number of the CPU that received it or at random.
-    /// Set on one socket, it holds for all that share the port.
+    /// Delivers each datagram for a shared port to a socket by its index (in the order of binding):
+    /// payloads longer than `len_max` bytes to the second half of `sockets`, others to the first
+    /// half; within a half by the receiving CPU or at random. It applies to all sockets that share
+    /// the port.
     pub fn steer_by_length(&self, sockets: u32, len_max: u32, by_cpu: bool) -> io::Result<()> {
         let program = filter::longer_in_second_half(sockets / 2, len_max, by_cpu);
         self.attach(libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
-    /// Keeps only packets for which `program` returns a number other than 0 (`SO_ATTACH_FILTER`).
-    pub fn attach_filter(&self, program: &[Instruction]) -> io::Result<()> {
+    /// Accepts only packets for which `program` returns a number other than 0 (`SO_ATTACH_FILTER`).
+    pub fn attach_filter(&self, program: &[BpfInstruction]) -> io::Result<()> {
         self.attach(libc::SO_ATTACH_FILTER, program)
     }
 
-    fn attach(&self, option: c_int, program: &[Instruction]) -> io::Result<()> {
+    fn attach(&self, option: c_int, program: &[BpfInstruction]) -> io::Result<()> {
         let header = libc::sock_fprog {
             len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
             // The kernel copies the program and does not write to it.
@@ -298,27 +300,27 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, option, &header)
     }
 
-    /// Returns the datagrams that the kernel dropped at this socket since it was opened, mostly
-    /// because its buffer was full; modulo 2^32 (`SO_MEMINFO`; the number that `SO_RXQ_OVFL` gives,
-    /// without the need of a later datagram to carry it).
+    /// Returns the datagrams dropped at this socket since it was opened, usually because its buffer
+    /// was full, modulo 2^32 (`SO_MEMINFO`; unlike `SO_RXQ_OVFL` without the need for another
+    /// datagram).
     pub fn drops(&self) -> io::Result<u32> {
         let words: [u32; MEMINFO_DROPS + 1] =
             get_option(self.as_fd(), SOL_SOCKET, libc::SO_MEMINFO)?;
         Ok(words[MEMINFO_DROPS])
     }
 
-    /// Waits up to `wait` until something can be received; returns true if it can. A signal ends
-    /// the wait like a timeout.
+    /// Waits up to `wait` until the socket is readable; returns true if it is. A signal ends the
+    /// wait like a timeout.
     pub fn wait_readable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLIN, wait)
     }
 
-    /// Waits like [`Socket::wait_readable`], for either of two sockets.
+    /// Waits like [`Socket::wait_readable`] for either of two sockets.
     pub fn wait_either(&self, other: &Self, wait: Duration) -> io::Result<bool> {
         wait_for_any([self.as_fd(), other.as_fd()], libc::POLLIN, wait)
     }
 
-    /// Waits like [`Socket::wait_readable`], until there is room to send.
+    /// Waits like [`Socket::wait_readable`] until the socket is writable.
     pub fn wait_writable(&self, wait: Duration) -> io::Result<bool> {
         wait_for(self.as_fd(), libc::POLLOUT, wait)
     }
@@ -328,13 +330,13 @@ impl Socket {
     }
 }
 
-/// Returns true for a broadcast address of a network of this host, or of all: the kernel refuses to
-/// connect a socket to one that may not broadcast.
+/// Returns true for a broadcast address: the kernel refuses to connect a socket without
+/// `SO_BROADCAST` to one.
 fn is_broadcast(address: SocketAddr) -> io::Result<bool> {
     if !address.is_ipv4() || address.ip().is_unspecified() {
         return Ok(false);
     }
-    // Any port will do, since nothing is sent.
+    // Any port works, since nothing is sent.
     let connected = Socket::udp(address)?.connect((address.ip(), 9).into());
     Ok(connected.is_err_and(|error| error.raw_os_error() == Some(libc::EACCES)))
 }

@@ -1,6 +1,6 @@
-//! Virtual Ethernet interface that a process feeds with frames (`tun(4)` in its TAP mode): a
-//! written frame enters by the interface as if from a wire, and an XDP program there processes it
-//! before the write returns. It vanishes with the descriptor, however the process ends.
+//! TAP interface (`tun(4)`): a frame that this process writes enters the interface as if received,
+//! and an XDP program there has processed it when the write returns. The interface is removed with
+//! its descriptor.
 
 use std::ffi::c_char;
 use std::fs::{File, OpenOptions};
@@ -14,28 +14,26 @@ const DEVICE: &str = "/dev/net/tun";
 /// `TUNSETIFF` of `linux/if_tun.h`.
 const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
 
-/// Interface, and the end of it that this process holds.
+/// TAP interface, which exists until this is dropped.
 #[derive(Debug)]
-pub struct Tap {
+pub struct TapInterface {
     file: File,
     name: String,
 }
 
-impl Tap {
-    /// Creates an interface of this name, or of the name with `%d` in it replaced by the first free
-    /// number, in the calling thread's network namespace. It is down, and has no address. Needs
-    /// `CAP_NET_ADMIN`.
+impl TapInterface {
+    /// Creates an interface in the calling thread's network namespace; `%d` in the name is replaced
+    /// by the first free number. It is down and has no address. Requires `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///
-    /// Those of opening `/dev/net/tun` or creating the interface; `InvalidInput` for a name that no
-    /// interface can have.
+    /// Of opening `/dev/net/tun` or creating the interface; `InvalidInput` for an invalid name.
     pub fn open(name: &str) -> io::Result<Self> {
         let possible = (1..libc::IFNAMSIZ).contains(&name.len()) && !name.contains('\0');
         if !possible {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        // Only frames written in non-blocking mode reach an XDP program without a detour.
+        // Only frames written in non-blocking mode reach an XDP program directly.
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -62,8 +60,8 @@ impl Tap {
         &self.name
     }
 
-    /// Injects a frame into the ingress of the interface, whole or not at all. The work of an XDP
-    /// program on it is done when this returns, copies included.
+    /// Injects a frame into the ingress of the interface. An XDP program there has finished,
+    /// including its copies, when this returns.
     ///
     /// # Errors
     ///
@@ -73,7 +71,7 @@ impl Tap {
         if written == frame.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
     }
 
-    /// Reads a frame that leaves by the interface, without waiting; returns its length. A longer
+    /// Reads a frame that leaves by the interface, without blocking; returns its length. A longer
     /// frame is truncated.
     ///
     /// # Errors
@@ -84,7 +82,7 @@ impl Tap {
     }
 }
 
-impl AsFd for Tap {
+impl AsFd for TapInterface {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -97,7 +95,7 @@ mod tests {
     #[test]
     fn a_name_that_no_interface_can_have_is_refused() {
         for name in ["", "far-too-long-for-a-name", "a\0b"] {
-            assert_eq!(Tap::open(name).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(TapInterface::open(name).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
     }
 }

@@ -1,6 +1,5 @@
-//! TCP options of Linux beyond the standard library: the switches of tcp(7) that decide when a
-//! segment or an acknowledgement leaves, `TCP_INFO`, and sendfile(2). Streams are the standard
-//! library's; nothing here reads or writes them.
+//! TCP options of Linux beyond the standard library: options of tcp(7) that decide when segments
+//! and acknowledgements leave, `TCP_INFO`, and sendfile(2), for streams of the standard library.
 
 mod info;
 mod zero_copy;
@@ -22,13 +21,13 @@ pub use zero_copy::ZeroCopySender;
 /// in linux/tcp.h, Linux 6.15); the libraries do not have it yet.
 const TCP_DELACK_MAX_US: c_int = 46;
 
-/// Delays partial segments until this is switched off (`TCP_CORK`).
+/// Delays partial segments until corking is disabled (`TCP_CORK`).
 pub fn set_cork(stream: &TcpStream, on: bool) -> io::Result<()> {
     set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_CORK, &c_int::from(on))
 }
 
-/// Acknowledges at once, or delays as on an interactive connection (`TCP_QUICKACK`). It does
-/// not last: the kernel continues from there by its own rules.
+/// Enables immediate acknowledgements, or delayed ones if `on` is false (`TCP_QUICKACK`). The
+/// setting is not permanent: the kernel continues by its own rules.
 pub fn set_quick_ack(stream: &TcpStream, on: bool) -> io::Result<()> {
     set_option(stream.as_fd(), IPPROTO_TCP, libc::TCP_QUICKACK, &c_int::from(on))
 }
@@ -71,7 +70,7 @@ fn info_of(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     Ok(TcpInfo::parse(bytes.get(..length as usize).unwrap_or(&bytes)))
 }
 
-/// Returns the name of the algorithm for congestion control (`TCP_CONGESTION`).
+/// Returns the name of the congestion control algorithm (`TCP_CONGESTION`).
 pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
     let mut name = [0_u8; 16];
     let mut length = name.len() as libc::socklen_t;
@@ -104,8 +103,7 @@ pub fn send_file(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Creates a file that is in memory only and goes with its descriptor (`memfd_create`(2)), with
-/// these bytes.
+/// Creates an anonymous file in memory with these bytes (`memfd_create`(2)).
 pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
     // SAFETY: a string that ends in zero and a flag in, a new descriptor out, owned from here on.
     let descriptor =
@@ -115,14 +113,14 @@ pub fn memory_file(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Allows the kernel to send data of this socket from the program's own memory (`SO_ZEROCOPY`).
+/// Allows zero-copy transmission from the program's memory (`SO_ZEROCOPY`).
 pub(crate) fn allow_zero_copy(stream: &TcpStream) -> io::Result<()> {
     set_option(stream.as_fd(), SOL_SOCKET, libc::SO_ZEROCOPY, &(1 as c_int))
 }
 
-/// Returns the time between two timer interrupts, from the resolution of the kernel's coarse clock,
-/// which moves with them alone: 1/HZ.
-pub fn tick() -> io::Result<Duration> {
+/// Returns the interval of the timer interrupt, 1/HZ: the resolution of the kernel's coarse clock,
+/// which advances with it.
+pub fn timer_interval() -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a timespec that outlives the call.
     check(unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) })?;
@@ -181,7 +179,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_tick_is_one_of_those_that_kernels_have() {
-        let hz = 1.0 / tick().unwrap().as_secs_f64();
+        let hz = 1.0 / timer_interval().unwrap().as_secs_f64();
         assert!((24.0..=1_200.0).contains(&hz), "{hz}");
     }
 
@@ -191,7 +189,7 @@ pub(crate) mod tests {
         let longest = Duration::from_millis(10);
         // An older kernel does not know the option.
         if set_delayed_ack_max(&near, longest).is_ok() {
-            assert!(delayed_ack_max(&near).unwrap().abs_diff(longest) <= tick().unwrap());
+            assert!(delayed_ack_max(&near).unwrap().abs_diff(longest) <= timer_interval().unwrap());
         }
     }
 }

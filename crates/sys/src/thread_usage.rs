@@ -1,21 +1,20 @@
-//! Kernel's statistics of this thread: its context switches, its time of waiting for a core, its
-//! timer slack. Nothing is changed here.
+//! Kernel statistics of this thread: context switches, run delay, timer slack. Read only.
 
 use std::{fs, io};
 
 use crate::descriptor::check;
 
-/// Context switches of this thread.
+/// Counts of context switches of this thread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Switches {
-    /// Voluntary ones: it waited for something (`ru_nvcsw`).
+pub struct ContextSwitches {
+    /// Voluntary switches: the thread blocked (`ru_nvcsw`).
     pub voluntary: u64,
-    /// Involuntary ones: another thread was to run, which includes `sched_yield` (`ru_nivcsw`).
+    /// Involuntary switches: the thread was preempted or called `sched_yield` (`ru_nivcsw`).
     pub involuntary: u64,
 }
 
-impl Switches {
-    /// Returns those of this thread since it began (getrusage(2), `RUSAGE_THREAD`).
+impl ContextSwitches {
+    /// Returns the counts of this thread since its start (getrusage(2), `RUSAGE_THREAD`).
     ///
     /// # Errors
     ///
@@ -28,13 +27,13 @@ impl Switches {
         Ok(Self { voluntary: usage.ru_nvcsw as u64, involuntary: usage.ru_nivcsw as u64 })
     }
 
-    /// Returns the sum of both.
+    /// Returns the number of all switches.
     #[must_use]
     pub const fn all(self) -> u64 {
         self.voluntary + self.involuntary
     }
 
-    /// Returns those since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -44,8 +43,8 @@ impl Switches {
     }
 }
 
-/// Returns the time for which this thread was runnable without a core, in ns (Linux,
-/// `Documentation/scheduler/sched-stats.rst`, `/proc/PID/schedstat`).
+/// Returns the run delay of this thread in ns: the time for which it was runnable but not running
+/// (`/proc/PID/schedstat`; Linux, `Documentation/scheduler/sched-stats.rst`).
 ///
 /// # Errors
 ///
@@ -75,9 +74,9 @@ mod tests {
 
     #[test]
     fn a_sleep_is_a_voluntary_switch() {
-        let before = Switches::now().unwrap();
+        let before = ContextSwitches::now().unwrap();
         std::thread::sleep(Duration::from_millis(1));
-        let since = Switches::now().unwrap().since(before);
+        let since = ContextSwitches::now().unwrap().since(before);
         assert!(since.voluntary >= 1 && since.all() >= since.voluntary, "{since:?}");
     }
 

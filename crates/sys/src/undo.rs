@@ -1,59 +1,59 @@
-//! Changes of this process to the machine that it must undo, even if it ends without unwinding its
-//! stacks, as after a second Ctrl-C. A signal that cannot be caught (`SIGKILL`) is beyond this: for
-//! that, use resources that vanish with their descriptor.
+//! Changes of the system that this process must undo, even if it ends without unwinding, as after a
+//! second Ctrl-C. After `SIGKILL` nothing is undone; for that case use resources that end with
+//! their descriptor.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type UndoAction = Arc<dyn Fn() + Send + Sync>;
 
-/// Changes to undo at present, the oldest first.
+/// Actions that undo the present changes, oldest change first.
 static PENDING: Mutex<Vec<UndoAction>> = Mutex::new(Vec::new());
 
-fn pending() -> MutexGuard<'static, Vec<UndoAction>> {
-    // The list is consistent between any two of its own operations.
+fn lock_pending() -> MutexGuard<'static, Vec<UndoAction>> {
+    // A panic cannot leave the list inconsistent.
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Change that was made; dropping it undoes it.
-pub struct Undo(UndoAction);
+/// Guard of a change; dropping it undoes the change.
+pub struct UndoGuard(UndoAction);
 
-impl Undo {
-    /// Makes a change, which `back` undoes. Nothing is left to undo if it fails.
-    pub fn after<T, E>(
+impl UndoGuard {
+    /// Makes a change that `undo` reverts. If the change fails, there is nothing to undo.
+    pub fn after_change<T, E>(
         change: impl FnOnce() -> Result<T, E>,
-        back: impl Fn() + Send + Sync + 'static,
+        undo: impl Fn() + Send + Sync + 'static,
     ) -> Result<(T, Self), E> {
-        // The list stays locked meanwhile: a process that is ending makes no more changes.
-        let mut pending = pending();
+        // The list stays locked during the change, so that none is made while the process ends.
+        let mut pending = lock_pending();
         let made = change()?;
-        let action: UndoAction = Arc::new(back);
+        let action: UndoAction = Arc::new(undo);
         pending.push(Arc::clone(&action));
         Ok((made, Self(action)))
     }
 }
 
-impl Drop for Undo {
+impl Drop for UndoGuard {
     fn drop(&mut self) {
-        pending().retain(|action| !Arc::ptr_eq(action, &self.0));
+        lock_pending().retain(|action| !Arc::ptr_eq(action, &self.0));
         (self.0)();
     }
 }
 
-impl std::fmt::Debug for Undo {
+impl std::fmt::Debug for UndoGuard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Undo(..)")
     }
 }
 
-/// Undoes all changes, the newest first, and ends the process. Other threads can make no such
-/// change in between.
+/// Undoes all changes, newest first, and ends the process. Other threads can make no further
+/// changes.
 pub fn exit(status: i32) -> ! {
-    let mut pending = pending();
-    put_back(&mut pending);
+    let mut pending = lock_pending();
+    undo_all(&mut pending);
     std::process::exit(status)
 }
 
-fn put_back(pending: &mut Vec<UndoAction>) {
+fn undo_all(pending: &mut Vec<UndoAction>) {
     while let Some(action) = pending.pop() {
         action();
     }
@@ -70,16 +70,16 @@ mod tests {
         let change = |name: &'static str| {
             let log = Arc::clone(&log);
             let back = move || log.lock().unwrap().push(name);
-            Undo::after(|| Ok::<_, ()>(()), back).unwrap().1
+            UndoGuard::after_change(|| Ok::<_, ()>(()), back).unwrap().1
         };
         let (first, second, third) = (change("first"), change("second"), change("third"));
         drop(second);
         assert_eq!(*log.lock().unwrap(), ["second"]);
-        put_back(&mut pending());
+        undo_all(&mut lock_pending());
         assert_eq!(*log.lock().unwrap(), ["second", "third", "first"]);
         // Those that were put back by then do it once more where they are dropped after all.
         drop((first, third));
-        let failed = Undo::after(|| Err::<(), _>("no"), || unreachable!());
-        assert!(failed.is_err() && pending().is_empty());
+        let failed = UndoGuard::after_change(|| Err::<(), _>("no"), || unreachable!());
+        assert!(failed.is_err() && lock_pending().is_empty());
     }
 }

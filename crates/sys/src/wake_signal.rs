@@ -1,49 +1,49 @@
-//! Signal that does nothing but end a thread's wait, while it is installed: the previous handler is
-//! restored afterwards.
+//! Signal that only interrupts a blocking call of a thread. Its handler is installed temporarily;
+//! the previous handler is restored afterwards.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::descriptor::check;
 
-/// Lock for one user at a time in a process: a handler is the process's.
+/// Lock for one user at a time, since a handler belongs to the whole process.
 static IN_USE: Mutex<()> = Mutex::new(());
 
-/// Handler, installed until this is dropped.
+/// Installed handler; dropping it restores the previous one.
 #[derive(Debug)]
 pub struct WakeSignal {
-    before: libc::sigaction,
-    _alone: MutexGuard<'static, ()>,
+    previous_action: libc::sigaction,
+    _exclusive: MutexGuard<'static, ()>,
 }
 
-/// Thread whose wait can be ended.
+/// Thread whose wait can be interrupted.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeTarget(libc::pid_t);
 
 impl WakeSignal {
-    /// Installs the handler; waits until no other user in this process has it.
+    /// Installs the handler, after waiting until no other part of this process uses it.
     ///
     /// # Errors
     ///
     /// None is known.
     pub fn install() -> io::Result<Self> {
-        // Nothing is guarded that a panic could leave half done.
+        // The lock guards no data that a panic could leave inconsistent.
         let alone = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-        let handler: extern "C" fn(libc::c_int) = do_nothing;
+        let handler: extern "C" fn(libc::c_int) = ignore_signal;
         // SAFETY: plain C structures, for which all bytes zero is valid: no flag, an empty mask.
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         action.sa_sigaction = handler as libc::sighandler_t;
         // SAFETY: both outlive the call; the handler touches nothing.
         check(unsafe { libc::sigaction(signal(), &raw const action, &raw mut before) })?;
-        Ok(Self { before, _alone: alone })
+        Ok(Self { previous_action: before, _exclusive: alone })
     }
 
-    /// Ends the wait that the thread is in; between two waits it does nothing.
+    /// Interrupts the wait of the thread; has no effect between two waits.
     ///
     /// # Errors
     ///
-    /// If there is no such thread any more.
+    /// If the thread no longer exists.
     pub fn send(&self, waiter: WakeTarget) -> io::Result<()> {
         // SAFETY: numbers only; the signal has a handler while `self` exists.
         check(unsafe {
@@ -54,7 +54,7 @@ impl WakeSignal {
 }
 
 impl WakeTarget {
-    /// Returns this thread, which accepts the signal from here on.
+    /// Returns the calling thread, after unblocking the signal in it.
     ///
     /// # Errors
     ///
@@ -79,13 +79,15 @@ impl Drop for WakeSignal {
         // pending is delivered before a system call of its thread returns, and threads that were
         // sent any have ended or have made some by now.
         // SAFETY: the action that was there before.
-        let _ = unsafe { libc::sigaction(signal(), &raw const self.before, std::ptr::null_mut()) };
+        let _ = unsafe {
+            libc::sigaction(signal(), &raw const self.previous_action, std::ptr::null_mut())
+        };
     }
 }
 
-extern "C" fn do_nothing(_: libc::c_int) {}
+extern "C" fn ignore_signal(_: libc::c_int) {}
 
-/// Returns the number of a signal other than those of [`crate::signal`] and [`crate::expiry`].
+/// Returns a real-time signal other than those of [`crate::signal`] and [`crate::expiry`].
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 3
 }

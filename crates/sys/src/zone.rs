@@ -1,5 +1,5 @@
-//! Text form of hosts: addresses with a zone (RFC 4007, section 11) by the name or the index of an
-//! interface, with or without a port, and names. One grammar for every command, flag and file.
+//! Text form of hosts: names, and addresses with an optional zone (RFC 4007, section 11; interface
+//! name or index), with or without a port. All commands, flags and files use this grammar.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -7,11 +7,11 @@ use std::num::NonZeroU16;
 
 use crate::packet::{interface_exists, interface_index};
 
-/// Reasons for which a text is not an address.
+/// Reason why a text is not an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AddressError {
-    /// The text has another form.
-    Form,
+    /// The text does not have the syntax of an address.
+    Syntax,
     /// The address is not link-local, so it has no zone.
     NotLinkLocal(IpAddr),
     /// The zone is not an interface of this host.
@@ -23,7 +23,7 @@ pub enum AddressError {
 impl std::fmt::Display for AddressError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Form => f.write_str(
+            Self::Syntax => f.write_str(
                 "write an address and a port, such as 192.0.2.1:123, [2001:db8::1]:123 or \
                  [fe80::1%eth0]:123",
             ),
@@ -47,39 +47,38 @@ impl std::fmt::Display for AddressError {
 impl std::error::Error for AddressError {}
 
 /// Splits `ADDRESS`, `ADDRESS:PORT`, `[IPV6]`, `[IPV6]:PORT`, `NAME` or `NAME:PORT` into host and
-/// port, where an IPv6 address may end in `%ZONE`. The host is examined only to distinguish these
-/// forms.
+/// port; an IPv6 address may end in `%ZONE`. The host is not validated further.
 ///
 /// # Errors
 ///
-/// [`AddressError::Form`] if the text has none of these forms, or port 0.
+/// [`AddressError::Syntax`] if the text has none of these forms, or port 0.
 pub fn split_host(text: &str) -> Result<(&str, Option<u16>), AddressError> {
     let split_at_colon = |text| match str::split_once(text, ':') {
         None => Some((text, None)),
         Some((host, port)) => port.parse().ok().map(|port| (host, Some(port))),
     };
     let split = if let Some(rest) = text.strip_prefix('[') {
-        rest.split_once(']').filter(|(host, _)| zoned(host).is_some()).and_then(|(host, port)| {
-            match port.strip_prefix(':') {
+        rest.split_once(']').filter(|(host, _)| split_zone(host).is_some()).and_then(
+            |(host, port)| match port.strip_prefix(':') {
                 Some(port) => port.parse().ok().map(|port| (host, Some(port))),
                 None => port.is_empty().then_some((host, None)),
-            }
-        })
+            },
+        )
     } else if text.parse::<Ipv6Addr>().is_ok() {
         Some((text, None))
     } else if let Some(at) = text.find('%') {
-        // No interface has a colon in its name, so one after the zone begins a port.
+        // Interface names contain no colon, so a colon after the zone begins the port.
         split_at_colon(&text[at..]).map(|(zone, port)| (&text[..at + zone.len()], port))
     } else {
         split_at_colon(text)
     };
-    let (host, port): (&str, Option<NonZeroU16>) = split.ok_or(AddressError::Form)?;
-    let is_whole = !host.is_empty() && (!host.contains('%') || zoned(host).is_some());
-    is_whole.then_some((host, port.map(NonZeroU16::get))).ok_or(AddressError::Form)
+    let (host, port): (&str, Option<NonZeroU16>) = split.ok_or(AddressError::Syntax)?;
+    let is_whole = !host.is_empty() && (!host.contains('%') || split_zone(host).is_some());
+    is_whole.then_some((host, port.map(NonZeroU16::get))).ok_or(AddressError::Syntax)
 }
 
-/// Returns the address and the zone of an IPv6 address's text.
-fn zoned(host: &str) -> Option<(Ipv6Addr, Option<&str>)> {
+/// Splits the text of an IPv6 address into address and zone; `None` if it is not valid.
+fn split_zone(host: &str) -> Option<(Ipv6Addr, Option<&str>)> {
     let (address, zone) = match host.split_once('%') {
         None => (host, None),
         Some((address, zone)) => (address, Some(zone)),
@@ -91,39 +90,41 @@ fn zoned(host: &str) -> Option<(Ipv6Addr, Option<&str>)> {
     Some((address.parse().ok()?, zone)).filter(|(_, zone)| zone.is_none_or(is_zone))
 }
 
-/// Returns true if a host is an address, with or without a zone, and no name. Interfaces are not
-/// looked up.
+/// Returns true if a host is an address, with or without a zone, rather than a name. Does not check
+/// that the interface exists.
 #[must_use]
 pub fn is_address(host: &str) -> bool {
-    host.parse::<IpAddr>().is_ok() || zoned(host).is_some()
+    host.parse::<IpAddr>().is_ok() || split_zone(host).is_some()
 }
 
-/// Returns the address of a host without its zone, `None` for a name. Interfaces are not looked up.
+/// Returns the address of a host without its zone; `None` for a name. Does not check that the
+/// interface exists.
 #[must_use]
-pub fn plain_address(host: &str) -> Option<IpAddr> {
-    host.parse().ok().or_else(|| zoned(host).map(|(address, _)| address.into()))
+pub fn address_without_zone(host: &str) -> Option<IpAddr> {
+    host.parse().ok().or_else(|| split_zone(host).map(|(address, _)| address.into()))
 }
 
-/// Parses an address without brackets and port, with or without a zone. For a link-local address
-/// without one an option may name the interface; otherwise [`in_a_zone`] refuses it.
+/// Parses an address without brackets and port, with or without a zone. A link-local address
+/// without a zone is accepted here, since an option may name the interface; [`require_zone`]
+/// rejects it.
 ///
 /// # Errors
 ///
-/// See [`AddressError`]; a name is of another form.
+/// [`AddressError`]; for a name, [`AddressError::Syntax`].
 pub fn host_address(host: &str, port: u16) -> Result<SocketAddr, AddressError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));
     }
-    match zoned(host) {
+    match split_zone(host) {
         Some((address, Some(zone))) => {
-            let scope = scope(address, zone)?;
+            let scope = scope_id(address, zone)?;
             Ok(SocketAddrV6::new(address, port, 0, scope).into())
         }
-        _ => Err(AddressError::Form),
+        _ => Err(AddressError::Syntax),
     }
 }
 
-fn scope(address: Ipv6Addr, zone: &str) -> Result<u32, AddressError> {
+fn scope_id(address: Ipv6Addr, zone: &str) -> Result<u32, AddressError> {
     if !address.is_unicast_link_local() && !address.is_multicast() {
         return Err(AddressError::NotLinkLocal(address.into()));
     }
@@ -133,12 +134,12 @@ fn scope(address: Ipv6Addr, zone: &str) -> Result<u32, AddressError> {
         .ok_or_else(|| AddressError::NoInterface(zone.to_owned()))
 }
 
-/// Refuses a link-local address without a zone, which the kernel cannot use.
+/// Rejects a link-local address without a zone, which the kernel cannot use.
 ///
 /// # Errors
 ///
 /// [`AddressError::NeedsZone`].
-pub fn in_a_zone(address: SocketAddr) -> Result<SocketAddr, AddressError> {
+pub fn require_zone(address: SocketAddr) -> Result<SocketAddr, AddressError> {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
             Err(AddressError::NeedsZone(address.ip()))
@@ -147,7 +148,7 @@ pub fn in_a_zone(address: SocketAddr) -> Result<SocketAddr, AddressError> {
     }
 }
 
-/// Parses an address and its port; port 0 included. A link-local address must have its zone.
+/// Parses an address with its port, which may be 0. A link-local address must have a zone.
 ///
 /// # Errors
 ///
@@ -156,30 +157,30 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, AddressError> {
     if let Some(text) = text.strip_suffix(":0") {
         return match split_host(text)? {
             (host, None) if host.contains(':') == text.starts_with('[') => {
-                host_address(host, 0).and_then(in_a_zone)
+                host_address(host, 0).and_then(require_zone)
             }
-            _ => Err(AddressError::Form),
+            _ => Err(AddressError::Syntax),
         };
     }
     match split_host(text)? {
-        (host, Some(port)) => host_address(host, port).and_then(in_a_zone),
-        (_, None) => Err(AddressError::Form),
+        (host, Some(port)) => host_address(host, port).and_then(require_zone),
+        (_, None) => Err(AddressError::Syntax),
     }
 }
 
-/// Returns the index of the interface that an address names by its zone.
+/// Returns the interface index that is the zone of an address, if any.
 #[must_use]
-pub fn scope_of(address: SocketAddr) -> Option<u32> {
+pub fn zone_index(address: SocketAddr) -> Option<u32> {
     match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => Some(v6.scope_id()),
         _ => None,
     }
 }
 
-/// Returns the address in the zone of the interface with this index, if it is link-local: a zone
-/// received from another host means nothing here.
+/// Sets the zone of a link-local address to this interface index; a zone received from another host
+/// is meaningless here.
 #[must_use]
-pub fn with_scope(address: SocketAddr, scope: u32) -> SocketAddr {
+pub fn in_zone_of(address: SocketAddr, scope: u32) -> SocketAddr {
     match address {
         SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
             v6.set_scope_id(scope);
@@ -189,8 +190,8 @@ pub fn with_scope(address: SocketAddr, scope: u32) -> SocketAddr {
     }
 }
 
-/// Returns all addresses of a host, by the resolver if it is a name. A link-local address must have
-/// its zone.
+/// Returns all addresses of a host, resolving it if it is a name. A link-local address must have a
+/// zone.
 ///
 /// # Errors
 ///
@@ -198,7 +199,7 @@ pub fn with_scope(address: SocketAddr, scope: u32) -> SocketAddr {
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if is_address(host) {
         let missing = |error| io::Error::new(io::ErrorKind::NotFound, error);
-        let address = host_address(host, port).and_then(in_a_zone);
+        let address = host_address(host, port).and_then(require_zone);
         return address.map(|address| vec![address]).map_err(missing);
     }
     let found: Vec<_> = (host, port).to_socket_addrs()?.collect();
@@ -263,7 +264,7 @@ mod tests {
             "é%lo",
             "[é",
         ] {
-            assert_eq!(split_host(bad), Err(AddressError::Form), "{bad}");
+            assert_eq!(split_host(bad), Err(AddressError::Syntax), "{bad}");
         }
     }
 
@@ -286,11 +287,11 @@ mod tests {
         }
         let refused = socket_address("[2001:db8::1%lo]:123");
         assert!(matches!(refused, Err(AddressError::NotLinkLocal(_))), "{refused:?}");
-        assert_eq!(plain_address("fe80::1%nowhere"), Some("fe80::1".parse().unwrap()));
-        assert_eq!(plain_address("name"), None);
-        assert_eq!((scope_of(at(1)), scope_of(with_scope(at(1), 77))), (Some(lo()), Some(77)));
+        assert_eq!(address_without_zone("fe80::1%nowhere"), Some("fe80::1".parse().unwrap()));
+        assert_eq!(address_without_zone("name"), None);
+        assert_eq!((zone_index(at(1)), zone_index(in_zone_of(at(1), 77))), (Some(lo()), Some(77)));
         let global = "[2001:db8::1]:123".parse().unwrap();
-        assert_eq!(with_scope(global, 77), global);
+        assert_eq!(in_zone_of(global, 77), global);
     }
 
     #[test]
@@ -314,7 +315,7 @@ mod tests {
         for bad in
             ["192.0.2.1", "::1", "::0", "1::2:0", "[::1]", "name:5", "", ":0", "x:0", "[::1]:0:0"]
         {
-            assert_eq!(socket_address(bad), Err(AddressError::Form), "{bad}");
+            assert_eq!(socket_address(bad), Err(AddressError::Syntax), "{bad}");
         }
     }
 }

@@ -106,7 +106,7 @@ enum admission {
 
 /* Constant settings of a loaded program. */
 struct responder_config {
-	__u64 key[2];		/* of the hash of addresses */
+	__u64 hash_key[2];	/* of the hash of addresses */
 	__u64 ipv4_mask;	/* of the bits that identify a client; words as in a packet */
 	__u64 ipv6_mask[2];
 	__u32 limit_sets_mask;	/* number of sets less 1; the number is a power of two */
@@ -343,7 +343,7 @@ struct lane_counts {
 	__u64 answered;		/* requests answered in full, in time or late */
 	__u64 delay;		/* first valid replies in time to delay requests */
 	__u64 sync_follow_up;	/* requests with Sync, and Follow_Up if any, received in time */
-	__u64 left_out;		/* requests omitted because their phase was over */
+	__u64 omitted;		/* requests omitted because their phase was over */
 	__u64 first_sent_ns;	/* in the counts of an interval only; 0 before the first */
 	__u64 last_sent_ns;
 	__u64 reserved[3];
@@ -404,7 +404,7 @@ struct rate_segment {
 	__u64 first;		/* first request, with constant intervals; the end if none */
 	__u64 interval;		/* mean interval */
 	__u64 phase_over_ns;	/* since the start: the rest of its phase is omitted from here on */
-	__u64 rest;		/* requests of its phase after this segment */
+	__u64 remaining_requests;	/* requests of its phase after this segment */
 	__u32 next_phase;	/* number of the next phase's first segment */
 	__u32 reserved;
 };
@@ -445,7 +445,7 @@ struct generator_config {
 	__u64 interval_ns;	/* length of an interval; 0: one set of counts for all */
 	__u64 first_interval;	/* numbers of the first and the last open interval */
 	__u64 last_interval;
-	__s64 realtime_ahead_ns; /* of the monotonic clock */
+	__s64 realtime_minus_monotonic_ns; /* of the monotonic clock */
 	__s64 offset_correction_ns; /* subtracted from every offset */
 	__u64 ip_sum;		/* sum of the IPv4 header's words but source and checksum */
 	__u64 udp_sum;		/* sum of the constant words of pseudo-header, UDP and payload */
@@ -467,7 +467,7 @@ _Static_assert(sizeof(struct sink_count) == 64, "sink_count");
 /* Plan of timer.bpf.c, and its progress. */
 struct timer_plan {
 	__u64 due;		/* next expiry, monotonic, in ns */
-	__u64 left;		/* expiries to come */
+	__u64 remaining;		/* expiries to come */
 	__u64 distance_min;	/* least time from a handler to the next expiry, in ns */
 	__u64 distance_span;	/* random addition to it, at most */
 	__u64 flags;		/* of the timer */

@@ -32,7 +32,7 @@ struct {
 
 static __always_inline __u64 utc_of(const struct generator_config *cfg, __u64 monotonic_ns)
 {
-	return monotonic_ns + cfg->realtime_ahead_ns;
+	return monotonic_ns + cfg->realtime_minus_monotonic_ns;
 }
 
 static __always_inline __u64 ns_to_units(__u64 ns)

@@ -59,7 +59,7 @@ static __always_inline struct rate_segment *segment_of(const struct lane *lane)
 }
 
 /* Counts the rest of the lane's phase as omitted, in the interval of the next request. */
-static __always_inline void count_left_out(struct lane_counts *counts,
+static __always_inline void count_omitted(struct lane_counts *counts,
 					   const struct generator_config *cfg,
 					   const struct lane *lane,
 					   const struct rate_segment *segment)
@@ -67,9 +67,9 @@ static __always_inline void count_left_out(struct lane_counts *counts,
 	__u64 left = lane->segment_end - lane->next, interval = lane->interval;
 
 	counts = interval_counts(counts, cfg, lane->start_ns + (lane->next >> 16));
-	counts->left_out += segment->rest;
+	counts->omitted += segment->remaining_requests;
 	if (interval)
-		counts->left_out += (left + interval - 1) / interval;
+		counts->omitted += (left + interval - 1) / interval;
 }
 
 /* Returns true if the lane stays in its segment. If not, moves to the next one, or past the phase
@@ -86,7 +86,7 @@ static __always_inline bool stays_in_segment(struct lane *lane, struct lane_coun
 	if (!segment)
 		return false;
 	if (is_behind) {
-		count_left_out(counts, cfg, lane, segment);
+		count_omitted(counts, cfg, lane, segment);
 		lane->segment = segment->next_phase;
 	} else {
 		lane->segment++;

@@ -35,7 +35,7 @@ static __always_inline __u64 interleave(struct responder_state *own, struct ntp 
 					const struct client *client, __be64 origin,
 					__be64 receive, __u64 sum)
 {
-	__u64 hash = hash_words(client->high, client->low, config.key[0], config.key[1]);
+	__u64 hash = hash_words(client->high, client->low, config.hash_key[0], config.hash_key[1]);
 	__u32 index = hash & config.interleaved_mask;
 	struct interleaved_slot *slot = bpf_map_lookup_elem(&interleaved_slots, &index);
 	__u64 both, transmit, now = bpf_be64_to_cpu(ntp->transmit);

@@ -107,9 +107,9 @@ static __always_inline __u64 client_hash(const struct client *client)
 
 	if (client->ipv6)
 		hash = hash_words(client->high & config.ipv6_mask[0],
-				  client->low & config.ipv6_mask[1], config.key[0], config.key[1]);
+				  client->low & config.ipv6_mask[1], config.hash_key[0], config.hash_key[1]);
 	else
-		hash = hash_words(0, client->low & config.ipv4_mask, config.key[0], config.key[1]);
+		hash = hash_words(0, client->low & config.ipv4_mask, config.hash_key[0], config.hash_key[1]);
 	return client->is_long ? hash_again(hash) : hash;
 }
 

@@ -51,14 +51,14 @@ static int expired(void *map, __u32 *key, struct expiry *expiry)
 	struct histogram *histogram = bpf_map_lookup_elem(&delays, &zero);
 	__u64 distance;
 
-	if (!plan || !histogram || !plan->left)
+	if (!plan || !histogram || !plan->remaining)
 		return 0;
 	/* A reading before the expiry is an error of the clock, not of the kernel's timer. */
 	record(histogram, now > plan->due ? now - plan->due : 0);
 	if (bpf_get_smp_processor_id() != plan->core)
 		plan->elsewhere++;
-	plan->left--;
-	if (!plan->left)
+	plan->remaining--;
+	if (!plan->remaining)
 		return 0;
 	distance = plan->distance_min;
 	if (plan->distance_span)
@@ -66,7 +66,7 @@ static int expired(void *map, __u32 *key, struct expiry *expiry)
 	plan->due = bpf_ktime_get_ns() + distance;
 	if (bpf_timer_start(&expiry->timer, plan->due, plan->flags)) {
 		plan->error = 1;
-		plan->left = 0;
+		plan->remaining = 0;
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ int arm(struct xdp_md *ctx)
 	}
 	if (error) {
 		plan->error = 1;
-		plan->left = 0;
+		plan->remaining = 0;
 	}
 	return XDP_PASS;
 }

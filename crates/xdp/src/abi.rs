@@ -3,7 +3,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `struct clock_slot` after its sequence.
+/// Fields of `struct clock_slot` after its sequence: the clock values of one timeline.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ClockFields {
@@ -26,7 +26,7 @@ pub(crate) struct ClockFields {
     pub(crate) reserved2: [u64; 6],
 }
 
-/// `struct clock_slot`.
+/// `struct clock_slot`: clock values with a sequence lock (odd while they are written).
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ClockSlot {
@@ -34,7 +34,7 @@ pub(crate) struct ClockSlot {
     pub(crate) fields: ClockFields,
 }
 
-/// `struct clock_page`.
+/// `struct clock_page`: two sets of slots, one for each timeline, of which one set is active.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ClockPage {
@@ -44,10 +44,10 @@ pub(crate) struct ClockPage {
     pub(crate) slots: [[ClockSlot; TIMELINES]; 2],
 }
 
-/// `TIMELINES`.
+/// `TIMELINES`: UTC with leap seconds stepped, and smeared.
 pub(crate) const TIMELINES: usize = 2;
 
-/// `struct listen_key`.
+/// `struct listen_key`: address and port at which requests are answered.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ListenKey {
@@ -56,7 +56,7 @@ pub(crate) struct ListenKey {
     pub(crate) reserved: [u8; 2],
 }
 
-/// `struct station`.
+/// `struct station`: MAC address, VLAN and interface at which this host accepts frames.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct StationKey {
@@ -67,10 +67,10 @@ pub(crate) struct StationKey {
     pub(crate) padding: [u8; 2],
 }
 
-/// `XSK_FRAME_MAX`.
+/// `XSK_FRAME_MAX`: longest frame redirected to an `AF_XDP` socket, in bytes.
 pub(crate) const XSK_FRAME_MAX: usize = 2048 - 256;
 
-/// `struct queue_row`: the `AF_XDP` sockets of an interface in the map of all.
+/// `struct queue_row`: range of the interface's `AF_XDP` sockets in the map of all queues.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct QueueRow {
@@ -78,7 +78,7 @@ pub(crate) struct QueueRow {
     pub(crate) count: u32,
 }
 
-/// `struct ptp_port_key`.
+/// `struct ptp_port_key`: interface and transport of a PTP port.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct PtpPortKey {
@@ -86,7 +86,7 @@ pub(crate) struct PtpPortKey {
     pub(crate) transport: u32,
 }
 
-/// `struct ptp_client_key`.
+/// `struct ptp_client_key`: prefix of clients permitted to use `NetSync` Monitor at a port.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct PtpClientKey {
@@ -99,14 +99,14 @@ pub(crate) const PTP_PORT_MULTICAST: u8 = 1;
 pub(crate) const PTP_PORT_HYBRID: u8 = 2;
 pub(crate) const PTP_PORT_MONITOR: u8 = 4;
 
-/// `PTP_MONITOR_LEN`.
+/// `PTP_MONITOR_LEN`: length of the `NetSync` Monitor TLV in bytes, by the length of its address.
 pub(crate) const fn ptp_monitor_len(address_len: usize) -> usize {
     74 + address_len
 }
 
 pub(crate) const PTP_MONITOR_MAX: usize = 96;
 
-/// `struct ptp_port`.
+/// `struct ptp_port`: fields of a PTP port for its replies.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct PtpPortFields {
@@ -124,22 +124,22 @@ pub(crate) struct PtpPortFields {
     pub(crate) monitor: [u8; PTP_MONITOR_MAX],
 }
 
-/// `PASSED_REASONS` of `enum passed_reason`.
+/// Number of reasons in `enum passed_reason`.
 pub(crate) const PASSED_REASONS: usize = 8;
-/// `REFUSALS` of `enum admission`.
+/// Number of refusals in `enum admission`.
 pub(crate) const REFUSALS: usize = 5;
 /// `LIST_PREFIXES_MAX`.
 pub const LIST_PREFIXES_MAX: usize = 1 << 20;
-/// `LIMIT_WAYS`.
+/// `LIMIT_WAYS`: clients in one set of the set-associative rate-limit table.
 pub(crate) const LIMIT_WAYS: usize = 4;
 pub(crate) const LISTED_ALLOWED: u8 = 1;
 pub(crate) const LISTED_DENIED: u8 = 2;
 
-/// `struct responder_config`.
+/// `struct responder_config`: constants of a loaded responder.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ResponderConfig {
-    pub(crate) key: [u64; 2],
+    pub(crate) hash_key: [u64; 2],
     pub(crate) ipv4_mask: u64,
     pub(crate) ipv6_mask: [u64; 2],
     pub(crate) limit_sets_mask: u32,
@@ -151,45 +151,46 @@ pub(crate) struct ResponderConfig {
     pub(crate) reserved: [u8; 4],
 }
 
-/// `struct limit_set`: four clients, a word each.
+/// `struct limit_set`: one set of the rate-limit table, with one word for each of its clients.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct LimitSet {
     pub(crate) words: [u64; LIMIT_WAYS],
 }
 
-/// `struct limit_rules`: limits of the clients. A unit is 1,024 ns.
+/// `struct limit_rules`: rate limits of clients. Times are in units of 1,024 ns unless the name
+/// ends in `_ns`.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct LimitRules {
-    /// Units for each request of a client; 0 leaves clients unlimited.
+    /// Units that each request of a client costs; 0 sets no limit.
     pub interval: u64,
-    /// Units that a client may be ahead of its rate.
+    /// Units by which a client may be ahead of its rate (tolerance of the GCRA).
     pub tolerance: u64,
-    /// Units after which the entry of an idle client is free.
+    /// Units without a request after which the entry of a client may be reused.
     pub idle: u64,
-    /// Nanoseconds for each request of a client without an entry, counted separately for requests
-    /// of one header and for longer ones; 0 leaves them unlimited.
+    /// Cost of a request of a new client, in ns; 0 sets no limit. Requests of exactly one header
+    /// and longer ones are limited separately.
     pub new_client_interval_ns: u64,
-    /// Nanoseconds that all of them together may be ahead of their rate.
+    /// Time by which all new clients together may be ahead of their rate, in ns.
     pub new_client_tolerance_ns: u64,
-    /// Nanoseconds between two DENY kisses; 0 sends none.
+    /// Least time between two DENY kisses (KoD), in ns; 0 sends none.
     pub deny_interval_ns: u64,
-    /// 1 to 15; changed with every change of the lists.
+    /// Epoch of the lists, 1 to 15; it changes with every change of the lists.
     pub epoch: u32,
-    /// RATE kisses are sent: 0 or 1.
+    /// 1 if RATE kisses (KoD) are sent, otherwise 0.
     pub kiss_rate: u8,
-    /// There are lists: 0 or 1.
+    /// 1 if there are allow or deny lists, otherwise 0.
     pub lists: u8,
-    /// Clients in no list are denied: 0 or 1.
+    /// 1 if clients in no list are denied, otherwise 0.
     pub others_denied: u8,
-    /// A listed prefix is longer than that of one client: 0 or 1.
+    /// 1 if a listed prefix is longer than the prefix that counts as one client, otherwise 0.
     pub lists_are_finer: u8,
 }
 
-/// `struct list_key_ipv4`.
+/// `struct list_key_ipv4`: key of the longest-prefix-match map of IPv4 lists.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct ListKeyIpv4 {
@@ -197,7 +198,7 @@ pub(crate) struct ListKeyIpv4 {
     pub(crate) address: [u8; 4],
 }
 
-/// `struct list_key_ipv6`.
+/// `struct list_key_ipv6`: key of the longest-prefix-match map of IPv6 lists.
 #[derive(Clone, Copy, Debug, IntoBytes, Immutable)]
 #[repr(C)]
 pub(crate) struct ListKeyIpv6 {
@@ -205,7 +206,7 @@ pub(crate) struct ListKeyIpv6 {
     pub(crate) address: [u8; 16],
 }
 
-/// `struct responder_state`.
+/// `struct responder_state`: counters and cached lookups of one CPU.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct ResponderState {
@@ -240,21 +241,21 @@ pub const LANES_MAX: usize = 64;
 
 /// `RATE_SEGMENTS_MAX`.
 pub const RATE_SEGMENTS_MAX: usize = 1 << 14;
-/// Buckets of a histogram: `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
+/// Buckets of a histogram: those of `HdrHistogram` with two significant digits up to 2^36 - 1 ns.
 pub const HISTOGRAM_BUCKETS: usize = 3840;
 /// Entries of the table of exponential quantiles.
 pub const EXPONENTIAL_ENTRIES: usize = 65536;
 pub(crate) const REQUEST_MAX: usize = 112;
-/// `INVALID_REASONS` of `enum invalid_reason`.
+/// Number of reasons in `enum invalid_reason`.
 pub const INVALID_REASONS: usize = 17;
 
-/// `struct histogram`: values in ns in buckets, with what the buckets lose.
+/// `struct histogram`: values in ns by bucket, with their exact count, sum and extremes.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RawHistogram {
     /// Values recorded.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: u64,
     /// Smallest value, `u64::MAX` if there is none.
     pub min: u64,
@@ -264,66 +265,67 @@ pub struct RawHistogram {
     pub buckets: [u64; HISTOGRAM_BUCKETS],
 }
 
-/// `struct lane_counts`: counts of one CPU.
+/// `struct lane_counts`: replies counted by one CPU, in one interval.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LaneCounts {
-    /// Valid replies in time.
+    /// Valid replies within the timeout.
     pub received: u64,
-    /// Further replies to a request that was answered.
+    /// Further replies to a request that already had one.
     pub duplicate: u64,
     /// Valid replies after the timeout, to requests of this trial.
     pub late: u64,
-    /// Of the valid replies in time, those with "unsynchronised".
+    /// Valid replies within the timeout whose leap indicator is 3 (unsynchronised).
     pub unsynchronised: u64,
     /// Invalid replies by reason.
     pub invalid: [u64; INVALID_REASONS],
     /// Valid replies to requests of earlier trials.
     pub late_earlier: u64,
-    /// Of the valid replies in time, those in interleaved mode.
+    /// Valid replies within the timeout in interleaved mode.
     pub interleaved: u64,
-    /// Requests answered in full, in time or late.
+    /// Requests with all their replies, within the timeout or late.
     pub answered: u64,
-    /// First PTP delay responses in time.
+    /// First PTP delay responses to a request, within the timeout.
     pub delay: u64,
-    /// Requests whose PTP Sync came in time, and its `Follow_Up` if it has one.
+    /// Requests whose PTP Sync, and `Follow_Up` of a two-step Sync, came within the timeout.
     pub sync_follow_up: u64,
-    /// Requests omitted because their phase was over.
-    pub left_out: u64,
-    /// Send time of the first request of an interval, monotonic, in ns; 0 before, and without
-    /// intervals.
+    /// Requests omitted because the end of their phase had passed.
+    pub omitted: u64,
+    /// Send time of the first request of an interval on the monotonic clock, in ns; 0 before it,
+    /// and if there are no intervals.
     pub first_sent_ns: u64,
-    /// Send time of the last request of an interval, monotonic, in ns; 0 likewise.
+    /// Send time of the last request of an interval on the monotonic clock, in ns; 0 before it, and
+    /// if there are no intervals.
     pub last_sent_ns: u64,
     pub(crate) reserved: [u64; 3],
     /// Time from the intended send time to the receipt of the reply.
     pub rtt_ns: RawHistogram,
-    /// Server's transmit less its receive timestamp.
+    /// Server's transmit timestamp minus its receive timestamp.
     pub response_ns: RawHistogram,
     /// Send lateness.
     pub lateness_ns: RawHistogram,
 }
 
-/// `OFFSET_HALF_BITS`.
+/// `OFFSET_HALF_BITS`: width of the lower half into which an offset is split for its square.
 const OFFSET_HALF_BITS: u32 = 18;
 
-/// `struct lane_offset_counts`: offsets of the server's timestamps measured by one CPU.
+/// `struct lane_offset_counts`: offsets of the server's timestamps measured by one CPU, in ns.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LaneOffsetCounts {
     pub(crate) squares_high: u64,
     pub(crate) products: u64,
     pub(crate) squares_low: u64,
-    /// Magnitudes that were too large for a histogram.
+    /// Offsets whose magnitude exceeded the range of the histograms; counted at its end.
     pub clamped: u64,
-    /// Magnitudes of the offsets below zero.
+    /// Magnitudes of the negative offsets.
     pub negative: RawHistogram,
-    /// Offsets from zero on.
+    /// Non-negative offsets.
     pub positive: RawHistogram,
 }
 
 impl LaneOffsetCounts {
-    /// Returns the sum of the squares of all of them.
+    /// Returns the sum of the squares of the offsets, in ns².
     #[must_use]
     pub fn squares(&self) -> u128 {
         let [high, products, low] =
@@ -332,19 +334,19 @@ impl LaneOffsetCounts {
     }
 }
 
-/// `struct lane`: position of a sending CPU in its schedule.
+/// `struct lane`: schedule and progress of the lane that a CPU sends.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LanePosition {
-    /// Monotonic instant that the schedule counts from, in ns.
+    /// Start of the schedule on the monotonic clock, in ns.
     pub start_ns: u64,
     /// Next intended send time since the start, in 2^-16 ns.
     pub next: u64,
-    /// Mean interval, in 2^-16 ns.
+    /// Mean interval between requests, in 2^-16 ns.
     pub interval: u64,
     /// End of the schedule, in 2^-16 ns since the start.
     pub end: u64,
-    /// Monotonic instant after which nothing is sent, in ns.
+    /// Instant on the monotonic clock after which nothing more is sent, in ns.
     pub give_up_ns: u64,
     /// Requests sent.
     pub sent: u64,
@@ -358,21 +360,22 @@ pub struct LanePosition {
     pub sequence: u32,
     /// Sequence number at which numbering restarts at 0.
     pub sequence_end: u32,
-    /// Client of the next request, counted within the lane.
+    /// Next client, counted within the lane from 0.
     pub client: u32,
-    /// Clients of the lane.
+    /// Number of clients of the lane.
     pub clients: u32,
-    /// Clients of the lanes before it.
+    /// Number of clients of all lanes before this one.
     pub client_base: u32,
-    /// This CPU must send: 0 or 1.
+    /// 1 if this CPU sends, otherwise 0.
     pub active: u32,
-    /// Set to 1 by the program when the schedule has ended.
+    /// Set to 1 by the program at the end of the schedule.
     pub done: u32,
-    /// In a load profile: end of the rate segment, in 2^-16 ns since the start.
+    /// End of the present rate segment of a load profile, in 2^-16 ns since the start.
     pub segment_end: u64,
-    /// In a load profile: instant from which on the rest of the phase is omitted, monotonic, in ns.
+    /// Instant on the monotonic clock after which the rest of the phase of a load profile is
+    /// omitted, in ns.
     pub phase_over_ns: u64,
-    /// Number of the rate segment.
+    /// Number of the present rate segment.
     pub segment: u32,
     /// Number of rate segments; 0 without a load profile.
     pub segments: u32,
@@ -380,7 +383,8 @@ pub struct LanePosition {
     pub reserved: [u32; 2],
 }
 
-/// `struct rate_segment`: part of a lane's load profile; instants in 2^-16 ns since the start.
+/// `struct rate_segment`: piece of a lane's load profile with one rate; times in 2^-16 ns since the
+/// start.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -390,33 +394,33 @@ pub struct RateSegment {
     pub begin: u64,
     /// End of the segment.
     pub end: u64,
-    /// First request, if intervals are constant; the end if there is none.
+    /// First request, if requests are evenly spaced; the end of the segment if there is none.
     pub first: u64,
-    /// Mean interval.
+    /// Mean interval between requests.
     pub interval: u64,
-    /// Instant from which on the rest of the phase is omitted, in ns since the start.
+    /// Instant after which the rest of the phase is omitted, in ns since the start.
     pub phase_over_ns: u64,
-    /// Requests of its phase after this segment.
-    pub rest: u64,
+    /// Number of requests of the phase after this segment.
+    pub remaining_requests: u64,
     /// Number of the next phase's first segment.
     pub next_phase: u32,
     /// Padding.
     pub reserved: u32,
 }
 
-/// `struct client_counts`: requests of one client, and replies to it in time.
+/// `struct client_counts`: counts of one simulated client.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct ClientCounts {
-    /// Requests.
+    /// Requests sent.
     pub requests: u32,
-    /// Requests that were answered in time.
+    /// Requests answered within the timeout.
     pub replies: u32,
 }
 
-/// `struct generator_config`.
+/// `struct generator_config`: constant settings of a run and of the present trial.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct GeneratorConfig {
@@ -446,7 +450,7 @@ pub(crate) struct GeneratorConfig {
     pub(crate) interval_ns: u64,
     pub(crate) first_interval: u64,
     pub(crate) last_interval: u64,
-    pub(crate) realtime_ahead_ns: i64,
+    pub(crate) realtime_minus_monotonic_ns: i64,
     pub(crate) offset_correction_ns: i64,
     pub(crate) ip_sum: u64,
     pub(crate) udp_sum: u64,
@@ -455,7 +459,7 @@ pub(crate) struct GeneratorConfig {
     pub(crate) request: [u8; REQUEST_MAX],
 }
 
-/// `struct sink_count`.
+/// `struct sink_count`: frames counted by one CPU.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct SinkCount {

@@ -1,5 +1,5 @@
-//! Attachment of an XDP program to an interface by a link, which the kernel removes when its last
-//! descriptor is closed.
+//! Attachment of an XDP program to an interface by a BPF link, which the kernel removes when its
+//! last descriptor is closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,28 +12,29 @@ use libbpf_sys::{
 
 use crate::XdpError;
 
-/// `NETDEV_XDP_ACT_NDO_XMIT` of linux/netdev.h.
-const TAKES_REDIRECTS: u64 = 4;
+/// Feature flag of linux/netdev.h: the driver implements `ndo_xdp_xmit`, so it sends frames that
+/// programs redirect to it.
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
 
-/// Position of the program in the receive path.
+/// Mode of an attached XDP program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AttachMode {
     /// In the driver, before the kernel builds a socket buffer.
     Native,
-    /// After the driver, on any interface, at a fraction of the speed.
+    /// In the network stack after the driver, on any interface, but much slower.
     Generic,
 }
 
-/// An interface: its index for the kernel, its name for messages.
+/// Network interface, by its index for the kernel and its name for messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
-    /// Index in the namespace that programs are attached in.
+    /// Interface index in the network namespace of the attachment.
     pub index: u32,
     /// Name in that namespace.
     pub name: String,
 }
 
-/// A program attached to an interface; dropping it detaches the program.
+/// XDP program attached to an interface; dropping it detaches the program.
 #[derive(Debug)]
 pub struct Attachment {
     _link: OwnedFd,
@@ -42,7 +43,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches `program` to the interface, in this mode only.
+    /// Attaches `program` to the interface in `mode`, without falling back to the other.
     pub(crate) fn new(
         program: BorrowedFd<'_>,
         interface: &Interface,
@@ -53,19 +54,19 @@ impl Attachment {
             AttachMode::Generic => XDP_FLAGS_SKB_MODE,
         };
         let link = link(program, interface.index, BPF_XDP, flags)
-            .map_err(|source| refused(interface, mode, source))?;
+            .map_err(|source| attach_error(interface, mode, source))?;
         Ok(Self { _link: link, interface: interface.clone(), mode })
     }
 
-    /// Attaches `program` in native mode to an interface that its frames are sent by. An interface
-    /// that would lose them is refused; drivers may report that only while a program is attached.
-    pub(crate) fn of_sender(
+    /// Attaches `program` in native mode to the interface by which its frames leave. Fails if the
+    /// interface would lose them; drivers may report that only while a program is attached.
+    pub(crate) fn new_sender(
         program: BorrowedFd<'_>,
         interface: &Interface,
     ) -> Result<Self, XdpError> {
         let attachment = Self::new(program, interface, AttachMode::Native)?;
         match reported_redirect_support(interface.index) {
-            Some(false) => Err(lost_by(interface)),
+            Some(false) => Err(redirect_error(interface)),
             _ => Ok(attachment),
         }
     }
@@ -76,21 +77,22 @@ impl Attachment {
         &self.interface
     }
 
-    /// Returns the position of the program in the receive path.
+    /// Returns the mode in which the program is attached.
     #[must_use]
     pub const fn mode(&self) -> AttachMode {
         self.mode
     }
 }
 
-/// Returns true if the interface with this index sends frames that programs redirect to it. A
-/// virtual link (veth) does while its other end can take them.
+/// Returns true if the interface with this index sends frames that programs redirect to it. A veth
+/// does if its peer end accepts them (GRO or an XDP program there).
 #[must_use]
 pub fn supports_redirect(interface: u32) -> bool {
     reported_redirect_support(interface) == Some(true)
 }
 
-/// Returns the kernel's report of that feature, if available: since Linux 6.3.
+/// Returns true if the driver reports that it sends redirected frames; `None` if the kernel reports
+/// no features (before Linux 6.3).
 #[must_use]
 pub fn reported_redirect_support(interface: u32) -> Option<bool> {
     let mut options = bpf_xdp_query_opts {
@@ -101,10 +103,11 @@ pub fn reported_redirect_support(interface: u32) -> Option<bool> {
     let result = unsafe { bpf_xdp_query(interface as i32, 0, &raw mut options) };
     // Any driver with native XDP has some feature, so none at all means unknown.
     let is_known = result == 0 && options.feature_flags != 0;
-    is_known.then_some(options.feature_flags & TAKES_REDIRECTS != 0)
+    is_known.then_some(options.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
 }
 
-/// Links `program` to a hook of the interface with this index; closing the descriptor unlinks it.
+/// Attaches `program` to a hook of the interface with this index; closing the descriptor detaches
+/// it.
 pub(crate) fn link(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -127,26 +130,26 @@ pub(crate) fn link(
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-/// Returns the error of an interface that would lose frames of programs.
-fn lost_by(interface: &Interface) -> XdpError {
+/// Returns the error of an interface that does not send frames redirected by programs.
+fn redirect_error(interface: &Interface) -> XdpError {
     let link = Netlink::open().and_then(|mut netlink| netlink.link_by_index(interface.index));
     let kind = link.ok().and_then(|link| link.kind);
     let interface = interface.name.clone();
     match kind.as_deref() {
-        Some("veth") => XdpError::DeafPeer { interface },
-        _ => XdpError::NoTransmit { interface },
+        Some("veth") => XdpError::PeerWithoutXdp { interface },
+        _ => XdpError::RedirectUnsupported { interface },
     }
 }
 
-fn refused(at: &Interface, mode: AttachMode, source: io::Error) -> XdpError {
-    let interface = at.name.clone();
+fn attach_error(target: &Interface, mode: AttachMode, source: io::Error) -> XdpError {
+    let interface = target.name.clone();
     match source.raw_os_error() {
         Some(libc::EPERM) => XdpError::Privilege,
         Some(libc::EBUSY | libc::EEXIST) => XdpError::Busy { interface },
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOSPC | libc::ENOMEM)
             if mode == AttachMode::Native =>
         {
-            let link = Netlink::open().and_then(|mut netlink| netlink.link_by_index(at.index));
+            let link = Netlink::open().and_then(|mut netlink| netlink.link_by_index(target.index));
             XdpError::NativeUnsupported { interface, mtu: link.ok().map(|link| link.mtu), source }
         }
         _ => XdpError::Attach { interface, source },

@@ -4,7 +4,7 @@ use std::io;
 
 use horolog_sys::explain::explain;
 
-/// Largest MTU of plain Ethernet: its frames fit into one buffer of every driver.
+/// Standard Ethernet MTU in bytes; its frames fit into one buffer of every driver.
 const ETHERNET_MTU: u32 = 1_500;
 
 /// Reason for which a BPF program could not be loaded, attached or run.
@@ -30,7 +30,8 @@ pub enum XdpError {
         /// Last message of the verifier, after a colon, or empty.
         detail: String,
     },
-    /// The driver has no native XDP, or not with this configuration of the interface.
+    /// The driver does not support native XDP, or not with the present configuration of the
+    /// interface.
     #[error(
         "interface '{interface}' has no native XDP: {}; or use another engine ('horolog serve' also \
          has --xdp-generic)",
@@ -39,27 +40,28 @@ pub enum XdpError {
     NativeUnsupported {
         /// Name of the interface.
         interface: String,
-        /// Its MTU, if known.
+        /// MTU of the interface in bytes, if known.
         mtu: Option<u32>,
         /// Error of the kernel.
         source: io::Error,
     },
-    /// Frames that a program sends would be lost at the peer end of a veth.
+    /// Frames sent by a program would be dropped at the peer end of a veth, which runs neither GRO
+    /// nor an XDP program.
     #[error(
         "the peer end of the veth '{interface}' takes no frames from XDP, so all of them would be \
          lost; enable GRO there ('ethtool -K PEER gro on') or attach an XDP program there"
     )]
-    DeafPeer {
+    PeerWithoutXdp {
         /// Name of the interface.
         interface: String,
     },
-    /// The driver does not send frames of programs.
+    /// The driver does not send frames redirected by programs.
     #[error("the driver of interface '{interface}' takes no frames from XDP to send")]
-    NoTransmit {
+    RedirectUnsupported {
         /// Name of the interface.
         interface: String,
     },
-    /// Another process's program is attached.
+    /// The interface already has an XDP program.
     #[error(
         "interface '{interface}' already has an XDP program; detach it first ('bpftool net' names \
          it)"
@@ -112,13 +114,14 @@ pub enum XdpError {
     /// The kernel has no live frames in test runs (added in 5.18).
     #[error("this kernel cannot send from BPF (needs Linux 5.18); use the packet engine")]
     NoLiveFrames,
-    /// A program's call failed.
+    /// A test run of a program failed.
     #[error("running the BPF program failed: {}", explain(.0))]
     Run(io::Error),
     /// A map could not be mapped, read or written.
     #[error("cannot read or write a BPF map: {}", map_cause(.0))]
     Map(io::Error),
-    /// An object lacks a map or program that the loader requires: it was not built from this tree.
+    /// A map or program is missing in an object, which was therefore built from another source
+    /// tree.
     #[error("the BPF object '{object}' has no '{part}'; rebuild it from one source tree")]
     Missing {
         /// Name of the object.
@@ -128,8 +131,8 @@ pub enum XdpError {
     },
 }
 
-/// Returns the cause of a driver's refusal of native XDP, with the remedy. Drivers differ in their
-/// error numbers: an MTU that does not fit is `ERANGE`, `EINVAL` or `EOPNOTSUPP`.
+/// Returns the cause of a driver's refusal of native XDP, and the remedy. Drivers report an MTU
+/// that is too large as `ERANGE`, `EINVAL` or `EOPNOTSUPP`.
 fn native_cause(source: &io::Error, mtu: Option<u32>, interface: &str) -> String {
     let jumbo = mtu.filter(|mtu| *mtu > ETHERNET_MTU);
     match (source.raw_os_error(), jumbo) {
@@ -154,7 +157,8 @@ fn native_cause(source: &io::Error, mtu: Option<u32>, interface: &str) -> String
     }
 }
 
-/// Returns the cause of a refused program: the verifier uses error numbers of file operations.
+/// Returns the cause of a refused program. The verifier reports its verdict with error numbers such
+/// as `EACCES`, whose usual text would mislead.
 fn load_cause(source: &io::Error) -> String {
     match source.raw_os_error() {
         Some(libc::EACCES | libc::EINVAL) => "its verifier rejects it".to_owned(),

@@ -1,5 +1,5 @@
-//! In-kernel generator: loading, constant settings of a run, the lanes' schedules, and the counts.
-//! The caller plans the send times; nothing here keeps a schedule.
+//! In-kernel generator: loading, constant settings of a run, schedules of the lanes, and counts.
+//! The caller plans the send times.
 
 mod profile;
 
@@ -25,11 +25,12 @@ use crate::object::{self, LoadedObject, possible_processors};
 use crate::test_run::{self, TestRunOutcome};
 
 const NAME: &str = "generator";
-/// Bytes that the program removes from every frame if the other end changes their length.
+/// Bytes by which a frame is longer than a request, so that the program itself changes its length
+/// (see [`Generator::load`]).
 const FRAME_EXCESS: usize = 2;
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/generator.o"));
 
-/// Protocol of the requests: `enum protocol`.
+/// Protocol of the requests, in the order of `enum protocol`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Protocol {
@@ -41,13 +42,14 @@ pub enum Protocol {
     PtpMonitor = 2,
 }
 
-/// Settings for offsets of the server's timestamps, relative to the instants at which the program
-/// receives its replies.
+/// Settings of offset measurement: the server's timestamps relative to the instants at which the
+/// program receives its replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffsetSettings {
-    /// Correction subtracted from each of them, in ns.
+    /// Correction subtracted from each offset, in ns.
     pub correction_ns: i64,
-    /// Use the mean of the server's receive and transmit timestamps instead of the latter.
+    /// True for the mean of the server's receive and transmit timestamps, false for the transmit
+    /// timestamp alone.
     pub mean_of_server: bool,
 }
 
@@ -57,44 +59,43 @@ pub struct OffsetSettings {
 pub struct GeneratorSettings {
     /// Protocol of the requests.
     pub protocol: Protocol,
-    /// True if requests go to a group of hosts, to which replies may be sent too; not together with
-    /// [`Protocol::PtpMonitor`].
+    /// True if requests go to a multicast group, to which replies may be sent too. Not together
+    /// with [`Protocol::PtpMonitor`].
     pub multicast: bool,
     /// PTP domain.
     pub domain: u8,
-    /// MAC address of the target, for PTP in frames without IP.
+    /// MAC address of the target for PTP over Ethernet (IEEE 1588-2019, annex E); `None` for IP.
     pub ethernet: Option<[u8; 6]>,
-    /// Settings for offsets of the server's timestamps, if they are measured; in interleaved mode
-    /// each client takes 8 bytes of memory more.
+    /// Offset measurement, if any; in interleaved mode it takes 8 bytes more for each client.
     pub offsets: Option<OffsetSettings>,
-    /// Interface to send by; replies are expected there too.
+    /// Interface by which requests leave and replies arrive.
     pub interface: Interface,
     /// Address of the server.
     pub target: IpAddr,
-    /// NTP port of the server.
+    /// UDP port of the server.
     pub port: u16,
     /// NTP version of the requests.
     pub version: u8,
-    /// Most lanes of a trial, 1 to [`crate::LANES_MAX`]; each takes 2 MiB of memory, and with
-    /// [`Protocol::PtpMonitor`] up to 40 MiB, but all together no more than 80 MiB.
+    /// Most lanes of a trial, 1 to [`crate::LANES_MAX`]. Each takes 2 MiB of memory; with
+    /// [`Protocol::PtpMonitor`] up to 40 MiB, but at most 80 MiB together.
     pub lanes: u32,
-    /// True if the target returns requests unchanged: a reflector, not a time server.
+    /// True if the target is a reflector, which returns requests unchanged.
     pub echo: bool,
     /// True if requests are in interleaved mode; not together with
     /// [`TrialSettings::random_addresses`].
     pub interleaved: bool,
-    /// Most clients of a trial; in interleaved mode each takes 8 bytes of memory, with
-    /// [`Protocol::PtpMonitor`] 4.
+    /// Most clients of a trial. Each takes 8 bytes of memory in interleaved mode, 4 with
+    /// [`Protocol::PtpMonitor`].
     pub clients: u32,
-    /// True if each client is counted separately, which takes 8 bytes of memory more for each; not
-    /// together with [`TrialSettings::random_addresses`].
-    pub single_clients: bool,
-    /// Interval counts of each CPU: 1, or for trials with intervals or rate segments a power of
-    /// two, at least the number open at the same time. Each takes 91 KiB of memory, with offsets 60
-    /// KiB more.
+    /// True if requests and replies are counted for each client, which takes 8 bytes more for each.
+    /// Not together with [`TrialSettings::random_addresses`].
+    pub counts_each_client: bool,
+    /// Sets of interval counts of each CPU: 1, or for trials with intervals or rate segments a
+    /// power of two not below the number of intervals open at once. Each set takes 91 KiB of
+    /// memory, and 60 KiB more with offsets.
     pub open_intervals: u32,
-    /// True if it is one of several that send from the same CPUs, to be chained by
-    /// [`Generator::attach_chain`].
+    /// True if this generator is part of a chain ([`Generator::attach_chain`]) that sends from the
+    /// same CPUs.
     pub chained: bool,
     /// Key that whitens the token of every request.
     pub key: u64,
@@ -102,15 +103,15 @@ pub struct GeneratorSettings {
     pub run_start_ns: u64,
     /// Reply timeout, in ns.
     pub reply_timeout_ns: u64,
-    /// Frame of one request, from Ethernet to NTP or PTP, complete: the simulated source address
-    /// and the fields after it that the program fills in must be 0, which are NTP's source port and
-    /// timestamps, or PTP's clock identity and sequence ID. PTP's port number is that of lane 0.
-    /// Both checksums are ignored.
+    /// Complete frame of one request, from the Ethernet header to NTP or PTP. The fields that the
+    /// program fills in must be 0: source address, and NTP's source port and timestamps, or PTP's
+    /// clock identity and sequence ID. The PTP port number must be that of lane 0. Both checksums
+    /// are ignored.
     pub request: Vec<u8>,
-    /// Sum of the 16-bit words, as they lie in memory, of the IPv4 header without its checksum, and
-    /// of pseudo-header, UDP header and payload without the checksum.
+    /// Sums of the 16-bit words in memory order: of the IPv4 header without its checksum, and of
+    /// pseudo-header, UDP header and payload without the UDP checksum.
     pub sums: (u64, u64),
-    /// Address of the first simulated client; the others follow it.
+    /// Address of the first simulated client; further clients have the addresses after it.
     pub first_client: IpAddr,
     /// Quantiles of the exponential distribution with mean 1, scaled by 2^16;
     /// [`EXPONENTIAL_ENTRIES`] of them.
@@ -120,27 +121,27 @@ pub struct GeneratorSettings {
 /// Constant settings of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialSettings {
-    /// Monotonic instant of the trial's start, in ns; replies to older requests are late.
+    /// Start of the trial on the monotonic clock, in ns; replies to older requests count as late.
     pub start_ns: u64,
-    /// Lead of `CLOCK_REALTIME` over `CLOCK_MONOTONIC`, in ns.
-    pub realtime_ahead_ns: i64,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, in ns.
+    pub realtime_minus_monotonic_ns: i64,
     /// Number of lanes.
     pub lanes: u32,
-    /// Clients of every lane ...
+    /// Clients of every lane, without the extra one of the first lanes.
     pub clients_per_lane: u32,
-    /// ... and number of lanes, from the first on, that have one more.
+    /// Number of first lanes that have one client more.
     pub lanes_with_one_more: u32,
-    /// If not 0, clients are scattered over this number.
+    /// Number of addresses over which clients are scattered at random; 0 for consecutive clients.
     pub random_addresses: u32,
     /// True if intervals are exponentially distributed.
     pub exponential: bool,
-    /// Length of the intervals with separate counts, in ns; 0: one set for all.
+    /// Length of the intervals with separate counts, in ns; 0 for one set of counts.
     pub interval_ns: u64,
     /// Number of intervals.
     pub intervals: u64,
 }
 
-/// A loaded and attached generator.
+/// In-kernel generator, loaded and attached.
 pub struct Generator {
     _attachment: Option<Attachment>,
     config: SharedArray<GeneratorConfig>,
@@ -163,30 +164,31 @@ impl Generator {
     pub fn attach(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let generator = Self::load(settings)?;
         let program = generator.loaded.program("load")?;
-        let attachment = Attachment::of_sender(program, &settings.interface)?;
+        let attachment = Attachment::new_sender(program, &settings.interface)?;
         Ok(Self { _attachment: Some(attachment), ..generator })
     }
 
-    /// Loads several, at least one, attaches the first of them, and chains the others after it:
-    /// each passes frames that are not its own to the next. Frames are sent by the first one.
+    /// Loads a chain of generators and attaches the first. Each passes frames that are not its own
+    /// to the next; the first one sends for all of them.
     pub fn attach_chain(settings: &[GeneratorSettings]) -> Result<Vec<Self>, XdpError> {
-        let all = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
-        // Never the length that a program needs, so that each sets it.
-        let longest = all.iter().map(|one| one.frame_len).max().unwrap_or(0) + FRAME_EXCESS;
-        for pair in all.windows(2) {
+        let loaded = settings.iter().map(Self::load).collect::<Result<Vec<_>, _>>()?;
+        // Longer than any request, so that each program sets the length itself.
+        let longest =
+            loaded.iter().map(|generator| generator.frame_len).max().unwrap_or(0) + FRAME_EXCESS;
+        for pair in loaded.windows(2) {
             let program = pair[1].loaded.program("load")?.as_raw_fd();
             pair[0]
                 .loaded
                 .map("next")?
                 .update(&0_u32.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| XdpError::Map(object::to_io(&error)))?;
+                .map_err(|error| XdpError::Map(object::to_io_error(&error)))?;
         }
-        let mut chain = all.into_iter();
+        let mut chain = loaded.into_iter();
         let (Some(first), Some(settings)) = (chain.next(), settings.first()) else {
             return Ok(Vec::new());
         };
         let program = first.loaded.program("load")?;
-        let attachment = Attachment::of_sender(program, &settings.interface)?;
+        let attachment = Attachment::new_sender(program, &settings.interface)?;
         let first = Self { _attachment: Some(attachment), frame_len: longest, ..first };
         Ok(iter::once(first).chain(chain).collect())
     }
@@ -194,7 +196,7 @@ impl Generator {
     /// Loads the program for a run without attaching it: for tests of single frames.
     pub fn load(settings: &GeneratorSettings) -> Result<Self, XdpError> {
         let processors = possible_processors();
-        let origins = if settings.interleaved { settings.clients.max(1) } else { 1 };
+        let origin_entries = if settings.interleaved { settings.clients.max(1) } else { 1 };
         let mean_of_server = settings.offsets.is_some_and(|offsets| offsets.mean_of_server);
         let constants = [
             settings.protocol as u8,
@@ -202,7 +204,7 @@ impl Generator {
             settings.offsets.is_some().into(),
             mean_of_server.into(),
             (settings.open_intervals > 1).into(),
-            settings.single_clients.into(),
+            settings.counts_each_client.into(),
             settings.ethernet.is_some().into(),
             settings.chained.into(),
         ];
@@ -211,27 +213,32 @@ impl Generator {
         let offset_counts = if settings.offsets.is_some() { lane_counts } else { 1 };
         let rate_segments =
             if open_intervals > 1 { settings.lanes * RATE_SEGMENTS_MAX as u32 } else { 1 };
-        let clients = if settings.single_clients { settings.clients.max(1) } else { 1 };
-        let remembered = if settings.offsets.is_some() { origins } else { 1 };
+        let clients = if settings.counts_each_client { settings.clients.max(1) } else { 1 };
+        let receive_entries = if settings.offsets.is_some() { origin_entries } else { 1 };
         let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &constants)?;
-            object::size_map(open, NAME, "lanes", processors)?;
-            object::size_map(open, NAME, "lane_counts", lane_counts)?;
-            object::size_map(open, NAME, "rate_segments", rate_segments)?;
-            object::size_map(open, NAME, "clients", clients)?;
-            object::size_map(open, NAME, "origins", origins)?;
-            object::size_map(open, NAME, "answered_bits", settings.lanes * DUPLICATE_WORDS)?;
-            object::size_map(open, NAME, "exchanges", settings.exchanges() * settings.lanes)?;
-            object::size_map(open, NAME, "latest", settings.latest())?;
-            object::size_map(open, NAME, "offsets", offset_counts)?;
-            object::size_map(open, NAME, "last_received", remembered)
+            object::set_map_entries(open, NAME, "lanes", processors)?;
+            object::set_map_entries(open, NAME, "lane_counts", lane_counts)?;
+            object::set_map_entries(open, NAME, "rate_segments", rate_segments)?;
+            object::set_map_entries(open, NAME, "clients", clients)?;
+            object::set_map_entries(open, NAME, "origins", origin_entries)?;
+            object::set_map_entries(open, NAME, "answered_bits", settings.lanes * DUPLICATE_WORDS)?;
+            object::set_map_entries(
+                open,
+                NAME,
+                "exchanges",
+                settings.exchanges_per_lane() * settings.lanes,
+            )?;
+            object::set_map_entries(open, NAME, "latest", settings.tracked_clients())?;
+            object::set_map_entries(open, NAME, "offsets", offset_counts)?;
+            object::set_map_entries(open, NAME, "last_received", receive_entries)
         })?;
         let config = SharedArray::map(loaded.map("config")?.as_fd(), 1)?;
         let lanes = SharedArray::map(loaded.map("lanes")?.as_fd(), processors)?;
         let lane_counts = SharedArray::map(loaded.map("lane_counts")?.as_fd(), lane_counts)?;
         let rate_segments = SharedArray::map(loaded.map("rate_segments")?.as_fd(), rate_segments)?;
         let clients = SharedArray::map(loaded.map("clients")?.as_fd(), clients)?;
-        let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origins)?;
+        let origins = SharedArray::map(loaded.map("origins")?.as_fd(), origin_entries)?;
         let offsets = SharedArray::map(loaded.map("offsets")?.as_fd(), offset_counts)?;
         let lanes_max = LANES_MAX as u32;
         let sequences_before =
@@ -241,9 +248,9 @@ impl Generator {
         for (index, quantile) in (0..entries).zip(settings.exponential) {
             table.write(index, quantile);
         }
-        config.write(0, &GeneratorConfig { processors, ..config_of(settings) });
-        // If the other end changes a frame's length, the change is permanent: the kernel restores
-        // it only if the program has changed it as well. PTP's replies are longer.
+        config.write(0, &GeneratorConfig { processors, ..generator_config(settings) });
+        // A length changed by the far end persists in the recycled frame: the kernel restores it
+        // only if the program has changed it as well. PTP replies are longer than requests.
         let frame_len = match settings.protocol {
             Protocol::Ntp => settings.request.len(),
             Protocol::PtpDelay | Protocol::PtpMonitor => settings.request.len() + FRAME_EXCESS,
@@ -258,7 +265,7 @@ impl Generator {
             sequences_before,
             rate_segments,
             clients,
-            counts_clients: settings.single_clients,
+            counts_clients: settings.counts_each_client,
             processors,
             open_intervals,
             frame_len,
@@ -268,7 +275,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Clears the counts and the state of the lanes. Nothing may be sending.
+    /// Clears the counts and the state of the lanes. No lane may be sending.
     pub fn clear(&self) {
         (0..self.lane_counts.entries()).for_each(|entry| self.clear_counts(entry));
         (0..self.offsets.entries()).for_each(|entry| self.clear_offsets(entry));
@@ -300,12 +307,12 @@ impl Generator {
         }
     }
 
-    /// Prepares a trial; anything received before its start belongs to earlier ones. Nothing may be
+    /// Prepares a trial; replies received before its start count for earlier trials. No lane may be
     /// sending.
     pub fn set_trial(&self, trial: &TrialSettings) {
         let mut config = self.config.read(0);
         config.trial_start_ns = trial.start_ns;
-        config.realtime_ahead_ns = trial.realtime_ahead_ns;
+        config.realtime_minus_monotonic_ns = trial.realtime_minus_monotonic_ns;
         config.lanes = trial.lanes;
         config.clients_per_lane = trial.clients_per_lane;
         config.lanes_with_one_more = trial.lanes_with_one_more;
@@ -317,14 +324,14 @@ impl Generator {
         self.config.write(0, &config);
     }
 
-    /// Expects replies by the interface with this index, and sends by it, instead of the run's:
-    /// frames of a test run come in by the loopback interface only.
+    /// Replaces the interface of the run by the one with this index, for test runs: their frames
+    /// arrive by the loopback interface.
     pub fn set_interface(&self, index: u32) {
         self.config.write(0, &GeneratorConfig { interface: index, ..self.config.read(0) });
     }
 
-    /// Sets the number of sequence numbers of a lane, from 0 on, that were used before the trial:
-    /// replies with others answer no request. Nothing may be running.
+    /// Sets how many sequence numbers of a lane, counted from 0, were used before the trial;
+    /// replies with others match no request. No lane may be sending.
     pub fn set_sequences_before(&self, lane: u32, numbers: u32) {
         self.sequences_before.write(lane, &numbers);
     }
@@ -345,62 +352,62 @@ impl Generator {
         self.lanes.read(processor)
     }
 
-    /// Returns the receive timestamp, as NTP's 64 bits, of the last reply to a client in
-    /// interleaved mode; 0 if there was none.
+    /// Returns the receive timestamp (64-bit NTP format) of the last reply to a client, its origin
+    /// timestamp in interleaved mode; 0 if there was none.
     #[must_use]
     pub fn origin(&self, client: u32) -> u64 {
         self.origins.read(client)
     }
 
-    /// Makes a client refer to a reply whose request the server received at `receive`.
+    /// Sets the client's origin timestamp of interleaved mode: the server's receive timestamp.
     pub fn set_origin(&self, client: u32, receive: u64) {
         self.origins.write(client, &receive);
     }
 
-    /// Returns the number of CPUs with entries.
+    /// Returns the number of possible CPUs, each of which has map entries.
     #[must_use]
     pub const fn processors(&self) -> u32 {
         self.processors
     }
 
-    /// Sends from the CPU that this thread is pinned to until about `repeat` frames were requested
-    /// or a signal reaches the thread. Frames leave in batches of `batch` requested frames, due or
-    /// not.
+    /// Sends from the CPU to which this thread is pinned until about `repeat` frames were requested
+    /// or a signal reaches the thread. Frames leave in batches: after every `batch` requested
+    /// frames, whether or not each carried a request.
     pub fn send(&self, repeat: i32, batch: u32) -> Result<(), XdpError> {
-        test_run::live(self.loaded.program("load")?, &vec![0; self.frame_len], repeat, batch)
+        test_run::run_live(self.loaded.program("load")?, &vec![0; self.frame_len], repeat, batch)
     }
 
     /// Runs the program once over a frame without sending anything, with the loopback interface as
     /// the ingress interface.
     pub fn test_run(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
-        test_run::once(self.loaded.program("load")?, frame)
+        test_run::run_once(self.loaded.program("load")?, frame)
     }
 }
 
-/// Requests of a lane that are stored until all their replies have arrived, at most ...
-const EXCHANGES_OF_A_LANE: u32 = 1 << 20;
-/// ... and of all lanes together.
-const EXCHANGES_OF_ALL: u32 = 1 << 21;
+/// Most requests of a lane that are stored until all their replies have arrived; a power of two.
+const LANE_EXCHANGES_MAX: u32 = 1 << 20;
+/// Most requests of all lanes that are stored until all their replies have arrived.
+const TOTAL_EXCHANGES_MAX: u32 = 1 << 21;
 
 impl GeneratorSettings {
-    /// Returns the exchanges of each lane, a power of two.
-    const fn exchanges(&self) -> u32 {
+    /// Returns the number of stored requests of each lane, a power of two.
+    const fn exchanges_per_lane(&self) -> u32 {
         match self.protocol {
             Protocol::PtpMonitor => {
-                let share = EXCHANGES_OF_ALL / self.lanes.next_power_of_two();
-                if share < EXCHANGES_OF_A_LANE { share } else { EXCHANGES_OF_A_LANE }
+                let share = TOTAL_EXCHANGES_MAX / self.lanes.next_power_of_two();
+                if share < LANE_EXCHANGES_MAX { share } else { LANE_EXCHANGES_MAX }
             }
             _ => 1,
         }
     }
 
-    /// Returns the number of clients whose latest request is stored.
-    fn latest(&self) -> u32 {
+    /// Returns the number of clients whose latest request is stored, at least 1.
+    fn tracked_clients(&self) -> u32 {
         if self.protocol == Protocol::PtpMonitor { self.clients.max(1) } else { 1 }
     }
 }
 
-fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
+fn generator_config(settings: &GeneratorSettings) -> GeneratorConfig {
     let mut config = GeneratorConfig::new_zeroed();
     config.key = settings.key;
     config.run_start_ns = settings.run_start_ns;
@@ -413,7 +420,7 @@ fn config_of(settings: &GeneratorSettings) -> GeneratorConfig {
     config.interleaved = settings.interleaved.into();
     config.domain = settings.domain;
     config.offset_correction_ns = settings.offsets.map_or(0, |offsets| offsets.correction_ns);
-    config.exchange_mask = settings.exchanges() - 1;
+    config.exchange_mask = settings.exchanges_per_lane() - 1;
     config.intervals_mask = settings.open_intervals.max(1).next_power_of_two() - 1;
     (config.ip_sum, config.udp_sum) = settings.sums;
     match (settings.ethernet, settings.target) {

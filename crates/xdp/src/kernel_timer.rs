@@ -1,6 +1,6 @@
-//! Delay of handlers of the kernel's timer: `timer.bpf.c`, armed from the core to be measured. The
-//! handler is the callback of a BPF timer, which the timer's interrupt runs as a soft interrupt
-//! right after itself. Requires absolute expiry (Linux 6.4).
+//! Latency of kernel timer callbacks, measured by `timer.bpf.c` on the CPU that arms the timer. The
+//! callback of a BPF timer runs in the softirq of the timer interrupt. Requires absolute expiry
+//! (`BPF_F_TIMER_ABS`, Linux 6.4).
 
 use std::io;
 use std::mem::offset_of;
@@ -20,10 +20,10 @@ use crate::test_run;
 
 const NAME: &str = "timer";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/timer.o"));
-/// Frame of the call; the program reads no byte of it.
+/// Frame of the test run that arms the timer; the program does not read it.
 const FRAME: [u8; 64] = [0; 64];
 /// Time until the first expiry.
-const HEAD_START: Span = Span::from_ms(1);
+const FIRST_EXPIRY_DELAY: Span = Span::from_ms(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// `struct timer_plan`.
@@ -31,34 +31,34 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 #[repr(C)]
 struct TimerPlan {
     due_ns: u64,
-    left: u64,
-    distance_min_ns: u64,
-    distance_span_ns: u64,
+    remaining: u64,
+    interval_min_ns: u64,
+    interval_range_ns: u64,
     flags: u64,
     error: u64,
-    elsewhere: u64,
+    on_other_core: u64,
     core: u64,
 }
 
 const _: () = assert!(size_of::<TimerPlan>() == 64);
 
-/// Delays of the handler.
+/// Delays of the timer callback.
 #[derive(Clone, Debug)]
-pub struct KernelDelays {
-    /// Time from each expiry to the handler's first reading of the clock, in ns.
+pub struct TimerHandlerDelays {
+    /// Time from each expiry to the callback's first reading of the clock, in ns.
     pub delays: Box<RawHistogram>,
-    /// Expiries whose handler ran on another core than the requested one.
-    pub elsewhere: u64,
+    /// Expiries whose callback ran on another CPU than the one that armed the timer.
+    pub on_other_core: u64,
 }
 
-/// A loaded program.
-pub struct KernelTimer {
+/// BPF program that arms a kernel timer and measures the delay of its callback.
+pub struct KernelTimerProgram {
     plans: SharedArray<TimerPlan>,
     delays: SharedArray<RawHistogram>,
     loaded: LoadedObject,
 }
 
-impl KernelTimer {
+impl KernelTimerProgram {
     /// Loads the program.
     pub fn load() -> Result<Self, XdpError> {
         let loaded = LoadedObject::load(NAME, OBJECT, |_| Ok(()))?;
@@ -67,42 +67,46 @@ impl KernelTimer {
         Ok(Self { plans, delays, loaded })
     }
 
-    /// Lets the timer expire `count` times on the core that the calling thread is pinned to, at
-    /// random distances between these two, and returns the delays of its handler; fewer if
-    /// `is_over` returns true first.
+    /// Lets the timer expire `count` times on the CPU to which the calling thread is pinned, at
+    /// random intervals between the two bounds, and returns the delays of its callback; fewer than
+    /// `count` if `should_stop` returns true first.
     pub fn run(
         &self,
         count: u64,
-        (least, most): (Duration, Duration),
-        is_over: &dyn Fn() -> bool,
-    ) -> Result<KernelDelays, XdpError> {
-        let distance_min_ns = least.as_nanos() as u64;
-        let first = MonotonicClock.now() + HEAD_START;
+        (interval_min, interval_max): (Duration, Duration),
+        should_stop: &dyn Fn() -> bool,
+    ) -> Result<TimerHandlerDelays, XdpError> {
+        let interval_min_ns = interval_min.as_nanos() as u64;
+        let first = MonotonicClock.now() + FIRST_EXPIRY_DELAY;
         self.delays.clear(0);
         self.delays.write_part(0, offset_of!(RawHistogram, min), &u64::MAX);
         self.plans.write(
             0,
             &TimerPlan {
                 due_ns: first.as_ns().unsigned_abs(),
-                left: count,
-                distance_min_ns,
-                distance_span_ns: (most.as_nanos() as u64).saturating_sub(distance_min_ns),
+                remaining: count,
+                interval_min_ns,
+                interval_range_ns: (interval_max.as_nanos() as u64).saturating_sub(interval_min_ns),
                 ..TimerPlan::default()
             },
         );
-        test_run::once(self.loaded.program("arm")?, &FRAME)?;
-        // Only a defect of the kernel can keep a timer from expiring.
-        let timeout = most * u32::try_from(count).unwrap_or(u32::MAX) * 4 + Duration::from_secs(5);
+        test_run::run_once(self.loaded.program("arm")?, &FRAME)?;
+        // Upper limit of the wait: a timer that does not expire is a kernel defect.
+        let timeout =
+            interval_max * u32::try_from(count).unwrap_or(u32::MAX) * 4 + Duration::from_secs(5);
         let started = Instant::now();
-        while self.plans.read(0).left > 0 && started.elapsed() < timeout && !is_over() {
+        while self.plans.read(0).remaining > 0 && started.elapsed() < timeout && !should_stop() {
             thread::sleep(POLL_INTERVAL);
         }
         let plan = self.plans.read(0);
-        // The pending callback finds nothing left to do.
-        self.plans.write(0, &TimerPlan { left: 0, ..plan });
+        // Stops the pending callback: it does not arm the timer again.
+        self.plans.write(0, &TimerPlan { remaining: 0, ..plan });
         if plan.error != 0 {
             return Err(XdpError::Run(io::Error::from(io::ErrorKind::Unsupported)));
         }
-        Ok(KernelDelays { delays: self.delays.read_boxed(0), elsewhere: plan.elsewhere })
+        Ok(TimerHandlerDelays {
+            delays: self.delays.read_boxed(0),
+            on_other_core: plan.on_other_core,
+        })
     }
 }

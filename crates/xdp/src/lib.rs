@@ -1,9 +1,9 @@
-//! BPF programs (`bpf/*.bpf.c`), the layouts that they share with Rust, and their loader. Links
-//! hold the programs, so they are removed when the process ends, however it ends; nothing
-//! is pinned and nothing is left behind.
+//! BPF programs (`bpf/*.bpf.c`), the memory layouts that they share with Rust, and their loader.
+//! Programs are held by BPF links and never pinned, so the kernel removes them when the process
+//! ends, even by SIGKILL.
 //!
-//! Every decision of the programs has a model in Rust: `horolog-server` has the responder's and
-//! `horolog-load` the generator's.
+//! Every decision of the programs has a reference implementation in Rust: those of the responder in
+//! `horolog-server`, those of the generator in `horolog-load`.
 
 #![allow(
     unsafe_code,
@@ -38,23 +38,24 @@ pub use error::XdpError;
 pub use generator::{
     Generator, GeneratorCounts, GeneratorSettings, OffsetSettings, Protocol, TrialSettings,
 };
-pub use kernel_timer::{KernelDelays, KernelTimer};
+pub use kernel_timer::{KernelTimerProgram, TimerHandlerDelays};
 pub use limits::{LimitSettings, ListedPrefix, ResponderSettings};
 pub use ptp::{PtpPort, PtpTransport};
 pub use reflector::XdpReflector;
 pub use relay::{
     RELAY_INTERFACES_MAX, RELAY_LENGTH_MAX, RelayChild, RelayChildCounts, RelayCounts, RelayGroup,
-    RelayGroupCounts, RelayGroupError, RelayLimit, RelayPassed, RelayPrograms, RelayRateState,
-    RelayRefusal, RelaySettings, RemovedChildren, RemovedGroup,
+    RelayGroupCounts, RelayGroupError, RelayLimit, RelayPassedReason, RelayPrograms,
+    RelayRateState, RelayRefusal, RelaySettings, RemovedChildren, RemovedGroup,
 };
 pub use reply_drop::{ReplyDrop, ReplyDropSettings};
 pub use responder::{
-    AdmissionRefusal, ClockUpdate, ClockWriter, InterleavedRequests, PassedReason, ReplyPath,
-    Responder, ResponderCounts, Station,
+    AdmissionRefusal, ClockUpdate, ClockWriter, InterleavedHandling, PassedReason, ReplyPath,
+    Responder, ResponderCounts, StationAddress,
 };
-pub use sink::Sink;
+pub use sink::CountingSink;
 pub use stream::{
-    STREAM_MARK_LEN, StreamChild, StreamFrame, StreamLane, StreamSink, StreamSource, StreamTrial,
+    STREAM_MARK_LEN, StreamChildCounts, StreamFrame, StreamLane, StreamSink, StreamSource,
+    StreamTrial,
 };
 pub use test_run::{TestRunOutcome, XdpAction, live_frames_supported};
-pub use xsk::{XskDrops, XskFrame, XskSocket};
+pub use xsk::{XskDropCounter, XskFrame, XskSocket};

@@ -1,5 +1,5 @@
-//! Limits, lists and interleaved state of the responder. Decides nothing: the rules are in
-//! `horolog-server`.
+//! Maps of the responder for rate limits, allow and deny lists, and interleaved state. The rules
+//! themselves are in `horolog-server`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -17,23 +17,25 @@ use crate::abi::{
 use crate::map::SharedArray;
 use crate::object::{self, LoadedObject};
 
-/// Epochs of the lists that a client's word can distinguish, from 1 on; 0 is never in force.
+/// Number of epochs of the lists that a word of the rate-limit table can hold, 1 to 15; 0 marks an
+/// unchecked client.
 const EPOCHS: u32 = 15;
-/// Position of the epoch in a word: `EPOCH_SHIFT`.
+/// `EPOCH_SHIFT`: position of the epoch in a word of the rate-limit table.
 const EPOCH_SHIFT: u32 = 44;
-const EPOCH: u64 = 15 << EPOCH_SHIFT;
+const EPOCH_MASK: u64 = 15 << EPOCH_SHIFT;
 
 /// Constant settings of a loaded responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponderSettings {
-    /// Key of the hash of addresses.
+    /// Key of the hash function of client addresses.
     pub key: [u64; 2],
-    /// Clients with state for interleaved mode, a power of two; 0 turns it off.
+    /// Number of clients with state for interleaved mode, a power of two; 0 disables interleaved
+    /// mode.
     pub interleaved_slots: u32,
     /// Limits and lists, if there are any.
     pub limits: Option<LimitSettings>,
-    /// Receive queues, of all interfaces together, whose requests longer than a header are
-    /// redirected to `AF_XDP` sockets; 0 if all such requests are passed.
+    /// Receive queues of all interfaces from which requests longer than one header are redirected
+    /// to `AF_XDP` sockets; 0 if such requests are passed.
     pub af_xdp_queues: u32,
     /// True if PTP's `NetSync` Monitor is answered.
     pub ptp_monitor: bool,
@@ -42,18 +44,18 @@ pub struct ResponderSettings {
 /// Constant settings of the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitSettings {
-    /// Sets of four clients each, a power of two.
+    /// Number of sets of the rate-limit table, a power of two; each holds four clients.
     pub sets: u32,
     /// Bits of an IPv4 address, as the lower half of the word that it is the end of, that identify
     /// a client; in the order of the packet's bytes.
     pub ipv4_mask: u64,
-    /// Bits of the two halves of an IPv6 address that identify a client.
+    /// Mask of the bits of an IPv6 address that identify a client, in two 64-bit halves.
     pub ipv6_mask: [u64; 2],
 }
 
 impl ResponderSettings {
     /// Settings with neither limits nor interleaved mode.
-    pub const PLAIN: Self = Self {
+    pub const BASIC: Self = Self {
         key: [0; 2],
         interleaved_slots: 0,
         limits: None,
@@ -61,11 +63,11 @@ impl ResponderSettings {
         ptp_monitor: false,
     };
 
-    pub(crate) fn config(&self) -> ResponderConfig {
+    pub(crate) fn to_abi(&self) -> ResponderConfig {
         let limits =
             self.limits.unwrap_or(LimitSettings { sets: 1, ipv4_mask: 0, ipv6_mask: [0; 2] });
         ResponderConfig {
-            key: self.key,
+            hash_key: self.key,
             ipv4_mask: limits.ipv4_mask,
             ipv6_mask: limits.ipv6_mask,
             limit_sets_mask: limits.sets - 1,
@@ -78,8 +80,8 @@ impl ResponderSettings {
         }
     }
 
-    /// Returns the numbers of entries of the maps, by name.
-    pub(crate) fn sizes(&self) -> [(&'static str, u32); 4] {
+    /// Returns the names of the maps and their numbers of entries.
+    pub(crate) fn map_sizes(&self) -> [(&'static str, u32); 4] {
         let sets = self.limits.map_or(1, |limits| limits.sets);
         let queues = self.af_xdp_queues.max(1);
         [
@@ -91,10 +93,10 @@ impl ResponderSettings {
     }
 }
 
-/// A prefix in a list.
+/// Prefix of an allow or deny list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListedPrefix {
-    /// Address; the bits after the prefix are ignored.
+    /// Address; bits beyond the prefix length are ignored.
     pub address: IpAddr,
     /// Length in bits.
     pub length: u8,
@@ -102,46 +104,46 @@ pub struct ListedPrefix {
     pub denied: bool,
 }
 
-/// Maps of limits and lists. One thread changes them at a time.
+/// Maps of rate limits and lists. Only one thread may change them at a time.
 pub(crate) struct LimitMaps {
     rules: SharedArray<LimitRules>,
     sets: SharedArray<LimitSet>,
-    listed: PrefixMaps,
-    /// True if the last change failed half-way.
-    broken_off: bool,
+    installed: InstalledPrefixes,
+    /// True if the last change failed before it was complete.
+    is_change_incomplete: bool,
 }
 
-/// Contents of the maps of lists: recorded call by call, because any of them may fail.
+/// Prefixes that the list maps contain, updated after every call because any call may fail.
 #[derive(Default)]
-struct PrefixMaps(BTreeSet<ListedPrefix>);
+struct InstalledPrefixes(BTreeSet<ListedPrefix>);
 
-impl PrefixMaps {
-    /// Adds the missing prefixes among those wanted, the longest first.
-    fn add(
+impl InstalledPrefixes {
+    /// Adds the wanted prefixes that are missing, longest first.
+    fn add_missing(
         &mut self,
         wanted: &BTreeSet<ListedPrefix>,
-        put: impl Fn(&ListedPrefix) -> Result<(), XdpError>,
+        insert: impl Fn(&ListedPrefix) -> Result<(), XdpError>,
     ) -> Result<(), XdpError> {
         let mut new: Vec<_> = wanted.difference(&self.0).copied().collect();
         new.sort_unstable_by_key(|prefix| Reverse(prefix.length));
         for prefix in new {
-            put(&prefix)?;
-            // It replaces the other verdict.
+            insert(&prefix)?;
+            // The entry replaces one of the other verdict, if there was one.
             self.0.remove(&ListedPrefix { denied: !prefix.denied, ..prefix });
             self.0.insert(prefix);
         }
         Ok(())
     }
 
-    /// Deletes the prefixes that are not wanted, the shortest first.
-    fn keep(
+    /// Deletes the prefixes that are not wanted, shortest first.
+    fn remove_unwanted(
         &mut self,
         wanted: &BTreeSet<ListedPrefix>,
         delete: impl Fn(&ListedPrefix) -> Result<(), XdpError>,
     ) -> Result<(), XdpError> {
-        let mut gone: Vec<_> = self.0.difference(wanted).copied().collect();
-        gone.sort_unstable_by_key(|prefix| prefix.length);
-        for prefix in gone {
+        let mut unwanted: Vec<_> = self.0.difference(wanted).copied().collect();
+        unwanted.sort_unstable_by_key(|prefix| prefix.length);
+        for prefix in unwanted {
             delete(&prefix)?;
             self.0.remove(&prefix);
         }
@@ -151,22 +153,21 @@ impl PrefixMaps {
 
 impl LimitMaps {
     pub(crate) fn new(rules: SharedArray<LimitRules>, sets: SharedArray<LimitSet>) -> Self {
-        Self { rules, sets, listed: PrefixMaps::default(), broken_off: false }
+        Self { rules, sets, installed: InstalledPrefixes::default(), is_change_incomplete: false }
     }
 
     /// Returns the number of clients with an entry.
-    pub(crate) fn clients(&self) -> u64 {
+    pub(crate) fn count_clients(&self) -> u64 {
         let known = |set: u32| self.sets.read(set).words.iter().filter(|word| **word != 0).count();
         (0..self.sets.entries()).map(|set| known(set) as u64).sum()
     }
 
-    /// Sets other rules, and replaces the lists. Until it returns, the old ones may apply to some
-    /// clients and the new ones to others, but clients served by both are served throughout: new
-    /// prefixes are added, the longest first, before old ones are removed, the shortest first. So
-    /// the longest that contains an address is at any instant the one that decides by the old
-    /// lists, or by the new ones. A change that fails keeps its partial effect, and the next one
-    /// continues from there.
-    pub(crate) fn set(
+    /// Replaces the rules and the lists. During the change the old rules may apply to some clients
+    /// and the new ones to others, but a client that both permit is never refused: new prefixes are
+    /// added longest first, then old ones are removed shortest first, so the longest prefix that
+    /// contains an address is always that of the old lists or that of the new ones. A failed change
+    /// keeps its partial effect; the next call completes it.
+    pub(crate) fn set_rules(
         &mut self,
         loaded: &LoadedObject,
         rules: &LimitRules,
@@ -175,52 +176,55 @@ impl LimitMaps {
         let wanted = prefixes.iter().copied().collect();
         let before = self.rules.read(0);
         // After a failed change, clients were checked against incomplete lists.
-        let same_lists = !self.broken_off
-            && wanted == self.listed.0
+        let lists_unchanged = !self.is_change_incomplete
+            && wanted == self.installed.0
             && (before.lists, before.others_denied) == (rules.lists, rules.others_denied);
-        self.broken_off = true;
-        self.listed.add(&wanted, |prefix| {
+        self.is_change_incomplete = true;
+        self.installed.add_missing(&wanted, |prefix| {
             let verdict = if prefix.denied { LISTED_DENIED } else { LISTED_ALLOWED };
-            with_key(prefix, |map, key| {
+            with_map_key(prefix, |map, key| {
                 let updated = loaded.map(map)?.update(key, &[verdict], MapFlags::ANY);
-                updated.map_err(|error| failed(&error))
+                updated.map_err(|error| map_error(&error))
             })
         })?;
         if before.others_denied != 0 && rules.others_denied == 0 {
-            // Clients whose prefix is removed must not be denied for a moment.
+            // Clients whose prefix is about to be removed must not be denied in between.
             self.rules.write(0, &LimitRules { others_denied: 0, ..before });
         }
-        self.listed.keep(&wanted, |prefix| {
-            with_key(prefix, |map, key| match loaded.map(map)?.delete(key) {
-                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed(&error)),
+        self.installed.remove_unwanted(&wanted, |prefix| {
+            with_map_key(prefix, |map, key| match loaded.map(map)?.delete(key) {
+                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                    Err(map_error(&error))
+                }
                 _ => Ok(()),
             })
         })?;
-        let next = if same_lists { before.epoch.max(1) } else { before.epoch % EPOCHS + 1 };
-        if next != before.epoch {
-            self.forget_verdicts_of(next);
+        let next_epoch =
+            if lists_unchanged { before.epoch.max(1) } else { before.epoch % EPOCHS + 1 };
+        if next_epoch != before.epoch {
+            self.clear_epoch(next_epoch);
         }
-        self.rules.write(0, &LimitRules { epoch: next, ..*rules });
-        self.broken_off = false;
+        self.rules.write(0, &LimitRules { epoch: next_epoch, ..*rules });
+        self.is_change_incomplete = false;
         Ok(())
     }
 
-    /// Removes this epoch, which is not in force yet, from words left over from its last use, so
-    /// that their clients are looked up again.
-    fn forget_verdicts_of(&self, epoch: u32) {
+    /// Clears this epoch, which is not in force yet, from words left over from its previous use, so
+    /// that their clients are checked again.
+    fn clear_epoch(&self, epoch: u32) {
         let epoch = u64::from(epoch) << EPOCH_SHIFT;
         for set in 0..self.sets.entries() {
             for way in 0..LIMIT_WAYS {
                 let word = self.sets.atomic(set, way * size_of::<u64>());
-                if word.load(Ordering::Relaxed) & EPOCH == epoch {
-                    word.fetch_and(!EPOCH, Ordering::Release);
+                if word.load(Ordering::Relaxed) & EPOCH_MASK == epoch {
+                    word.fetch_and(!EPOCH_MASK, Ordering::Release);
                 }
             }
         }
     }
 }
 
-fn with_key(
+fn with_map_key(
     prefix: &ListedPrefix,
     call: impl FnOnce(&'static str, &[u8]) -> Result<(), XdpError>,
 ) -> Result<(), XdpError> {
@@ -235,8 +239,8 @@ fn with_key(
     }
 }
 
-fn failed(error: &libbpf_rs::Error) -> XdpError {
-    XdpError::Map(object::to_io(error))
+fn map_error(error: &libbpf_rs::Error) -> XdpError {
+    XdpError::Map(object::to_io_error(error))
 }
 
 #[cfg(test)]
@@ -252,7 +256,7 @@ mod tests {
 
     /// The calls of a change from `listed` to `wanted`, of which only so many succeed.
     fn change(
-        listed: &mut PrefixMaps,
+        listed: &mut InstalledPrefixes,
         wanted: &[ListedPrefix],
         succeed: usize,
     ) -> Vec<ListedPrefix> {
@@ -266,7 +270,8 @@ mod tests {
             Ok(())
         };
         let wanted = wanted.iter().copied().collect();
-        let changed = listed.add(&wanted, call).and_then(|()| listed.keep(&wanted, call));
+        let changed =
+            listed.add_missing(&wanted, call).and_then(|()| listed.remove_unwanted(&wanted, call));
         assert_eq!(changed.is_ok(), listed.0 == wanted);
         calls.into_inner()
     }
@@ -275,7 +280,7 @@ mod tests {
     fn a_change_goes_on_where_the_last_one_broke_off() {
         let (old, all) = (prefix([10, 1, 0, 0], 16, true), prefix([0; 4], 0, true));
         let (wide, narrow) = (prefix([10, 0, 0, 0], 8, false), prefix([10, 0, 0, 1], 32, false));
-        let mut listed = PrefixMaps::default();
+        let mut listed = InstalledPrefixes::default();
         assert_eq!(change(&mut listed, &[old, all], 2), [old, all]);
         assert_eq!(change(&mut listed, &[wide, narrow], 1), [narrow]);
         assert_eq!(change(&mut listed, &[old, all], 2), [narrow], "what was put there goes");

@@ -1,6 +1,6 @@
-//! Array maps that the kernel shares with this process: entries are read and written in place,
-//! without a system call. The other side is a BPF program that runs at any time, so every access is
-//! volatile and each entry has one writer at a time, by convention.
+//! Memory-mapped BPF array maps: entries are read and written without a system call. BPF programs
+//! access them concurrently, so every access is volatile, and each entry has one writer at a time,
+//! by convention.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -27,7 +27,8 @@ unsafe impl<T: Send> Send for SharedArray<T> {}
 unsafe impl<T: Sync> Sync for SharedArray<T> {}
 
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
-    /// Maps the `entries` entries of the map behind `descriptor`. The kernel pads each to 8 bytes.
+    /// Maps `entries` entries of the map behind `descriptor`. The kernel pads each entry to a
+    /// multiple of 8 bytes.
     pub(crate) fn map(descriptor: BorrowedFd<'_>, entries: u32) -> Result<Self, XdpError> {
         const { assert!(align_of::<T>() <= 8, "aligned by the stride") };
         let stride = size_of::<T>().next_multiple_of(8);
@@ -63,7 +64,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { self.base.as_ptr().add(index as usize * self.stride).cast() }
     }
 
-    /// Returns a copy of one entry, which its writer may have been changing.
+    /// Returns a copy of one entry; it may be torn if the entry is being written.
     pub(crate) fn read(&self, index: u32) -> T
     where
         T: Copy,
@@ -72,16 +73,16 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { std::ptr::read_volatile(self.entry(index)) }
     }
 
-    /// Returns a copy of one entry that is too large for the stack.
+    /// Returns a copy of one entry on the heap, for types too large for the stack.
     pub(crate) fn read_boxed(&self, index: u32) -> Box<T> {
         const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8, "whole words") };
         let source = self.entry(index).cast::<u64>();
         let mut copy = Box::<T>::new_uninit();
         let words = copy.as_mut_ptr().cast::<u64>();
-        for at in 0..size_of::<T>() / 8 {
-            // SAFETY: `at` counts the words of one `T`, so both sides stay within theirs; both are
-            // aligned to 8, the entry by its stride and the copy by its type.
-            unsafe { words.add(at).write(std::ptr::read_volatile(source.add(at))) };
+        for word in 0..size_of::<T>() / 8 {
+            // SAFETY: `word` counts the words of one `T`, so both pointers stay within their
+            // objects; both are aligned to 8, the entry by its stride and the copy by its type.
+            unsafe { words.add(word).write(std::ptr::read_volatile(source.add(word))) };
         }
         // SAFETY: every word was written, and every bit pattern is a `T`.
         unsafe { copy.assume_init() }
@@ -103,8 +104,8 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { std::ptr::write_bytes(entry, 0, size_of::<T>()) }
     }
 
-    /// Returns an aligned 64-bit field of one entry, at `offset` bytes from its start, for accesses
-    /// that must be ordered.
+    /// Returns an aligned 64-bit field at `offset` bytes from the start of one entry, for accesses
+    /// that need a memory order.
     pub(crate) fn atomic(&self, index: u32, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= size_of::<T>() && offset.is_multiple_of(8), "field at {offset}");
         // SAFETY: the field lies within the mapping, which lives as long as `self`; it is aligned
@@ -112,7 +113,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> SharedArray<T> {
         unsafe { AtomicU64::from_ptr(self.entry(index).cast::<u8>().add(offset).cast()) }
     }
 
-    /// Replaces the part of one entry that begins `offset` bytes from its start.
+    /// Writes `part` into one entry, `offset` bytes from its start.
     pub(crate) fn write_part<P>(&self, index: u32, offset: usize, part: &P)
     where
         P: IntoBytes + Immutable + Copy,

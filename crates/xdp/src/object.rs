@@ -1,4 +1,4 @@
-//! Opening and loading of a compiled object, with the kernel's own messages for the error.
+//! Opening and loading of a compiled BPF object; errors quote the kernel's message.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,37 +10,37 @@ use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
 
 use crate::XdpError;
 
-/// Last message of libbpf while it loaded something; it contains the verifier's reason.
-static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
+/// Last message of libbpf while an object was loaded; it contains the verifier's reason.
+static LAST_MESSAGE: Mutex<String> = Mutex::new(String::new());
 
-fn keep_last_words(_: PrintLevel, words: String) {
-    if let Ok(mut last) = LAST_WORDS.lock() {
-        *last = words;
+fn store_last_message(_: PrintLevel, message: String) {
+    if let Ok(mut last) = LAST_MESSAGE.lock() {
+        *last = message;
     }
 }
 
-/// A loaded program with its maps.
+/// Loaded BPF object: its programs and maps.
 pub(crate) struct LoadedObject {
     name: &'static str,
     object: Object,
 }
 
 impl LoadedObject {
-    /// Loads `bytes`; `prepare` first sets map sizes and constants.
+    /// Loads the object in `bytes`, after `prepare` has set map sizes and constants.
     pub(crate) fn load(
         name: &'static str,
         bytes: &[u8],
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), XdpError>,
     ) -> Result<Self, XdpError> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, keep_last_words)));
-        if let Ok(mut last) = LAST_WORDS.lock() {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, store_last_message)));
+        if let Ok(mut last) = LAST_MESSAGE.lock() {
             last.clear();
         }
         let open =
             ObjectBuilder::default().name(name).and_then(|builder| builder.open_memory(bytes));
-        let mut open = open.map_err(|error| refused(name, &error))?;
+        let mut open = open.map_err(|error| load_error(name, &error))?;
         prepare(&mut open)?;
-        let object = open.load().map_err(|error| refused(name, &error))?;
+        let object = open.load().map_err(|error| load_error(name, &error))?;
         Ok(Self { name, object })
     }
 
@@ -64,7 +64,7 @@ impl LoadedObject {
 }
 
 /// Sets the number of entries of the map called `part`.
-pub(crate) fn size_map(
+pub(crate) fn set_map_entries(
     object: &mut OpenObject,
     name: &'static str,
     part: &'static str,
@@ -75,31 +75,31 @@ pub(crate) fn size_map(
         .find(|map| map.name() == OsStr::new(part))
         .ok_or(XdpError::Missing { object: name, part })?
         .set_max_entries(entries)
-        .map_err(|error| XdpError::Map(to_io(&error)))
+        .map_err(|error| XdpError::Map(to_io_error(&error)))
 }
 
-/// Fills the object's read-only data, which must be `bytes` long.
+/// Fills the object's read-only data, whose length must be that of `bytes`.
 pub(crate) fn set_constants(
     object: &mut OpenObject,
     name: &'static str,
     bytes: &[u8],
 ) -> Result<(), XdpError> {
-    // An object opened from memory gives its data maps generated names; only the end is known.
+    // The map's name begins with a generated prefix; only its suffix is known.
     object
         .maps_mut()
         .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
         .ok_or(XdpError::Missing { object: name, part: ".rodata" })?
         .set_initial_value(bytes)
-        .map_err(|error| XdpError::Map(to_io(&error)))
+        .map_err(|error| XdpError::Map(to_io_error(&error)))
 }
 
-/// Returns the number of CPUs that the kernel may ever run on: maps with one entry for each CPU
-/// have as many.
+/// Returns the number of possible CPUs, which is the number of entries of maps that have one for
+/// each CPU.
 pub(crate) fn possible_processors() -> u32 {
     libbpf_rs::num_possible_cpus().map_or(1, |count| count as u32)
 }
 
-pub(crate) fn to_io(error: &libbpf_rs::Error) -> io::Error {
+pub(crate) fn to_io_error(error: &libbpf_rs::Error) -> io::Error {
     let kind = error.kind();
     let code = match kind {
         libbpf_rs::ErrorKind::PermissionDenied => Some(libc::EPERM),
@@ -110,18 +110,18 @@ pub(crate) fn to_io(error: &libbpf_rs::Error) -> io::Error {
     code.map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
-fn refused(program: &'static str, error: &libbpf_rs::Error) -> XdpError {
-    let source = to_io(error);
-    if source.kind() == io::ErrorKind::PermissionDenied && !may_load() {
+fn load_error(program: &'static str, error: &libbpf_rs::Error) -> XdpError {
+    let source = to_io_error(error);
+    if source.kind() == io::ErrorKind::PermissionDenied && !can_load_programs() {
         return XdpError::Privilege;
     }
-    let last = LAST_WORDS.lock().map(|words| words.trim().to_owned()).unwrap_or_default();
+    let last = LAST_MESSAGE.lock().map(|words| words.trim().to_owned()).unwrap_or_default();
     let detail = last.lines().last().map(|line| format!(": {line}")).unwrap_or_default();
     XdpError::Load { program, source, detail }
 }
 
-/// Returns true if this thread has the capabilities for loading a network program.
-fn may_load() -> bool {
+/// Returns true if this thread has the capabilities to load XDP programs.
+fn can_load_programs() -> bool {
     Capabilities::effective()
         .is_ok_and(|held| held.has(Capability::Bpf) && held.has(Capability::NetAdmin))
 }

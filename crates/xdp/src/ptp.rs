@@ -14,7 +14,7 @@ use crate::object;
 use crate::responder::Responder;
 use crate::{XdpError, test_run::TestRunOutcome};
 
-/// Transport of PTP, in the order of `enum ptp_transport`.
+/// Transport of PTP messages, in the order of `enum ptp_transport`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PtpTransport {
     /// UDP over IPv4.
@@ -26,7 +26,7 @@ pub enum PtpTransport {
 }
 
 impl PtpTransport {
-    /// Returns the bytes of an address of this transport.
+    /// Returns the length of an address of this transport, in bytes.
     const fn address_len(self) -> usize {
         match self {
             Self::Ipv4 => 4,
@@ -36,7 +36,7 @@ impl PtpTransport {
     }
 }
 
-/// `MONITOR_PARTS`.
+/// `MONITOR_PARTS`: packets of one reply to `NetSync` Monitor.
 const MONITOR_PARTS: u32 = 3;
 
 /// A port in master state, with the fields for replies to delay requests.
@@ -50,25 +50,25 @@ pub struct PtpPort {
     pub domain: u8,
     /// `sdoId` of its profile, 12 bits.
     pub sdo_id: u16,
-    /// Interval of delay requests that replies to the group permit, log2 of seconds.
+    /// Mean interval of delay requests announced in multicast replies, log2 of seconds.
     pub log_min_delay_req: i8,
-    /// Requests to the group are answered.
+    /// True if multicast requests are answered.
     pub multicast: bool,
-    /// Requests to the port itself are answered.
+    /// True if unicast requests in hybrid mode are answered.
     pub hybrid: bool,
     /// MAC address of the interface.
     pub mac: [u8; 6],
-    /// Source address of replies to the group; ignored over Ethernet.
+    /// Source address of multicast replies; ignored over Ethernet.
     pub address: IpAddr,
-    /// TLV in replies to `NetSync` Monitor, if these requests are answered. One with an address of
-    /// another transport is not sent.
+    /// TLV for replies to `NetSync` Monitor, if these requests are answered. A TLV with an address
+    /// of another transport is not sent.
     pub monitor: Option<Vec<u8>>,
 }
 
 impl Responder {
-    /// Answers delay requests as this port, which come in by the interface with this index; `None`
-    /// stops that. Replies start with the next page update.
-    pub fn serve_ptp(
+    /// Answers delay requests that arrive by the interface with this index as `port`; `None` stops
+    /// that. Replies start with the next page update.
+    pub fn set_ptp_port(
         &self,
         interface: u32,
         transport: PtpTransport,
@@ -76,28 +76,28 @@ impl Responder {
     ) -> Result<(), XdpError> {
         let key = PtpPortKey { interface, transport: transport as u32 };
         let ports = self.loaded.map("ptp_ports")?;
-        let done = match port {
+        let result = match port {
             Some(port) => {
-                let fields = fields(transport, port);
+                let fields = port_fields(transport, port);
                 ports.update(key.as_bytes(), fields.as_bytes(), MapFlags::ANY)
             }
             None => ports.delete(key.as_bytes()),
         };
-        absent_is_fine(done)
+        ignore_not_found(result)
     }
 
     /// Starts or stops answering requests to an address of this host.
-    pub fn serve_ptp_at(&self, address: IpAddr, serve: bool) -> Result<(), XdpError> {
+    pub fn set_ptp_address(&self, address: IpAddr, serve: bool) -> Result<(), XdpError> {
         let addresses = self.loaded.map("ptp_addresses")?;
-        let key = mapped(address);
-        absent_is_fine(if serve {
+        let key = to_ipv6_mapped(address);
+        ignore_not_found(if serve {
             addresses.update(&key, &[1], MapFlags::ANY)
         } else {
             addresses.delete(&key)
         })
     }
 
-    /// Lets the programs that answer NTP pass other frames to those that answer PTP.
+    /// Lets the programs that answer NTP pass other frames on to those that answer PTP.
     pub fn chain_ptp(&self) -> Result<(), XdpError> {
         let masters = self.loaded.map("masters")?;
         let programs = ["respond_delay", "respond_delay_by_redirect", "respond_monitor"];
@@ -105,16 +105,16 @@ impl Responder {
             let program = self.loaded.program(name)?.as_fd().as_raw_fd().cast_unsigned();
             masters
                 .update(&index.to_ne_bytes(), &program.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| XdpError::Map(object::to_io(&error)))?;
+                .map_err(|error| XdpError::Map(object::to_io_error(&error)))?;
         }
         Ok(())
     }
 
-    /// Lets the interface with this index answer `NetSync` Monitor, with three frames for one. The
-    /// program attached there must be in native mode, and the interface must accept redirected
-    /// frames: see [`supports_redirect`](crate::supports_redirect).
-    pub fn answer_monitor_by(&self, interface: u32) -> Result<(), XdpError> {
-        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io(&error));
+    /// Enables replies to `NetSync` Monitor by the interface with this index, three packets for
+    /// each request. The interface must have a program in native mode and accept redirected frames
+    /// (see [`supports_redirect`](crate::supports_redirect)).
+    pub fn enable_monitor(&self, interface: u32) -> Result<(), XdpError> {
+        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io_error(&error));
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
             ..Default::default()
@@ -136,9 +136,9 @@ impl Responder {
         all.update(&interface.to_ne_bytes(), &inner, MapFlags::ANY).map_err(failed)
     }
 
-    /// Adds or removes a prefix of clients whose `NetSync` Monitor requests the port at this
-    /// interface and transport answers. On Ethernet all are answered.
-    pub fn admit_to_monitor(
+    /// Adds or removes a prefix of clients whose `NetSync` Monitor requests the port of this
+    /// interface and transport answers. Over Ethernet every client is answered.
+    pub fn set_monitor_client(
         &self,
         interface: u32,
         transport: PtpTransport,
@@ -156,7 +156,7 @@ impl Responder {
             IpAddr::V6(address) => key.address = address.octets(),
         }
         let clients = self.loaded.map("ptp_clients")?;
-        absent_is_fine(if admit {
+        ignore_not_found(if admit {
             clients.update(key.as_bytes(), &[1], MapFlags::ANY)
         } else {
             clients.delete(key.as_bytes())
@@ -166,33 +166,33 @@ impl Responder {
     /// Runs the program that answers PTP once over a frame, as if it had arrived at the loopback
     /// interface, without sending anything.
     pub fn test_run_ptp(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
-        crate::test_run::once(self.loaded.program("respond_delay")?, frame)
+        crate::test_run::run_once(self.loaded.program("respond_delay")?, frame)
     }
 
-    /// Runs the program that finishes copies of replies once over a frame, as if it were leaving.
-    /// The copy's part follows from those that left before by the same CPU.
+    /// Runs the program that finishes the copies of a reply once over a frame, without sending it.
+    /// Which part of the reply the copy becomes depends on the copies finished before on this CPU.
     pub fn test_run_copy(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
-        crate::test_run::once(self.loaded.program("finish_copy_alone")?, frame)
+        crate::test_run::run_once(self.loaded.program("finish_copy_alone")?, frame)
     }
 }
 
-fn absent_is_fine(done: libbpf_rs::Result<()>) -> Result<(), XdpError> {
-    match done {
+fn ignore_not_found(result: libbpf_rs::Result<()>) -> Result<(), XdpError> {
+    match result {
         Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-            Err(XdpError::Map(object::to_io(&error)))
+            Err(XdpError::Map(object::to_io_error(&error)))
         }
         _ => Ok(()),
     }
 }
 
-const fn mapped(address: IpAddr) -> [u8; 16] {
+const fn to_ipv6_mapped(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
     }
 }
 
-fn fields(transport: PtpTransport, port: &PtpPort) -> PtpPortFields {
+fn port_fields(transport: PtpTransport, port: &PtpPort) -> PtpPortFields {
     let multicast = if port.multicast { PTP_PORT_MULTICAST } else { 0 };
     let hybrid = if port.hybrid { PTP_PORT_HYBRID } else { 0 };
     let mut tlv = [0; PTP_MONITOR_MAX];
@@ -212,7 +212,7 @@ fn fields(transport: PtpTransport, port: &PtpPort) -> PtpPortFields {
         reserved: 0,
         mac: port.mac,
         reserved2: [0; 2],
-        address: mapped(port.address),
+        address: to_ipv6_mapped(port.address),
         monitor: tlv,
     }
 }

@@ -1,6 +1,6 @@
-//! Bare reflectors: return every IPv4 datagram for one UDP port unchanged, or answer every PTP
-//! delay or `NetSync` Monitor request with the minimal valid reply. They show the upper limit of a
-//! link and a driver, for benchmarks of the responder and the generator.
+//! Minimal reflectors for benchmarks: they return every IPv4 datagram to one UDP port unchanged, or
+//! answer every PTP delay or `NetSync` Monitor request with the shortest valid reply. They show the
+//! upper limit of a link and its driver.
 
 use std::os::fd::AsRawFd;
 
@@ -20,7 +20,7 @@ const MONITOR_PARTS: u32 = 3;
 const MONITOR_NAME: &str = "ptp_monitor";
 const MONITOR_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptp_monitor.o"));
 
-/// A program attached to an interface; dropping it detaches the program.
+/// Reflector program attached to an interface; dropping it detaches the program.
 pub struct XdpReflector {
     _attachment: Attachment,
     _loaded: LoadedObject,
@@ -51,7 +51,7 @@ impl XdpReflector {
         for key in 0..MONITOR_PARTS {
             copies
                 .update(&key.to_ne_bytes(), &value, MapFlags::ANY)
-                .map_err(|error| XdpError::Map(object::to_io(&error)))?;
+                .map_err(|error| XdpError::Map(object::to_io_error(&error)))?;
         }
         Self::attach_program(loaded, interface)
     }

@@ -1,6 +1,6 @@
-//! Guard that keeps replies to simulated clients from the network stack while the `AF_PACKET`
-//! engine runs. Requires a tcx link (Linux 6.6); without it the stack drops those replies itself,
-//! because their addresses are not this host's, at a higher cost.
+//! Drop of replies to simulated clients at tcx ingress while the `AF_PACKET` engine runs (Linux
+//! 6.6). Without it the network stack drops them itself, because their addresses are not this
+//! host's, but at a higher cost.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -19,28 +19,28 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/reply_drop.o"));
 /// Selection of the replies to drop.
 #[derive(Clone, Debug)]
 pub struct ReplyDropSettings {
-    /// Interface that they arrive by.
+    /// Interface by which the replies arrive.
     pub interface: Interface,
     /// Address of the target, which sends them.
     pub target: IpAddr,
-    /// Ports of the target: the one of NTP, or both of PTP.
+    /// Source ports of the replies: the NTP port, or both PTP ports.
     pub ports: RangeInclusive<u16>,
-    /// Lowest address of the simulated clients' network, of the same family.
+    /// Lowest address of the simulated clients' network, of the same IP version as the target.
     pub network: IpAddr,
     /// Length of the network's prefix, in bits.
     pub prefix_len: u8,
 }
 
-/// An attached guard; dropping it detaches the program.
+/// Attached program that drops the replies; dropping this value detaches it.
 #[derive(Debug)]
 pub struct ReplyDrop {
     _link: OwnedFd,
 }
 
-/// Settings of `reply_drop.bpf.c`.
+/// Read-only data of `reply_drop.bpf.c`.
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
-struct Constants {
+struct ReplyDropConstants {
     target: [u8; 16],
     network: [u8; 16],
     mask: [u8; 16],
@@ -51,10 +51,10 @@ struct Constants {
 impl ReplyDrop {
     /// Loads the program and attaches it.
     pub fn attach(settings: &ReplyDropSettings) -> Result<Self, XdpError> {
-        let constants = Constants {
-            target: widen(settings.target),
-            network: widen(settings.network),
-            mask: mask(settings.prefix_len),
+        let constants = ReplyDropConstants {
+            target: to_padded_bytes(settings.target),
+            network: to_padded_bytes(settings.network),
+            mask: prefix_mask(settings.prefix_len),
             ports: [settings.ports.start(), settings.ports.end()].map(|port| port.to_ne_bytes()),
             ipv6: u32::from(settings.target.is_ipv6()),
         };
@@ -69,8 +69,8 @@ impl ReplyDrop {
     }
 }
 
-/// Returns an address in 16 bytes, an IPv4 address in the first four of them.
-fn widen(address: IpAddr) -> [u8; 16] {
+/// Returns an address in 16 bytes; an IPv4 address is in the first four, the others are 0.
+fn to_padded_bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => {
             let mut bytes = [0; 16];
@@ -81,7 +81,7 @@ fn widen(address: IpAddr) -> [u8; 16] {
     }
 }
 
-fn mask(prefix_len: u8) -> [u8; 16] {
+fn prefix_mask(prefix_len: u8) -> [u8; 16] {
     u128::MAX.checked_shl(128_u32.saturating_sub(prefix_len.into())).unwrap_or(0).to_be_bytes()
 }
 
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn masks() {
-        assert_eq!(mask(0), [0; 16]);
-        assert_eq!(mask(128), [0xff; 16]);
-        assert_eq!(mask(12)[..3], [0xff, 0xf0, 0]);
+        assert_eq!(prefix_mask(0), [0; 16]);
+        assert_eq!(prefix_mask(128), [0xff; 16]);
+        assert_eq!(prefix_mask(12)[..3], [0xff, 0xf0, 0]);
     }
 }

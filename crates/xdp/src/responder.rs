@@ -1,5 +1,4 @@
-//! XDP engine of the server: loading, the clock page that it reads, the addresses that it answers
-//! at, its rate limits, and its counters.
+//! XDP engine of the server: loading, clock page, listen addresses, rate limits, and counters.
 
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,16 +26,16 @@ use crate::{XdpError, XskSocket, object::possible_processors};
 const NAME: &str = "responder";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/responder.o"));
 
-/// Clock values of the responder's replies until the next page update.
+/// Page update: clock values of replies until the next update.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockUpdate {
-    /// Conversion from monotonic to NTP time, with the expiry.
+    /// Conversion from monotonic to NTP time, with its expiry.
     pub timebase: Timebase,
-    /// Leap indicator, 0 to 3, before the time base's step.
+    /// Leap indicator, 0 to 3, before the leap-second step of the time base.
     pub leap: u8,
-    /// Leap indicator from the step on.
+    /// Leap indicator after the leap-second step of the time base.
     pub leap_after: u8,
-    /// Stratum as encoded in the packet.
+    /// Stratum as encoded in the NTP packet.
     pub stratum: u8,
     /// Precision, log2 of seconds.
     pub precision: i8,
@@ -48,26 +47,27 @@ pub struct ClockUpdate {
     pub reference_id: [u8; 4],
     /// Reference timestamp, 64 bits of NTP time.
     pub reference: u64,
-    /// TAI minus UTC before the time base's step, in seconds; if it is unknown, PTP is served UTC.
+    /// TAI minus UTC in seconds before the time base's step; `None` if unknown, then PTP serves
+    /// UTC.
     pub tai_minus_utc_s: Option<i16>,
 }
 
 /// MAC address at which this host accepts frames.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Station {
+pub struct StationAddress {
     /// Index of the ingress interface.
     pub interface: u32,
-    /// VLAN of the frames' tag.
+    /// VLAN tag of the frames; `None` for untagged frames.
     pub vlan: Option<VlanId>,
     /// Destination of the frames.
     pub mac: MacAddress,
 }
 
-impl Station {
-    /// Returns the station of an interface; that of a VLAN is at the underlying interface. `None`
-    /// if frames cannot come in for it.
+impl StationAddress {
+    /// Returns the address at which frames for an interface arrive; frames for a VLAN arrive at the
+    /// underlying interface. `None` if none can arrive.
     #[must_use]
-    pub fn of(link: &Link) -> Option<Self> {
+    pub fn from_link(link: &Link) -> Option<Self> {
         let mac = link.mac.filter(|_| link.up)?;
         match (link.vlan, link.peer_index, link.peer_nsid) {
             (None, ..) => Some(Self { interface: link.index, vlan: None, mac }),
@@ -77,40 +77,40 @@ impl Station {
     }
 }
 
-/// Transmission of replies.
+/// Action that sends replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyPath {
-    /// `XDP_TX`, the fastest. On a virtual link (veth) the other end must run an XDP program, or it
-    /// is not woken.
+    /// `XDP_TX`, the fastest. On a veth the peer end must run an XDP program; otherwise its
+    /// receiver is not woken.
     Transmit,
-    /// A redirect to the same interface.
+    /// `XDP_REDIRECT` to the ingress interface.
     Redirect,
 }
 
-/// Handling of requests that may be in interleaved mode on an interface.
+/// Handling of requests on an interface that may be in interleaved mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InterleavedRequests {
-    /// Answered by this program, with the one reading of the clock as transmit timestamp; in basic
+pub enum InterleavedHandling {
+    /// Answered by this program, with a single clock reading as the transmit timestamp; in basic
     /// mode if [`ResponderSettings::interleaved_slots`] is 0.
     Answer,
-    /// Passed, because the sockets have better transmit timestamps for this interface.
-    PassUp,
+    /// Passed to the sockets, which have more accurate transmit timestamps for this interface.
+    Pass,
 }
 
 /// Reason for which the responder passed a frame to the network stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassedReason {
-    /// Not UDP over IP to an address and port served here.
+    /// Not a UDP packet over IP to a listen address and port.
     NotNtp,
-    /// Lengths or the IPv4 checksum do not fit, or there are trailing bytes.
+    /// The lengths or the IPv4 checksum are wrong, or bytes follow the datagram.
     Malformed,
     /// A fragment of a packet.
     Fragment,
-    /// A source that must not be answered, or a group address.
+    /// Source address that must not be answered, or a multicast or broadcast address.
     Address,
-    /// Not exactly one NTP header.
+    /// Not exactly the length of one NTP header.
     Length,
-    /// A version or mode that is not answered here.
+    /// NTP version or mode that this program does not answer.
     Request,
     /// The clock page has expired.
     NoClock,
@@ -164,11 +164,11 @@ pub struct ResponderCounts {
     pub answered_interleaved: u64,
     /// Requests answered in symmetric passive mode, included above.
     pub answered_symmetric: u64,
-    /// Requests that passed limits and lists; 0 without any.
+    /// Requests that passed rate limits and lists; 0 without either.
     pub admitted: u64,
-    /// Requests refused by them, in the order of [`AdmissionRefusal::ALL`].
+    /// Requests refused by rate limits or lists, in the order of [`AdmissionRefusal::ALL`].
     pub refused: [u64; REFUSALS],
-    /// Requests longer than a header that were redirected to `AF_XDP` sockets.
+    /// Requests longer than one header that were redirected to `AF_XDP` sockets.
     pub to_af_xdp: u64,
     /// PTP delay requests that were answered.
     pub answered_ptp: u64,
@@ -178,7 +178,7 @@ pub struct ResponderCounts {
     pub passed: [u64; PASSED_REASONS],
 }
 
-/// A loaded responder; it answers where it is attached.
+/// Loaded responder; it answers on the interfaces to which it is attached.
 pub struct Responder {
     page: Arc<SharedArray<ClockPage>>,
     states: SharedArray<ResponderState>,
@@ -187,15 +187,17 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Loads the program, and returns the writer of its clock page too. It answers nothing before a
-    /// clock page is published, addresses are set and it is attached.
+    /// Loads the program and returns it with the writer of its clock page. It answers nothing until
+    /// a clock page is published, addresses are set and it is attached.
     pub fn load(settings: &ResponderSettings) -> Result<(Self, ClockWriter), XdpError> {
         let processors = possible_processors();
-        let sizes = settings.sizes();
+        let sizes = settings.map_sizes();
         let loaded = LoadedObject::load(NAME, OBJECT, |open| {
-            object::size_map(open, NAME, "states", processors)?;
-            sizes.iter().try_for_each(|&(map, size)| object::size_map(open, NAME, map, size))?;
-            object::set_constants(open, NAME, settings.config().as_bytes())
+            object::set_map_entries(open, NAME, "states", processors)?;
+            sizes
+                .iter()
+                .try_for_each(|&(map, size)| object::set_map_entries(open, NAME, map, size))?;
+            object::set_constants(open, NAME, settings.to_abi().as_bytes())
         })?;
         let page = Arc::new(SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?);
         let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;
@@ -205,58 +207,61 @@ impl Responder {
         Ok((Self { page: Arc::clone(&page), states, limits, loaded }, ClockWriter { page }))
     }
 
-    /// Attaches it to the interface, in this mode, with this path of replies.
+    /// Attaches the program for this reply path and handling of interleaved requests to the
+    /// interface.
     pub fn attach(
         &self,
         interface: &Interface,
         mode: AttachMode,
         path: ReplyPath,
-        interleaved: InterleavedRequests,
+        interleaved: InterleavedHandling,
     ) -> Result<Attachment, XdpError> {
         let program = match (path, interleaved) {
-            (ReplyPath::Transmit, InterleavedRequests::Answer) => "respond",
-            (ReplyPath::Redirect, InterleavedRequests::Answer) => "respond_by_redirect",
-            (ReplyPath::Transmit, InterleavedRequests::PassUp) => "respond_basic",
-            (ReplyPath::Redirect, InterleavedRequests::PassUp) => "respond_basic_by_redirect",
+            (ReplyPath::Transmit, InterleavedHandling::Answer) => "respond",
+            (ReplyPath::Redirect, InterleavedHandling::Answer) => "respond_by_redirect",
+            (ReplyPath::Transmit, InterleavedHandling::Pass) => "respond_basic",
+            (ReplyPath::Redirect, InterleavedHandling::Pass) => "respond_basic_by_redirect",
         };
         Attachment::new(self.loaded.program(program)?, interface, mode)
     }
 
-    /// Replaces rules and lists; `rules.epoch` is ignored. They matter only if the settings have
-    /// limits. Until this returns, the old ones may apply to some clients and the new ones to
+    /// Replaces rules and lists, which apply only if the settings have limits; `rules.epoch` is
+    /// ignored. Until this returns, the old ones may apply to some clients and the new ones to
     /// others.
-    pub fn limit(&self, rules: &LimitRules, lists: &[ListedPrefix]) -> Result<(), XdpError> {
-        // A thread that panicked with the lock held has left the maps in a state that this repairs.
+    pub fn set_limits(&self, rules: &LimitRules, lists: &[ListedPrefix]) -> Result<(), XdpError> {
+        // After a panic of another holder, this call completes the partial change of the maps.
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.set(&self.loaded, rules, lists)
+        limits.set_rules(&self.loaded, rules, lists)
     }
 
     /// Returns the number of clients in the rate-limit table, including idle ones.
     #[must_use]
     pub fn limited_clients(&self) -> u64 {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner).clients()
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).count_clients()
     }
 
-    /// Returns the time at which a client was last checked against limits and lists, if any was.
+    /// Returns the time of the last check of a client against rate limits and lists; `None` before
+    /// the first.
     #[must_use]
-    pub fn last_judged_at(&self) -> Option<Timestamp<Monotonic>> {
-        let instants = (0..self.states.entries()).map(|own| self.states.read(own).last_checked_ns);
+    pub fn last_checked_at(&self) -> Option<Timestamp<Monotonic>> {
+        let instants =
+            (0..self.states.entries()).map(|processor| self.states.read(processor).last_checked_ns);
         let last = instants.max().filter(|&instant| instant != 0)?;
         Some(Timestamp::from_ns(last.cast_signed()))
     }
 
-    /// Redirects requests longer than a header that come in by the interface to `sockets`, one for
-    /// each of its receive queues in order, instead of passing them; those of queues beyond these
-    /// are passed. `first` is the number of queues of other interfaces for which this was called
-    /// before; with these they must be within [`ResponderSettings::af_xdp_queues`]. Limits and
-    /// lists apply to them as well.
+    /// Redirects requests longer than one header that arrive by the interface to `sockets`, one for
+    /// each of its receive queues in order; queues without a socket pass them. `first` is the
+    /// number of queues of other interfaces for which this was called before; together they must
+    /// not exceed [`ResponderSettings::af_xdp_queues`]. Rate limits and lists apply to these
+    /// requests as well.
     pub fn redirect_to(
         &self,
         interface: &Interface,
         sockets: &[XskSocket],
         first: u32,
     ) -> Result<(), XdpError> {
-        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io(&error));
+        let failed = |error: libbpf_rs::Error| XdpError::Map(object::to_io_error(&error));
         let queues = self.loaded.map("queues")?;
         for (number, socket) in (first..).zip(sockets) {
             let descriptor = socket.as_fd().as_raw_fd().cast_unsigned();
@@ -269,33 +274,37 @@ impl Responder {
         queue_rows.update(&key, row.as_bytes(), MapFlags::ANY).map_err(failed)
     }
 
-    /// Starts to answer requests to this address and port with UTC. Unspecified addresses are not
-    /// resolved: the caller names every address.
-    pub fn listen(&self, at: SocketAddr) -> Result<(), XdpError> {
-        self.listen_on(at, Timeline::Stepped)
+    /// Starts to answer requests to this address and port with UTC. An unspecified address is not
+    /// expanded: name every address of the host.
+    pub fn answer_at(&self, address: SocketAddr) -> Result<(), XdpError> {
+        self.answer_with_timeline(address, Timeline::Stepped)
     }
 
-    /// Starts to answer requests to this address and port with the time of this timeline.
-    pub fn listen_on(&self, at: SocketAddr, timeline: Timeline) -> Result<(), XdpError> {
-        let key = listen_key(at);
+    /// Starts to answer requests to this address and port with the time of `timeline`.
+    pub fn answer_with_timeline(
+        &self,
+        address: SocketAddr,
+        timeline: Timeline,
+    ) -> Result<(), XdpError> {
+        let key = listen_key(address);
         self.loaded
             .map("listen_set")?
             .update(key.as_bytes(), &[timeline as u8], MapFlags::ANY)
-            .map_err(|error| XdpError::Map(object::to_io(&error)))?;
-        self.forget_what_was_found();
+            .map_err(|error| XdpError::Map(object::to_io_error(&error)))?;
+        self.invalidate_lookups();
         Ok(())
     }
 
     /// Stops answering requests to this address and port; an unknown one is no error.
-    pub fn unlisten(&self, at: SocketAddr) -> Result<(), XdpError> {
-        let removed = self.include("listen_set", listen_key(at).as_bytes(), false);
-        self.forget_what_was_found();
+    pub fn stop_answering(&self, address: SocketAddr) -> Result<(), XdpError> {
+        let removed = self.set_member("listen_set", listen_key(address).as_bytes(), false);
+        self.invalidate_lookups();
         removed
     }
 
     /// Starts or stops answering requests to a MAC address of this host.
-    pub fn serve_station(&self, station: Station, serve: bool) -> Result<(), XdpError> {
-        let Station { interface, vlan, mac } = station;
+    pub fn set_station(&self, station: StationAddress, serve: bool) -> Result<(), XdpError> {
+        let StationAddress { interface, vlan, mac } = station;
         let VlanId { protocol, identifier } = vlan.unwrap_or(VlanId { protocol: 0, identifier: 0 });
         let key = StationKey {
             interface,
@@ -304,73 +313,74 @@ impl Responder {
             mac,
             padding: [0; 2],
         };
-        let changed = self.include("stations", key.as_bytes(), serve);
-        self.forget_what_was_found();
+        let changed = self.set_member("stations", key.as_bytes(), serve);
+        self.invalidate_lookups();
         changed
     }
 
-    /// Adds or removes a broadcast address of this host's networks. A request from one is not
-    /// answered.
-    pub fn refuse_broadcast(&self, address: Ipv4Addr, refuse: bool) -> Result<(), XdpError> {
-        self.include("broadcasts", &address.octets(), refuse)
+    /// Adds or removes a broadcast address of this host's networks; requests with such a source are
+    /// not answered.
+    pub fn set_broadcast(&self, address: Ipv4Addr, refuse: bool) -> Result<(), XdpError> {
+        self.set_member("broadcasts", &address.octets(), refuse)
     }
 
-    /// Adds a key to a set, or removes it; a missing one is no error.
-    fn include(&self, set: &'static str, key: &[u8], include: bool) -> Result<(), XdpError> {
+    /// Adds a key to a set, or removes it; removing a missing key is no error.
+    fn set_member(&self, set: &'static str, key: &[u8], include: bool) -> Result<(), XdpError> {
         let set = self.loaded.map(set)?;
         let changed = if include { set.update(key, &[1], MapFlags::ANY) } else { set.delete(key) };
         match changed {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(XdpError::Map(object::to_io(&error)))
+                Err(XdpError::Map(object::to_io_error(&error)))
             }
             _ => Ok(()),
         }
     }
 
-    /// Makes every CPU repeat the lookup of the next destination.
-    fn forget_what_was_found(&self) {
+    /// Invalidates the lookups of listen and MAC addresses that each CPU has cached.
+    fn invalidate_lookups(&self) {
         self.page.atomic(0, offset_of!(ClockPage, listen_epoch)).fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns the counts since loading.
     #[must_use]
     pub fn counts(&self) -> ResponderCounts {
-        let mut total = ResponderCounts::default();
+        let mut counts = ResponderCounts::default();
         for processor in 0..self.states.entries() {
-            let own = self.states.read(processor);
-            total.answered_ipv4 += own.answered_ipv4;
-            total.answered_ipv6 += own.answered_ipv6;
-            total.answered_interleaved += own.answered_interleaved;
-            total.answered_symmetric += own.answered_symmetric;
-            total.admitted += own.admitted;
-            total.to_af_xdp += own.to_af_xdp;
-            total.answered_ptp += own.answered_ptp;
-            total.answered_ptp_monitor += own.answered_ptp_monitor;
-            for (sum, refused) in total.refused.iter_mut().zip(own.refused) {
+            let state = self.states.read(processor);
+            counts.answered_ipv4 += state.answered_ipv4;
+            counts.answered_ipv6 += state.answered_ipv6;
+            counts.answered_interleaved += state.answered_interleaved;
+            counts.answered_symmetric += state.answered_symmetric;
+            counts.admitted += state.admitted;
+            counts.to_af_xdp += state.to_af_xdp;
+            counts.answered_ptp += state.answered_ptp;
+            counts.answered_ptp_monitor += state.answered_ptp_monitor;
+            for (sum, refused) in counts.refused.iter_mut().zip(state.refused) {
                 *sum += refused;
             }
-            for (sum, passed) in total.passed.iter_mut().zip(own.passed) {
+            for (sum, passed) in counts.passed.iter_mut().zip(state.passed) {
                 *sum += passed;
             }
         }
-        total
+        counts
     }
 
-    /// Returns the requests answered on each CPU since loading, by its number.
+    /// Returns the requests answered since loading, indexed by CPU number.
     #[must_use]
     pub fn answered_by_core(&self) -> Vec<u64> {
-        let own = (0..self.states.entries()).map(|processor| self.states.read(processor));
-        own.map(|own| own.answered_ipv4 + own.answered_ipv6).collect()
+        let states = (0..self.states.entries()).map(|processor| self.states.read(processor));
+        states.map(|state| state.answered_ipv4 + state.answered_ipv6).collect()
     }
 
-    /// Runs the program once over a frame, as if it had arrived, without sending anything.
+    /// Runs the program once over a frame, as if it had arrived, without sending a reply.
     pub fn test_run(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
-        test_run::once(self.loaded.program("respond")?, frame)
+        test_run::run_once(self.loaded.program("respond")?, frame)
     }
 
-    /// Runs the program for interfaces whose interleaved requests are passed once over a frame.
+    /// Runs the program for [`InterleavedHandling::Pass`] once over a frame, without sending a
+    /// reply.
     pub fn test_run_basic(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
-        test_run::once(self.loaded.program("respond_basic")?, frame)
+        test_run::run_once(self.loaded.program("respond_basic")?, frame)
     }
 }
 
@@ -380,54 +390,54 @@ pub struct ClockWriter {
 }
 
 impl ClockWriter {
-    /// Publishes a page update for each timeline: the values are written into the inactive slots,
-    /// which then become active. There is one writer, so one update is written at a time.
+    /// Publishes the clock values of both timelines: writes the inactive slots and then makes them
+    /// active. `&mut self` ensures that one update is written at a time.
     pub fn publish(&mut self, stepped: &ClockUpdate, smeared: &ClockUpdate) {
         let active = self.page.atomic(0, offset_of!(ClockPage, active));
         let next = 1 - (active.load(Ordering::Relaxed) & 1);
-        for (timeline, edition) in (0..).zip([stepped, smeared]) {
-            self.write(next as usize * TIMELINES + timeline, edition);
+        for (timeline, update) in (0..).zip([stepped, smeared]) {
+            self.write(next as usize * TIMELINES + timeline, update);
         }
         active.store(next, Ordering::Release);
     }
 
-    fn write(&self, slot: usize, edition: &ClockUpdate) {
+    fn write(&self, slot: usize, update: &ClockUpdate) {
         let slot = offset_of!(ClockPage, slots) + slot * size_of::<ClockSlot>();
         let sequence = self.page.atomic(0, slot + offset_of!(ClockSlot, sequence));
         let odd = sequence.load(Ordering::Relaxed).wrapping_add(1) | 1;
         sequence.store(odd, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.page.write_part(0, slot + offset_of!(ClockSlot, fields), &fields(edition));
+        self.page.write_part(0, slot + offset_of!(ClockSlot, fields), &clock_fields(update));
         sequence.store(odd.wrapping_add(1), Ordering::Release);
     }
 }
 
-pub(crate) fn listen_key(at: SocketAddr) -> ListenKey {
-    let address = match at.ip() {
+pub(crate) fn listen_key(socket_address: SocketAddr) -> ListenKey {
+    let address = match socket_address.ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
     };
-    ListenKey { address, port: at.port().to_be_bytes(), reserved: [0; 2] }
+    ListenKey { address, port: socket_address.port().to_be_bytes(), reserved: [0; 2] }
 }
 
-fn fields(edition: &ClockUpdate) -> ClockFields {
+fn clock_fields(update: &ClockUpdate) -> ClockFields {
     ClockFields {
-        anchor_ns: edition.timebase.anchor.as_ns() as u64,
-        ntp_at_anchor: edition.timebase.ntp_at_anchor.to_bits(),
-        expires_ns: edition.timebase.expires.as_ns() as u64,
-        rate: edition.timebase.rate,
-        leap: edition.leap,
-        stratum: edition.stratum,
-        precision: edition.precision,
-        leap_after: edition.leap_after,
-        root_delay: edition.root_delay.to_be_bytes(),
-        root_dispersion: edition.root_dispersion.to_be_bytes(),
-        reference_id: edition.reference_id,
-        tai_minus_utc_s: edition.tai_minus_utc_s.unwrap_or(0),
-        tai_is_known: u16::from(edition.tai_minus_utc_s.is_some()),
-        reference: edition.reference.to_be_bytes(),
-        step_at_ns: edition.timebase.step_at.as_ns() as u64,
-        step: edition.timebase.step.cast_unsigned(),
+        anchor_ns: update.timebase.anchor.as_ns() as u64,
+        ntp_at_anchor: update.timebase.ntp_at_anchor.to_bits(),
+        expires_ns: update.timebase.expires.as_ns() as u64,
+        rate: update.timebase.rate,
+        leap: update.leap,
+        stratum: update.stratum,
+        precision: update.precision,
+        leap_after: update.leap_after,
+        root_delay: update.root_delay.to_be_bytes(),
+        root_dispersion: update.root_dispersion.to_be_bytes(),
+        reference_id: update.reference_id,
+        tai_minus_utc_s: update.tai_minus_utc_s.unwrap_or(0),
+        tai_is_known: u16::from(update.tai_minus_utc_s.is_some()),
+        reference: update.reference.to_be_bytes(),
+        step_at_ns: update.timebase.step_at.as_ns() as u64,
+        step: update.timebase.step.cast_unsigned(),
         reserved2: [0; 6],
     }
 }

@@ -1,5 +1,5 @@
-//! Counting sink: counts and drops every IPv4 datagram for one UDP port, for benchmarks to count a
-//! sender's packets without the cost of replies.
+//! Counting sink for benchmarks: counts and drops every IPv4 datagram to one UDP port, so that a
+//! sender is measured without the cost of replies.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,20 +13,20 @@ use crate::object::{self, LoadedObject, possible_processors};
 const NAME: &str = "sink";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.o"));
 
-/// A program attached to an interface; dropping it detaches the program.
-pub struct Sink {
+/// Counting program attached to an interface; dropping it detaches the program.
+pub struct CountingSink {
     _attachment: Attachment,
     counts: SharedArray<SinkCount>,
     _loaded: LoadedObject,
 }
 
-impl Sink {
+impl CountingSink {
     /// Loads the program for `port` and attaches it in native mode to the interface.
     pub fn attach(interface: &Interface, port: u16) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let loaded = LoadedObject::load(NAME, OBJECT, |open| {
             object::set_constants(open, NAME, &port.to_be_bytes())?;
-            object::size_map(open, NAME, "counts", processors)
+            object::set_map_entries(open, NAME, "counts", processors)
         })?;
         let counts = SharedArray::map(loaded.map("counts")?.as_fd(), processors)?;
         let attachment = Attachment::new(loaded.program("count")?, interface, AttachMode::Native)?;
@@ -36,6 +36,8 @@ impl Sink {
     /// Returns the frames counted since the program was loaded.
     #[must_use]
     pub fn frames(&self) -> u64 {
-        (0..self.counts.entries()).map(|at| self.counts.atomic(at, 0).load(Relaxed)).sum()
+        (0..self.counts.entries())
+            .map(|processor| self.counts.atomic(processor, 0).load(Relaxed))
+            .sum()
     }
 }

@@ -1,5 +1,5 @@
-//! `BPF_PROG_TEST_RUN`: one frame through a program for a test, or live frames for the generator
-//! (Linux, `Documentation/bpf/bpf_prog_run.rst`).
+//! `BPF_PROG_TEST_RUN`: one frame through a program in tests, or live frames for sending (Linux,
+//! `Documentation/bpf/bpf_prog_run.rst`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,10 +9,10 @@ use libbpf_sys::{BPF_F_TEST_XDP_LIVE_FRAMES, bpf_prog_test_run_opts, bpf_test_ru
 use crate::XdpError;
 use crate::object::LoadedObject;
 
-/// A program that passes every frame.
-const PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.o"));
+/// BPF object with a program that passes every frame.
+const PASS_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.o"));
 
-/// Action of an XDP program for a frame.
+/// Action that an XDP program returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum XdpAction {
     /// Aborted by an error.
@@ -21,23 +21,23 @@ pub enum XdpAction {
     Drop,
     /// Passed to the network stack.
     Pass,
-    /// Sent back by its ingress interface.
+    /// Sent by the ingress interface (`XDP_TX`).
     Transmit,
-    /// Sent elsewhere.
+    /// Redirected to another interface, CPU or socket (`XDP_REDIRECT`).
     Redirect,
 }
 
 /// Result of a program's run over a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestRunOutcome {
-    /// Verdict of the program.
+    /// Action that the program returned.
     pub verdict: XdpAction,
     /// The frame as the program left it.
     pub frame: Vec<u8>,
 }
 
 /// Runs `program` once over `frame`.
-pub(crate) fn once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
+pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
     let mut out = vec![0_u8; frame.len() + 256];
     let mut options = bpf_test_run_opts {
         sz: size_of::<bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -54,10 +54,10 @@ pub(crate) fn once(program: BorrowedFd<'_>, frame: &[u8]) -> Result<TestRunOutco
         return Err(XdpError::Run(io::Error::from_raw_os_error(-result)));
     }
     out.truncate(options.data_size_out as usize);
-    Ok(TestRunOutcome { verdict: verdict(options.retval), frame: out })
+    Ok(TestRunOutcome { verdict: action(options.retval), frame: out })
 }
 
-fn verdict(value: u32) -> XdpAction {
+fn action(value: u32) -> XdpAction {
     match value {
         libbpf_sys::XDP_DROP => XdpAction::Drop,
         libbpf_sys::XDP_PASS => XdpAction::Pass,
@@ -70,7 +70,7 @@ fn verdict(value: u32) -> XdpAction {
 /// Runs `program` repeatedly on live frames that begin as copies of `frame`, on the CPU that this
 /// thread is pinned to, until `repeat` runs are done or a signal reaches the thread. Frames that
 /// the program sends in a batch of `batch` runs leave at the end of the batch.
-pub(crate) fn live(
+pub(crate) fn run_live(
     program: BorrowedFd<'_>,
     frame: &[u8],
     repeat: i32,
@@ -97,11 +97,11 @@ pub(crate) fn live(
     }
 }
 
-/// Tests whether this kernel can send frames from a test run: tries it with a program that passes
-/// one frame to the loopback interface, which discards it.
+/// Returns true if this kernel can send frames from a test run, found by a program that passes one
+/// frame to the loopback interface.
 pub fn live_frames_supported() -> Result<bool, XdpError> {
-    let loaded = LoadedObject::load("pass", PASS, |_| Ok(()))?;
-    match live(loaded.program("pass")?, &[0; 64], 1, 1) {
+    let loaded = LoadedObject::load("pass", PASS_OBJECT, |_| Ok(()))?;
+    match run_live(loaded.program("pass")?, &[0; 64], 1, 1) {
         Ok(()) => Ok(true),
         Err(XdpError::NoLiveFrames) => Ok(false),
         Err(error) => Err(error),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::nts::Sessions;
+use horolog_load::nts::NtsSessions;
 use horolog_load::{LoadOptions, LoadRun, Observer};
 use horolog_nts::{
     Algorithm, AuthenticRequest, CookieKeys, KEEP_DEFAULT, MasterSecret, Nonces, ROTATION_DEFAULT,
@@ -147,7 +147,8 @@ pub(crate) fn each_fault_of_authentication_is_counted_as_one() -> Result<()> {
         for (name, found, commit) in FAULTS {
             let secret = MasterSecret::generate()?;
             let server = start_server(&lab, at, &secret, commit)?;
-            let sessions = Sessions::sealed(&secret, Algorithm::AesSivCmac256, SESSIONS, 100)?;
+            let sessions =
+                NtsSessions::from_master_secret(&secret, Algorithm::AesSivCmac256, SESSIONS, 100)?;
             let options = LoadOptions {
                 engine: Some(engine),
                 sessions: Some(Arc::new(sessions)),

@@ -64,7 +64,7 @@ fn distribution(of: &Expression, scope: &Scope<'_>) -> Result<Option<Distributio
 fn bars(distribution: &Distribution) -> Vec<[f64; 2]> {
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else { return Vec::new() };
     let mut bars: Vec<[f64; 2]> = Vec::new();
-    for (ns, count) in histogram.recorded() {
+    for (ns, count) in histogram.non_empty_buckets() {
         let bar = ((ns.max(1) as f64).log10() * BARS_PER_DECADE).floor();
         let low = 10_f64.powf(bar / BARS_PER_DECADE).round();
         match bars.last_mut() {

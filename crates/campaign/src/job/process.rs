@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use horolog_launch::status_of_error;
 use horolog_record::{STORE_NONE, STORE_VARIABLE};
-use horolog_sys::alarm_clock::AlarmClock;
-use horolog_sys::process::{ProcessHandle, end_group, signal_group};
+use horolog_sys::alarm_clock::SleepClock;
+use horolog_sys::process::{ProcessHandle, kill_group, signal_group};
 use horolog_sys::signal::Signal;
 use horolog_sys::spawn::{
     CancelHandle, DefaultScheduling, SpawnCommand, SpawnEnvironment, SpawnedProgram, spawn,
@@ -39,7 +39,7 @@ const RESULT_BYTES_MAX: u64 = 64 << 20;
 
 /// Returns the reading of the system clock: UTC, in ns since 1970.
 pub(super) fn now_ns() -> i64 {
-    AlarmClock::Realtime.now_ns()
+    SleepClock::Realtime.now_ns()
 }
 
 /// Job that can be started.
@@ -181,8 +181,8 @@ impl JobProcess {
         };
         let others = std::env::vars_os().filter(|(name, _)| !is_others(name));
         let around = SpawnEnvironment::new(output, errors, others.chain(own))?;
-        let recipe =
-            SpawnCommand::new(self.means.program.as_os_str(), &self.argv, true)?.within(around);
+        let recipe = SpawnCommand::new(self.means.program.as_os_str(), &self.argv, true)?
+            .with_environment(around);
         let attempt =
             spawn(&recipe, None, DefaultScheduling::current()?, &CancelHandle::default())?;
         // Drops the write ends together with the command, so that readers see the end of the
@@ -331,6 +331,6 @@ fn send_signal(step: EscalationStep, pid: u32) -> io::Result<()> {
     match step {
         EscalationStep::Interrupt => signal_group(pid, Signal::Interrupt),
         EscalationStep::Terminate => signal_group(pid, Signal::Terminate),
-        EscalationStep::Kill => end_group(pid),
+        EscalationStep::Kill => kill_group(pid),
     }
 }

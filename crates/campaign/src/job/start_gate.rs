@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use horolog_sys::affinity::{SchedulingParameters, set_timer_slack_ns, timer_slack_ns};
-use horolog_sys::alarm_clock::AlarmClock;
+use horolog_sys::alarm_clock::SleepClock;
 
 /// Name of the environment variable.
 pub(super) const VARIABLE: &str = "HOROLOG_GATE";
@@ -77,11 +77,11 @@ impl StartGateVariable {
     /// Sleeps until the start time. Returns the clock reading after it.
     fn sleep(&self) -> io::Result<i64> {
         loop {
-            let now_ns = AlarmClock::Realtime.now_ns();
+            let now_ns = SleepClock::Realtime.now_ns();
             if now_ns >= self.at_ns {
                 return Ok(now_ns);
             }
-            AlarmClock::Realtime.sleep_until_ns(self.at_ns)?;
+            SleepClock::Realtime.sleep_until_ns(self.at_ns)?;
         }
     }
 }
@@ -139,13 +139,13 @@ mod tests {
         let listener =
             UnixDatagram::bind(short(&File::open(&deep).unwrap(), OsStr::new("s"))).unwrap();
         let before = (SchedulingParameters::current().unwrap(), timer_slack_ns().unwrap());
-        let at_ns = AlarmClock::Realtime.now_ns() + 20_000_000;
+        let at_ns = SleepClock::Realtime.now_ns() + 20_000_000;
         StartGateVariable { maker: 0, at_ns, socket: deep.join("s") }.wait().unwrap();
         let mut bytes = [0; 64];
         let length = listener.recv(&mut bytes).unwrap();
         let text = std::str::from_utf8(&bytes[..length]).unwrap();
         let passed_ns: i64 = text.strip_prefix(STARTED).unwrap().parse().unwrap();
-        assert!((at_ns..=AlarmClock::Realtime.now_ns()).contains(&passed_ns), "{text}");
+        assert!((at_ns..=SleepClock::Realtime.now_ns()).contains(&passed_ns), "{text}");
         assert_eq!((SchedulingParameters::current().unwrap(), timer_slack_ns().unwrap()), before);
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use horolog_sys::undo::Undo;
+use horolog_sys::undo::UndoGuard;
 
 use crate::CampaignId;
 
@@ -18,7 +18,7 @@ const AGE_MIN: Duration = Duration::from_mins(1);
 
 /// Directory that is removed with the run.
 pub(super) struct RunDirectory {
-    _undo: Undo,
+    _undo: UndoGuard,
     _lock: File,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn make(
     let path = within.join(format!("{PREFIX}{campaign}"));
     let (gone, made) = (path.clone(), path.clone());
     let make = || DirBuilder::new().mode(0o700).create(&made);
-    let ((), undo) = Undo::after(make, move || drop(fs::remove_dir_all(&gone)))?;
+    let ((), undo) = UndoGuard::after_change(make, move || drop(fs::remove_dir_all(&gone)))?;
     let lock = File::create_new(path.join(LOCK))?;
     lock.try_lock()?;
     Ok((path, RunDirectory { _undo: undo, _lock: lock }))

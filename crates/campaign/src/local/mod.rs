@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabError, LabHost};
 use horolog_record::{CampaignResult, Host as HostFacts, rfc3339_now};
-use horolog_sys::alarm_clock::AlarmClock;
+use horolog_sys::alarm_clock::SleepClock;
 use horolog_sys::netlink::{Prefix, PrefixError};
 
 use crate::id::{AgentName, CampaignId, JobId};
@@ -182,7 +182,7 @@ pub fn run(
 ) -> Result<CampaignResult, LocalError> {
     let LocalPlacement { plan, placement, hosts } = assign_to_lab_hosts(plan, options.addresses)?;
     let started = rfc3339_now();
-    let now_ms = (AlarmClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
+    let now_ms = (SleepClock::Realtime.now_ns() / 1_000_000).max(0).unsigned_abs();
     let campaign = CampaignId::fresh(&plan.name, now_ms);
     let campaign = campaign.map_err(|error| LocalError::System(io::Error::other(error)))?;
     let lab = lab(hosts.len(), options.addresses)?;
@@ -293,7 +293,7 @@ impl RunningJobs<'_> {
     /// Sets the start time and starts everything at it.
     fn start(&mut self, jobs: usize) -> i64 {
         let each = MARGIN_EACH_NS.saturating_mul(jobs as i64);
-        let at_ns = AlarmClock::Realtime.now_ns() + MARGIN_NS + each;
+        let at_ns = SleepClock::Realtime.now_ns() + MARGIN_NS + each;
         self.crews.iter_mut().for_each(|group| group.start(at_ns));
         at_ns
     }

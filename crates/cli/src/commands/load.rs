@@ -222,7 +222,10 @@ impl NtpArgs {
         let (mut options, outputs) = self.run.resolve()?;
         options.command = nts.hide(options.command);
         let nts = nts.resolve(&options.target)?;
-        Ok((LoadOptions { nts, sessions, version, interleaved, additions, ..options }, outputs))
+        Ok((
+            LoadOptions { nts, sessions, version, interleaved, trailer: additions, ..options },
+            outputs,
+        ))
     }
 }
 
@@ -264,7 +267,7 @@ impl LoadRunArgs {
         let does = [
             search.map(RequiredFeature::Search),
             self.offset.takes_any().then_some(RequiredFeature::Offsets),
-            self.apart.compliant_clients().map(|_| RequiredFeature::WellBehaved),
+            self.apart.compliant_clients().map(|_| RequiredFeature::CompliantClients),
         ];
         let limits = self.limits.resolve(&does.into_iter().flatten().collect::<Vec<_>>())?;
         let counters = self.page.resolve()?;
@@ -273,12 +276,12 @@ impl LoadRunArgs {
         let options = LoadOptions {
             family,
             limits,
-            counters,
+            remote_counters: counters,
             offset: self.offset.resolve(),
             capture: self.capture.resolve(),
-            surge,
+            overload_test: surge,
             fairness: self.apart.fairness(),
-            well_behaved: self.apart.compliant_clients(),
+            compliant_clients: self.apart.compliant_clients(),
             hints: RouteHints { interface: self.interface, mac: self.mac },
             i_own_this_target: self.i_own_this_target,
             engine: self.engine.kind(),
@@ -321,7 +324,7 @@ fn run_load(options: LoadOptions, mut outputs: LoadOutputs) -> Result<(), Comman
     announce(&load);
     let part_is = if kind == RowKind::Trials { "trial" } else { "phase" };
     let onlookers = LiveOutputs::start(&mut outputs, (title(&load), part_is))?;
-    let shown = table::LoadTableOptions { mode: load.mode(), offsets: load.takes_offsets() };
+    let shown = table::LoadTableOptions { mode: load.mode(), offsets: load.measures_offsets() };
     let mut rows = TrialPrinter::new(style, shown, (kind, quiet), &onlookers);
     rows.header();
     let result = load.run(&mut rows);

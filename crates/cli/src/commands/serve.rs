@@ -22,7 +22,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_server::{ClockTrust, Dispatch, EngineSelection, ServerConfig, XdpReply, status};
 use horolog_sys::affinity;
-use horolog_sys::listen::Wildcards;
+use horolog_sys::listen::WildcardAddresses;
 use horolog_time::Span;
 use horolog_wire::ntp::{LeapIndicator, PORT};
 
@@ -154,7 +154,7 @@ impl ServeArgs {
         let user = operation.user.as_deref();
         Ok(ServerConfig {
             listen: if self.listen.is_empty() && self.leap_seconds.serves_utc() {
-                Wildcards::of_this_kernel(PORT).addresses
+                WildcardAddresses::supported_by_kernel(PORT).addresses
             } else {
                 self.listen
             },

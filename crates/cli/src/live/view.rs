@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use horolog_sys::undo::Undo;
+use horolog_sys::undo::UndoGuard;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event;
 use ratatui::crossterm::execute;
@@ -31,7 +31,7 @@ pub(crate) struct TerminalView {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// Restores the terminal, also if a second Ctrl-C ends the process.
-    _terminal: Undo,
+    _terminal: UndoGuard,
 }
 
 impl TerminalView {
@@ -41,8 +41,8 @@ impl TerminalView {
     ) -> Result<Self, CommandFailure> {
         needs_a_terminal_on_stderr()?;
         output::set_viewed(true);
-        let (terminal, undo) =
-            Undo::after(take_terminal, give_terminal_back).map_err(CommandFailure::environment)?;
+        let (terminal, undo) = UndoGuard::after_change(take_terminal, give_terminal_back)
+            .map_err(CommandFailure::environment)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let work = move || show(terminal, &stopped, lay);

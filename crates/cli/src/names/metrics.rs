@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use horolog_record::{LiveRun, LossLocation, Percentiles, Snapshot};
-use horolog_relay::{ChildListing, GroupListing, LimitsListing, Listing, Spec};
+use horolog_relay::{ChildListing, GroupListing, LimitsListing, RelayListing, TableSpec};
 
 pub(super) fn list() -> Vec<String> {
     let texts = [horolog_report::load_metrics(&run()), horolog_relay::metrics::render(&relay())];
@@ -41,7 +41,7 @@ fn run() -> LiveRun {
 }
 
 /// A relay with one child.
-fn relay() -> Listing {
+fn relay() -> RelayListing {
     let child = ChildListing {
         address: ([192, 0, 2, 1], 1).into(),
         packets: 0,
@@ -60,14 +60,14 @@ fn relay() -> Listing {
         interface_missing: false,
         children: vec![child],
     };
-    Listing {
+    RelayListing {
         schema: horolog_relay::SCHEMA.to_owned(),
         engine: String::new(),
         host_engine: String::new(),
         limits: LimitsListing::default(),
         interfaces: Vec::new(),
         send_interface: None,
-        table: Spec { destinations: Vec::new(), copy_rate: 0, groups: Vec::new() },
+        table: TableSpec { destinations: Vec::new(), copy_rate: 0, groups: Vec::new() },
         groups: vec![group],
         receive_errors: 0,
         changes_refused: 0,

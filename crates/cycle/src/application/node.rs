@@ -74,7 +74,7 @@ pub(super) struct TestStart {
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: TestOrder = read_line(&mut input)?;
-    let region = SharedRegion::inherited(REGION)?;
+    let region = SharedRegion::from_inherited(REGION)?;
     let shared = SharedState::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = Conditions::arrange(order.hold_awake);
     let (sender, ready) = mpsc::channel();

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use horolog_record::CycleTestDetectionKind as Kind;
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::datagram::{Envelope, Wait};
+use horolog_sys::datagram::{MessageHeader, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -46,7 +46,7 @@ struct Reports<'a> {
     socket: Socket,
     sources: &'a [SocketAddr],
     known: Intake,
-    envelope: Envelope,
+    envelope: MessageHeader,
     bytes: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Stages<'a> {
             factor: order.load,
             link,
             faults: NodeFaults::new(plan, order.node),
-            intake: Reports { socket, sources, known, envelope: Envelope::new(), bytes },
+            intake: Reports { socket, sources, known, envelope: MessageHeader::new(), bytes },
             writer,
             begin,
             noticed: Vec::new(),
@@ -133,12 +133,13 @@ impl<'a> Stages<'a> {
             if amount.reports >= u64::from(self.plan.budget) {
                 break;
             }
-            let received = match envelope.receive_plain(socket.as_fd(), bytes, Wait::Never) {
-                Ok(received) => received,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
-                // The error is that of an earlier datagram that could not be delivered.
-                Err(_) => continue,
-            };
+            let received =
+                match envelope.receive_with_source(socket.as_fd(), bytes, WaitMode::NonBlocking) {
+                    Ok(received) => received,
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                    // The error is that of an earlier datagram that could not be delivered.
+                    Err(_) => continue,
+                };
             let from = received.remote.and_then(|from| {
                 sources.iter().position(|source| *source == from).map(|at| at as u16)
             });

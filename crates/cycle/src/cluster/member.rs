@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use horolog_record::Host;
 use horolog_sys::explain::explain;
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 use thiserror::Error;
 
 use super::NodeClockOffset;
@@ -172,7 +172,7 @@ impl MemberSession<'_> {
             return Err(MemberError::Command);
         }
         let own = self.stream.local_addr()?;
-        let (address, scope) = (own.ip(), scope_of(own).unwrap_or(0));
+        let (address, scope) = (own.ip(), zone_index(own).unwrap_or(0));
         let clock_injected_ns = self.member.clock_injected_ns;
         let order = NodeOrder { address, scope, clock_injected_ns, ..order.clone() };
         let tasks = order.set.tasks().len();

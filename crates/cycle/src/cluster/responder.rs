@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_sys::clock::Realtime;
-use horolog_sys::datagram::{Envelope, Wait, send_to};
+use horolog_sys::datagram::{MessageHeader, WaitMode, send_to};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, NtpShort, NtpTimestamp, Timestamp, Utc, measure_precision};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
@@ -38,7 +38,7 @@ impl ClusterResponder {
         let to_end = Arc::clone(&ends);
         let work = move || {
             let precision = measure_precision(&Realtime);
-            let mut envelope = Envelope::new();
+            let mut envelope = MessageHeader::new();
             let mut bytes = [0; 2 * HEADER_LEN];
             while !to_end.load(Ordering::Relaxed) {
                 // A failed socket sends no replies, which the clients detect.
@@ -62,8 +62,10 @@ impl Drop for ClusterResponder {
     }
 }
 
-fn answer(socket: &Socket, envelope: &mut Envelope, bytes: &mut [u8], precision: i8) {
-    let Ok(received) = envelope.receive(socket.as_fd(), bytes, Wait::Never) else { return };
+fn answer(socket: &Socket, envelope: &mut MessageHeader, bytes: &mut [u8], precision: i8) {
+    let Ok(received) = envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking) else {
+        return;
+    };
     if !received.is_unicast() {
         return;
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::process::{ProcessHandle, end_group};
+use horolog_sys::process::{ProcessHandle, kill_group};
 use horolog_time::Clock;
 
 use super::failure::TaskFailure;
@@ -98,7 +98,7 @@ fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<Exi
     };
     // The group's number cannot be reused before the child is waited for. Ending an empty group
     // fails, harmlessly.
-    let _ = end_group(child.id());
+    let _ = kill_group(child.id());
     let status = child.wait()?;
     ended.map(|()| status)
 }

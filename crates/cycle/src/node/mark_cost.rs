@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::thread_usage::Switches;
+use horolog_sys::thread_usage::ContextSwitches;
 use horolog_sys::unix::ChildSocket;
 use horolog_time::Clock;
 
@@ -41,16 +41,16 @@ fn mark_trials() -> io::Result<Vec<MarkTrial>> {
     const TRIALS: usize = 201;
     /// Pause in which its reader falls asleep again.
     const PAUSE: Duration = Duration::from_micros(50);
-    let (mut socket, there) = ChildSocket::to(&mut Command::new(""), NUMBER)?;
+    let (mut socket, there) = ChildSocket::pair(&mut Command::new(""), NUMBER)?;
     let (to, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let read = move || -> io::Result<()> {
             let mut buffer = [0; MARK_MAX];
             for _ in 0..TRIALS {
-                let before = Switches::now()?;
+                let before = ContextSwitches::now()?;
                 socket.recv(&mut buffer, READ_TIMEOUT)?;
                 // Sending fails only after the trials were abandoned.
-                let _ = to.send(Switches::now()?.since(before).voluntary > 0);
+                let _ = to.send(ContextSwitches::now()?.since(before).voluntary > 0);
             }
             Ok(())
         };

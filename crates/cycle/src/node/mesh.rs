@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_sys::datagram::{self, Envelope, Wait};
+use horolog_sys::datagram::{self, MessageHeader, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -71,7 +71,7 @@ pub(crate) struct Mesh {
     peers: Vec<Peer>,
     bytes: Vec<u8>,
     account: Option<Box<MeshInstrument>>,
-    envelope: Envelope,
+    envelope: MessageHeader,
 }
 
 /// Opens a socket that peers can reach at this address; returns it with its port.
@@ -88,7 +88,7 @@ impl Mesh {
     pub(crate) fn new(socket: Socket, own: u16, addresses: Vec<SocketAddr>) -> Self {
         let peers = addresses.iter().map(|_| Peer::default()).collect();
         let bytes = vec![0; HEADER_LEN + PART_LEN];
-        Self { socket, own, addresses, peers, bytes, account: None, envelope: Envelope::new() }
+        Self { socket, own, addresses, peers, bytes, account: None, envelope: MessageHeader::new() }
     }
 
     /// Uses this instrument for messages from here on; it must have been made for this mesh's
@@ -275,7 +275,11 @@ impl Mesh {
     fn receive(&mut self) -> Option<bool> {
         let mut bytes = [0; HEADER_LEN + PART_LEN];
         let received = match &mut self.account {
-            None => self.envelope.receive_plain(self.socket.as_fd(), &mut bytes, Wait::Never),
+            None => self.envelope.receive_with_source(
+                self.socket.as_fd(),
+                &mut bytes,
+                WaitMode::NonBlocking,
+            ),
             Some(account) => account.receive(&self.socket, &mut bytes),
         };
         let received = match received {
@@ -384,7 +388,9 @@ impl Mesh {
     /// Takes the waiting datagrams; returns true if the ping of that instant was among them.
     fn comes_back(&mut self, sent: Timestamp<Monotonic>) -> bool {
         let mut bytes = [0; HEADER_LEN + PART_LEN];
-        while let Ok(len) = datagram::receive(self.socket.as_fd(), &mut bytes, Wait::Never) {
+        while let Ok(len) =
+            datagram::receive(self.socket.as_fd(), &mut bytes, WaitMode::NonBlocking)
+        {
             let Some(header) = DatagramHeader::from_bytes(&bytes[..len]) else { continue };
             if header.kind == DatagramKind::Pong && header.sent_ns == sent.as_ns() {
                 return true;

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_sys::datagram::{self, Envelope, Wait};
-use horolog_sys::message::Received;
+use horolog_sys::datagram::{self, MessageHeader, WaitMode};
+use horolog_sys::message::ReceiveInfo;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -56,7 +56,7 @@ pub(crate) struct MeshInstrument {
     pub(crate) missing: Vec<u16>,
     /// Arrival of the datagram being processed, in ns since 1970.
     arrived_ns: i64,
-    envelope: Envelope,
+    envelope: MessageHeader,
     later: SyncSender<DelayedDatagram>,
 }
 
@@ -82,7 +82,7 @@ impl MeshInstrument {
             received: Vec::new(),
             missing: Vec::new(),
             arrived_ns: 0,
-            envelope: Envelope::new(),
+            envelope: MessageHeader::new(),
             later,
         })
     }
@@ -104,8 +104,8 @@ impl MeshInstrument {
     }
 
     /// Receives a datagram, and records its arrival.
-    pub(super) fn receive(&mut self, socket: &Socket, bytes: &mut [u8]) -> io::Result<Received> {
-        let received = self.envelope.receive(socket.as_fd(), bytes, Wait::Never)?;
+    pub(super) fn receive(&mut self, socket: &Socket, bytes: &mut [u8]) -> io::Result<ReceiveInfo> {
+        let received = self.envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking)?;
         let arrived = received.control.received_at;
         self.arrived_ns = arrived.map_or_else(|| Realtime.now().as_ns(), Timestamp::as_ns);
         Ok(received)

@@ -25,11 +25,11 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_conditions::Conditions;
-use horolog_sys::affinity::{self, Reservation};
+use horolog_sys::affinity::{self, DeadlineReservation};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::shared_region::SharedRegion;
 use horolog_sys::socket::Socket;
-use horolog_sys::zone::with_scope;
+use horolog_sys::zone::in_zone_of;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ const QUIET: Span = Span::from_ms(20);
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: NodeOrder = read_line(&mut input)?;
-    let region = SharedRegion::inherited(REGION)?;
+    let region = SharedRegion::from_inherited(REGION)?;
     let tasks = order.set.tasks().len();
     let shared = SharedState::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
     let conditions = Conditions::arrange(order.hold_awake);
@@ -255,7 +255,7 @@ impl<'a> Context<'a> {
         if let PreparedWork::Steps(steps, socket) = &mut work {
             let peers = go.peers.get(self.at).filter(|peers| peers.len() > 1);
             if let Some((socket, peers)) = socket.take().zip(peers) {
-                let peers = peers.iter().map(|peer| with_scope(*peer, self.order.scope));
+                let peers = peers.iter().map(|peer| in_zone_of(*peer, self.order.scope));
                 let mut mesh = Mesh::new(socket, self.order.node, peers.collect());
                 let latency_ns = mesh.measure_baseline(before(pace.due(0))).latency_ns;
                 self.shared.set_latency(self.at, latency_ns);
@@ -329,11 +329,11 @@ pub(crate) fn before(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
 /// Returns the reservation of a task under `SCHED_DEADLINE`: its longest execution if that is
 /// known, otherwise one and a half times its computation, plus the cost of the kernel and of
 /// measuring.
-fn reservation(task: &Task, compute_ns: Option<u64>) -> Reservation {
+fn reservation(task: &Task, compute_ns: Option<u64>) -> DeadlineReservation {
     const OWN_NS: u64 = 100_000;
     let usual_ns = compute_ns.map_or(task.deadline_ns / 2, |ns| ns.saturating_mul(3) / 2);
     let runtime_ns = task.worst_ns.unwrap_or(usual_ns).saturating_add(OWN_NS);
-    Reservation {
+    DeadlineReservation {
         runtime_ns: runtime_ns.min(task.deadline_ns),
         deadline_ns: task.deadline_ns,
         period_ns: task.period_ns,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use horolog_record::{CycleCost, HostConditions, TaskScheduling};
-use horolog_sys::zone::with_scope;
+use horolog_sys::zone::in_zone_of;
 use serde::{Deserialize, Serialize};
 
 use crate::task::{TaskSet, TaskWork};
@@ -44,7 +44,7 @@ pub struct NodeOrder {
 impl NodeOrder {
     /// Local address of its sockets, at ports of the kernel's choice.
     pub(crate) fn home(&self) -> SocketAddr {
-        with_scope((self.address, 0).into(), self.scope)
+        in_zone_of((self.address, 0).into(), self.scope)
     }
 
     /// Returns the timeout for a node's report that it is ready. It includes the timeout of

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::datagram::{Envelope, Wait};
+use horolog_sys::datagram::{MessageHeader, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -37,7 +37,7 @@ pub(crate) fn open(local: SocketAddr) -> io::Result<(Socket, u16)> {
 /// Releases of a task by packets.
 pub(crate) struct PacketReleases<'a> {
     socket: Socket,
-    envelope: Envelope,
+    envelope: MessageHeader,
     clock: SystemClockConverter,
     token: u64,
     last: Timestamp<Monotonic>,
@@ -52,14 +52,15 @@ impl<'a> PacketReleases<'a> {
         last: Timestamp<Monotonic>,
         stop: &'a AtomicU64,
     ) -> Self {
-        let (envelope, clock) = (Envelope::new(), SystemClockConverter::new());
+        let (envelope, clock) = (MessageHeader::new(), SystemClockConverter::new());
         Self { socket, envelope, clock, token, last, stop }
     }
 
     /// Receives the next packet: its period (`None` for the last of all) and its arrival.
     fn receive(&mut self) -> Option<(Option<u64>, Timestamp<Monotonic>)> {
         let mut bytes = [0; HEADER_LEN];
-        let received = self.envelope.receive(self.socket.as_fd(), &mut bytes, Wait::Asleep).ok()?;
+        let received =
+            self.envelope.receive(self.socket.as_fd(), &mut bytes, WaitMode::Blocking).ok()?;
         let received_at =
             received.control.received_at.map(|received_at| self.clock.monotonic(received_at));
         let received_at = received_at.unwrap_or_else(|| MonotonicClock.now());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::namespace::die_with_parent;
-use horolog_sys::process::{ProcessHandle, end_group};
+use horolog_sys::process::{ProcessHandle, kill_group};
 use horolog_sys::unix::ChildSocket;
 use horolog_time::{Clock, Monotonic, Timestamp};
 
@@ -101,7 +101,7 @@ impl<'a> MarkedProgram<'a> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
         let failed = |error: std::io::Error| format!("cannot start '{name}': {error}");
-        let (socket, there) = ChildSocket::to(&mut command, NUMBER).map_err(failed)?;
+        let (socket, there) = ChildSocket::pair(&mut command, NUMBER).map_err(failed)?;
         let mut child = command.spawn().map_err(failed)?;
         drop(there);
         let handle = match ProcessHandle::open(child.id()) {
@@ -239,7 +239,7 @@ impl Drop for MarkedProgram<'_> {
         let _ = self.handle.wait(END_GRACE_PERIOD);
         // Including the processes it started. The number cannot be reused before the child is
         // waited for.
-        let _ = end_group(self.child.id());
+        let _ = kill_group(self.child.id());
         let _ = self.child.wait();
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use horolog_record::TaskScheduling;
-use horolog_sys::affinity::{self, Reservation};
+use horolog_sys::affinity::{self, DeadlineReservation};
 
 use crate::task::{Policy, SchedulingSpec};
 
@@ -13,16 +13,15 @@ use crate::task::{Policy, SchedulingSpec};
 pub(crate) fn schedule(
     requested: SchedulingSpec,
     resets: bool,
-    reservation: Option<Reservation>,
+    reservation: Option<DeadlineReservation>,
 ) -> TaskScheduling {
     let SchedulingSpec { policy, priority, core } = requested;
     let result = match policy {
         Policy::Other => Ok(()),
         Policy::Fifo => affinity::SchedulingParameters::fifo(priority.into(), resets).apply(),
         Policy::Rr => affinity::SchedulingParameters::round_robin(priority.into(), resets).apply(),
-        Policy::Deadline => {
-            reservation.map_or_else(|| Err(io::ErrorKind::InvalidInput.into()), affinity::reserve)
-        }
+        Policy::Deadline => reservation
+            .map_or_else(|| Err(io::ErrorKind::InvalidInput.into()), affinity::apply_reservation),
     };
     let error = result.err().map(|error| error.to_string());
     let taken = if error.is_some() { Policy::Other } else { policy };

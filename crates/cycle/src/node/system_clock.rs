@@ -70,7 +70,7 @@ impl OffsetState {
     /// Updates the offset. Both clocks are slewed alike, so only a step of one of them changes it.
     fn learn(&mut self, found: ClockOffset, now: Timestamp<Monotonic>) {
         if self.offset.agrees(found) {
-            self.offset = self.offset.follow(found);
+            self.offset = self.offset.latest_or_tighter(found);
         } else {
             let before = std::mem::replace(&mut self.offset, found);
             self.last_set = Some(DetectedClockStep { before, after: self.read_at, until: now });

@@ -82,7 +82,7 @@ impl<A: DeserializeOwned + Send + 'static> TaskProcess<A> {
         // A group of its own: the terminal's Ctrl-C is for the collector, which ends it in order.
         command.process_group(0);
         die_with_parent(&mut command);
-        region.hand_to(&mut command, REGION);
+        region.pass_to(&mut command, REGION);
         let mut process = command.spawn()?;
         let (to, answer) = mpsc::channel();
         if let Some(output) = process.stdout.take() {

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use horolog_record::{CycleClock, CycleNode, CycleTask, Distribution};
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 
 use super::child::TaskProcess;
 use super::{RunError, RunOptions};
@@ -67,7 +67,7 @@ impl<'a> NodeHandle<'a> {
             node: slot.node,
             nodes: slot.nodes,
             address: home.ip(),
-            scope: scope_of(home).unwrap_or(0),
+            scope: zone_index(home).unwrap_or(0),
             hold_awake: options.hold_awake,
             clock_injected_ns: injected_ns,
             is_signalled: options.signal_by_packet,

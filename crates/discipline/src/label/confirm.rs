@@ -4,14 +4,16 @@ use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
 use super::count::{self, CountAnchor};
-use super::vote::LabelAgreement;
-use super::{HALF, PulseLabeller};
-use crate::{Implausible, LabelSettings, PulseReject, Sentence, SentenceReject, rollovers};
+use super::vote::LabelVote;
+use super::{COARSE_TOLERANCE, PulseLabeller};
+use crate::{
+    ImplausibleTime, LabelSettings, PulseReject, Sentence, SentenceReject, rollover_count,
+};
 
 const DAY_S: i64 = 86_400;
 /// Distance from a leap second, in seconds, within which sentences that name the count after it are
 /// accepted soon.
-const AT_LEAP_S: i64 = 60;
+const LEAP_WINDOW_S: i64 = 60;
 
 impl PulseLabeller {
     /// Takes a sentence, which counts for the second that is established or for one to be
@@ -20,7 +22,7 @@ impl PulseLabeller {
     /// # Errors
     ///
     /// The reason for which it does not count.
-    pub fn sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
+    pub fn add_sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
         if !sentence.is_valid {
             return Err(SentenceReject::Void);
         }
@@ -35,12 +37,12 @@ impl PulseLabeller {
             return Err(SentenceReject::Repeated);
         }
         // Its arrival if the named instant had no fraction.
-        let begun = sentence.received - Span::from_ns(fraction_ns.into());
-        let coarse = self.take_coarse(CountAnchor { second, at: begun });
+        let second_start = sentence.received - Span::from_ns(fraction_ns.into());
+        let coarse_result = self.update_coarse_count(CountAnchor { second, at: second_start });
         self.expire(sentence.received);
         match self.count {
             Some(count) => self.confirm(count, sentence),
-            None => self.establish(sentence).map_err(|reject| match (reject, coarse) {
+            None => self.establish(sentence).map_err(|reject| match (reject, coarse_result) {
                 (SentenceReject::NoPulse, Err(disagrees)) => disagrees,
                 _ => reject,
             }),
@@ -48,48 +50,55 @@ impl PulseLabeller {
     }
 
     /// Compares a sentence with the count by sentences alone, and establishes or changes that.
-    fn take_coarse(&mut self, named: CountAnchor) -> Result<(), SentenceReject> {
-        let LabelSettings { establish, change, gap_max, .. } = self.settings;
-        let vote = LabelAgreement::take(&mut self.coarse_vote, named, HALF);
-        let known = self.coarse_count.filter(|count| named.at - count.at <= gap_max);
-        let off_s = known.map_or(0, |count| named.second - count.nearest(named.at).0.second);
-        let needed = match known {
-            None => establish,
-            Some(_) if off_s == 0 => 0,
-            Some(_) if off_s.abs() == 1 && self.is_at_leap(named.second) => establish,
-            Some(_) => change,
+    fn update_coarse_count(&mut self, named: CountAnchor) -> Result<(), SentenceReject> {
+        let LabelSettings { sentences_to_establish, sentences_to_change, gap_max, .. } =
+            self.settings;
+        let vote = LabelVote::update(&mut self.coarse_vote, named, COARSE_TOLERANCE);
+        let current_count = self.coarse_count.filter(|count| named.at - count.at <= gap_max);
+        let difference_s =
+            current_count.map_or(0, |count| named.second - count.nearest_count(named.at).0.second);
+        let needed = match current_count {
+            None => sentences_to_establish,
+            Some(_) if difference_s == 0 => 0,
+            Some(_) if difference_s.abs() == 1 && self.is_near_leap(named.second) => {
+                sentences_to_establish
+            }
+            Some(_) => sentences_to_change,
         };
         if vote.votes >= needed {
             self.coarse_count = Some(named);
             return Ok(());
         }
-        self.coarse_count = known;
-        let off = Span::from_ns(off_s.saturating_mul(NS_PER_S));
-        known.map_or(Ok(()), |_| Err(SentenceReject::Disagrees(off)))
+        self.coarse_count = current_count;
+        let difference = Span::from_ns(difference_s.saturating_mul(NS_PER_S));
+        current_count.map_or(Ok(()), |_| Err(SentenceReject::Disagrees(difference)))
     }
 
     /// Returns true if a leap second is passing now, or one has been detected.
-    fn is_at_leap(&self, second: i64) -> bool {
+    fn is_near_leap(&self, second: i64) -> bool {
         let is_near = |leap: &LeapSecond| {
-            (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= AT_LEAP_S
+            (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= LEAP_WINDOW_S
         };
         self.has_unannounced_leap || self.leap.as_ref().is_some_and(is_near)
     }
 
     /// Counts sentences for a second that is not established yet.
     fn establish(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
-        if let Some(width) = self.wrong_edge() {
+        if let Some(width) = self.wrong_edge_width() {
             return Err(SentenceReject::Pulse(PulseReject::Polarity(width)));
         }
-        if let Some(reject) = self.rate(sentence.received) {
+        if let Some(reject) = self.rate_reject(sentence.received) {
             return Err(SentenceReject::Pulse(reject));
         }
-        let regular = self.grid.regular(sentence.received, self.settings.tolerance).next_back();
+        let regular = self
+            .recent_pulses
+            .regular_pulses(sentence.received, self.settings.tolerance)
+            .next_back();
         let at = regular.ok_or(SentenceReject::NoPulse)?;
         let second = self.named_second(sentence, sentence.received - at)?;
         let named = CountAnchor { second, at };
-        let vote = LabelAgreement::take(&mut self.vote, named, self.settings.tolerance);
-        if vote.votes >= self.settings.establish {
+        let vote = LabelVote::update(&mut self.vote, named, self.settings.tolerance);
+        if vote.votes >= self.settings.sentences_to_establish {
             self.adopt(named, sentence.received);
         }
         Ok(())
@@ -97,30 +106,34 @@ impl PulseLabeller {
 
     /// Compares a sentence with the count.
     fn confirm(&mut self, count: CountAnchor, sentence: &Sentence) -> Result<(), SentenceReject> {
-        let (second, lag) = count.begun(sentence.received);
+        let (second, lag) = count.second_at(sentence.received);
         let named = self.named_second(sentence, lag)?;
         let Some(expected) = count::utc_of(second, self.leap) else {
             return Err(SentenceReject::LeapSecond);
         };
         if named == expected {
-            self.confirmed = sentence.received;
+            self.confirmed_at = sentence.received;
             self.vote = None;
             // Seconds continue as they were counted, so there was no leap.
             self.has_unannounced_leap = false;
             return Ok(());
         }
-        let off = Span::from_ns((named - expected).saturating_mul(NS_PER_S));
-        if let Some(times) = rollovers(off) {
-            return Err(SentenceReject::Implausible(Implausible::Rollover(times)));
+        let difference = Span::from_ns((named - expected).saturating_mul(NS_PER_S));
+        if let Some(times) = rollover_count(difference) {
+            return Err(SentenceReject::Implausible(ImplausibleTime::Rollover(times)));
         }
-        let reject = SentenceReject::Disagrees(off);
+        let reject = SentenceReject::Disagrees(difference);
         // The start of the second that it is compared with.
-        let begun = CountAnchor { second: named, at: sentence.received - lag };
-        let vote = LabelAgreement::take(&mut self.vote, begun, self.settings.tolerance);
+        let named_start = CountAnchor { second: named, at: sentence.received - lag };
+        let vote = LabelVote::update(&mut self.vote, named_start, self.settings.tolerance);
         let is_leap = self.has_unannounced_leap && named + 1 == expected;
-        let needed = if is_leap { self.settings.establish } else { self.settings.change };
+        let needed = if is_leap {
+            self.settings.sentences_to_establish
+        } else {
+            self.settings.sentences_to_change
+        };
         if vote.votes >= needed {
-            self.adopt(begun, sentence.received);
+            self.adopt(named_start, sentence.received);
         }
         Err(reject)
     }
@@ -128,7 +141,7 @@ impl PulseLabeller {
     fn adopt(&mut self, count: CountAnchor, now: Timestamp<Monotonic>) {
         self.count = Some(count);
         self.leap = self.leap.filter(|leap| count.second < leap.midnight.as_ns() / NS_PER_S);
-        self.confirmed = now;
+        self.confirmed_at = now;
         self.vote = None;
         self.has_unannounced_leap = false;
     }

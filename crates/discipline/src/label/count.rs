@@ -15,7 +15,7 @@ pub(super) struct CountAnchor {
 impl CountAnchor {
     /// Returns the count at `at`, to the nearest second, and the distance of `at` from the start of
     /// that second.
-    pub(super) fn nearest(&self, at: Timestamp<Monotonic>) -> (Self, Span) {
+    pub(super) fn nearest_count(&self, at: Timestamp<Monotonic>) -> (Self, Span) {
         let elapsed = (at - self.at).as_ns();
         let seconds = (elapsed + NS_PER_S / 2).div_euclid(NS_PER_S);
         let distance = Span::from_ns(elapsed - seconds * NS_PER_S);
@@ -23,7 +23,7 @@ impl CountAnchor {
     }
 
     /// Returns the second that has begun at `at`, and the time since its start.
-    pub(super) fn begun(&self, at: Timestamp<Monotonic>) -> (i64, Span) {
+    pub(super) fn second_at(&self, at: Timestamp<Monotonic>) -> (i64, Span) {
         let elapsed = (at - self.at).as_ns();
         let seconds = elapsed.div_euclid(NS_PER_S);
         (self.second + seconds, Span::from_ns(elapsed - seconds * NS_PER_S))
@@ -44,7 +44,7 @@ pub(super) fn utc_of(second: i64, leap: Option<LeapSecond>) -> Option<i64> {
 }
 
 /// Returns true if a count is past the leap, so that it can be counted in UTC from now on.
-pub(super) fn is_past(second: i64, leap: LeapSecond) -> bool {
+pub(super) fn is_past_leap(second: i64, leap: LeapSecond) -> bool {
     second > leap.instant().as_ns().div_euclid(NS_PER_S)
 }
 
@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn seconds_are_counted_either_way() {
         let count = CountAnchor { second: 100, at: Timestamp::from_ns(5 * NS_PER_S) };
-        let (next, distance) = count.nearest(Timestamp::from_ns(7_999_000_000));
+        let (next, distance) = count.nearest_count(Timestamp::from_ns(7_999_000_000));
         assert_eq!((next.second, distance), (103, Span::from_ms(-1)));
-        let (before, distance) = count.nearest(Timestamp::from_ns(4_001_000_000));
+        let (before, distance) = count.nearest_count(Timestamp::from_ns(4_001_000_000));
         assert_eq!((before.second, distance), (99, Span::from_ms(1)));
-        assert_eq!(count.begun(Timestamp::from_ns(7_900_000_000)), (102, Span::from_ms(900)));
+        assert_eq!(count.second_at(Timestamp::from_ns(7_900_000_000)), (102, Span::from_ms(900)));
     }
 }

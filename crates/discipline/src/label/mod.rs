@@ -16,20 +16,20 @@ use std::collections::VecDeque;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
-use crate::grid::PulseGrid;
+use crate::grid::RecentPulses;
 use crate::{LabelSettings, LabelledPulse, Pulse, PulseReject};
 use count::CountAnchor;
-use vote::LabelAgreement;
+use vote::LabelVote;
 
 /// A longer gap between pulses must be confirmed by more than one pulse.
-const GAP: Span = Span::from_ns(10 * NS_PER_S);
+const UNCONFIRMED_GAP_MAX: Span = Span::from_ns(10 * NS_PER_S);
 /// Pulses closer together than this are bounces of one pulse.
-const APART: Span = Span::from_ms(20);
+const PULSE_DISTANCE_MIN: Span = Span::from_ms(20);
 /// Number of pulse widths whose median is used.
 const WIDTHS_MAX: usize = 9;
 const WIDTHS_MIN: usize = 3;
 /// Maximum distance of sentences from a whole second if there is no pulse.
-const HALF: Span = Span::from_ms(500);
+const COARSE_TOLERANCE: Span = Span::from_ms(500);
 /// Maximum age of a sentence that gives the time alone.
 const COARSE_AGE_MAX: Span = Span::from_ns(10 * NS_PER_S);
 
@@ -41,20 +41,20 @@ pub struct CoarseTime {
     /// UTC at that instant, the middle of the possible range.
     pub utc: Timestamp<Utc>,
     /// Maximum error of that.
-    pub uncertainty: Span,
+    pub error_bound: Span,
 }
 
 impl CoarseTime {
     /// Middle of the lag with which sentences begin, after the instant that they name.
-    pub const LAG: Span = Span::from_ms(500);
+    pub const LAG_MIDDLE: Span = Span::from_ms(500);
     /// Maximum deviation of the lag from that: most sentences begin within their second, those of a
     /// slow line or a busy receiver up to half a second after it has ended.
-    pub const BOUND: Span = Span::from_ms(1_000);
+    pub const LAG_DEVIATION_MAX: Span = Span::from_ms(1_000);
 
     /// Returns the time by a sentence that began at `at`.
     #[must_use]
-    pub fn of_sentence(named: Timestamp<Utc>, at: Timestamp<Monotonic>) -> Self {
-        Self { at, utc: named + Self::LAG, uncertainty: Self::BOUND }
+    pub fn from_sentence(named: Timestamp<Utc>, at: Timestamp<Monotonic>) -> Self {
+        Self { at, utc: named + Self::LAG_MIDDLE, error_bound: Self::LAG_DEVIATION_MAX }
     }
 }
 
@@ -62,16 +62,16 @@ impl CoarseTime {
 #[derive(Clone, Debug)]
 pub struct PulseLabeller {
     settings: LabelSettings,
-    grid: PulseGrid,
+    recent_pulses: RecentPulses,
     last_sequence: Option<u64>,
     /// Established count, at the latest pulse that was labelled.
     count: Option<CountAnchor>,
     /// Instant of the last confirmation by a sentence.
-    confirmed: Timestamp<Monotonic>,
+    confirmed_at: Timestamp<Monotonic>,
     /// Count named by sentences that do not confirm the established one, or that establish it.
-    vote: Option<LabelAgreement>,
+    vote: Option<LabelVote>,
     /// Count named by sentences by themselves, if no pulse comes.
-    coarse_vote: Option<LabelAgreement>,
+    coarse_vote: Option<LabelVote>,
     /// Count by sentences alone, at the latest of them that confirmed it.
     coarse_count: Option<CountAnchor>,
     last_named: Option<i64>,
@@ -87,10 +87,10 @@ impl PulseLabeller {
     pub fn new(settings: LabelSettings) -> Self {
         Self {
             settings,
-            grid: PulseGrid::default(),
+            recent_pulses: RecentPulses::default(),
             last_sequence: None,
             count: None,
-            confirmed: Timestamp::from_ns(0),
+            confirmed_at: Timestamp::from_ns(0),
             vote: None,
             coarse_vote: None,
             coarse_count: None,
@@ -103,10 +103,11 @@ impl PulseLabeller {
 
     /// Announces the next leap second, if there is one. Close to the leap the announcement cannot
     /// be withdrawn, and a leap that is past is ignored.
-    pub fn announce(&mut self, leap: Option<LeapSecond>) {
-        let counted = self.count.map(|count| count.second);
+    pub fn announce_leap(&mut self, leap: Option<LeapSecond>) {
+        let counted_second = self.count.map(|count| count.second);
         let is_within = |leap: &LeapSecond, seconds: i64| {
-            counted.is_some_and(|second| second + seconds >= leap.instant().as_ns() / NS_PER_S)
+            counted_second
+                .is_some_and(|second| second + seconds >= leap.instant().as_ns() / NS_PER_S)
         };
         if !self.leap.is_some_and(|leap| is_within(&leap, 2)) {
             self.leap = leap.filter(|leap| !is_within(leap, 0));
@@ -114,7 +115,7 @@ impl PulseLabeller {
     }
 
     /// Forgets the count of seconds, which is known to belong to another time.
-    pub fn forget(&mut self) {
+    pub fn forget_count(&mut self) {
         (self.count, self.vote, self.last_named) = (None, None, None);
         (self.coarse_count, self.coarse_vote) = (None, None);
         self.has_unannounced_leap = false;
@@ -134,8 +135,8 @@ impl PulseLabeller {
 
     /// Takes the other edge of the pulse, if the device reports both: the width of the pulse shows
     /// if the right edge is used.
-    pub fn opposite_edge(&mut self, at: Timestamp<Monotonic>) {
-        let Some(pulse) = self.grid.latest() else { return };
+    pub fn add_opposite_edge(&mut self, at: Timestamp<Monotonic>) {
+        let Some(pulse) = self.recent_pulses.latest() else { return };
         let width = at - pulse;
         if (1..NS_PER_S).contains(&width.as_ns()) {
             if self.widths.len() == WIDTHS_MAX {
@@ -146,7 +147,7 @@ impl PulseLabeller {
     }
 
     /// Returns the width of the pulse, if it shows that this edge is its end.
-    fn wrong_edge(&self) -> Option<Span> {
+    fn wrong_edge_width(&self) -> Option<Span> {
         if self.widths.len() < WIDTHS_MIN {
             return None;
         }
@@ -165,28 +166,29 @@ impl PulseLabeller {
     /// # Errors
     ///
     /// The reason for which it is not.
-    pub fn pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseReject> {
+    pub fn label_pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseReject> {
         if self.last_sequence.replace(pulse.sequence) == Some(pulse.sequence) {
             return Err(PulseReject::Repeated);
         }
         let at = pulse.monotonic;
-        if self.grid.latest().is_some_and(|latest| at <= latest) {
-            self.grid.forget_from(at);
+        if self.recent_pulses.latest().is_some_and(|latest| at <= latest) {
+            self.recent_pulses.forget_from(at);
             return Err(PulseReject::Backwards);
         }
-        self.grid.take(at);
-        if let Some(width) = self.wrong_edge() {
+        self.recent_pulses.add_pulse(at);
+        if let Some(width) = self.wrong_edge_width() {
             self.count = None;
             return Err(PulseReject::Polarity(width));
         }
         self.expire(at);
-        let count = self.count.ok_or_else(|| self.rate(at).unwrap_or(PulseReject::NoSecond))?;
-        let count = self.carry(count, at)?;
+        let count =
+            self.count.ok_or_else(|| self.rate_reject(at).unwrap_or(PulseReject::NoSecond))?;
+        let count = self.carry_count(count, at)?;
         self.count = Some(count);
-        if self.vote.is_some_and(|vote| vote.votes >= self.settings.establish) {
+        if self.vote.is_some_and(|vote| vote.votes >= self.settings.sentences_to_establish) {
             return Err(PulseReject::Disputed);
         }
-        if at - self.confirmed > self.settings.carry_max {
+        if at - self.confirmed_at > self.settings.carry_max {
             return Err(PulseReject::Unconfirmed);
         }
         let second = self.utc(count.second).ok_or(PulseReject::LeapSecond)?;
@@ -203,38 +205,40 @@ impl PulseLabeller {
     }
 
     /// Returns the count at a pulse, if the count can be carried on to it.
-    fn carry(
+    fn carry_count(
         &self,
         count: CountAnchor,
         at: Timestamp<Monotonic>,
     ) -> Result<CountAnchor, PulseReject> {
         let gap = at - count.at;
-        let (next, distance) = count.nearest(at);
-        let is_confirmed = gap <= GAP || self.grid.is_regular(at, self.settings.tolerance);
+        let (next, distance) = count.nearest_count(at);
+        let is_confirmed = gap <= UNCONFIRMED_GAP_MAX
+            || self.recent_pulses.is_regular(at, self.settings.tolerance);
         // Possible drift of the clock since then.
         let slack = self.settings.tolerance.as_ns() * (1 + gap.as_ns() / NS_PER_S);
         if next.second == count.second || distance.as_ns().abs() > slack.min(NS_PER_S / 4) {
-            return Err(self.rate(at).unwrap_or(PulseReject::OffGrid(distance)));
+            return Err(self.rate_reject(at).unwrap_or(PulseReject::OffGrid(distance)));
         }
         is_confirmed.then_some(next).ok_or(PulseReject::AfterGap)
     }
 
     /// Returns the reject reason if several regular pulses come in a second.
-    fn rate(&self, at: Timestamp<Monotonic>) -> Option<PulseReject> {
+    fn rate_reject(&self, at: Timestamp<Monotonic>) -> Option<PulseReject> {
         let mut last = None;
         let is_apart = |pulse: &Timestamp<Monotonic>| {
-            let is_apart = last.is_none_or(|last| *pulse - last >= APART);
+            let is_apart = last.is_none_or(|last| *pulse - last >= PULSE_DISTANCE_MIN);
             last = Some(*pulse);
             is_apart
         };
-        let count = self.grid.regular(at, self.settings.tolerance).filter(is_apart).count();
+        let count =
+            self.recent_pulses.regular_pulses(at, self.settings.tolerance).filter(is_apart).count();
         (count > 1).then_some(PulseReject::Rate(count as u32))
     }
 
     /// Returns UTC of a count, and rebases the count after a leap second.
     fn utc(&mut self, second: i64) -> Option<i64> {
         let utc = count::utc_of(second, self.leap)?;
-        if self.leap.is_some_and(|leap| count::is_past(second, leap)) {
+        if self.leap.is_some_and(|leap| count::is_past_leap(second, leap)) {
             self.leap = None;
             if let Some(count) = &mut self.count {
                 count.second = utc;
@@ -246,10 +250,10 @@ impl PulseLabeller {
     /// Returns the time by sentences alone at `now`, if several in a row agree. A time that many
     /// contradict is retained until it is too old, or as many in a row have named another.
     #[must_use]
-    pub fn coarse(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
+    pub fn coarse_time(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
         let CountAnchor { second, at } = self.coarse_count?;
         let named = Timestamp::from_timespec(second, 0);
-        (now - at <= COARSE_AGE_MAX).then(|| CoarseTime::of_sentence(named, at))
+        (now - at <= COARSE_AGE_MAX).then(|| CoarseTime::from_sentence(named, at))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The labeller against a receiver whose faults are made one by one.
 
 use super::*;
-use crate::{Implausible, Sentence, SentenceReject};
+use crate::{ImplausibleTime, Sentence, SentenceReject};
 use horolog_time::leap::LeapKind;
 use proptest::prelude::*;
 
@@ -35,13 +35,13 @@ impl Bench {
         self.sequence += 1;
         let realtime = Timestamp::from_timespec(self.start, ms * 1_000_000);
         let pulse = Pulse { monotonic: at_ms(ms), realtime, sequence: self.sequence };
-        let labelled = self.labeller.pulse(&pulse)?;
+        let labelled = self.labeller.label_pulse(&pulse)?;
         assert_eq!(labelled.pulse, pulse);
         Ok(labelled.second().as_ns() / NS_PER_S - self.start)
     }
 
     fn sentence_at(&mut self, names: i64, ms: i64) -> Result<(), SentenceReject> {
-        self.labeller.sentence(&Sentence {
+        self.labeller.add_sentence(&Sentence {
             second: Timestamp::from_timespec(self.start + names, 0),
             received: at_ms(ms),
             is_valid: true,
@@ -144,7 +144,7 @@ fn weeks_that_a_receiver_has_miscounted_are_named_so() {
     let mut bench = Bench::established();
     for times in [-1, 1, 2] {
         let reject = bench.sentence_at(11 + times * ROLLOVER_S, 11_120);
-        assert_eq!(reject, Err(SentenceReject::Implausible(Implausible::Rollover(times))));
+        assert_eq!(reject, Err(SentenceReject::Implausible(ImplausibleTime::Rollover(times))));
     }
 }
 
@@ -163,7 +163,7 @@ fn void_sentences_are_passed_over() {
     let mut bench = Bench::established();
     let second = Timestamp::from_timespec(START + 11, 0);
     let void = Sentence { second, received: at_ms(11_120), is_valid: false, is_leap_second: false };
-    assert_eq!(bench.labeller.sentence(&void), Err(SentenceReject::Void));
+    assert_eq!(bench.labeller.add_sentence(&void), Err(SentenceReject::Void));
 }
 
 #[test]
@@ -210,10 +210,10 @@ fn an_edge_that_is_read_twice_or_runs_back_is_named() {
     let mut bench = Bench::established();
     let pulse =
         |ms, sequence| Pulse { monotonic: at_ms(ms), realtime: Timestamp::from_ns(0), sequence };
-    assert!(bench.labeller.pulse(&pulse(11_000, 70)).is_ok());
-    assert_eq!(bench.labeller.pulse(&pulse(11_000, 70)), Err(PulseReject::Repeated));
-    assert_eq!(bench.labeller.pulse(&pulse(10_500, 71)), Err(PulseReject::Backwards));
-    assert!(bench.labeller.pulse(&pulse(12_000, 72)).is_ok());
+    assert!(bench.labeller.label_pulse(&pulse(11_000, 70)).is_ok());
+    assert_eq!(bench.labeller.label_pulse(&pulse(11_000, 70)), Err(PulseReject::Repeated));
+    assert_eq!(bench.labeller.label_pulse(&pulse(10_500, 71)), Err(PulseReject::Backwards));
+    assert!(bench.labeller.label_pulse(&pulse(12_000, 72)).is_ok());
 }
 
 /// As when the clock is stepped while an edge's timestamp is converted.
@@ -302,7 +302,7 @@ fn leap_bench(announced: Option<LeapKind>) -> Bench {
     let mut bench = Bench::new(LabelSettings::default());
     bench.start = MIDNIGHT - 20;
     let midnight = Timestamp::from_timespec(MIDNIGHT, 0);
-    bench.labeller.announce(announced.map(|kind| LeapSecond { midnight, kind }));
+    bench.labeller.announce_leap(announced.map(|kind| LeapSecond { midnight, kind }));
     bench.run(0..19);
     bench
 }
@@ -319,11 +319,11 @@ fn an_announced_leap_second_has_no_label_and_shifts_those_behind_it() {
         is_valid: true,
         is_leap_second: true,
     };
-    assert_eq!(bench.labeller.sentence(&leap), Err(SentenceReject::LeapSecond));
+    assert_eq!(bench.labeller.add_sentence(&leap), Err(SentenceReject::LeapSecond));
     for second in 21..30 {
         // Whoever announces may be behind: the leap does not come twice.
         let midnight = Timestamp::from_timespec(MIDNIGHT, 0);
-        bench.labeller.announce(Some(LeapSecond { midnight, kind: LeapKind::Insert }));
+        bench.labeller.announce_leap(Some(LeapSecond { midnight, kind: LeapKind::Insert }));
         assert_eq!(bench.pulse(second * 1_000), Ok(second - 1));
         assert_eq!(bench.sentence_at(second - 1, second * 1_000 + 120), Ok(()));
     }
@@ -350,7 +350,7 @@ fn an_unannounced_leap_second_is_learnt_from_the_sentences() {
         is_valid: true,
         is_leap_second: true,
     };
-    bench.labeller.sentence(&leap).unwrap_err().discard();
+    bench.labeller.add_sentence(&leap).unwrap_err().discard();
     for second in 21..24 {
         let _ = bench.pulse(second * 1_000);
         bench.sentence_at(second - 1, second * 1_000 + 120).unwrap_err().discard();
@@ -372,7 +372,7 @@ fn a_second_60_that_ends_no_day_or_changes_nothing_makes_no_leap_easier() {
             is_valid: true,
             is_leap_second: true,
         };
-        assert_eq!(bench.labeller.sentence(&leap), Err(SentenceReject::LeapSecond));
+        assert_eq!(bench.labeller.add_sentence(&leap), Err(SentenceReject::LeapSecond));
         bench.run(20..30);
         for second in 30..40 {
             let _ = bench.pulse(second * 1_000);
@@ -388,7 +388,7 @@ fn the_wrong_edge_is_detected_by_the_width() {
     for second in 0..5 {
         // 100 ms long, and the falling edge is taken: the rising one comes 900 ms later.
         let _ = bench.pulse(second * 1_000 + 100);
-        bench.labeller.opposite_edge(at_ms((second + 1) * 1_000));
+        bench.labeller.add_opposite_edge(at_ms((second + 1) * 1_000));
         let _ = bench.sentence(second);
     }
     assert_eq!(bench.pulse(5_100), Err(PulseReject::Polarity(Span::from_ms(900))));
@@ -396,7 +396,7 @@ fn the_wrong_edge_is_detected_by_the_width() {
     let mut bench = Bench::new(wide);
     for second in 0..8 {
         let _ = bench.pulse(second * 1_000);
-        bench.labeller.opposite_edge(at_ms(second * 1_000 + 800));
+        bench.labeller.add_opposite_edge(at_ms(second * 1_000 + 800));
         let _ = bench.sentence(second);
     }
     assert_eq!(bench.pulse(8_000), Ok(8), "a wide pulse that is known to be one");
@@ -421,7 +421,7 @@ fn the_way_of_the_edge_is_taken_off() {
     bench.run(0..10);
     let realtime = Timestamp::from_timespec(START + 10, 173);
     let pulse = Pulse { monotonic: at_ms(10_000), realtime, sequence: 99 };
-    let labelled = bench.labeller.pulse(&pulse).unwrap();
+    let labelled = bench.labeller.label_pulse(&pulse).unwrap();
     assert_eq!(labelled.offset(), Span::from_ns(100));
     assert_eq!(labelled.second(), Timestamp::from_timespec(START + 10, 0));
 }
@@ -464,18 +464,18 @@ proptest! {
             let instant = Timestamp::from_ns(instant / NS_PER_S * NS_PER_S);
             if kind % 2 == 0 {
                 let pulse = Pulse { monotonic: at, realtime: instant, sequence };
-                let _ = labeller.pulse(&pulse).map(|labelled| labelled.second());
+                let _ = labeller.label_pulse(&pulse).map(|labelled| labelled.second());
             } else {
                 let (is_valid, is_leap_second) = (kind != 5, kind == 1);
-                let _ = labeller.sentence(&Sentence {
+                let _ = labeller.add_sentence(&Sentence {
                     second: instant,
                     received: at,
                     is_valid,
                     is_leap_second,
                 });
             }
-            labeller.opposite_edge(Timestamp::from_ns(elapsed));
-            let _ = labeller.coarse(at);
+            labeller.add_opposite_edge(Timestamp::from_ns(elapsed));
+            let _ = labeller.coarse_time(at);
         }
     }
 }

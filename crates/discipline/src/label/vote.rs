@@ -5,23 +5,23 @@ use horolog_time::Span;
 
 /// Count named by the last sentences, and how many in a row named it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LabelAgreement {
+pub(super) struct LabelVote {
     pub(super) count: CountAnchor,
     pub(super) votes: u32,
 }
 
-impl LabelAgreement {
+impl LabelVote {
     /// Takes the count that a sentence named for a pulse; a count other than that of the previous
     /// sentence begins anew.
-    pub(super) fn take(vote: &mut Option<Self>, named: CountAnchor, tolerance: Span) -> Self {
-        let before = vote.filter(|vote| {
-            let (expected, distance) = vote.count.nearest(named.at);
+    pub(super) fn update(vote: &mut Option<Self>, named: CountAnchor, tolerance: Span) -> Self {
+        let previous = vote.filter(|vote| {
+            let (expected, distance) = vote.count.nearest_count(named.at);
             // Seconds may be missing in between, during which a clock with a frequency error
             // drifts.
             let seconds = 1 + (named.at - vote.count.at).as_seconds().abs() as i64;
             expected.second == named.second && distance.as_ns().abs() <= tolerance.as_ns() * seconds
         });
-        let votes = before.map_or(1, |before| before.votes.saturating_add(1));
+        let votes = previous.map_or(1, |before| before.votes.saturating_add(1));
         *vote.insert(Self { count: named, votes })
     }
 }

@@ -14,17 +14,17 @@ fn day(days: i64) -> Span {
     BUILD + DAYS(days) - Timestamp::from_ns(NOW.as_ns())
 }
 
-fn basis(saved: Option<i64>, rtc: Option<i64>) -> Plausibility {
+fn basis(saved: Option<i64>, rtc: Option<i64>) -> PlausibilityRules {
     let saved = saved.map(|days| BUILD + DAYS(days));
-    Plausibility { build: BUILD, saved, rtc: rtc.map(day), ..Plausibility::default() }
+    PlausibilityRules { build: BUILD, saved, rtc: rtc.map(day), ..PlausibilityRules::default() }
 }
 
 /// The name of the reason, or that there is none.
-fn judged(basis: Plausibility, system: i64, others: &[i64], reported: i64) -> &'static str {
+fn judged(basis: PlausibilityRules, system: i64, others: &[i64], reported: i64) -> &'static str {
     let others: Vec<_> = others.iter().copied().map(day).collect();
     let evidence = TimeEvidence { now: NOW, system: Some(day(system)), others: &others };
     let mut judge = TimeJudge::new(basis);
-    judge.judge(&evidence, day(reported)).map_or_else(Implausible::name, |()| "plausible")
+    judge.judge(&evidence, day(reported)).map_or_else(ImplausibleTime::name, |()| "plausible")
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn a_time_is_judged_by_the_build_the_clocks_and_the_other_sources() {
 
 #[test]
 fn the_build_s_date_and_the_years_beyond_it_are_values() {
-    let past = |build, years| Plausibility {
+    let past = |build, years| PlausibilityRules {
         build: BUILD + DAYS(build),
-        reach: Plausibility::years(years),
-        ..Plausibility::default()
+        validity: PlausibilityRules::span_of_years(years),
+        ..PlausibilityRules::default()
     };
     assert_eq!(judged(past(20_000, 20), 20_001, &[], 20_001), "plausible");
     assert_eq!(judged(past(20_000, 20), 0, &[], 5), "before_build");
@@ -115,7 +115,7 @@ fn a_plausible_time_goes_on_when_the_system_clock_is_set_wrong() {
     assert_eq!([near(12), near(24)], [Ok(()); 2]);
     let reason = near(25).unwrap_err();
     assert!(reason.to_string().contains("its own earlier time"), "no creeping away: {reason}");
-    assert_eq!(near(24 * WEEKS), Err(Implausible::Rollover(1)));
+    assert_eq!(near(24 * WEEKS), Err(ImplausibleTime::Rollover(1)));
 }
 
 #[test]
@@ -126,12 +126,12 @@ fn a_time_that_nothing_confirmed_goes_on_and_contradicts_no_other() {
             let judged = judge.judge(&TimeEvidence { now: NOW, system, others }, day(reported));
             judged.map(|()| judge.support().unwrap())
         };
-        assert_eq!(at(system, &[], 3_000), Ok(Support::Unopposed), "the wrong date");
-        assert_eq!(at(system, &[], 3_001), Ok(Support::Unopposed));
-        assert_eq!(at(system, &[], 5), Ok(Support::Unopposed), "the right date heals it");
-        assert_eq!(at(Some(day(900)), &[], 5), Ok(Support::Unopposed), "it goes on");
-        assert_eq!(at(system, &[day(5)], 5), Ok(Support::Confirmed));
-        assert_eq!(at(system, &[], 5), Ok(Support::Continued));
+        assert_eq!(at(system, &[], 3_000), Ok(TimeSupport::Unopposed), "the wrong date");
+        assert_eq!(at(system, &[], 3_001), Ok(TimeSupport::Unopposed));
+        assert_eq!(at(system, &[], 5), Ok(TimeSupport::Unopposed), "the right date heals it");
+        assert_eq!(at(Some(day(900)), &[], 5), Ok(TimeSupport::Unopposed), "it goes on");
+        assert_eq!(at(system, &[day(5)], 5), Ok(TimeSupport::Confirmed));
+        assert_eq!(at(system, &[], 5), Ok(TimeSupport::Continued));
         assert_eq!(at(system, &[], 3_000).unwrap_err().name(), "apart");
     }
 }
@@ -140,19 +140,19 @@ fn a_time_that_nothing_confirmed_goes_on_and_contradicts_no_other() {
 fn the_operator_accepts_the_implausible_time_and_nothing_else() {
     let evidence = TimeEvidence { now: NOW, system: Some(day(5)), others: &[] };
     let mut judge = TimeJudge::new(basis(None, None));
-    judge.accept();
+    judge.accept_unconfirmed();
     assert!(judge.judge(&evidence, day(8)).is_err(), "accepted before it was said");
-    judge.accept();
+    judge.accept_unconfirmed();
     assert_eq!(judge.judge(&evidence, day(8)), Ok(()));
     assert!(judge.is_accepted(day(8)) && !judge.is_accepted(day(80)));
     assert!(judge.judge(&evidence, day(80)).is_err());
     for never in [5 + WEEKS, -9, 9_000] {
         assert!(judge.judge(&evidence, day(never)).is_err());
-        judge.accept();
+        judge.accept_unconfirmed();
         assert!(judge.judge(&evidence, day(never)).is_err(), "{never}");
     }
     let mut other = TimeJudge::new(basis(None, None));
-    other.vouch(day(8), Support::Confirmed);
+    other.accept_judged_time(day(8), TimeSupport::Confirmed);
     assert_eq!(other.judge(&evidence, day(8)), Ok(()), "confirmed elsewhere");
 }
 

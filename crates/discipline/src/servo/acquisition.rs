@@ -8,7 +8,7 @@ use horolog_time::{Monotonic, Timestamp};
 
 /// Number of pulses that the line goes through. Fewer, each late by chance, would lie on a line
 /// every week.
-pub(super) const PULSES: usize = 6;
+pub(super) const LINE_PULSES: usize = 6;
 /// Number of pulses after which twice the noise is allowed for, and limit of these doublings.
 const PULSES_PER_DOUBLING: u32 = 8;
 const DOUBLINGS_MAX: u32 = 12;
@@ -27,49 +27,49 @@ pub(super) struct AcquiredState {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Acquisition {
     recent: VecDeque<(Timestamp<Monotonic>, f64)>,
-    taken: u32,
+    unexplained_pulses: u32,
 }
 
 impl Acquisition {
     /// Takes the phase of a pulse; returns the start of the filter if the last pulses lie on a line
     /// to within `gate` standard deviations `noise`, with a possible frequency.
-    pub(super) fn take(
+    pub(super) fn add_pulse(
         &mut self,
         (at, phase): (Timestamp<Monotonic>, f64),
         (gate, noise): (f64, f64),
         frequency_max: f64,
     ) -> Option<AcquiredState> {
-        if self.recent.len() == PULSES {
+        if self.recent.len() == LINE_PULSES {
             self.recent.pop_front();
         }
         self.recent.push_back((at, phase));
-        self.taken += 1;
-        if self.recent.len() < PULSES {
+        self.unexplained_pulses += 1;
+        if self.recent.len() < LINE_PULSES {
             return None;
         }
-        let noise =
-            noise * 2_f64.powi((self.taken / PULSES_PER_DOUBLING).min(DOUBLINGS_MAX) as i32);
-        let seconds = |other: &(Timestamp<Monotonic>, f64)| ((other.0 - at).as_seconds(), other.1);
-        let points: Vec<_> = self.recent.iter().map(seconds).collect();
-        let line = line::fit(&points)?;
-        let left = |(x, y): &(f64, f64)| (y - line.intercept - line.slope * x).abs();
-        let is_line = points.iter().all(|point| left(point) <= gate * noise);
+        let noise = noise
+            * 2_f64.powi((self.unexplained_pulses / PULSES_PER_DOUBLING).min(DOUBLINGS_MAX) as i32);
+        let to_point = |other: &(Timestamp<Monotonic>, f64)| ((other.0 - at).as_seconds(), other.1);
+        let points: Vec<_> = self.recent.iter().map(to_point).collect();
+        let line = line::fit_line(&points)?;
+        let residual = |(x, y): &(f64, f64)| (y - line.intercept - line.slope * x).abs();
+        let is_line = points.iter().all(|point| residual(point) <= gate * noise);
         // The variances of a line through this many points, at its end.
         let mean = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
-        let spread: f64 = points.iter().map(|point| (point.0 - mean).powi(2)).sum();
+        let sum_of_squares: f64 = points.iter().map(|point| (point.0 - mean).powi(2)).sum();
         let noise = noise.max(line.residual).powi(2);
         (is_line && line.slope.abs() <= frequency_max).then(|| AcquiredState {
             at,
             phase: line.intercept,
             frequency: line.slope,
-            phase_variance: noise * ((points.len() as f64).recip() + mean.powi(2) / spread),
-            frequency_variance: noise / spread,
+            phase_variance: noise * ((points.len() as f64).recip() + mean.powi(2) / sum_of_squares),
+            frequency_variance: noise / sum_of_squares,
         })
     }
 
     /// Returns the number of pulses since the filter explained one.
-    pub(super) fn taken(&self) -> u32 {
-        self.taken
+    pub(super) fn unexplained_pulses(&self) -> u32 {
+        self.unexplained_pulses
     }
 
     pub(super) fn clear(&mut self) {
@@ -85,7 +85,7 @@ mod tests {
         let mut acquisition = Acquisition::default();
         let take = |(second, phase): (usize, &f64)| {
             let at = Timestamp::from_ns(second as i64 * 1_000_000_000);
-            acquisition.take((at, *phase), (5.0, 100.0), 500_000.0)
+            acquisition.add_pulse((at, *phase), (5.0, 100.0), 500_000.0)
         };
         phases.iter().enumerate().map(take).collect()
     }

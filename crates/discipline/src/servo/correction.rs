@@ -13,38 +13,54 @@ pub(super) struct Correction {
     slewed: f64,
     /// Correction of the frequency from `at` on, in ppb, and the previous one.
     pub(super) frequency: f64,
-    before: f64,
+    previous_frequency: f64,
 }
 
 impl Correction {
     pub(super) fn new(at: Timestamp<Monotonic>, frequency: f64) -> Self {
-        Self { at, stepped: Span::ZERO, slewed: 0.0, frequency, before: frequency }
+        Self { at, stepped: Span::ZERO, slewed: 0.0, frequency, previous_frequency: frequency }
     }
 
     /// Returns the steps and the slewed part at `at`.
-    fn parts(&self, at: Timestamp<Monotonic>) -> (Span, f64) {
+    fn steps_and_slew(&self, at: Timestamp<Monotonic>) -> (Span, f64) {
         // A pulse may be older than the latest command.
-        let frequency = if at < self.at { self.before } else { self.frequency };
+        let frequency = if at < self.at { self.previous_frequency } else { self.frequency };
         (self.stepped, self.slewed + frequency * (at - self.at).as_seconds())
     }
 
     /// Returns the distance of an uncorrected clock from `origin`, in ns, if the real one is
     /// `offset` ahead.
-    pub(super) fn without(&self, at: Timestamp<Monotonic>, offset: Span, origin: Span) -> f64 {
-        let (stepped, slewed) = self.parts(at);
+    pub(super) fn uncorrected_phase(
+        &self,
+        at: Timestamp<Monotonic>,
+        offset: Span,
+        origin: Span,
+    ) -> f64 {
+        let (stepped, slewed) = self.steps_and_slew(at);
         (offset - stepped - origin).as_ns() as f64 - slewed
     }
 
     /// Inverse of [`Self::without`]: returns the offset of the real clock, rounded to nanoseconds.
-    pub(super) fn with(&self, at: Timestamp<Monotonic>, phase: f64, origin: Span) -> Span {
-        let (stepped, slewed) = self.parts(at);
+    pub(super) fn corrected_offset(
+        &self,
+        at: Timestamp<Monotonic>,
+        phase: f64,
+        origin: Span,
+    ) -> Span {
+        let (stepped, slewed) = self.steps_and_slew(at);
         origin + stepped + Span::from_ns((phase + slewed).round() as i64)
     }
 
     /// Records a command carried out at `at`.
-    pub(super) fn change(&mut self, at: Timestamp<Monotonic>, frequency: f64, step: Span) {
-        let (stepped, slewed) = self.parts(at);
-        *self = Self { at, stepped: stepped + step, slewed, frequency, before: self.frequency };
+    pub(super) fn record_change(&mut self, at: Timestamp<Monotonic>, frequency: f64, step: Span) {
+        let (stepped, slewed) = self.steps_and_slew(at);
+        *self = Self {
+            at,
+            stepped: stepped + step,
+            slewed,
+            frequency,
+            previous_frequency: self.frequency,
+        };
     }
 }
 
@@ -59,13 +75,13 @@ mod tests {
     #[test]
     fn steps_and_slews_add_up_and_are_taken_off_again() {
         let mut correction = Correction::new(second(0), 100.0);
-        correction.change(second(10), -50.0, Span::from_ms(-3));
+        correction.record_change(second(10), -50.0, Span::from_ms(-3));
         let decades = Span::from_ns(1_700_000_000_000_000_000);
         let offset = decades + Span::from_ns(7);
-        let free = correction.without(second(12), offset, decades);
+        let free = correction.uncorrected_phase(second(12), offset, decades);
         assert!((free - (7.0 + 3e6 - 1_000.0 + 100.0)).abs() < 1e-6, "{free}");
-        assert_eq!(correction.with(second(12), free, decades), offset);
-        let before = correction.without(second(9), offset, decades);
+        assert_eq!(correction.corrected_offset(second(12), free, decades), offset);
+        let before = correction.uncorrected_phase(second(9), offset, decades);
         assert!((before - (7.0 + 3e6 - 900.0)).abs() < 1e-6, "{before}");
     }
 }

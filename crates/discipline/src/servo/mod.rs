@@ -19,9 +19,9 @@ use crate::measurement::{LagDetector, PulseNoise};
 use crate::{ClockErrorEntry, LabelledPulse, PulseVerdict, ServoSettings, Stability};
 use acquisition::{AcquiredState, Acquisition};
 use correction::Correction;
-use jump::ClockJumps;
+use jump::ExternalStepDetector;
 
-pub use state::{Decision, ServoCommand, ServoEstimate, SynchronisationState};
+pub use state::{ServoCommand, ServoDecision, ServoEstimate, SynchronisationState};
 
 /// Good pulses in a row that lock a clock.
 const LOCK_PULSES: u32 = 8;
@@ -30,17 +30,17 @@ const LOCK_PULSES: u32 = 8;
 const LOCK_DEVIATIONS: f64 = 5.0;
 const LOCK_NS: f64 = 1_000.0;
 /// Number of consecutive unexplained pulses after which the clock counts as wrong.
-const JUMP_PULSES_MIN: u32 = acquisition::PULSES as u32;
+const JUMP_PULSES_MIN: u32 = acquisition::LINE_PULSES as u32;
 /// Share of the gate over a second by which a lagging filter inflates its frequency.
 const LAG_SHARE: f64 = 0.25;
 
 /// Running filter and its state at the last good pulse.
 #[derive(Clone, Debug)]
-struct Track {
+struct FilterTrack {
     filter: Kalman,
     lag: LagDetector,
     good_at: Timestamp<Monotonic>,
-    good: HoldoverStart,
+    good_uncertainty: HoldoverStart,
     good_in_a_row: u32,
 }
 
@@ -52,10 +52,10 @@ pub struct Servo {
     /// Origin of all phases of the filter.
     origin: Option<Span>,
     correction: Option<Correction>,
-    track: Option<Track>,
+    track: Option<FilterTrack>,
     acquisition: Acquisition,
     noise: PulseNoise,
-    jumps: ClockJumps,
+    step_detector: ExternalStepDetector,
     stability: Stability,
 }
 
@@ -71,7 +71,7 @@ impl Servo {
             track: None,
             acquisition: Acquisition::default(),
             noise: PulseNoise::new(settings.noise_initial_ns),
-            jumps: ClockJumps::default(),
+            step_detector: ExternalStepDetector::default(),
             stability: Stability::default(),
         }
     }
@@ -98,20 +98,20 @@ impl Servo {
     /// Returns the amount by which another program has set the clock since the last pulse, if its
     /// distance from the monotonic clock is now `realtime_minus_monotonic`.
     #[must_use]
-    pub fn moved(&self, realtime_minus_monotonic: Span) -> Option<Span> {
-        self.jumps.moved(realtime_minus_monotonic)
+    pub fn external_step(&self, realtime_minus_monotonic: Span) -> Option<Span> {
+        self.step_detector.external_step(realtime_minus_monotonic)
     }
 
     /// Records that the clock was set by this much together with UTC, at a leap second: it is as
     /// right as before.
     pub fn expect_step(&mut self, step: Span) {
-        self.jumps.expect(step);
+        self.step_detector.expect_step(step);
     }
 
     /// Records that UTC has stepped by this much at a leap second, at `at`, and the clock has not.
-    pub fn leap_without_clock(&mut self, step: Span, at: Timestamp<Monotonic>) {
+    pub fn record_leap_without_step(&mut self, step: Span, at: Timestamp<Monotonic>) {
         if let Some(correction) = &mut self.correction {
-            correction.change(at, correction.frequency, -step);
+            correction.record_change(at, correction.frequency, -step);
         }
     }
 
@@ -120,10 +120,10 @@ impl Servo {
     pub fn suspend(&mut self, at: Timestamp<Monotonic>) -> Option<ServoCommand> {
         let estimate = self.estimate(at).filter(|_| self.settings.is_steering);
         self.settings.is_steering = false;
-        let most = self.settings.frequency_max_ppb;
-        let frequency_ppb = (-estimate?.frequency_ppb).clamp(-most, most);
+        let frequency_max = self.settings.frequency_max_ppb;
+        let frequency_ppb = (-estimate?.frequency_ppb).clamp(-frequency_max, frequency_max);
         let correction = self.correction.as_mut()?;
-        correction.change(at, frequency_ppb, Span::ZERO);
+        correction.record_change(at, frequency_ppb, Span::ZERO);
         Some(ServoCommand { frequency_ppb, step: None })
     }
 
@@ -134,7 +134,7 @@ impl Servo {
 
     /// Returns the time since the last good pulse, for a clock in holdover.
     #[must_use]
-    pub fn held_over(&self, now: Timestamp<Monotonic>) -> Option<Span> {
+    pub fn holdover_duration(&self, now: Timestamp<Monotonic>) -> Option<Span> {
         let track = self.track.as_ref().filter(|_| self.state == SynchronisationState::Holdover)?;
         Some(now - track.good_at)
     }
@@ -148,82 +148,94 @@ impl Servo {
         let elapsed = (at - track.good_at).as_seconds().max(0.0);
         Some(ServoEstimate {
             at,
-            offset: correction.with(at, filter.phase(), self.origin?),
+            offset: correction.corrected_offset(at, filter.phase(), self.origin?),
             rate_ppb: filter.frequency() + correction.frequency,
             frequency_ppb: filter.frequency(),
-            uncertainty_ns: dispersion_ns(&self.settings.oscillator, &track.good, elapsed),
+            uncertainty_ns: dispersion_ns(
+                &self.settings.oscillator,
+                &track.good_uncertainty,
+                elapsed,
+            ),
         })
     }
 
     /// Takes a pulse whose second is known. Its command is for `done_at`, which may be later than
     /// the pulse.
-    pub fn pulse(&mut self, pulse: &LabelledPulse, done_at: Timestamp<Monotonic>) -> Decision {
+    pub fn process_pulse(
+        &mut self,
+        pulse: &LabelledPulse,
+        effective_at: Timestamp<Monotonic>,
+    ) -> ServoDecision {
         let (at, offset) = (pulse.pulse.monotonic, pulse.offset());
         let origin = *self.origin.get_or_insert(offset);
-        let initial = self.settings.initial_frequency_ppb;
-        let correction = self.correction.get_or_insert_with(|| Correction::new(at, initial));
-        let phase = correction.without(at, offset, origin);
-        let knew_nothing = self.track.is_none();
-        let jump = self.jumps.take(&pulse.pulse);
-        let (verdict, innovation_ns) = self.take(at, phase, jump);
+        let initial_frequency = self.settings.initial_frequency_ppb;
+        let correction =
+            self.correction.get_or_insert_with(|| Correction::new(at, initial_frequency));
+        let phase = correction.uncorrected_phase(at, offset, origin);
+        let is_first = self.track.is_none();
+        let external_step = self.step_detector.detect_step(&pulse.pulse);
+        let (verdict, innovation_ns) = self.filter_pulse(at, phase, external_step);
         if verdict == PulseVerdict::Accepted {
-            self.stability.take(at, (offset - origin).as_ns() as f64, phase);
+            self.stability.add_offsets(at, (offset - origin).as_ns() as f64, phase);
         }
-        self.judge(at);
-        let decision = self.decide((at, done_at.max(at)), verdict, knew_nothing);
+        self.update_state(at);
+        let decision = self.decide((at, effective_at.max(at)), verdict, is_first);
         let entry = ClockErrorEntry {
             utc_ns: Some(pulse.utc.as_ns()),
             measured_ns: Some(offset.as_ns()),
             innovation_ns,
             ..decision.entry
         };
-        Decision { entry, ..decision }
+        ServoDecision { entry, ..decision }
     }
 
     /// Must be called about once a second while no labelled pulse comes: the clock enters holdover,
     /// and in the end it is unsynchronised. `None` while a pulse may still come.
-    pub fn tick(&mut self, now: Timestamp<Monotonic>) -> Option<Decision> {
+    pub fn tick(&mut self, now: Timestamp<Monotonic>) -> Option<ServoDecision> {
         let track = self.track.as_mut()?;
         if now - track.good_at < self.settings.holdover_after {
             return None;
         }
         track.filter.advance(now);
         self.noise.interrupt();
-        self.judge(now);
+        self.update_state(now);
         Some(self.decide((now, now), PulseVerdict::Missing, false))
     }
 
     /// Passes a pulse to the filter, or to the pulses with which one begins.
-    fn take(
+    fn filter_pulse(
         &mut self,
         at: Timestamp<Monotonic>,
         phase: f64,
-        jump: Option<Span>,
+        external_step: Option<Span>,
     ) -> (PulseVerdict, Option<f64>) {
         let gate = self.settings.gate_deviations;
         let mut innovation = None;
         if let Some(track) = &mut self.track {
             track.filter.advance(at);
             let variance = self.noise.deviation_ns().powi(2);
-            let mut found = track.filter.innovation(phase, variance);
-            if let (Some(jump), Some(correction)) = (jump, &mut self.correction)
-                && found.normalised().abs() > gate
+            let mut pulse_innovation = track.filter.innovation(phase, variance);
+            if let (Some(step), Some(correction)) = (external_step, &mut self.correction)
+                && pulse_innovation.normalised().abs() > gate
             {
-                let without = track.filter.innovation(phase - jump.as_ns() as f64, variance);
-                if without.normalised().abs() <= gate {
-                    correction.change(at, correction.frequency, jump);
-                    found = without;
+                let unstepped_innovation =
+                    track.filter.innovation(phase - step.as_ns() as f64, variance);
+                if unstepped_innovation.normalised().abs() <= gate {
+                    correction.record_change(at, correction.frequency, step);
+                    pulse_innovation = unstepped_innovation;
                 }
             }
-            self.noise.take(found);
-            innovation = Some(found.value);
-            if found.normalised().abs() <= gate {
-                track.filter.update(found, variance);
-                if track.lag.take(found) {
-                    track.filter.inflate_frequency((LAG_SHARE * gate).powi(2) * found.variance);
+            self.noise.add_innovation(pulse_innovation);
+            innovation = Some(pulse_innovation.value);
+            if pulse_innovation.normalised().abs() <= gate {
+                track.filter.update(pulse_innovation, variance);
+                if track.lag.detect_lag(pulse_innovation) {
+                    track
+                        .filter
+                        .inflate_frequency((LAG_SHARE * gate).powi(2) * pulse_innovation.variance);
                 }
                 track.good_at = at;
-                track.good = track.filter.known();
+                track.good_uncertainty = track.filter.holdover_start();
                 track.good_in_a_row += 1;
                 self.acquisition.clear();
                 return (PulseVerdict::Accepted, innovation);
@@ -232,36 +244,38 @@ impl Servo {
         }
         let noise = self.noise.deviation_ns();
         let start =
-            self.acquisition.take((at, phase), (gate, noise), self.settings.frequency_max_ppb);
+            self.acquisition.add_pulse((at, phase), (gate, noise), self.settings.frequency_max_ppb);
         let verdict = match (start, innovation) {
-            (Some(start), None) => self.begin(&start),
-            (Some(start), Some(jump)) if self.believes(jump) => self.begin(&start),
-            (_, None) => PulseVerdict::Awaited,
-            (_, Some(_)) if self.acquisition.taken() >= JUMP_PULSES_MIN => PulseVerdict::Jump,
+            (Some(start), None) => self.begin_track(&start),
+            (Some(start), Some(jump)) if self.accepts_jump(jump) => self.begin_track(&start),
+            (_, None) => PulseVerdict::Acquiring,
+            (_, Some(_)) if self.acquisition.unexplained_pulses() >= JUMP_PULSES_MIN => {
+                PulseVerdict::Jump
+            }
             (_, Some(_)) => PulseVerdict::Outlier,
         };
         (verdict, innovation)
     }
 
     /// Returns true if pulses that are this far off and agree with one another are to be followed.
-    fn believes(&self, jump_ns: f64) -> bool {
+    fn accepts_jump(&self, jump_ns: f64) -> bool {
         let is_small = jump_ns.abs() <= self.settings.jump_max.as_ns() as f64;
-        is_small || self.acquisition.taken() >= self.settings.jump_pulses
+        is_small || self.acquisition.unexplained_pulses() >= self.settings.jump_pulses
     }
 
-    fn begin(&mut self, start: &AcquiredState) -> PulseVerdict {
+    fn begin_track(&mut self, start: &AcquiredState) -> PulseVerdict {
         let filter = Kalman::new(
             &self.settings.oscillator,
             start.at,
             (start.phase, start.frequency),
             (start.phase_variance, start.frequency_variance),
         );
-        let good = filter.known();
-        self.track = Some(Track {
+        let good_uncertainty = filter.holdover_start();
+        self.track = Some(FilterTrack {
             filter,
             lag: LagDetector::default(),
             good_at: start.at,
-            good,
+            good_uncertainty,
             good_in_a_row: 0,
         });
         self.acquisition.clear();
@@ -271,7 +285,7 @@ impl Servo {
     }
 
     /// Updates the state at `now`.
-    fn judge(&mut self, now: Timestamp<Monotonic>) {
+    fn update_state(&mut self, now: Timestamp<Monotonic>) {
         let (Some(track), Some(estimate)) = (&self.track, self.estimate(now)) else { return };
         let settings = &self.settings;
         let age = now - track.good_at;
@@ -280,7 +294,7 @@ impl Servo {
         let has_settled = self.noise.is_measured() && track.good_in_a_row >= LOCK_PULSES;
         let is_lost = estimate.uncertainty_ns > settings.holdover_uncertainty_max.as_ns() as f64
             || age > settings.holdover_max
-            || self.acquisition.taken() >= JUMP_PULSES_MIN;
+            || self.acquisition.unexplained_pulses() >= JUMP_PULSES_MIN;
         self.state = if is_lost {
             SynchronisationState::Unsynchronised
         } else if age > settings.holdover_after {
@@ -295,19 +309,19 @@ impl Servo {
     /// Returns the decision for `done_at`, with the entry of `now`.
     fn decide(
         &mut self,
-        (now, done_at): (Timestamp<Monotonic>, Timestamp<Monotonic>),
+        (now, effective_at): (Timestamp<Monotonic>, Timestamp<Monotonic>),
         verdict: PulseVerdict,
         is_start: bool,
-    ) -> Decision {
+    ) -> ServoDecision {
         let estimate = self.estimate(now);
         let command = self
-            .estimate(done_at)
+            .estimate(effective_at)
             .filter(|_| self.settings.is_steering)
             .map(|estimate| self.command(&estimate, is_start));
         if let (Some(command), Some(correction)) = (command, &mut self.correction) {
             let step = command.step.unwrap_or_default();
-            correction.change(done_at, command.frequency_ppb, step);
-            self.jumps.expect(step);
+            correction.record_change(effective_at, command.frequency_ppb, step);
+            self.step_detector.expect_step(step);
         }
         let entry = ClockErrorEntry {
             monotonic_ns: now.as_ns(),
@@ -323,28 +337,29 @@ impl Servo {
             step_ns: command.and_then(|command| command.step).map(Span::as_ns),
             state: self.state,
         };
-        Decision { entry, command }
+        ServoDecision { entry, command }
     }
 
     /// Returns the frequency that brings the clock to UTC within the time constant, or a step; for
     /// a clock that is lost, the frequency with which no slew continues.
     fn command(&self, estimate: &ServoEstimate, is_start: bool) -> ServoCommand {
         let settings = &self.settings;
-        let most = settings.frequency_max_ppb;
+        let frequency_max = settings.frequency_max_ppb;
         if !self.state.is_synchronised() {
-            let frequency_ppb = (-estimate.frequency_ppb).clamp(-most, most);
+            let frequency_ppb = (-estimate.frequency_ppb).clamp(-frequency_max, frequency_max);
             return ServoCommand { frequency_ppb, step: None };
         }
         let limit = if is_start { Some(settings.step_at_start) } else { settings.step_later };
         let distance = Span::from_ns(estimate.offset.as_ns().saturating_abs());
         let step = limit.is_some_and(|limit| distance > limit).then_some(-estimate.offset);
-        let rest = if step.is_some() { 0.0 } else { estimate.offset.as_ns() as f64 };
-        let time = match self.state {
+        let residual_ns = if step.is_some() { 0.0 } else { estimate.offset.as_ns() as f64 };
+        let time_constant_s = match self.state {
             SynchronisationState::Locked => settings.time_constant_locked_s,
             _ => settings.time_constant_locking_s,
         };
-        let slew = (rest / time).clamp(-settings.slew_max_ppb, settings.slew_max_ppb);
-        let frequency_ppb = (-estimate.frequency_ppb - slew).clamp(-most, most);
+        let slew =
+            (residual_ns / time_constant_s).clamp(-settings.slew_max_ppb, settings.slew_max_ppb);
+        let frequency_ppb = (-estimate.frequency_ppb - slew).clamp(-frequency_max, frequency_max);
         ServoCommand { frequency_ppb, step }
     }
 }

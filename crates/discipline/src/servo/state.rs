@@ -72,7 +72,7 @@ pub struct ServoEstimate {
 
 /// Result of a pulse, or of its absence.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Decision {
+pub struct ServoDecision {
     /// Entry of the clock-error log.
     pub entry: ClockErrorEntry,
     /// Command for the clock, if it is steered and something must change.

@@ -68,7 +68,7 @@ impl Plant {
     }
 
     /// A second with a pulse that is off by `error`, and the noise.
-    fn pulse(&mut self, error: f64) -> Decision {
+    fn pulse(&mut self, error: f64) -> ServoDecision {
         self.pass();
         let noise = (0..12).map(|_| self.random.unit()).sum::<f64>() - 6.0;
         let utc = Timestamp::<Utc>::from_timespec(1_800_000_000 + self.second - self.leaps, 0);
@@ -79,7 +79,7 @@ impl Plant {
         let utc = utc - Span::from_ns(wrong as i64);
         let pulse = Pulse { monotonic: self.now() + late, realtime, sequence: 0 };
         let done_at = pulse.monotonic + Span::from_ns((self.hold_s * 1e9) as i64);
-        let decision = self.servo.pulse(&LabelledPulse { pulse, utc }, done_at);
+        let decision = self.servo.process_pulse(&LabelledPulse { pulse, utc }, done_at);
         // Until then the clock runs on by the command before.
         self.offset += self.hold_s * self.command;
         self.obey(decision.command);
@@ -93,7 +93,7 @@ impl Plant {
         }
     }
 
-    fn run_without_pulses(&mut self, seconds: u32) -> Option<Decision> {
+    fn run_without_pulses(&mut self, seconds: u32) -> Option<ServoDecision> {
         let mut last = None;
         for _ in 0..seconds {
             self.pass();
@@ -340,8 +340,10 @@ fn a_clock_is_not_locked_before_its_pulses_are_known() {
 fn stability_is_reported_for_the_clock_and_its_oscillator() {
     let mut plant = Plant::steering(0.0, 20_000.0);
     plant.run(2_000);
-    let (clock, oscillator) =
-        (plant.servo.stability().clock(), plant.servo.stability().oscillator());
+    let (clock, oscillator) = (
+        plant.servo.stability().clock_allan_deviations(),
+        plant.servo.stability().oscillator_allan_deviations(),
+    );
     // White phase noise of 100 ns: the root of 3 times that, over the averaging time.
     for point in oscillator.iter().take(5) {
         let expected = 3_f64.sqrt() * 100.0 / point.samples as f64;
@@ -364,7 +366,7 @@ proptest! {
             let utc = Timestamp::from_ns(utc >> if kind == 2 { 0 } else { 30 });
             let realtime = Timestamp::from_ns(realtime >> if kind == 2 { 0 } else { 30 });
             let pulse = Pulse { monotonic: Timestamp::from_ns(now), realtime, sequence: 0 };
-            let decision = servo.pulse(&LabelledPulse { pulse, utc }, pulse.monotonic);
+            let decision = servo.process_pulse(&LabelledPulse { pulse, utc }, pulse.monotonic);
             let command = decision.command.map_or(0.0, |command| command.frequency_ppb);
             prop_assert!(command.abs() <= 500_000.0, "{}", decision.entry);
             servo.tick(Timestamp::from_ns(now.saturating_add(elapsed & i64::MAX)));

@@ -5,7 +5,7 @@ use horolog_time::NS_PER_S;
 
 /// Clock as an error against true time, which its frequency adds to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ErrorClock {
+pub(super) struct ModelledClock {
     /// Clock minus true time, in ns.
     pub(super) error: f64,
     /// Correction of its frequency, in ppb.
@@ -13,13 +13,13 @@ pub(super) struct ErrorClock {
     at: i64,
 }
 
-impl ErrorClock {
+impl ModelledClock {
     pub(super) fn new(error: f64) -> Self {
         Self { error, correction: 0.0, at: 0 }
     }
 
     /// Advances it to `at`, in ns of true time, on an oscillator of this frequency.
-    pub(super) fn run(&mut self, at: i64, frequency_ppb: f64) {
+    pub(super) fn advance(&mut self, at: i64, frequency_ppb: f64) {
         let seconds = (at - self.at) as f64 / NS_PER_S as f64;
         self.error += (frequency_ppb + self.correction) * seconds;
         self.at = at;
@@ -29,24 +29,24 @@ impl ErrorClock {
 /// Method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the interrupt handler sets the
 /// clock, its seconds to those of the last sentence plus one, its nanoseconds to 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SetAtEveryPulse {
-    pub(super) clock: ErrorClock,
+pub(super) struct SetPerPulseClock {
+    pub(super) clock: ModelledClock,
     /// Second that the last sentence named.
-    last: Option<i64>,
+    last_named: Option<i64>,
 }
 
-impl SetAtEveryPulse {
+impl SetPerPulseClock {
     pub(super) fn new(error: f64) -> Self {
-        Self { clock: ErrorClock::new(error), last: None }
+        Self { clock: ModelledClock::new(error), last_named: None }
     }
 
-    pub(super) fn sentence(&mut self, names: i64) {
-        self.last = Some(names);
+    pub(super) fn record_sentence(&mut self, named_second: i64) {
+        self.last_named = Some(named_second);
     }
 
     /// Takes a pulse at `at`, in ns of true time.
-    pub(super) fn pulse(&mut self, at: i64) {
-        if let Some(last) = self.last {
+    pub(super) fn set_at_pulse(&mut self, at: i64) {
+        if let Some(last) = self.last_named {
             self.clock.error = ((last + 1) * NS_PER_S - at) as f64;
         }
     }
@@ -58,22 +58,22 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_drifts_until_the_next_pulse() {
-        let mut method = SetAtEveryPulse::new(5e6);
-        method.pulse(2 * NS_PER_S);
+        let mut method = SetPerPulseClock::new(5e6);
+        method.set_at_pulse(2 * NS_PER_S);
         assert!((method.clock.error - 5e6).abs() < 1e-9, "no sentence yet");
-        method.sentence(2);
-        method.pulse(3 * NS_PER_S + 40);
+        method.record_sentence(2);
+        method.set_at_pulse(3 * NS_PER_S + 40);
         assert!((method.clock.error + 40.0).abs() < 1e-9, "set 40 ns late");
-        method.clock.run(3 * NS_PER_S, 0.0);
-        method.clock.run(3 * NS_PER_S + NS_PER_S / 2, 20_000.0);
+        method.clock.advance(3 * NS_PER_S, 0.0);
+        method.clock.advance(3 * NS_PER_S + NS_PER_S / 2, 20_000.0);
         assert!((method.clock.error - 9_960.0).abs() < 1e-6, "{}", method.clock.error);
     }
 
     #[test]
     fn it_believes_whatever_comes() {
-        let mut method = SetAtEveryPulse::new(0.0);
-        method.sentence(100);
-        method.pulse(3 * NS_PER_S);
+        let mut method = SetPerPulseClock::new(0.0);
+        method.record_sentence(100);
+        method.set_at_pulse(3 * NS_PER_S);
         assert!((method.clock.error - 98e9).abs() < 1.0);
     }
 }

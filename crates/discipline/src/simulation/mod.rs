@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use horolog_time::{Monotonic, NS_PER_S, Span, SplitMix64, Timestamp, Utc};
 
 use crate::{Pulse, PulseLabeller, Sentence, Servo, ServoCommand};
-use clock::{ErrorClock, SetAtEveryPulse};
-use noise::Frequency;
+use clock::{ModelledClock, SetPerPulseClock};
+use noise::OscillatorFrequency;
 use receiver::{ReceiverEvent, SimulatedReceiver};
 
 pub use outcome::{OutageErrors, RECOVERED_NS, SETTLING_S, SimulationOutcome, SimulationSample};
@@ -31,10 +31,10 @@ struct Simulation<'a> {
     labeller: PulseLabeller,
     servo: Servo,
     /// Steered clock.
-    ours: ErrorClock,
+    steered: ModelledClock,
     /// Steps of that clock, in which the monotonic clock does not take part.
-    stepped: f64,
-    theirs: SetAtEveryPulse,
+    total_steps_ns: f64,
+    set_per_pulse: SetPerPulseClock,
     frequency_ppb: f64,
     sequence: u64,
     outcome: SimulationOutcome,
@@ -50,15 +50,15 @@ pub fn simulate(settings: &SimulationSettings) -> SimulationOutcome {
 #[must_use]
 pub fn simulate_while(
     settings: &SimulationSettings,
-    mut goes_on: impl FnMut() -> bool,
+    mut should_continue: impl FnMut() -> bool,
 ) -> SimulationOutcome {
     let mut seeds = SplitMix64::new(settings.seed);
-    let mut frequency = Frequency::new(settings.oscillator, seeds.next_u64());
+    let mut frequency = OscillatorFrequency::new(settings.oscillator, seeds.next_u64());
     let mut receiver = SimulatedReceiver::new(&mut seeds);
     let mut simulation = Simulation::new(settings);
-    for second in (0..settings.duration_s).take_while(|_| goes_on()) {
+    for second in (0..settings.duration_s).take_while(|_| should_continue()) {
         simulation.frequency_ppb = frequency.next();
-        for (at, event) in receiver.second(settings, second) {
+        for (at, event) in receiver.events_of_second(settings, second) {
             simulation.handle(at, event);
         }
         simulation.end_second((second as i64 + 1) * NS_PER_S);
@@ -72,104 +72,104 @@ impl<'a> Simulation<'a> {
             settings,
             labeller: PulseLabeller::new(settings.label),
             servo: Servo::new(settings.servo),
-            ours: ErrorClock::new(settings.initial_offset_ns),
-            stepped: settings.initial_offset_ns,
-            theirs: SetAtEveryPulse::new(settings.initial_offset_ns),
+            steered: ModelledClock::new(settings.initial_offset_ns),
+            total_steps_ns: settings.initial_offset_ns,
+            set_per_pulse: SetPerPulseClock::new(settings.initial_offset_ns),
             frequency_ppb: 0.0,
             sequence: 0,
             outcome: SimulationOutcome::new(settings.outages.clone()),
         }
     }
 
-    fn run(&mut self, at: i64) {
-        self.ours.run(at, self.frequency_ppb);
-        self.theirs.clock.run(at, self.frequency_ppb);
+    fn advance_clocks(&mut self, at: i64) {
+        self.steered.advance(at, self.frequency_ppb);
+        self.set_per_pulse.clock.advance(at, self.frequency_ppb);
     }
 
     /// Returns the monotonic clock at `at`: slewed like the steered clock, never stepped.
     fn monotonic(&self, at: i64) -> Timestamp<Monotonic> {
-        Timestamp::from_ns(BOOT_NS + at + (self.ours.error - self.stepped).round() as i64)
+        Timestamp::from_ns(BOOT_NS + at + (self.steered.error - self.total_steps_ns).round() as i64)
     }
 
     fn handle(&mut self, at: i64, event: ReceiverEvent) {
-        self.run(at);
+        self.advance_clocks(at);
         match event {
-            ReceiverEvent::Pulse => self.pulse(at),
-            ReceiverEvent::Sentence(names) => self.sentence(at, names),
-            ReceiverEvent::Sample => self.sample(at),
+            ReceiverEvent::Pulse => self.handle_pulse(at),
+            ReceiverEvent::Sentence(named_second) => self.handle_sentence(at, named_second),
+            ReceiverEvent::Sample => self.record_sample(at),
         }
     }
 
-    fn pulse(&mut self, at: i64) {
-        self.theirs.pulse(at);
+    fn handle_pulse(&mut self, at: i64) {
+        self.set_per_pulse.set_at_pulse(at);
         self.sequence += 1;
-        let shown = EPOCH_S * NS_PER_S + at + self.ours.error.round() as i64;
+        let clock_reading = EPOCH_S * NS_PER_S + at + self.steered.error.round() as i64;
         let pulse = Pulse {
             monotonic: self.monotonic(at),
-            realtime: Timestamp::<Utc>::from_ns(shown),
+            realtime: Timestamp::<Utc>::from_ns(clock_reading),
             sequence: self.sequence,
         };
-        match self.labeller.pulse(&pulse) {
+        match self.labeller.label_pulse(&pulse) {
             Ok(labelled) => {
                 self.outcome.wrong_labels += u64::from(
                     (labelled.second().as_ns() - EPOCH_S * NS_PER_S - at).abs() > NS_PER_S / 4,
                 );
-                let decision = self.servo.pulse(&labelled, pulse.monotonic);
-                count(&mut self.outcome.verdicts, decision.entry.verdict.name());
-                self.obey(decision.command);
+                let decision = self.servo.process_pulse(&labelled, pulse.monotonic);
+                increment(&mut self.outcome.verdicts, decision.entry.verdict.name());
+                self.apply_command(decision.command);
             }
-            Err(reject) => count(&mut self.outcome.pulse_rejects, reject.kind()),
+            Err(reject) => increment(&mut self.outcome.pulse_rejects, reject.kind()),
         }
     }
 
-    fn sentence(&mut self, at: i64, names: i64) {
-        self.theirs.sentence(names);
+    fn handle_sentence(&mut self, at: i64, named_second: i64) {
+        self.set_per_pulse.record_sentence(named_second);
         let sentence = Sentence {
-            second: Timestamp::from_timespec(EPOCH_S + names, 0),
+            second: Timestamp::from_timespec(EPOCH_S + named_second, 0),
             received: self.monotonic(at),
             is_valid: true,
             is_leap_second: false,
         };
-        if let Err(reject) = self.labeller.sentence(&sentence) {
-            count(&mut self.outcome.sentence_rejects, reject.kind());
+        if let Err(reject) = self.labeller.add_sentence(&sentence) {
+            increment(&mut self.outcome.sentence_rejects, reject.kind());
         }
     }
 
     fn end_second(&mut self, at: i64) {
-        self.run(at);
+        self.advance_clocks(at);
         if let Some(decision) = self.servo.tick(self.monotonic(at)) {
-            self.obey(decision.command);
+            self.apply_command(decision.command);
         }
     }
 
-    fn obey(&mut self, command: Option<ServoCommand>) {
+    fn apply_command(&mut self, command: Option<ServoCommand>) {
         let Some(command) = command else { return };
-        self.ours.correction = command.frequency_ppb;
+        self.steered.correction = command.frequency_ppb;
         if let Some(step) = command.step {
-            self.ours.error += step.as_ns() as f64;
-            self.stepped += step.as_ns() as f64;
+            self.steered.error += step.as_ns() as f64;
+            self.total_steps_ns += step.as_ns() as f64;
             self.outcome.steps += 1;
         }
     }
 
     /// Samples the time that a client would receive, against true time.
-    fn sample(&mut self, at: i64) {
+    fn record_sample(&mut self, at: i64) {
         let estimate = self.servo.estimate(self.monotonic(at));
         let correction = match estimate {
             Some(estimate) if !self.settings.servo.is_steering => estimate.offset,
             _ => Span::ZERO,
         };
-        self.outcome.take(SimulationSample {
-            ours_ns: self.ours.error.round() as i64 - correction.as_ns(),
-            theirs_ns: self.theirs.clock.error.round() as i64,
+        self.outcome.push_sample(SimulationSample {
+            steered_ns: self.steered.error.round() as i64 - correction.as_ns(),
+            set_per_pulse_ns: self.set_per_pulse.clock.error.round() as i64,
             uncertainty_ns: estimate.map(|estimate| estimate.uncertainty_ns),
             state: self.servo.state(),
         });
     }
 }
 
-fn count(counts: &mut BTreeMap<&'static str, u64>, what: &'static str) {
-    *counts.entry(what).or_default() += 1;
+fn increment(counts: &mut BTreeMap<&'static str, u64>, name: &'static str) {
+    *counts.entry(name).or_default() += 1;
 }
 
 #[cfg(test)]

@@ -15,12 +15,12 @@ const FLICKER_RATIO: f64 = 4.0;
 
 /// Numbers with a normal distribution, of mean 0 and deviation 1 (Box and Muller, 1958).
 #[derive(Clone, Debug)]
-pub(super) struct Normal {
+pub(super) struct NormalGenerator {
     random: SplitMix64,
     spare: Option<f64>,
 }
 
-impl Normal {
+impl NormalGenerator {
     pub(super) fn new(seed: u64) -> Self {
         Self { random: SplitMix64::new(seed), spare: None }
     }
@@ -39,28 +39,28 @@ impl Normal {
 
 /// One of the processes that add up to flicker noise, with an exponential autocorrelation.
 #[derive(Clone, Copy, Debug)]
-struct Relaxation {
+struct FlickerStage {
     value: f64,
     decay_factor: f64,
-    renewed: f64,
+    innovation_deviation: f64,
 }
 
 /// Frequency of an oscillator, second by second.
 #[derive(Clone, Debug)]
-pub(super) struct Frequency {
+pub(super) struct OscillatorFrequency {
     oscillator: Oscillator,
-    normal: Normal,
-    flicker: Vec<Relaxation>,
-    walk: f64,
+    normal: NormalGenerator,
+    flicker: Vec<FlickerStage>,
+    random_walk: f64,
     /// Initial angle of the temperature cycle, in radians.
-    temperature: f64,
-    second: f64,
+    temperature_phase: f64,
+    elapsed_s: f64,
 }
 
-impl Frequency {
+impl OscillatorFrequency {
     pub(super) fn new(oscillator: Oscillator, seed: u64) -> Self {
-        let mut normal = Normal::new(seed);
-        let temperature = 2.0 * PI * normal.random.unit();
+        let mut normal = NormalGenerator::new(seed);
+        let temperature_phase = 2.0 * PI * normal.random.unit();
         // A sum of processes whose time constants are a factor r apart and whose variances are all
         // v has the spectrum v / (f ln r), and flicker noise of the Allan deviation σ has σ² / (2 f
         // ln 2) (NIST SP 1065, section 3.3): v is σ² for r = 4. (The idea is from J. A. Barnes and
@@ -68,32 +68,39 @@ impl Frequency {
         let variance = oscillator.flicker_fm_ppb.powi(2);
         let stage = |power| {
             let decay_factor = (-FLICKER_RATIO.powi(power as i32).recip()).exp();
-            let renewed = (variance * (1.0 - decay_factor * decay_factor)).sqrt();
-            Relaxation { value: variance.sqrt() * normal.next(), decay_factor, renewed }
+            let innovation_deviation = (variance * (1.0 - decay_factor * decay_factor)).sqrt();
+            FlickerStage {
+                value: variance.sqrt() * normal.next(),
+                decay_factor,
+                innovation_deviation,
+            }
         };
         let flicker = (0..FLICKER_STAGES).map(stage).collect();
-        Self { oscillator, normal, flicker, walk: 0.0, temperature, second: 0.0 }
+        Self { oscillator, normal, flicker, random_walk: 0.0, temperature_phase, elapsed_s: 0.0 }
     }
 
     /// Returns the mean over the next second, in ppb.
     pub(super) fn next(&mut self) -> f64 {
         let oscillator = &self.oscillator;
         for stage in &mut self.flicker {
-            stage.value = stage.decay_factor * stage.value + stage.renewed * self.normal.next();
+            stage.value =
+                stage.decay_factor * stage.value + stage.innovation_deviation * self.normal.next();
         }
         let flicker: f64 = self.flicker.iter().map(|stage| stage.value).sum();
         // End of the walk after a second, and its mean over it, which varies about the midpoint by
         // a twelfth (a Brownian bridge).
         let deviation = oscillator.random_walk_density().sqrt();
-        let way = deviation * self.normal.next();
-        let walk = self.walk + way / 2.0 + deviation / 12_f64.sqrt() * self.normal.next();
-        self.walk += way;
+        let walk_step = deviation * self.normal.next();
+        let random_walk_mean =
+            self.random_walk + walk_step / 2.0 + deviation / 12_f64.sqrt() * self.normal.next();
+        self.random_walk += walk_step;
         let white = oscillator.white_fm_ppb * self.normal.next();
-        let angle = self.temperature + oscillator.temperature.angular() * self.second;
+        let angle =
+            self.temperature_phase + oscillator.temperature.angular_frequency() * self.elapsed_s;
         let temperature = oscillator.temperature.amplitude_ppb * angle.sin();
-        let ageing = oscillator.ageing_ppb_per_day / DAY_S * self.second;
-        self.second += 1.0;
-        oscillator.frequency_ppb + white + flicker + walk + temperature + ageing
+        let ageing = oscillator.ageing_ppb_per_day / DAY_S * self.elapsed_s;
+        self.elapsed_s += 1.0;
+        oscillator.frequency_ppb + white + flicker + random_walk_mean + temperature + ageing
     }
 }
 
@@ -102,7 +109,7 @@ mod tests {
     use horolog_stats::allan;
 
     use super::*;
-    use crate::Temperature;
+    use crate::TemperatureCycle;
 
     const STILL: Oscillator = Oscillator {
         name: "still",
@@ -111,11 +118,11 @@ mod tests {
         flicker_fm_ppb: 0.0,
         random_walk_fm_ppb: 0.0,
         ageing_ppb_per_day: 0.0,
-        temperature: Temperature { amplitude_ppb: 0.0, period_s: 3_600.0 },
+        temperature: TemperatureCycle { amplitude_ppb: 0.0, period_s: 3_600.0 },
     };
 
     fn phases(oscillator: Oscillator, seconds: usize) -> Vec<Option<f64>> {
-        let mut frequency = Frequency::new(oscillator, 5);
+        let mut frequency = OscillatorFrequency::new(oscillator, 5);
         let mut phase = 0.0;
         let mut next = || {
             phase += frequency.next();
@@ -130,7 +137,7 @@ mod tests {
         let check = |oscillator, law: fn(f64) -> f64| {
             let phases = phases(oscillator, 200_000);
             for samples in [1, 4, 16, 64, 256, 1_024] {
-                let found = allan::overlapping(&phases, samples).unwrap().deviation;
+                let found = allan::overlapping_deviation(&phases, samples).unwrap().deviation;
                 let ratio = found / (3.0 * law(samples as f64));
                 assert!((0.8..1.2).contains(&ratio), "{oscillator:?} {samples} {found}");
             }
@@ -145,14 +152,14 @@ mod tests {
         let phase = |oscillator| phases(oscillator, 86_400).pop().unwrap().unwrap();
         let aged = phase(Oscillator { ageing_ppb_per_day: 10.0, ..STILL }) - phase(STILL);
         assert!((aged / (5.0 * DAY_S) - 1.0).abs() < 1e-4, "{aged}");
-        let temperature = Temperature { amplitude_ppb: 50.0, period_s: 3_600.0 };
+        let temperature = TemperatureCycle { amplitude_ppb: 50.0, period_s: 3_600.0 };
         let swung = phase(Oscillator { temperature, ..STILL }) - phase(STILL);
         assert!(swung.abs() < 1.0, "whole periods: {swung}");
     }
 
     #[test]
     fn normal_numbers_have_their_moments() {
-        let mut normal = Normal::new(3);
+        let mut normal = NormalGenerator::new(3);
         let values: Vec<_> = (0..100_000).map(|_| normal.next()).collect();
         let moment = |power| values.iter().map(|value: &f64| value.powi(power)).sum::<f64>() / 1e5;
         assert!(moment(1).abs() < 0.01 && (moment(2) - 1.0).abs() < 0.02);

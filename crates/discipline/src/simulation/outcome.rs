@@ -23,9 +23,9 @@ pub const RECOVERED_NS: i64 = 1_000;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SimulationSample {
     /// Error of the time by the servo, in ns.
-    pub ours_ns: i64,
+    pub steered_ns: i64,
     /// Error of the clock that is set at every pulse, in ns.
-    pub theirs_ns: i64,
+    pub set_per_pulse_ns: i64,
     /// Standard deviation of the servo's error by its own estimate, in ns.
     pub uncertainty_ns: Option<f64>,
     /// State of the servo.
@@ -68,7 +68,7 @@ impl SimulationOutcome {
         Self { outages, ..Self::default() }
     }
 
-    pub(super) fn take(&mut self, sample: SimulationSample) {
+    pub(super) fn push_sample(&mut self, sample: SimulationSample) {
         self.samples.push(sample);
     }
 
@@ -80,7 +80,7 @@ impl SimulationOutcome {
 
     /// Returns an error for each second in service (see the module), and a gap for each other.
     #[must_use]
-    pub fn in_service(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<Option<i64>> {
+    pub fn in_service_errors(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<Option<i64>> {
         let Some(locked) = self.locked_after_s() else { return vec![None; self.samples.len()] };
         let mut errors: Vec<_> = self.samples.iter().map(|sample| Some(error(sample))).collect();
         errors[..locked].fill(None);
@@ -94,26 +94,26 @@ impl SimulationOutcome {
 
     /// Returns the statistics of an error in service.
     #[must_use]
-    pub fn spread(&self, error: impl Fn(&SimulationSample) -> i64) -> Option<ExactSummary> {
-        ExactSummary::of(self.in_service(error).into_iter().flatten())
+    pub fn error_summary(&self, error: impl Fn(&SimulationSample) -> i64) -> Option<ExactSummary> {
+        ExactSummary::from_values(self.in_service_errors(error).into_iter().flatten())
     }
 
     /// Returns the overlapping Allan deviation of an error in service, at octaves of a second, in
     /// ns per second.
     #[must_use]
-    pub fn allan(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<AllanPoint> {
-        let phases: Vec<_> = self.in_service(error);
+    pub fn allan_deviations(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<AllanPoint> {
+        let phases: Vec<_> = self.in_service_errors(error);
         let phases: Vec<_> = phases.into_iter().map(|phase| phase.map(|ns| ns as f64)).collect();
-        allan::octaves(&phases)
+        allan::octave_deviations(&phases)
     }
 
     /// Returns the errors and recovery of each outage.
     #[must_use]
-    pub fn outages(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<OutageErrors> {
-        self.outages.iter().map(|period| self.outage(*period, &error)).collect()
+    pub fn outage_errors(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<OutageErrors> {
+        self.outages.iter().map(|period| self.errors_of_outage(*period, &error)).collect()
     }
 
-    fn outage(
+    fn errors_of_outage(
         &self,
         period: FaultPeriod,
         error: &impl Fn(&SimulationSample) -> i64,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use horolog_time::{NS_PER_S, SplitMix64};
 
-use super::noise::Normal;
+use super::noise::NormalGenerator;
 use super::settings::SimulationSettings;
 
 const MS: f64 = 1e6;
@@ -30,11 +30,11 @@ pub(super) enum ReceiverEvent {
 pub(super) struct SimulatedReceiver {
     faults: SplitMix64,
     edges: SplitMix64,
-    sentences: Normal,
-    pulses: Normal,
+    sentences: NormalGenerator,
+    pulses: NormalGenerator,
     sawtooth: f64,
     /// Sentences that arrive in a later second.
-    late: VecDeque<(i64, ReceiverEvent)>,
+    delayed_events: VecDeque<(i64, ReceiverEvent)>,
 }
 
 impl SimulatedReceiver {
@@ -42,55 +42,62 @@ impl SimulatedReceiver {
         Self {
             faults: SplitMix64::new(seeds.next_u64()),
             edges: SplitMix64::new(seeds.next_u64()),
-            sentences: Normal::new(seeds.next_u64()),
-            pulses: Normal::new(seeds.next_u64()),
+            sentences: NormalGenerator::new(seeds.next_u64()),
+            pulses: NormalGenerator::new(seeds.next_u64()),
             sawtooth: 0.0,
-            late: VecDeque::new(),
+            delayed_events: VecDeque::new(),
         }
     }
 
     /// Returns the events of the next second, in order.
-    pub(super) fn second(
+    pub(super) fn events_of_second(
         &mut self,
         settings: &SimulationSettings,
         second: u64,
     ) -> Vec<(i64, ReceiverEvent)> {
-        let begin = second as i64 * NS_PER_S;
-        let mut events: Vec<_> = self.late.drain(..).collect();
-        events.push((begin + (self.edges.unit() * NS_PER_S as f64) as i64, ReceiverEvent::Sample));
+        let second_start_ns = second as i64 * NS_PER_S;
+        let mut events: Vec<_> = self.delayed_events.drain(..).collect();
+        events.push((
+            second_start_ns + (self.edges.unit() * NS_PER_S as f64) as i64,
+            ReceiverEvent::Sample,
+        ));
         let is_out = settings.outages.iter().any(|outage| outage.contains(second));
         // Drawn in any case: an outage changes nothing after it.
-        let pulses = self.pulses(settings, begin);
-        let sentence = self.sentence(settings, second);
+        let pulses = self.pulse_events(settings, second_start_ns);
+        let sentence = self.sentence_event(settings, second);
         if !is_out {
             events.extend(pulses);
             events.extend(sentence);
         }
-        let is_later = |event: &(i64, ReceiverEvent)| event.0 >= begin + NS_PER_S;
-        self.late.extend(events.iter().copied().filter(is_later));
+        let is_later = |event: &(i64, ReceiverEvent)| event.0 >= second_start_ns + NS_PER_S;
+        self.delayed_events.extend(events.iter().copied().filter(is_later));
         events.retain(|event| !is_later(event));
         events.sort_by_key(|event| event.0);
         events
     }
 
-    fn pulses(&mut self, settings: &SimulationSettings, begin: i64) -> Vec<(i64, ReceiverEvent)> {
+    fn pulse_events(
+        &mut self,
+        settings: &SimulationSettings,
+        second_start_ns: i64,
+    ) -> Vec<(i64, ReceiverEvent)> {
         let mut events = Vec::new();
         let distance = NS_PER_S / i64::from(settings.pulses_per_second.max(1));
         for pulse in 0..i64::from(settings.pulses_per_second) {
-            let late = self.lateness(settings);
+            let late = self.timestamp_delay_ns(settings);
             if self.faults.unit() >= settings.missing_pulses {
-                events.push((begin + pulse * distance + late, ReceiverEvent::Pulse));
+                events.push((second_start_ns + pulse * distance + late, ReceiverEvent::Pulse));
             }
         }
         let at = (self.faults.unit() * NS_PER_S as f64) as i64;
         if self.faults.unit() < settings.false_pulses {
-            events.push((begin + at, ReceiverEvent::Pulse));
+            events.push((second_start_ns + at, ReceiverEvent::Pulse));
         }
         events
     }
 
     /// Returns the delay of an edge's timestamp, in ns; noise may make it negative.
-    fn lateness(&mut self, settings: &SimulationSettings) -> i64 {
+    fn timestamp_delay_ns(&mut self, settings: &SimulationSettings) -> i64 {
         self.sawtooth = (self.sawtooth + RECEIVER_DRIFT_NS) % settings.quantisation_ns.max(1.0);
         let sawtooth = self.sawtooth - settings.quantisation_ns / 2.0;
         let latency = settings.latency;
@@ -104,7 +111,7 @@ impl SimulatedReceiver {
         (white + sawtooth + latency.constant_ns + tail).round() as i64
     }
 
-    fn sentence(
+    fn sentence_event(
         &mut self,
         settings: &SimulationSettings,
         second: u64,

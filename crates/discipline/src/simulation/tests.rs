@@ -7,11 +7,11 @@ use crate::{Oscillator, ServoSettings, SynchronisationState};
 const DAY_S: u64 = 86_400;
 
 fn ours(sample: &SimulationSample) -> i64 {
-    sample.ours_ns
+    sample.steered_ns
 }
 
 fn theirs(sample: &SimulationSample) -> i64 {
-    sample.theirs_ns
+    sample.set_per_pulse_ns
 }
 
 fn faulty(seed: u64) -> SimulationSettings {
@@ -30,11 +30,11 @@ fn check(settings: &SimulationSettings) {
     let outcome = simulate(settings);
     let what = format!("{} seed {}", settings.oscillator.name, settings.seed);
     assert!(outcome.locked_after_s().is_some_and(|second| second < 60), "{what}");
-    let spread = outcome.spread(ours).unwrap();
+    let spread = outcome.error_summary(ours).unwrap();
     assert!(spread.count > settings.duration_s - 3_800, "{what}: {spread:?}");
     assert!(spread.stddev < 1_000.0, "{what}: {spread:?}");
     assert!(spread.min >= -5_000 && spread.max <= 5_000, "{what}: {spread:?}");
-    for outage in outcome.outages(ours) {
+    for outage in outcome.outage_errors(ours) {
         assert!(outage.recovered_after_s.is_some_and(|second| second <= 60), "{what}: {outage:?}");
         assert!(outage.overshoot_ns.is_some_and(|error| error <= RECOVERED_NS));
     }
@@ -74,7 +74,7 @@ fn an_oscillator_that_is_worse_than_configured_is_followed() {
     let mut settings = SimulationSettings { duration_s: DAY_S, ..Default::default() };
     settings.servo.oscillator = Oscillator::OCXO;
     let outcome = simulate(&settings);
-    let spread = outcome.spread(ours).unwrap();
+    let spread = outcome.error_summary(ours).unwrap();
     assert!(spread.stddev < 250.0, "{spread:?}");
     // It seldom has to begin anew.
     assert!(outcome.verdicts["acquired"] < 20, "{:?}", outcome.verdicts);
@@ -91,7 +91,8 @@ fn the_same_seed_gives_the_same_numbers_and_another_gives_others() {
 #[test]
 fn a_clock_that_is_set_at_every_pulse_follows_its_oscillator() {
     let outcome = simulate(&SimulationSettings::default());
-    let (ours, theirs) = (outcome.spread(ours).unwrap(), outcome.spread(theirs).unwrap());
+    let (ours, theirs) =
+        (outcome.error_summary(ours).unwrap(), outcome.error_summary(theirs).unwrap());
     assert!((8_000.0..12_000.0).contains(&theirs.mean), "{theirs:?}");
     assert!((5_000.0..7_000.0).contains(&theirs.stddev), "{theirs:?}");
     assert!(ours.stddev < theirs.stddev / 50.0 && ours.mean.abs() < 50.0, "{ours:?}");
@@ -106,7 +107,7 @@ fn errors_match_the_uncertainty_of_the_servo() {
     let known = |sample: &&SimulationSample| sample.state.is_synchronised();
     let within = |deviations: f64| {
         let is_within = |sample: &&SimulationSample| {
-            sample.ours_ns.abs() as f64 <= deviations * sample.uncertainty_ns.unwrap()
+            sample.steered_ns.abs() as f64 <= deviations * sample.uncertainty_ns.unwrap()
         };
         let samples = || outcome.samples[locked..].iter().filter(known);
         samples().filter(is_within).count() as f64 / samples().count() as f64
@@ -140,7 +141,7 @@ fn a_spoofed_second_does_not_move_the_clock_within_a_minute() {
         let spoof = Some((FaultPeriod { begin_s: 3_000, length_s: 60 }, by));
         let settings = SimulationSettings { spoof, duration_s: 6_000, ..Default::default() };
         let outcome = simulate(&settings);
-        let spread = outcome.spread(ours).unwrap();
+        let spread = outcome.error_summary(ours).unwrap();
         assert!(spread.min >= -5_000 && spread.max <= 5_000, "{by}: {spread:?}");
         assert_eq!(outcome.samples.last().unwrap().state, SynchronisationState::Locked);
         assert!(outcome.pulse_rejects["disputed"] > 25 && outcome.steps == 1, "{outcome:?}");
@@ -152,7 +153,7 @@ fn a_spoofed_second_does_not_move_the_clock_within_a_minute() {
 fn a_second_that_stays_different_is_followed_after_the_servo_timeout() {
     let spoof = Some((FaultPeriod { begin_s: 3_000, length_s: 9_000 }, 1));
     let outcome = simulate(&SimulationSettings { spoof, duration_s: 4_000, ..Default::default() });
-    let is_moved = |sample: &SimulationSample| sample.ours_ns.abs() > 500_000_000;
+    let is_moved = |sample: &SimulationSample| sample.steered_ns.abs() > 500_000_000;
     let moved = outcome.samples[3_000..].iter().position(is_moved).map(|second| 3_000 + second);
     assert!(moved.is_some_and(|second| (3_090..3_110).contains(&second)), "{moved:?}");
 }
@@ -161,7 +162,7 @@ fn a_second_that_stays_different_is_followed_after_the_servo_timeout() {
 fn noise_that_is_larger_is_measured_and_averaged() {
     let settings = SimulationSettings { pulse_noise_ns: 5_000.0, ..Default::default() };
     let outcome = simulate(&settings);
-    let spread = outcome.spread(ours).unwrap();
+    let spread = outcome.error_summary(ours).unwrap();
     assert!(spread.stddev < 2_000.0, "{spread:?}");
 }
 
@@ -169,7 +170,7 @@ fn noise_that_is_larger_is_measured_and_averaged() {
 fn without_the_gate_late_interrupts_would_move_the_clock() {
     let steady = ServoSettings { gate_deviations: 1e9, ..ServoSettings::default() };
     let believing = simulate(&SimulationSettings { servo: steady, ..faulty(61) });
-    let ungated = believing.spread(ours).unwrap();
+    let ungated = believing.error_summary(ours).unwrap();
     assert!(ungated.max > 500 || ungated.min < -500, "{ungated:?}");
 }
 

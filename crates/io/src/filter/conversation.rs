@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use horolog_sys::filter::{Instruction, PACKET_OUTGOING};
+use horolog_sys::filter::{BpfInstruction, PACKET_OUTGOING};
 use horolog_wire::ethernet::{self, Header, MacAddress};
 use horolog_wire::frame::UdpFrame;
 
@@ -93,7 +93,11 @@ impl Conversation {
 
     /// Returns the program that keeps a sample of it. With `marks_outgoing`, the interface marks
     /// packets sent by this host, and packets of others to the same group are not taken for them.
-    pub(crate) fn program(&self, sample: &PacketSample, marks_outgoing: bool) -> Vec<Instruction> {
+    pub(crate) fn program(
+        &self,
+        sample: &PacketSample,
+        marks_outgoing: bool,
+    ) -> Vec<BpfInstruction> {
         let answers = (sample.received_offset, sample.mask);
         let chosen = match sample.extra {
             Some(ExtraSample { answer_kind, offset, mask }) if sample.mask != 0 => {
@@ -114,7 +118,7 @@ impl Conversation {
         let sent = self.to.iter().map(|end| {
             let mut tests = Tests(Vec::new());
             if marks_outgoing {
-                tests.require(Instruction::load_packet_type(), PACKET_OUTGOING);
+                tests.require(BpfInstruction::load_packet_type(), PACKET_OUTGOING);
             }
             tests.require_end(
                 end,
@@ -135,7 +139,7 @@ impl Conversation {
 }
 
 /// Instruction that keeps nothing.
-pub(crate) const KEEP_NOTHING: Instruction = Instruction::finish(DROP);
+pub(crate) const KEEP_NOTHING: BpfInstruction = BpfInstruction::finish(DROP);
 
 impl Tests {
     /// Requires packets in this direction and of a kind, with none of the bits of a mask set in the
@@ -164,15 +168,15 @@ impl Tests {
                 let octet = |at: usize| u32::from(octets[at]);
                 let high = (0..4).fold(0, |word, at| word << 8 | octet(at));
                 let low = octet(4) << 8 | octet(5);
-                self.require(Instruction::load_half(ETHERTYPE_OFFSET), (*ether_type).into());
-                self.require(Instruction::load_word(address), high);
-                self.require(Instruction::load_half(address + 4), low);
+                self.require(BpfInstruction::load_half(ETHERTYPE_OFFSET), (*ether_type).into());
+                self.require(BpfInstruction::load_word(address), high);
+                self.require(BpfInstruction::load_half(address + 4), low);
                 FieldBase::At(ethernet::HEADER_LEN as u32)
             }
         };
         let mut first = || {
             self.just(payload.byte(0));
-            self.just(Instruction::and(0xf));
+            self.just(BpfInstruction::and(0xf));
         };
         match kind {
             PayloadKind::Any => {}

@@ -69,7 +69,7 @@ impl KeWorker {
         while !self.shared.stop.load(Acquire) {
             ready.clear();
             let wait = self.until_next(Instant::now());
-            match self.epoll.wait_coarsely(wait) {
+            match self.epoll.wait_in_milliseconds(wait) {
                 Ok(tokens) => ready.extend(tokens),
                 // A valid descriptor has no such error; if there were one, it must not use the
                 // whole core.

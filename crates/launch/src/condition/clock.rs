@@ -6,47 +6,50 @@ use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Span};
 use horolog_wire::ntp::LeapIndicator;
 
-use super::{CheckResult, seconds};
+use super::{CheckResult, format_duration};
 
 /// Queries chronyd, ntpd or the kernel, as a server with the source `system` does.
-pub(super) fn synchronised(within: Span) -> CheckResult {
+pub(super) fn check_clock(within: Span) -> CheckResult {
     let readings = ClockReadings {
         monotonic: MonotonicClock.now(),
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         kernel: kernel_clock().ok(),
         leaps_s: 0,
-        leaps: horolog_source::KnownLeaps::default(),
+        leaps: horolog_source::ServerLeapSeconds::default(),
     };
     let spec =
         "system".parse::<SourceSpec>().map_err(|error| SourceError::Unusable(error.to_string()));
-    let report = spec.and_then(|spec| spec.open(&[])).and_then(|mut source| source.poll(&readings));
-    judge(report, &readings, within)
+    let estimate =
+        spec.and_then(|spec| spec.open(&[])).and_then(|mut source| source.poll(&readings));
+    evaluate(estimate, &readings, within)
 }
 
-fn judge(
-    report: Result<Option<SourceEstimate>, SourceError>,
+fn evaluate(
+    estimate: Result<Option<SourceEstimate>, SourceError>,
     readings: &ClockReadings,
     within: Span,
 ) -> CheckResult {
-    let report = match report {
-        Ok(Some(report)) => report,
-        Ok(None) => return CheckResult::no("no time daemon answers"),
-        Err(fault) => return CheckResult::no(fault.to_string()),
+    let estimate = match estimate {
+        Ok(Some(estimate)) => estimate,
+        Ok(None) => return CheckResult::unsatisfied("no time daemon answers"),
+        Err(error) => return CheckResult::unsatisfied(error.to_string()),
     };
-    if report.leap == LeapIndicator::Unsynchronised {
-        return CheckResult::no("the time daemon reports that the clock is not synchronised");
+    if estimate.leap == LeapIndicator::Unsynchronised {
+        return CheckResult::unsatisfied(
+            "the time daemon reports that the clock is not synchronised",
+        );
     }
-    let off_ns = report.offset.as_ns().unsigned_abs();
-    let error_ns =
-        off_ns.saturating_add(report.distance_at(readings.monotonic).as_ns().unsigned_abs());
+    let offset_ns = estimate.offset.as_ns().unsigned_abs();
+    let error_ns = offset_ns
+        .saturating_add(estimate.root_distance_at(readings.monotonic).as_ns().unsigned_abs());
     let holds = error_ns <= within.as_ns().unsigned_abs();
-    let detail = format!("within {}", seconds(std::time::Duration::from_nanos(error_ns)));
+    let detail = format!("within {}", format_duration(std::time::Duration::from_nanos(error_ns)));
     CheckResult { holds, detail }
 }
 
 #[cfg(test)]
 mod tests {
-    use horolog_source::{KERNEL_STRATUM, Slew, UNDISCIPLINED};
+    use horolog_source::{KERNEL_STRATUM, Slew, UNDISCIPLINED_REFERENCE_ID};
     use horolog_time::Timestamp;
 
     use super::*;
@@ -57,7 +60,7 @@ mod tests {
             realtime_minus_monotonic: Span::ZERO,
             kernel: None,
             leaps_s: 0,
-            leaps: horolog_source::KnownLeaps::default(),
+            leaps: horolog_source::ServerLeapSeconds::default(),
         };
         let report = SourceEstimate {
             at: readings.monotonic,
@@ -69,14 +72,14 @@ mod tests {
             tai_minus_utc_s: None,
             next_leap: None,
             stratum: KERNEL_STRATUM,
-            reference_id: UNDISCIPLINED,
+            reference_id: UNDISCIPLINED_REFERENCE_ID,
             reference: Timestamp::from_ns(0),
             root_delay: Span::ZERO,
             root_dispersion: Span::from_ns(dispersion_us * 1_000),
             is_unconfirmed: false,
             host_clock: None,
         };
-        judge(Ok(Some(report)), &readings, Span::from_ms(1)).holds
+        evaluate(Ok(Some(report)), &readings, Span::from_ms(1)).holds
     }
 
     #[test]
@@ -93,10 +96,10 @@ mod tests {
             realtime_minus_monotonic: Span::ZERO,
             kernel: None,
             leaps_s: 0,
-            leaps: horolog_source::KnownLeaps::default(),
+            leaps: horolog_source::ServerLeapSeconds::default(),
         };
         let fault = || Err(SourceError::NoData("nothing".into()));
-        assert!(!judge(fault(), &readings, Span::from_ms(1_000)).holds);
-        assert!(!judge(Ok(None), &readings, Span::from_ms(1_000)).holds);
+        assert!(!evaluate(fault(), &readings, Span::from_ms(1_000)).holds);
+        assert!(!evaluate(Ok(None), &readings, Span::from_ms(1_000)).holds);
     }
 }

@@ -9,42 +9,46 @@ use super::CheckResult;
 const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Checks that the path exists.
-pub(super) fn file(path: &Path) -> CheckResult {
+pub(super) fn check_file(path: &Path) -> CheckResult {
     match fs::metadata(path) {
-        Ok(_) => CheckResult::yes("it exists"),
+        Ok(_) => CheckResult::satisfied("it exists"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            CheckResult::no("it does not exist")
+            CheckResult::unsatisfied("it does not exist")
         }
-        Err(error) => CheckResult::no(error.to_string()),
+        Err(error) => CheckResult::unsatisfied(error.to_string()),
     }
 }
 
 /// Checks that a file system is mounted at the path. An automount point (autofs) does not count
 /// until it is mounted.
-pub(super) fn mount(path: &Path) -> CheckResult {
+pub(super) fn check_mount(path: &Path) -> CheckResult {
     let table = match fs::read(MOUNTS) {
         Ok(table) => table,
-        Err(error) => return CheckResult::no(format!("{MOUNTS}: {error}")),
+        Err(error) => return CheckResult::unsatisfied(format!("{MOUNTS}: {error}")),
     };
-    match mounted(&String::from_utf8_lossy(&table), &plain(path)) {
-        None => CheckResult::no("no file system is mounted"),
-        Some("autofs") => CheckResult::no("autofs is mounted, and no file system through it yet"),
-        Some(kind) => CheckResult::yes(format!("{kind} is mounted")),
+    match filesystem_at(&String::from_utf8_lossy(&table), &lexically_normalised(path)) {
+        None => CheckResult::unsatisfied("no file system is mounted"),
+        Some("autofs") => {
+            CheckResult::unsatisfied("autofs is mounted, and no file system through it yet")
+        }
+        Some(kind) => CheckResult::satisfied(format!("{kind} is mounted")),
     }
 }
 
 /// Returns the type of the file system mounted last at the path (`proc_pid_mountinfo(5)`).
-fn mounted<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
+fn filesystem_at<'a>(table: &'a str, path: &Path) -> Option<&'a str> {
     let entry = |line: &'a str| {
         let (before, after) = line.split_once(" - ")?;
         let mount_point = before.split(' ').nth(4)?;
-        (Path::new(&unescaped(mount_point)) == path).then(|| after.split(' ').next()).flatten()
+        (Path::new(&decode_octal_escapes(mount_point)) == path)
+            .then(|| after.split(' ').next())
+            .flatten()
     };
     table.lines().rev().find_map(entry)
 }
 
 /// Decodes spaces and similar characters, which are written as a backslash and three octal digits.
-fn unescaped(mount_point: &str) -> String {
+fn decode_octal_escapes(mount_point: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = mount_point.as_bytes();
     while let Some((&first, others)) = rest.split_first() {
@@ -59,19 +63,19 @@ fn unescaped(mount_point: &str) -> String {
 
 /// Removes `.`, `..` and a trailing slash. Links are not followed, as that would access the file
 /// system.
-fn plain(path: &Path) -> PathBuf {
+fn lexically_normalised(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut plain = PathBuf::new();
+    let mut normalised = PathBuf::new();
     for component in absolute.components() {
         match component {
             Component::ParentDir => {
-                plain.pop();
+                normalised.pop();
             }
             Component::CurDir => {}
-            component => plain.push(component),
+            component => normalised.push(component),
         }
     }
-    plain
+    normalised
 }
 
 #[cfg(test)]
@@ -88,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_mount_is_found_by_its_mount_point() {
-        let of = |path: &str| mounted(TABLE, &plain(Path::new(path)));
+        let of = |path: &str| filesystem_at(TABLE, &lexically_normalised(Path::new(path)));
         assert_eq!(of("/data/disk 13"), Some("nfs"));
         assert_eq!(of("/data/../data/./disk 13/"), Some("nfs"));
         assert_eq!(of("/mnt/auto"), Some("nfs4"), "what was mounted last counts");
@@ -98,8 +102,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_processes_and_no_nonsense() {
-        assert!(mount(Path::new("/proc")).holds && file(Path::new("/proc/self")).holds);
-        assert!(!mount(Path::new("/proc/self")).holds);
-        assert_eq!(file(Path::new("/no/such/file")).detail, "it does not exist");
+        assert!(check_mount(Path::new("/proc")).holds && check_file(Path::new("/proc/self")).holds);
+        assert!(!check_mount(Path::new("/proc/self")).holds);
+        assert_eq!(check_file(Path::new("/no/such/file")).detail, "it does not exist");
     }
 }

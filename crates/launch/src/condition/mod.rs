@@ -45,11 +45,11 @@ pub struct CheckResult {
 }
 
 impl CheckResult {
-    fn yes(detail: impl Into<String>) -> Self {
+    fn satisfied(detail: impl Into<String>) -> Self {
         Self { holds: true, detail: detail.into() }
     }
 
-    fn no(detail: impl Into<String>) -> Self {
+    fn unsatisfied(detail: impl Into<String>) -> Self {
         Self { holds: false, detail: detail.into() }
     }
 }
@@ -74,12 +74,14 @@ impl Condition {
     #[must_use]
     pub fn target(&self) -> String {
         match self {
-            Self::Delay(time) => seconds(*time),
+            Self::Delay(time) => format_duration(*time),
             Self::Tcp(endpoint) => endpoint.to_string(),
             Self::Udp(udp) => udp.endpoint.to_string(),
             Self::File(path) | Self::Mount(path) => path.display().to_string(),
             Self::Dns(name) => name.clone(),
-            Self::Clock(within) => seconds(Duration::from_nanos(within.as_ns().unsigned_abs())),
+            Self::Clock(within) => {
+                format_duration(Duration::from_nanos(within.as_ns().unsigned_abs()))
+            }
             Self::Command(line) => line.clone(),
         }
     }
@@ -88,21 +90,21 @@ impl Condition {
     #[must_use]
     pub fn check(&self, since_start: Duration, timeout: Duration) -> CheckResult {
         match self {
-            Self::Delay(time) if since_start >= *time => CheckResult::yes("passed"),
-            Self::Delay(_) => CheckResult::no("not yet passed"),
-            Self::Tcp(endpoint) => network::tcp(endpoint, timeout),
-            Self::Udp(udp) => network::udp(udp, timeout),
-            Self::File(path) => files::file(path),
-            Self::Mount(path) => files::mount(path),
-            Self::Dns(name) => network::dns(name),
-            Self::Clock(within) => clock::synchronised(*within),
-            Self::Command(line) => program::succeeds(line, timeout),
+            Self::Delay(time) if since_start >= *time => CheckResult::satisfied("passed"),
+            Self::Delay(_) => CheckResult::unsatisfied("not yet passed"),
+            Self::Tcp(endpoint) => network::check_tcp(endpoint, timeout),
+            Self::Udp(udp) => network::check_udp(udp, timeout),
+            Self::File(path) => files::check_file(path),
+            Self::Mount(path) => files::check_mount(path),
+            Self::Dns(name) => network::check_dns(name),
+            Self::Clock(within) => clock::check_clock(*within),
+            Self::Command(line) => program::check_command(line, timeout),
         }
     }
 }
 
 /// Formats a time exactly, in a suitable unit.
-pub(crate) fn seconds(time: Duration) -> String {
+pub(crate) fn format_duration(time: Duration) -> String {
     let ns = time.as_nanos();
     let (unit_ns, unit) = match ns {
         1..1_000 => (1, "ns"),
@@ -130,7 +132,7 @@ mod tests {
             (180_000_000_000, "180s"),
             (2_250_000_000, "2.25s"),
         ] {
-            assert_eq!(seconds(Duration::from_nanos(ns)), text);
+            assert_eq!(format_duration(Duration::from_nanos(ns)), text);
         }
     }
 }

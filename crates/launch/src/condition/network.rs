@@ -31,13 +31,13 @@ pub enum EndpointError {
         "write a host and a port, such as nas:2049, 192.0.2.1:2049, [2001:db8::1]:2049 or \
          [fe80::1%eth0]:2049"
     )]
-    Form,
+    InvalidEndpoint,
     /// Wrong form of a UDP option.
     #[error("write HOST:PORT, optionally followed by ',send=HEX' and ',no-reply=ok'")]
-    Option,
+    InvalidOption,
     /// The host is a link-local address without a zone.
     #[error(transparent)]
-    Zone(#[from] AddressError),
+    MissingZone(#[from] AddressError),
 }
 
 impl FromStr for Endpoint {
@@ -48,11 +48,11 @@ impl FromStr for Endpoint {
             Ok((host, Some(port))) if zone::is_address(host) || is_name(host) => {
                 // A zone is resolved at the check: its interface may appear later.
                 if let Ok(address) = host.parse::<IpAddr>() {
-                    zone::in_a_zone((address, port).into())?;
+                    zone::require_zone((address, port).into())?;
                 }
                 Ok(Self { host: host.to_owned(), port })
             }
-            _ => Err(EndpointError::Form),
+            _ => Err(EndpointError::InvalidEndpoint),
         }
     }
 }
@@ -73,7 +73,11 @@ impl Display for Endpoint {
 impl Endpoint {
     fn addresses(&self) -> Result<Vec<SocketAddr>, CheckResult> {
         zone::resolve(&self.host, self.port).map_err(|error| {
-            CheckResult::no(format!("cannot resolve {}: {}", self.host, plain(&error)))
+            CheckResult::unsatisfied(format!(
+                "cannot resolve {}: {}",
+                self.host,
+                short_error(&error)
+            ))
         })
     }
 }
@@ -84,9 +88,9 @@ pub struct UdpEndpoint {
     /// Host and port.
     pub endpoint: Endpoint,
     /// Payload to send; by default the one for the port number.
-    send: Option<Vec<u8>>,
+    request_payload: Option<Vec<u8>>,
     /// True if a port that neither answers nor refuses satisfies the condition.
-    is_timeout_ok: bool,
+    accepts_timeout: bool,
 }
 
 impl FromStr for UdpEndpoint {
@@ -95,23 +99,23 @@ impl FromStr for UdpEndpoint {
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         let mut parts = text.split(',');
         let endpoint = parts.next().unwrap_or_default().parse()?;
-        let mut udp = Self { endpoint, send: None, is_timeout_ok: false };
+        let mut udp = Self { endpoint, request_payload: None, accepts_timeout: false };
         for part in parts {
             match part.split_once('=') {
-                Some(("send", hex)) if udp.send.is_none() => {
-                    udp.send = Some(bytes(hex).ok_or(EndpointError::Option)?);
+                Some(("send", hex)) if udp.request_payload.is_none() => {
+                    udp.request_payload = Some(parse_hex(hex).ok_or(EndpointError::InvalidOption)?);
                 }
-                Some(("no-reply", "ok")) => udp.is_timeout_ok = true,
-                _ => return Err(EndpointError::Option),
+                Some(("no-reply", "ok")) => udp.accepts_timeout = true,
+                _ => return Err(EndpointError::InvalidOption),
             }
         }
         Ok(udp)
     }
 }
 
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    let is_whole = !hex.is_empty() && hex.len().is_multiple_of(2);
-    if !is_whole || !hex.is_ascii() || hex.len() / 2 > PAYLOAD_MAX {
+fn parse_hex(hex: &str) -> Option<Vec<u8>> {
+    let has_even_length = !hex.is_empty() && hex.len().is_multiple_of(2);
+    if !has_even_length || !hex.is_ascii() || hex.len() / 2 > PAYLOAD_MAX {
         return None;
     }
     let byte = |index| u8::from_str_radix(hex.get(index..index + 2)?, 16).ok();
@@ -121,7 +125,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 
 impl UdpEndpoint {
     fn payload(&self) -> Vec<u8> {
-        match (&self.send, self.endpoint.port) {
+        match (&self.request_payload, self.endpoint.port) {
             (Some(bytes), _) => bytes.clone(),
             // RFC 5905: version 4, client; the rest may be zero.
             (None, NTP_PORT) => std::iter::once(0x23).chain([0; 47]).collect(),
@@ -133,31 +137,31 @@ impl UdpEndpoint {
 }
 
 /// Checks that a connection is established to one of the addresses.
-pub(super) fn tcp(endpoint: &Endpoint, timeout: Duration) -> CheckResult {
-    first(endpoint, timeout, |address, timeout| {
+pub(super) fn check_tcp(endpoint: &Endpoint, timeout: Duration) -> CheckResult {
+    try_addresses(endpoint, timeout, |address, timeout| {
         TcpStream::connect_timeout(&address, timeout)?;
-        Ok(CheckResult::yes(format!("{address} accepts connections")))
+        Ok(CheckResult::satisfied(format!("{address} accepts connections")))
     })
 }
 
 /// Checks that a reply arrives from one of the addresses.
-pub(super) fn udp(udp: &UdpEndpoint, timeout: Duration) -> CheckResult {
+pub(super) fn check_udp(udp: &UdpEndpoint, timeout: Duration) -> CheckResult {
     let payload = udp.payload();
-    first(&udp.endpoint, timeout, |address, timeout| {
-        let own: SocketAddr = if address.is_ipv4() {
+    try_addresses(&udp.endpoint, timeout, |address, timeout| {
+        let bind_address: SocketAddr = if address.is_ipv4() {
             (Ipv4Addr::UNSPECIFIED, 0).into()
         } else {
             (Ipv6Addr::UNSPECIFIED, 0).into()
         };
-        let socket = UdpSocket::bind(own)?;
+        let socket = UdpSocket::bind(bind_address)?;
         // Only a connected socket receives refusals.
         socket.connect(address)?;
         socket.send(&payload)?;
         socket.set_read_timeout(Some(timeout))?;
         match socket.recv(&mut [0; 1]) {
-            Ok(_) => Ok(CheckResult::yes(format!("{address} answers"))),
-            Err(error) if is_timeout(&error) && udp.is_timeout_ok => {
-                Ok(CheckResult::yes(format!("{address} did not refuse")))
+            Ok(_) => Ok(CheckResult::satisfied(format!("{address} answers"))),
+            Err(error) if is_timeout(&error) && udp.accepts_timeout => {
+                Ok(CheckResult::satisfied(format!("{address} did not refuse")))
             }
             Err(error) => Err(error),
         }
@@ -165,7 +169,7 @@ pub(super) fn udp(udp: &UdpEndpoint, timeout: Duration) -> CheckResult {
 }
 
 /// Tries the addresses in turn, each with an equal share of the time.
-fn first(
+fn try_addresses(
     endpoint: &Endpoint,
     timeout: Duration,
     attempt: impl Fn(SocketAddr, Duration) -> io::Result<CheckResult>,
@@ -175,31 +179,34 @@ fn first(
         Err(result) => return result,
     };
     let end = Instant::now() + timeout;
-    let mut last = CheckResult::no("no time left for an attempt");
+    let mut last_result = CheckResult::unsatisfied("no time left for an attempt");
     for (index, address) in addresses.iter().enumerate() {
-        let left = end.saturating_duration_since(Instant::now());
-        let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        let remaining = end.saturating_duration_since(Instant::now());
+        let share = remaining / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         if share.is_zero() {
             break;
         }
         match attempt(*address, share) {
             Ok(result) => return result,
-            Err(error) => last = CheckResult::no(format!("{address}: {}", plain(&error))),
+            Err(error) => {
+                last_result =
+                    CheckResult::unsatisfied(format!("{address}: {}", short_error(&error)))
+            }
         }
     }
-    last
+    last_result
 }
 
 /// Checks that the name has an address.
-pub(super) fn dns(name: &str) -> CheckResult {
+pub(super) fn check_dns(name: &str) -> CheckResult {
     let found = (name, 0).to_socket_addrs().map(|addresses| addresses.map(|found| found.ip()));
     match found.map(Vec::from_iter) {
         Ok(addresses) if !addresses.is_empty() => {
             let shown: Vec<_> = addresses.iter().take(3).map(ToString::to_string).collect();
-            CheckResult::yes(shown.join(", "))
+            CheckResult::satisfied(shown.join(", "))
         }
-        Ok(_) => CheckResult::no("the name has no address"),
-        Err(error) => CheckResult::no(plain(&error)),
+        Ok(_) => CheckResult::unsatisfied("the name has no address"),
+        Err(error) => CheckResult::unsatisfied(short_error(&error)),
     }
 }
 
@@ -208,7 +215,7 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// Formats an error without the error numbers and prefixes of the libraries.
-fn plain(error: &io::Error) -> String {
+fn short_error(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "no answer".to_owned(),
         ErrorKind::ConnectionRefused => "refused".to_owned(),
@@ -235,13 +242,13 @@ mod tests {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }
         for bad in ["", "nas", "nas:", "nas:0", "nas:70000", "::1:5", "[nas]:5", "a b:1", ":5"] {
-            assert_eq!(bad.parse::<Endpoint>(), Err(EndpointError::Form), "{bad}");
+            assert_eq!(bad.parse::<Endpoint>(), Err(EndpointError::InvalidEndpoint), "{bad}");
         }
         let refused = "[fe80::1]:123".parse::<Endpoint>();
-        assert!(matches!(refused, Err(EndpointError::Zone(AddressError::NeedsZone(_)))));
+        assert!(matches!(refused, Err(EndpointError::MissingZone(AddressError::NeedsZone(_)))));
         assert!("[fe80::1%later0]:123".parse::<Endpoint>().is_ok());
         let udp: UdpEndpoint = "nas:9,send=00fF,no-reply=ok".parse().unwrap();
-        assert_eq!((udp.payload(), udp.is_timeout_ok), (vec![0, 255], true));
+        assert_eq!((udp.payload(), udp.accepts_timeout), (vec![0, 255], true));
         for bad in ["nas:9,send=", "nas:9,send=0", "nas:9,send=+1", "nas:9,x=1", "nas:9,é=é"] {
             assert!(bad.parse::<UdpEndpoint>().is_err(), "{bad}");
         }
@@ -251,9 +258,9 @@ mod tests {
     fn a_port_holds_once_it_is_open() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let endpoint: Endpoint = listener.local_addr().unwrap().to_string().parse().unwrap();
-        assert!(tcp(&endpoint, TIMEOUT).holds);
+        assert!(check_tcp(&endpoint, TIMEOUT).holds);
         drop(listener);
-        let result = tcp(&endpoint, TIMEOUT);
+        let result = check_tcp(&endpoint, TIMEOUT);
         assert!(!result.holds && result.detail.ends_with(": refused"), "{result:?}");
     }
 
@@ -262,8 +269,8 @@ mod tests {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let text = server.local_addr().unwrap().to_string();
         let short = Duration::from_millis(20);
-        assert!(!udp(&text.parse().unwrap(), short).holds, "it says nothing");
-        assert!(udp(&format!("{text},no-reply=ok").parse().unwrap(), short).holds);
+        assert!(!check_udp(&text.parse().unwrap(), short).holds, "it says nothing");
+        assert!(check_udp(&format!("{text},no-reply=ok").parse().unwrap(), short).holds);
         let mut request = [0; 8];
         server.recv_from(&mut request).unwrap();
         server.recv_from(&mut request).unwrap();
@@ -272,15 +279,15 @@ mod tests {
             let (length, from) = server.recv_from(&mut request).unwrap();
             server.send_to(&request[..length], from).unwrap();
         });
-        assert!(udp(&text.parse().unwrap(), TIMEOUT).holds);
+        assert!(check_udp(&text.parse().unwrap(), TIMEOUT).holds);
         answering.join().unwrap();
-        let refused = udp(&format!("{text},no-reply=ok").parse().unwrap(), TIMEOUT);
+        let refused = check_udp(&format!("{text},no-reply=ok").parse().unwrap(), TIMEOUT);
         assert!(!refused.holds && refused.detail.ends_with(": refused"), "{refused:?}");
     }
 
     #[test]
     fn a_name_holds_once_it_has_an_address() {
-        assert!(dns("localhost").holds && dns("192.0.2.1").holds);
-        assert!(!dns("").holds);
+        assert!(check_dns("localhost").holds && check_dns("192.0.2.1").holds);
+        assert!(!check_dns("").holds);
     }
 }

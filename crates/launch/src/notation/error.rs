@@ -19,7 +19,7 @@ pub enum NotationError {
     Unknown(String),
     /// An element occurs twice.
     #[error("'{word}' is a second {what}; specify only one")]
-    Twice {
+    Repeated {
         /// Kind of the repeated element.
         what: &'static str,
         /// Second occurrence.
@@ -27,10 +27,10 @@ pub enum NotationError {
     },
     /// The hour does not exist.
     #[error("'{0}' has an invalid hour; hours are 0 to 23, or 1 to 12 with am and pm")]
-    Hour(String),
+    InvalidHour(String),
     /// The minute or second does not exist.
     #[error("'{0}' has an invalid minute or second; they are 00 to 59")]
-    Minute(String),
+    InvalidMinute(String),
     /// The time is a leap second.
     #[error(
         "'{0}' may be a leap second, which the system clock does not represent; write the instant \
@@ -39,7 +39,7 @@ pub enum NotationError {
     LeapSecond(String),
     /// The day does not exist.
     #[error("{} does not exist; check the date", date(*.day, *.month, *.year))]
-    Day {
+    NoSuchDay {
         /// Year, if specified.
         year: Option<i16>,
         /// Month.
@@ -52,13 +52,13 @@ pub enum NotationError {
         "'{0}' is not a valid increment; write a whole number up to 4294967295 and ms, seconds, \
          minutes, hours, days, weeks, months or years, as in 'now + 2 minutes' or 'now + 500ms'"
     )]
-    Amount(String),
+    InvalidIncrement(String),
     /// A month has no day.
     #[error("'{0}' lacks a day, as in 'Oct 22'")]
-    MonthAlone(String),
+    MonthWithoutDay(String),
     /// A complete instant is combined with a day or zone.
     #[error("'{0}' is a complete instant and excludes any time, day or zone")]
-    Whole(String),
+    CompleteInstant(String),
 }
 
 fn date(day: i8, month: i8, year: Option<i16>) -> String {

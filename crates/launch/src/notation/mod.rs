@@ -19,18 +19,18 @@ pub use resolve::{PresentTime, ResolveError};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notation {
     /// Time of day, or its substitute.
-    pub(crate) time: TimeWord,
+    pub(crate) time: TimeOfDay,
     /// Day; by default today, or tomorrow once the time has passed.
-    pub(crate) date: Option<DateWord>,
+    pub(crate) date: Option<DaySpec>,
     /// Time zone or timescale of the time of day.
     pub(crate) zone: Option<Zone>,
     /// Shifts to add, in their written order.
-    pub(crate) shifts: Vec<Shift>,
+    pub(crate) increments: Vec<TimeIncrement>,
 }
 
 /// Time of day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TimeWord {
+pub(crate) enum TimeOfDay {
     /// Present time, to the nanosecond: `now`, or only a day was specified.
     Now,
     /// Time of the clock.
@@ -41,7 +41,7 @@ pub(crate) enum TimeWord {
 
 /// Day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DateWord {
+pub(crate) enum DaySpec {
     Today,
     Tomorrow,
     /// First such weekday from today on, or from tomorrow on with `next`.
@@ -72,15 +72,15 @@ pub enum Zone {
 
 /// One shift to add.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shift {
-    pub(crate) back: bool,
+pub(crate) struct TimeIncrement {
+    pub(crate) is_negative: bool,
     pub(crate) amount: u32,
-    pub(crate) unit: ShiftUnit,
+    pub(crate) unit: IncrementUnit,
 }
 
 /// Unit of a shift: the first four are spans of time, the others follow the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ShiftUnit {
+pub(crate) enum IncrementUnit {
     Millisecond,
     Second,
     Minute,
@@ -91,7 +91,7 @@ pub(crate) enum ShiftUnit {
     Year,
 }
 
-impl ShiftUnit {
+impl IncrementUnit {
     pub(crate) const ALL: [Self; 8] = [
         Self::Millisecond,
         Self::Second,

@@ -5,7 +5,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Span, Timestamp};
 
-use super::{DateWord, Notation, NotationError, Shift, ShiftUnit, TimeWord, Zone};
+use super::{DaySpec, IncrementUnit, Notation, NotationError, TimeIncrement, TimeOfDay, Zone};
 use crate::instant::{Instant, InstantTimescale, SECOND_NS};
 
 /// Present time and local time zone.
@@ -59,7 +59,7 @@ pub enum ResolveError {
     TaiUnknown,
     /// The instant is out of the range of the clocks.
     #[error("{0} is out of range; write an instant before the year 2262")]
-    Reach(String),
+    OutOfRange(String),
 }
 
 impl Notation {
@@ -69,7 +69,7 @@ impl Notation {
         &self,
         now: &PresentTime,
         zone: Zone,
-        past_too: bool,
+        allow_past: bool,
     ) -> Result<Instant, ResolveError> {
         let zone = self.zone.unwrap_or(zone);
         let (zone, scale) = match zone {
@@ -78,29 +78,29 @@ impl Notation {
             Zone::Tai => (TimeZone::UTC, InstantTimescale::Tai),
             Zone::Offset(seconds) => {
                 let offset = Offset::from_seconds(seconds);
-                (offset.map_err(|_| self.reach())?.to_time_zone(), InstantTimescale::Utc)
+                (offset.map_err(|_| self.out_of_range())?.to_time_zone(), InstantTimescale::Utc)
             }
         };
-        let ahead_s = match scale {
+        let scale_minus_utc_s = match scale {
             InstantTimescale::Utc => 0,
             InstantTimescale::Tai => now.tai_minus_utc_s.ok_or(ResolveError::TaiUnknown)?,
         };
-        let now_ns = now.utc_ns.saturating_add(i64::from(ahead_s) * SECOND_NS);
+        let now_ns = now.utc_ns.saturating_add(i64::from(scale_minus_utc_s) * SECOND_NS);
         let resolver = Resolver { notation: self, now_ns, zone };
-        let ns = resolver.instant()?;
-        if ns < now_ns && !past_too {
+        let ns = resolver.instant_ns()?;
+        if ns < now_ns && !allow_past {
             return Err(ResolveError::Past(Instant { scale, ns }.to_string()));
         }
         Ok(Instant { scale, ns })
     }
 
-    fn reach(&self) -> ResolveError {
-        ResolveError::Reach(self.to_string())
+    fn out_of_range(&self) -> ResolveError {
+        ResolveError::OutOfRange(self.to_string())
     }
 }
 
 /// Largest number of years between two with a 29 February: around 2100, which has none.
-const LEAP_YEARS_APART: usize = 8;
+const LEAP_YEAR_GAP_MAX: usize = 8;
 
 struct Resolver<'a> {
     notation: &'a Notation,
@@ -109,123 +109,133 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    fn instant(&self) -> Result<i64, ResolveError> {
-        let (shifts, reach) = (&self.notation.shifts, || self.notation.reach());
-        let now = Timestamp::from_nanosecond(self.now_ns.into()).map_err(|_| reach())?;
+    fn instant_ns(&self) -> Result<i64, ResolveError> {
+        let (increments, out_of_range) =
+            (&self.notation.increments, || self.notation.out_of_range());
+        let now = Timestamp::from_nanosecond(self.now_ns.into()).map_err(|_| out_of_range())?;
         let present = now.to_zoned(self.zone.clone()).datetime();
-        let by_calendar = shifts.iter().any(|shift| shift.unit.length_ns().is_none());
+        let has_calendar_unit = increments.iter().any(|shift| shift.unit.length_ns().is_none());
         let start = match self.notation.time {
-            TimeWord::Epoch(ns) => Some(ns),
-            TimeWord::Now if self.notation.date.is_none() => Some(self.now_ns),
-            TimeWord::Now | TimeWord::Clock(_) => None,
+            TimeOfDay::Epoch(ns) => Some(ns),
+            TimeOfDay::Now if self.notation.date.is_none() => Some(self.now_ns),
+            TimeOfDay::Now | TimeOfDay::Clock(_) => None,
         };
         match start {
-            Some(ns) if !by_calendar => self.later(ns),
+            Some(ns) if !has_calendar_unit => self.add_fixed_increments(ns),
             Some(ns) => {
-                let start = Timestamp::from_nanosecond(ns.into()).map_err(|_| reach())?;
-                self.of_civil(start.to_zoned(self.zone.clone()).datetime())
+                let start = Timestamp::from_nanosecond(ns.into()).map_err(|_| out_of_range())?;
+                self.resolve_civil(start.to_zoned(self.zone.clone()).datetime())
             }
             None => {
                 let time = match self.notation.time {
-                    TimeWord::Clock(time) => time,
-                    TimeWord::Now | TimeWord::Epoch(_) => present.time(),
+                    TimeOfDay::Clock(time) => time,
+                    TimeOfDay::Now | TimeOfDay::Epoch(_) => present.time(),
                 };
-                self.of_day(present.date(), time)
+                self.resolve_day(present.date(), time)
             }
         }
     }
 
     /// Resolves the time on the first matching day, or on the next such day once that has passed.
-    fn of_day(&self, today: Date, time: Time) -> Result<i64, ResolveError> {
-        let after = |days: i64| {
+    fn resolve_day(&self, today: Date, time: Time) -> Result<i64, ResolveError> {
+        let days_later = |days: i64| {
             let span = Span::new().try_days(days);
-            span.and_then(|span| today.checked_add(span)).map_err(|_| self.notation.reach())
+            span.and_then(|span| today.checked_add(span)).map_err(|_| self.notation.out_of_range())
         };
-        let (first, again) = match self.notation.date {
+        let (first, repeat_days) = match self.notation.date {
             None => (today, Some(1)),
-            Some(DateWord::Today) => (today, None),
-            Some(DateWord::Tomorrow) => (after(1)?, None),
-            Some(DateWord::Date(date)) => (date, None),
-            Some(DateWord::Weekday { day, next }) => {
+            Some(DaySpec::Today) => (today, None),
+            Some(DaySpec::Tomorrow) => (days_later(1)?, None),
+            Some(DaySpec::Date(date)) => (date, None),
+            Some(DaySpec::Weekday { day, next }) => {
                 let days = i64::from(today.weekday().until(day));
-                if next && days == 0 { (after(7)?, None) } else { (after(days)?, Some(7)) }
+                if next && days == 0 {
+                    (days_later(7)?, None)
+                } else {
+                    (days_later(days)?, Some(7))
+                }
             }
-            Some(DateWord::MonthDay { month, day }) => {
-                return self.of_month_day(today, month, day, time);
+            Some(DaySpec::MonthDay { month, day }) => {
+                return self.resolve_month_day(today, month, day, time);
             }
         };
-        let ns = self.of_civil(first.to_datetime(time));
-        let Some(days) = again else { return ns };
+        let ns = self.resolve_civil(first.to_datetime(time));
+        let Some(days) = repeat_days else { return ns };
         match ns {
             Ok(ns) if ns >= self.now_ns => Ok(ns),
             // Skipped by the clocks, but not yet past.
-            Err(error @ ResolveError::Gap { .. }) if first.to_datetime(time) > self.present() => {
+            Err(error @ ResolveError::Gap { .. }) if first.to_datetime(time) > self.civil_now() => {
                 Err(error)
             }
             Ok(_) | Err(ResolveError::Gap { .. }) => {
-                let span = Span::new().try_days(days).map_err(|_| self.notation.reach())?;
-                let later = first.checked_add(span).map_err(|_| self.notation.reach())?;
-                self.of_civil(later.to_datetime(time))
+                let span = Span::new().try_days(days).map_err(|_| self.notation.out_of_range())?;
+                let repeated_date =
+                    first.checked_add(span).map_err(|_| self.notation.out_of_range())?;
+                self.resolve_civil(repeated_date.to_datetime(time))
             }
             Err(error) => Err(error),
         }
     }
 
     /// Returns the date and time that the clocks of the zone show now.
-    fn present(&self) -> DateTime {
+    fn civil_now(&self) -> DateTime {
         let now = Timestamp::from_nanosecond(self.now_ns.into()).unwrap_or_default();
         now.to_zoned(self.zone.clone()).datetime()
     }
 
     /// Resolves the time in the first year that has this day and in which it has not passed.
-    fn of_month_day(
+    fn resolve_month_day(
         &self,
         today: Date,
         month: i8,
         day: i8,
         time: Time,
     ) -> Result<i64, ResolveError> {
-        for year in (today.year()..).take(LEAP_YEARS_APART + 1) {
+        for year in (today.year()..).take(LEAP_YEAR_GAP_MAX + 1) {
             let Ok(date) = Date::new(year, month, day) else { continue };
             let start = date.to_datetime(time);
-            match self.of_civil(start) {
+            match self.resolve_civil(start) {
                 Ok(ns) if ns < self.now_ns => {}
-                Err(ResolveError::Gap { .. }) if start <= self.present() => {}
+                Err(ResolveError::Gap { .. }) if start <= self.civil_now() => {}
                 answer => return answer,
             }
         }
-        Err(self.notation.reach())
+        Err(self.notation.out_of_range())
     }
 
     /// Resolves a date and time of the zone's clocks, with the calendar shifts added.
-    fn of_civil(&self, start: DateTime) -> Result<i64, ResolveError> {
-        let reach = |_| self.notation.reach();
+    fn resolve_civil(&self, start: DateTime) -> Result<i64, ResolveError> {
+        let out_of_range = |_| self.notation.out_of_range();
         let mut civil = start;
-        for shift in &self.notation.shifts {
-            civil = civil.checked_add(calendar_span(*shift).map_err(reach)?).map_err(reach)?;
+        for increment in &self.notation.increments {
+            civil = civil
+                .checked_add(calendar_span(*increment).map_err(out_of_range)?)
+                .map_err(out_of_range)?;
         }
         let offset = match self.zone.to_ambiguous_timestamp(civil).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset,
-            AmbiguousOffset::Gap { before, after } => return Err(self.gap(civil, before, after)),
+            AmbiguousOffset::Gap { before, after } => {
+                return Err(self.gap_error(civil, before, after));
+            }
             AmbiguousOffset::Fold { before, after } => {
                 // The first of the two, or the second once the first has passed.
-                let first = before.to_timestamp(civil).map_err(reach)?;
-                if self.later(ns_of(first, self.notation)?)? >= self.now_ns {
+                let first = before.to_timestamp(civil).map_err(out_of_range)?;
+                if self.add_fixed_increments(timestamp_ns(first, self.notation)?)? >= self.now_ns {
                     before
                 } else {
                     after
                 }
             }
         };
-        let time = offset.to_timestamp(civil).map_err(reach)?;
-        self.later(ns_of(time, self.notation)?)
+        let time = offset.to_timestamp(civil).map_err(out_of_range)?;
+        self.add_fixed_increments(timestamp_ns(time, self.notation)?)
     }
 
     /// Returns the error for a time that the clocks of the zone never show.
-    fn gap(&self, civil: DateTime, before: Offset, after: Offset) -> ResolveError {
+    fn gap_error(&self, civil: DateTime, before: Offset, after: Offset) -> ResolveError {
         // Converted with the offset of before, it is at or after the change.
-        let change = before.to_timestamp(civil).ok().and_then(|behind| {
-            let next = behind.checked_add(Span::new().nanoseconds(1)).ok()?;
+        let change = before.to_timestamp(civil).ok().and_then(|interpreted| {
+            let next = interpreted.checked_add(Span::new().nanoseconds(1)).ok()?;
             self.zone.preceding(next).next().map(|change| change.timestamp())
         });
         let shown = |offset: Offset| change.map_or(civil, |change| offset.to_datetime(change));
@@ -240,14 +250,14 @@ impl Resolver<'_> {
     }
 
     /// Adds the spans of time, in order.
-    fn later(&self, ns: i64) -> Result<i64, ResolveError> {
-        let add = |ns: i64, shift: &Shift| {
-            let Some(length_ns) = shift.unit.length_ns() else { return Some(ns) };
-            let by_ns = length_ns.checked_mul(shift.amount.into())?;
-            if shift.back { ns.checked_sub(by_ns) } else { ns.checked_add(by_ns) }
+    fn add_fixed_increments(&self, ns: i64) -> Result<i64, ResolveError> {
+        let add = |ns: i64, increment: &TimeIncrement| {
+            let Some(length_ns) = increment.unit.length_ns() else { return Some(ns) };
+            let by_ns = length_ns.checked_mul(increment.amount.into())?;
+            if increment.is_negative { ns.checked_sub(by_ns) } else { ns.checked_add(by_ns) }
         };
-        let sum = self.notation.shifts.iter().try_fold(ns, add);
-        sum.ok_or_else(|| self.notation.reach())
+        let sum = self.notation.increments.iter().try_fold(ns, add);
+        sum.ok_or_else(|| self.notation.out_of_range())
     }
 }
 
@@ -256,22 +266,23 @@ fn minute(time: DateTime) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-fn ns_of(time: Timestamp, notation: &Notation) -> Result<i64, ResolveError> {
-    i64::try_from(time.as_nanosecond()).map_err(|_| notation.reach())
+fn timestamp_ns(time: Timestamp, notation: &Notation) -> Result<i64, ResolveError> {
+    i64::try_from(time.as_nanosecond()).map_err(|_| notation.out_of_range())
 }
 
 /// Returns the calendar part of a shift: zero for a span of time. One month after the 31st is the
 /// last day of the next month.
-fn calendar_span(shift: Shift) -> Result<Span, jiff::Error> {
-    let amount = i64::from(shift.amount) * if shift.back { -1 } else { 1 };
+fn calendar_span(increment: TimeIncrement) -> Result<Span, jiff::Error> {
+    let amount = i64::from(increment.amount) * if increment.is_negative { -1 } else { 1 };
     let span = Span::new();
-    match shift.unit {
-        ShiftUnit::Day => span.try_days(amount),
-        ShiftUnit::Week => span.try_weeks(amount),
-        ShiftUnit::Month => span.try_months(amount),
-        ShiftUnit::Year => span.try_years(amount),
-        ShiftUnit::Millisecond | ShiftUnit::Second | ShiftUnit::Minute | ShiftUnit::Hour => {
-            Ok(span)
-        }
+    match increment.unit {
+        IncrementUnit::Day => span.try_days(amount),
+        IncrementUnit::Week => span.try_weeks(amount),
+        IncrementUnit::Month => span.try_months(amount),
+        IncrementUnit::Year => span.try_years(amount),
+        IncrementUnit::Millisecond
+        | IncrementUnit::Second
+        | IncrementUnit::Minute
+        | IncrementUnit::Hour => Ok(span),
     }
 }

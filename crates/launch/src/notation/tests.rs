@@ -163,8 +163,8 @@ fn what_is_past_or_unknown_is_refused() {
     let unknown = PresentTime { tai_minus_utc_s: None, ..now(present) };
     let error = notation.resolve(&unknown, Zone::Local, false);
     assert_eq!(error, Err(ResolveError::TaiUnknown));
-    assert!(matches!(at("2500-01-01", present), Err(ResolveError::Reach(_))));
-    assert!(matches!(at("now + 4294967295 years", present), Err(ResolveError::Reach(_))));
+    assert!(matches!(at("2500-01-01", present), Err(ResolveError::OutOfRange(_))));
+    assert!(matches!(at("now + 4294967295 years", present), Err(ResolveError::OutOfRange(_))));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn an_instant_is_read_as_it_was_shown() {
         (InstantTimescale::Tai, 19_000_000_005),
     ] {
         let instant = Instant { scale, ns };
-        let notation: Notation = instant.notation().parse().unwrap();
+        let notation: Notation = instant.to_notation().parse().unwrap();
         let again = notation.resolve(&now("1970-01-01T00:00:00Z"), Zone::Local, true);
         assert_eq!(again, Ok(instant));
     }
@@ -219,16 +219,16 @@ fn what_is_no_notation_is_refused_in_a_line() {
 
 fn notation() -> impl Strategy<Value = Notation> {
     let clock = (0..24_i8, 0..60_i8, 0..60_i8, 0..1_000_000_000_i32)
-        .prop_map(|(hour, minute, second, ns)| TimeWord::Clock(time(hour, minute, second, ns)));
-    let epoch = (i64::MIN + 1..=i64::MAX).prop_map(TimeWord::Epoch);
+        .prop_map(|(hour, minute, second, ns)| TimeOfDay::Clock(time(hour, minute, second, ns)));
+    let epoch = (i64::MIN + 1..=i64::MAX).prop_map(TimeOfDay::Epoch);
     let day = prop_oneof![
-        Just(DateWord::Today),
-        Just(DateWord::Tomorrow),
+        Just(DaySpec::Today),
+        Just(DaySpec::Tomorrow),
         (select(&WEEKDAYS[..]), any::<bool>())
-            .prop_map(|((_, day), next)| DateWord::Weekday { day, next }),
-        (1..=12_i8, 1..=28_i8).prop_map(|(month, day)| DateWord::MonthDay { month, day }),
+            .prop_map(|((_, day), next)| DaySpec::Weekday { day, next }),
+        (1..=12_i8, 1..=28_i8).prop_map(|(month, day)| DaySpec::MonthDay { month, day }),
         (0..=9999_i16, 1..=12_i8, 1..=28_i8)
-            .prop_map(|(year, month, day)| DateWord::Date(date(year, month, day))),
+            .prop_map(|(year, month, day)| DaySpec::Date(date(year, month, day))),
     ];
     let zone = prop_oneof![
         Just(Zone::Local),
@@ -236,17 +236,17 @@ fn notation() -> impl Strategy<Value = Notation> {
         Just(Zone::Tai),
         (-1439..1440_i32).prop_map(|minutes| Zone::Offset(minutes * 60)),
     ];
-    let shift = (any::<bool>(), any::<u32>(), select(&ShiftUnit::ALL[..]))
-        .prop_map(|(back, amount, unit)| Shift { back, amount, unit });
+    let shift = (any::<bool>(), any::<u32>(), select(&IncrementUnit::ALL[..]))
+        .prop_map(|(back, amount, unit)| TimeIncrement { is_negative: back, amount, unit });
     let shifts = vec(shift, 0..3);
-    let of_clock = (prop_oneof![Just(TimeWord::Now), clock], option::of(day), option::of(zone));
+    let of_clock = (prop_oneof![Just(TimeOfDay::Now), clock], option::of(day), option::of(zone));
     let scales = option::of(select(&[Zone::Utc, Zone::Tai][..]));
     let of_epoch = (epoch, Just(None), scales);
     (prop_oneof![of_clock, of_epoch], shifts).prop_map(|((time, date, zone), shifts)| Notation {
         time,
         date,
         zone,
-        shifts,
+        increments: shifts,
     })
 }
 

@@ -2,14 +2,14 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{DateWord, MONTHS, Notation, Shift, TimeWord, WEEKDAYS, Zone};
+use super::{DaySpec, MONTHS, Notation, TimeIncrement, TimeOfDay, WEEKDAYS, Zone};
 
 impl Display for Notation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.time {
-            TimeWord::Now => f.write_str("now")?,
-            TimeWord::Clock(time) => write!(f, "{time}")?,
-            TimeWord::Epoch(ns) => {
+            TimeOfDay::Now => f.write_str("now")?,
+            TimeOfDay::Clock(time) => write!(f, "{time}")?,
+            TimeOfDay::Epoch(ns) => {
                 let sign = if ns < 0 { "-" } else { "" };
                 let ns = ns.unsigned_abs();
                 write!(f, "@{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)?;
@@ -22,11 +22,11 @@ impl Display for Notation {
             None => {}
             Some(zone) => write!(f, " {zone}")?,
         }
-        self.shifts.iter().try_for_each(|shift| write!(f, " {shift}"))
+        self.increments.iter().try_for_each(|increment| write!(f, " {increment}"))
     }
 }
 
-impl Display for DateWord {
+impl Display for DaySpec {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Today => f.write_str("today"),
@@ -60,9 +60,9 @@ impl Display for Zone {
     }
 }
 
-impl Display for Shift {
+impl Display for TimeIncrement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let sign = if self.back { '-' } else { '+' };
+        let sign = if self.is_negative { '-' } else { '+' };
         write!(f, "{sign} {} {}", self.amount, self.unit.names()[0])
     }
 }

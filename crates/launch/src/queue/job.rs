@@ -26,7 +26,7 @@ pub struct QueuedJob {
     #[serde(flatten)]
     pub process: ProcessIdentity,
     /// Time at which the job was queued, RFC 3339.
-    pub handed_over: String,
+    pub queued_at: String,
     /// First instant, in resolved form.
     pub first: String,
     /// Period between instants, in ns; absent if there is only one instant.
@@ -66,7 +66,7 @@ pub enum JobError {
     TooLong,
     /// The file has another format.
     #[error("is not a job: {0}")]
-    Form(String),
+    NotAJob(String),
     /// The schema has another version.
     #[error("has the schema '{0}'; this version reads {JOB_SCHEMA}")]
     Schema(String),
@@ -89,7 +89,7 @@ impl QueuedJob {
             return Err(JobError::TooLong);
         }
         let job: Self =
-            serde_json::from_slice(bytes).map_err(|error| JobError::Form(error.to_string()))?;
+            serde_json::from_slice(bytes).map_err(|error| JobError::NotAJob(error.to_string()))?;
         if job.schema != JOB_SCHEMA {
             return Err(JobError::Schema(job.schema.escape_debug().to_string()));
         }
@@ -102,10 +102,10 @@ impl QueuedJob {
 pub(super) fn read(path: &Path) -> Result<(QueuedJob, bool), JobError> {
     use std::os::unix::fs::OpenOptionsExt;
     /// `O_NONBLOCK`, so that a FIFO in its place is opened at once, and `O_NOFOLLOW`.
-    const FLAGS: i32 = horolog_sys::private_file::AT_ONCE_AND_NO_LINK;
+    const FLAGS: i32 = horolog_sys::private_file::NONBLOCK_NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(FLAGS).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(JobError::Form("not a regular file".to_owned()));
+        return Err(JobError::NotAJob("not a regular file".to_owned()));
     }
     let mut bytes = Vec::new();
     (&file).take(JOB_LEN_MAX + 1).read_to_end(&mut bytes)?;

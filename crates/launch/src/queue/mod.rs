@@ -22,7 +22,7 @@ pub use process::ProcessIdentity;
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 /// Permissions that others must not have on the directory.
-const FOR_OTHERS: u32 = 0o077;
+const GROUP_AND_OTHER_BITS: u32 = 0o077;
 /// Largest number of attempts to claim a number while others claim numbers concurrently.
 const CLAIMS_MAX: u32 = 1_000;
 /// Timeout for the end of a job after it was signalled.
@@ -57,7 +57,7 @@ pub enum QueueError {
         "{} is accessible to other users or has another owner (mode {mode:o}); run 'chmod 700' on \
          it or set XDG_STATE_HOME to another directory", path.display()
     )]
-    Open {
+    NotPrivate {
         /// Directory.
         path: PathBuf,
         /// Permissions of the directory.
@@ -68,7 +68,7 @@ pub enum QueueError {
     NoJob(u32),
     /// The job has not ended in time.
     #[error("job {0} has not ended within 5 s of its signal; its process is {1}")]
-    GoesOn(u32, u32),
+    StillRunning(u32, u32),
 }
 
 /// State of a job.
@@ -94,7 +94,7 @@ pub struct QueueEntry {
     /// Number in the queue.
     pub id: u32,
     /// State of the job.
-    pub standing: JobState,
+    pub state: JobState,
     /// Description, if its file can be read.
     pub job: Option<QueuedJob>,
     /// Path of its output, if that file exists.
@@ -113,16 +113,16 @@ pub struct Queue {
 #[derive(Debug)]
 pub struct RunningLock {
     file: File,
-    is_set: bool,
+    is_locked: bool,
 }
 
 impl RunningLock {
     /// Acquires or releases the lock.
     pub fn set(&mut self, is_running: bool) {
-        if is_running != self.is_set {
-            let changed = if is_running { self.file.lock() } else { self.file.unlock() };
+        if is_running != self.is_locked {
+            let result = if is_running { self.file.lock() } else { self.file.unlock() };
             // On a file system without locks the job is listed as waiting.
-            self.is_set = is_running && changed.is_ok();
+            self.is_locked = is_running && result.is_ok();
         }
     }
 }
@@ -155,45 +155,51 @@ impl Queue {
     /// Returns the queue and the number of a job file.
     #[must_use]
     pub fn of_file(file: &Path) -> Option<(Self, u32)> {
-        let id = number(file, "json")?;
+        let id = job_number(file, "json")?;
         Some((Self { directory: file.parent()?.to_owned(), home: None }, id))
     }
 
     /// Creates the directory if necessary, and checks that only the user can write to it.
-    fn make(&self) -> Result<(), QueueError> {
+    fn create_directory(&self) -> Result<(), QueueError> {
         if let Some(home) = self.home.as_ref().filter(|home| !home.is_dir()) {
             return Err(QueueError::NoHome(home.clone()));
         }
         let path = &self.directory;
         let failed = |error| QueueError::Io { path: path.clone(), error };
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path).map_err(failed)?;
-        let facts = fs::symlink_metadata(path).map_err(failed)?;
-        let own = fs::metadata("/proc/self").map_err(failed)?.uid();
-        if !facts.is_dir() || facts.uid() != own || facts.mode() & FOR_OTHERS != 0 {
-            return Err(QueueError::Open { path: path.clone(), mode: facts.mode() & 0o7777 });
+        let metadata = fs::symlink_metadata(path).map_err(failed)?;
+        let user_id = fs::metadata("/proc/self").map_err(failed)?.uid();
+        if !metadata.is_dir()
+            || metadata.uid() != user_id
+            || metadata.mode() & GROUP_AND_OTHER_BITS != 0
+        {
+            return Err(QueueError::NotPrivate {
+                path: path.clone(),
+                mode: metadata.mode() & 0o7777,
+            });
         }
         Ok(())
     }
 
-    fn file(&self, id: u32) -> PathBuf {
+    fn job_path(&self, id: u32) -> PathBuf {
         self.directory.join(format!("{id}.json"))
     }
 
-    fn log(&self, id: u32) -> PathBuf {
+    fn log_path(&self, id: u32) -> PathBuf {
         self.directory.join(format!("{id}.log"))
     }
 
     /// Claims the next number.
     pub fn claim(&self) -> Result<(ClaimedNumber, File), QueueError> {
-        self.make()?;
-        let after = self.numbers()?.last().copied().unwrap_or(0);
-        for id in (after.saturating_add(1)..).take(CLAIMS_MAX as usize) {
-            let (file, log) = (self.file(id), self.log(id));
-            match new_file(&file) {
+        self.create_directory()?;
+        let last_number = self.numbers()?.last().copied().unwrap_or(0);
+        for id in (last_number.saturating_add(1)..).take(CLAIMS_MAX as usize) {
+            let (file, log) = (self.job_path(id), self.log_path(id));
+            match create_new_file(&file) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(QueueError::Io { path: file, error }),
                 Ok(_) => {
-                    let output = new_file(&log).map_err(|error| {
+                    let output = create_new_file(&log).map_err(|error| {
                         // The file may have been removed already.
                         let _ = fs::remove_file(&file);
                         QueueError::Io { path: log.clone(), error }
@@ -208,7 +214,7 @@ impl Queue {
 
     /// Writes a job atomically.
     pub fn write(&self, job: &QueuedJob) -> Result<(), QueueError> {
-        let path = self.file(job.id);
+        let path = self.job_path(job.id);
         let write = || {
             let mut temporary =
                 tempfile::Builder::new().prefix(".job-").tempfile_in(&self.directory)?;
@@ -219,28 +225,28 @@ impl Queue {
     }
 
     /// Opens the mark by which a job signals that its programs run.
-    pub fn mark(&self, id: u32) -> Result<RunningLock, QueueError> {
-        let path = self.file(id);
+    pub fn open_running_lock(&self, id: u32) -> Result<RunningLock, QueueError> {
+        let path = self.job_path(id);
         let file = File::open(&path).map_err(|error| QueueError::Io { path, error })?;
-        Ok(RunningLock { file, is_set: false })
+        Ok(RunningLock { file, is_locked: false })
     }
 
     /// Ends a job, with its exit status if it has one. The end is stored, and the log if it is not
     /// empty; nothing is stored of a job that succeeded without output.
     pub fn finish(&self, id: u32, status: Option<i32>) {
-        let log = self.log(id);
+        let log = self.log_path(id);
         let is_log_empty = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
         if is_log_empty {
             // The file may have been removed already.
             let _ = fs::remove_file(&log);
         }
-        let ended = || {
-            let (job, _) = job::read(&self.file(id)).ok()?;
+        let store_end = || {
+            let (job, _) = job::read(&self.job_path(id)).ok()?;
             let ended = Some(QueuedJobEnd { at: rfc3339_now(), status });
             self.write(&QueuedJob { ended, ..job }).ok()
         };
-        if is_log_empty && status == Some(0) || ended().is_none() {
-            let _ = fs::remove_file(self.file(id));
+        if is_log_empty && status == Some(0) || store_end().is_none() {
+            let _ = fs::remove_file(self.job_path(id));
         }
     }
 
@@ -258,7 +264,7 @@ impl Queue {
         let mut numbers = Vec::new();
         for file in files {
             let path = file.map_err(failed)?.path();
-            numbers.extend(number(&path, "json").or_else(|| number(&path, "log")));
+            numbers.extend(job_number(&path, "json").or_else(|| job_number(&path, "log")));
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -266,40 +272,40 @@ impl Queue {
     }
 
     fn entry(&self, id: u32) -> QueueEntry {
-        let log = Some(self.log(id)).filter(|log| log.is_file());
-        let (standing, job) = match job::read(&self.file(id)) {
+        let log = Some(self.log_path(id)).filter(|log| log.is_file());
+        let (state, job) = match job::read(&self.job_path(id)) {
             Err(JobError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 (JobState::Ended, None)
             }
-            Err(JobError::Empty) if self.is_young(id) => (JobState::Starting, None),
+            Err(JobError::Empty) if self.is_recent(id) => (JobState::Starting, None),
             Err(JobError::Empty) => (JobState::Lost, None),
             Err(error) => (JobState::Unreadable(error.to_string()), None),
             Ok((job, _)) if job.id != id => {
                 (JobState::Unreadable(format!("it belongs to job {}", job.id)), None)
             }
             Ok((job, _)) if job.ended.is_some() => (JobState::Ended, Some(job)),
-            Ok((job, _)) if !job.process.is_there() => (JobState::Lost, Some(job)),
+            Ok((job, _)) if !job.process.is_running() => (JobState::Lost, Some(job)),
             Ok((job, true)) => (JobState::Running, Some(job)),
             Ok((job, false)) => (JobState::Waiting, Some(job)),
         };
-        QueueEntry { id, standing, job, log }
+        QueueEntry { id, state, job, log }
     }
 
-    fn is_young(&self, id: u32) -> bool {
-        let made = fs::metadata(self.file(id)).and_then(|file| file.modified());
-        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < START_TIMEOUT))
+    fn is_recent(&self, id: u32) -> bool {
+        let modified_at = fs::metadata(self.job_path(id)).and_then(|file| file.modified());
+        modified_at.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < START_TIMEOUT))
     }
 
     /// Terminates a job, with its programs if they run, and removes its files. Returns its entry.
     pub fn cancel(&self, id: u32) -> Result<QueueEntry, QueueError> {
         let entry = self.entry(id);
-        if entry.standing == JobState::Ended && entry.job.is_none() && entry.log.is_none() {
+        if entry.state == JobState::Ended && entry.job.is_none() && entry.log.is_none() {
             return Err(QueueError::NoJob(id));
         }
-        if let (JobState::Waiting | JobState::Running, Some(job)) = (&entry.standing, &entry.job) {
-            self.end(job)?;
+        if let (JobState::Waiting | JobState::Running, Some(job)) = (&entry.state, &entry.job) {
+            self.terminate_job(job)?;
         }
-        for path in [self.file(id), self.log(id)] {
+        for path in [self.job_path(id), self.log_path(id)] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(QueueError::Io { path, error });
@@ -310,32 +316,32 @@ impl Queue {
         Ok(entry)
     }
 
-    fn end(&self, job: &QueuedJob) -> Result<(), QueueError> {
-        let Some(handle) = job.process.open() else { return Ok(()) };
-        let failed = |error| QueueError::Io { path: self.file(job.id), error };
+    fn terminate_job(&self, job: &QueuedJob) -> Result<(), QueueError> {
+        let Some(handle) = job.process.open_handle() else { return Ok(()) };
+        let failed = |error| QueueError::Io { path: self.job_path(job.id), error };
         match handle.signal(Signal::Terminate) {
             // The job has ended meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) if !job.process.is_there() => {
+            Err(error) if !job.process.is_running() => {
                 drop(error);
                 return Ok(());
             }
             signalled => signalled.map_err(failed)?,
         }
-        let until = Instant::now() + END_TIMEOUT;
-        while job.process.is_there() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(QueueError::GoesOn(job.id, job.process.pid));
+        let deadline = Instant::now() + END_TIMEOUT;
+        while job.process.is_running() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return Err(QueueError::StillRunning(job.id, job.process.pid));
             }
-            handle.wait(left).map_err(failed)?;
+            handle.wait(remaining).map_err(failed)?;
         }
         Ok(())
     }
 }
 
 /// Parses `12` from `12.json`.
-fn number(path: &Path, extension: &str) -> Option<u32> {
+fn job_number(path: &Path, extension: &str) -> Option<u32> {
     if path.extension()? != extension {
         return None;
     }
@@ -345,7 +351,7 @@ fn number(path: &Path, extension: &str) -> Option<u32> {
     (id.to_string() == stem).then_some(id)
 }
 
-fn new_file(path: &Path) -> io::Result<File> {
+fn create_new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(path)
 }
 

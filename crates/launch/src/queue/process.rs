@@ -26,7 +26,7 @@ pub struct ProcessIdentity {
 impl ProcessIdentity {
     /// Returns the identity of the process that has this PID now; `None` if none is running.
     #[must_use]
-    pub fn of(pid: u32) -> Option<Self> {
+    pub fn from_pid(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let boot_id = fs::read_to_string(BOOT_ID).ok()?.trim().to_owned();
         Some(Self { pid, start_ticks: start_ticks(&stat)?, boot_id })
@@ -34,15 +34,15 @@ impl ProcessIdentity {
 
     /// Returns true if the process still runs.
     #[must_use]
-    pub fn is_there(&self) -> bool {
-        Self::of(self.pid).is_some_and(|now| now == *self)
+    pub fn is_running(&self) -> bool {
+        Self::from_pid(self.pid).is_some_and(|now| now == *self)
     }
 
     /// Opens a handle; `None` if the process has ended. The PID can be reused only before the
     /// handle is opened, so the identity is checked after that.
-    pub(super) fn open(&self) -> Option<ProcessHandle> {
+    pub(super) fn open_handle(&self) -> Option<ProcessHandle> {
         let handle = ProcessHandle::open(self.pid).ok()?;
-        self.is_there().then_some(handle)
+        self.is_running().then_some(handle)
     }
 }
 
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn this_process_is_there_and_no_other_is_taken_for_it() {
-        let own = ProcessIdentity::of(std::process::id()).unwrap();
-        assert!(own.is_there() && own.open().is_some());
+        let own = ProcessIdentity::from_pid(std::process::id()).unwrap();
+        assert!(own.is_running() && own.open_handle().is_some());
         let older = ProcessIdentity { start_ticks: own.start_ticks - 1, ..own.clone() };
         let elsewhere = ProcessIdentity { boot_id: "another".to_owned(), ..own };
-        assert!(!older.is_there() && older.open().is_none() && !elsewhere.is_there());
+        assert!(!older.is_running() && older.open_handle().is_none() && !elsewhere.is_running());
     }
 
     #[test]

@@ -14,13 +14,13 @@ fn queue() -> (tempfile::TempDir, Queue) {
 }
 
 fn job(id: u32, pid: u32) -> QueuedJob {
-    let process = ProcessIdentity::of(pid);
+    let process = ProcessIdentity::from_pid(pid);
     let boot_id = "another".to_owned();
     QueuedJob {
         schema: JOB_SCHEMA.to_owned(),
         id,
         process: process.unwrap_or(ProcessIdentity { pid, start_ticks: 1, boot_id }),
-        handed_over: "2026-01-02T03:04:05.678Z".to_owned(),
+        queued_at: "2026-01-02T03:04:05.678Z".to_owned(),
         first: "2026-01-02T21:00:00Z".to_owned(),
         every_ns: None,
         programs: vec![vec!["echo".to_owned(), "a\nb".to_owned()]],
@@ -43,13 +43,13 @@ fn jobs_have_their_own_numbers_and_files_for_their_owner_only() {
     let mode = fs::metadata(&queue.directory).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, DIRECTORY_MODE);
     let standings: Vec<_> =
-        queue.list().unwrap().into_iter().map(|entry| (entry.id, entry.standing)).collect();
+        queue.list().unwrap().into_iter().map(|entry| (entry.id, entry.state)).collect();
     assert_eq!(standings, [(1, JobState::Starting), (2, JobState::Waiting)]);
     assert_eq!(Queue::of_file(&second.file).unwrap().1, 2);
-    let mut mark = queue.mark(2).unwrap();
+    let mut mark = queue.open_running_lock(2).unwrap();
     for (is_running, standing) in [(true, JobState::Running), (false, JobState::Waiting)] {
         mark.set(is_running);
-        assert_eq!(queue.list().unwrap()[1].standing, standing);
+        assert_eq!(queue.list().unwrap()[1].state, standing);
     }
     queue.finish(2, Some(0));
     assert_eq!(queue.list().unwrap().len(), 1, "an empty log goes with its job");
@@ -65,7 +65,7 @@ fn the_end_of_a_job_that_failed_or_wrote_output_is_stored() {
         log.write_all(output.as_bytes()).unwrap();
         queue.finish(claim.id, status);
         let entry = queue.list().unwrap().pop().unwrap();
-        assert_eq!((entry.id, &entry.standing), (id, &JobState::Ended));
+        assert_eq!((entry.id, &entry.state), (id, &JobState::Ended));
         assert_eq!(entry.log.is_some(), !output.is_empty());
         let stored = entry.job.unwrap();
         let ended = stored.ended.clone().unwrap();
@@ -73,7 +73,7 @@ fn the_end_of_a_job_that_failed_or_wrote_output_is_stored() {
         assert_eq!(QueuedJob { ended: None, ..stored }, job(id, std::process::id()));
     }
     // Which this test survives: nobody is signalled.
-    assert_eq!(queue.cancel(1).unwrap().standing, JobState::Ended);
+    assert_eq!(queue.cancel(1).unwrap().state, JobState::Ended);
     assert_eq!(queue.list().unwrap().len(), 2);
 }
 
@@ -95,9 +95,9 @@ fn a_process_that_is_gone_or_another_one_is_no_job() {
     let start_ticks = own.process.start_ticks - 1;
     let other = ProcessIdentity { start_ticks, ..own.process.clone() };
     queue.write(&QueuedJob { process: other, ..own }).unwrap();
-    assert_eq!(queue.list().unwrap()[0].standing, JobState::Lost);
+    assert_eq!(queue.list().unwrap()[0].state, JobState::Lost);
     // Which this test survives: nobody is signalled.
-    assert_eq!(queue.cancel(claim.id).unwrap().standing, JobState::Lost);
+    assert_eq!(queue.cancel(claim.id).unwrap().state, JobState::Lost);
     assert_eq!(queue.list().unwrap(), []);
 }
 
@@ -108,7 +108,7 @@ fn a_waiting_process_is_ended() {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     queue.write(&job(claim.id, child.id())).unwrap();
     let waited = std::thread::spawn(move || child.wait().unwrap());
-    assert_eq!(queue.cancel(claim.id).unwrap().standing, JobState::Waiting);
+    assert_eq!(queue.cancel(claim.id).unwrap().state, JobState::Waiting);
     assert!(!waited.join().unwrap().success());
     assert_eq!(queue.list().unwrap(), []);
 }
@@ -127,9 +127,9 @@ fn a_file_that_is_no_job_is_reported_and_can_be_removed() {
     let entries = queue.list().unwrap();
     assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [1, 7, 9, 10]);
     for entry in &entries[..3] {
-        assert!(matches!(entry.standing, JobState::Unreadable(_)), "{entry:?}");
+        assert!(matches!(entry.state, JobState::Unreadable(_)), "{entry:?}");
     }
-    assert_eq!(entries[3].standing, JobState::Ended);
+    assert_eq!(entries[3].state, JobState::Ended);
     queue.cancel(1).unwrap();
     queue.cancel(10).unwrap();
     assert_eq!(queue.list().unwrap().len(), 2);
@@ -140,7 +140,7 @@ fn a_directory_that_others_can_write_to_is_refused() {
     let (_directory, queue) = queue();
     fs::create_dir_all(&queue.directory).unwrap();
     fs::set_permissions(&queue.directory, fs::Permissions::from_mode(0o777)).unwrap();
-    assert!(matches!(queue.claim(), Err(QueueError::Open { mode: 0o777, .. })));
+    assert!(matches!(queue.claim(), Err(QueueError::NotPrivate { mode: 0o777, .. })));
     assert!(matches!(Queue::default_directory(None, None), Err(QueueError::NoDirectory)));
     assert!(matches!(
         Queue::default_directory(Some("here".into()), None),

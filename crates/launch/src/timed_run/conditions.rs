@@ -13,13 +13,13 @@ use horolog_sys::spawn::{DefaultScheduling, StartPriority};
 use super::TimedRunOptions;
 
 /// Priority above most computing tasks, and below the kernel's own threads at 50 and more.
-const PRIORITY: i32 = 40;
+const START_PRIORITY: i32 = 40;
 
 /// Conditions in effect while instants are waited for.
 #[derive(Debug)]
-pub(super) struct TimedRunConditions {
+pub(super) struct LatencyPreparations {
     scheduling: AtScheduling,
-    usual: DefaultScheduling,
+    default_scheduling: DefaultScheduling,
     start_priority: Option<StartPriority>,
     head_start: Option<Duration>,
     memory: Option<LockedMemory>,
@@ -27,37 +27,38 @@ pub(super) struct TimedRunConditions {
     findings: Vec<Finding>,
 }
 
-impl TimedRunConditions {
+impl LatencyPreparations {
     /// Sets a real-time priority for this thread, which threads that start programs inherit, and
     /// locks memory, as far as permitted.
-    pub(super) fn arrange(options: &TimedRunOptions) -> io::Result<Self> {
-        let usual = DefaultScheduling::current()?;
-        let priority = start_priority(usual, options.head_start);
-        let (scheduling, priority, refused) = if usual.policy().is_real_time() {
+    pub(super) fn apply(options: &TimedRunOptions) -> io::Result<Self> {
+        let default_scheduling = DefaultScheduling::current()?;
+        let priority = start_priority(default_scheduling, options.head_start);
+        let (scheduling, priority, refused) = if default_scheduling.policy().is_real_time() {
             (AtScheduling::RealTime, None, None)
         } else {
-            match SchedulingParameters::fifo(PRIORITY, false).apply() {
+            match SchedulingParameters::fifo(START_PRIORITY, false).apply() {
                 Ok(()) => (AtScheduling::RealTime, Some(priority), None),
                 Err(error) => (AtScheduling::Ordinary, None, Some(error)),
             }
         };
-        let keeps = priority.is_some_and(|priority| priority.keep) && !options.programs.is_empty();
+        let keeps_priority = priority.is_some_and(|priority| priority.keeps_priority)
+            && !options.programs.is_empty();
         let memory = LockedMemory::lock_present();
-        let unlocked = memory.as_ref().err().map(unlocked);
+        let unlocked = memory.as_ref().err().map(memory_not_locked);
         Ok(Self {
             scheduling,
-            usual,
+            default_scheduling,
             start_priority: priority,
-            head_start: keeps.then_some(options.head_start),
+            head_start: keeps_priority.then_some(options.head_start),
             memory_locked: memory.is_ok(),
             memory: memory.ok(),
-            findings: refused.as_ref().map(refused_real_time).into_iter().chain(unlocked).collect(),
+            findings: refused.as_ref().map(real_time_refused).into_iter().chain(unlocked).collect(),
         })
     }
 
     /// Returns the default scheduling of programs.
-    pub(super) const fn usual(&self) -> DefaultScheduling {
-        self.usual
+    pub(super) const fn default_scheduling(&self) -> DefaultScheduling {
+        self.default_scheduling
     }
 
     pub(super) const fn scheduling(&self) -> AtScheduling {
@@ -84,7 +85,7 @@ impl TimedRunConditions {
     }
 
     /// Locks present memory before a near instant.
-    pub(super) fn hold(&mut self) {
+    pub(super) fn lock_memory(&mut self) {
         if self.memory_locked && self.memory.is_none() {
             self.memory = LockedMemory::lock_present().ok();
             self.memory_locked = self.memory.is_some();
@@ -92,7 +93,7 @@ impl TimedRunConditions {
     }
 
     /// Unlocks memory until the next, distant instant.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn unlock_memory(&mut self) {
         self.memory = None;
     }
 }
@@ -100,13 +101,17 @@ impl TimedRunConditions {
 /// Returns the start priority of a program. The priority is another process's, so removing it needs
 /// `CAP_SYS_NICE` in any case. Processes that the program starts meanwhile get default scheduling,
 /// so this process's own default scheduling must be the same.
-fn start_priority(usual: DefaultScheduling, head_start: Duration) -> StartPriority {
-    let may_take = Capabilities::effective().is_ok_and(|all| all.has(Capability::SysNice));
-    let is_default = usual.policy().is_default() && nice().is_ok_and(|nice| nice == 0);
-    StartPriority { priority: PRIORITY, keep: may_take && is_default && !head_start.is_zero() }
+fn start_priority(default_scheduling: DefaultScheduling, head_start: Duration) -> StartPriority {
+    let can_lower_priority =
+        Capabilities::effective().is_ok_and(|all| all.has(Capability::SysNice));
+    let is_default = default_scheduling.policy().is_default() && nice().is_ok_and(|nice| nice == 0);
+    StartPriority {
+        priority: START_PRIORITY,
+        keeps_priority: can_lower_priority && is_default && !head_start.is_zero(),
+    }
 }
 
-fn refused_real_time(error: &io::Error) -> Finding {
+fn real_time_refused(error: &io::Error) -> Finding {
     Finding {
         code: FindingCode::RealTimeRefused,
         severity: Severity::Warning,
@@ -120,7 +125,7 @@ fn refused_real_time(error: &io::Error) -> Finding {
     }
 }
 
-fn unlocked(error: &io::Error) -> Finding {
+fn memory_not_locked(error: &io::Error) -> Finding {
     Finding {
         code: FindingCode::MemoryNotLocked,
         severity: Severity::Note,

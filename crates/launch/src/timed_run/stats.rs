@@ -8,10 +8,10 @@ use horolog_stats::Recorder;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
 
-use super::conditions::TimedRunConditions;
-use super::{SLACK_NS, STEP_MIN, TimedRunOptions, TimedRunOutcome};
+use super::conditions::LatencyPreparations;
+use super::{STEP_MIN, TIMER_SLACK_NS, TimedRunOptions, TimedRunOutcome};
 use crate::instant::{Instant, InstantTimescale};
-use crate::program::{NotStarted, ProgramEvent};
+use crate::program::{ProgramEvent, ProgramStartError};
 use crate::signals::CaughtSignal;
 
 pub(super) struct RunStats {
@@ -27,10 +27,10 @@ impl RunStats {
     pub(super) fn new(
         options: &TimedRunOptions,
         first: Instant,
-        conditions: &TimedRunConditions,
+        preparations: &LatencyPreparations,
     ) -> Self {
         let program = |program: &crate::program::Program| AtProgram {
-            program: program.shown(),
+            program: program.to_words(),
             runs: 0,
             failed: 0,
             last_status: None,
@@ -46,20 +46,20 @@ impl RunStats {
                 InstantTimescale::Tai => AtTimescale::Tai,
             },
             first_ns: first.ns,
-            every_ns: options.every.map(|every| ns(every.as_nanos())),
+            every_ns: options.every.map(|every| saturating_ns(every.as_nanos())),
             end: AtEnd::Done,
             met: 0,
             missed: 0,
-            scheduling: conditions.scheduling(),
-            timer_slack_ns: SLACK_NS.into(),
-            head_start_ns: conditions.head_start().map(|time| ns(time.as_nanos())),
-            memory_locked: conditions.memory_locked(),
+            scheduling: preparations.scheduling(),
+            timer_slack_ns: TIMER_SLACK_NS.into(),
+            head_start_ns: preparations.head_start().map(|time| saturating_ns(time.as_nanos())),
+            memory_locked: preparations.memory_locked(),
             woken_late_ns: None,
             started_late_ns: None,
             programs: options.programs.iter().map(program).collect(),
-            findings: unsynchronised()
+            findings: unsynchronised_finding()
                 .into_iter()
-                .chain(conditions.findings().iter().cloned())
+                .chain(preparations.findings().iter().cloned())
                 .collect(),
         };
         let (woken, started) = (Recorder::new(), Recorder::new());
@@ -67,32 +67,32 @@ impl RunStats {
     }
 
     /// Records an instant that has come, and the change of the system clock meanwhile.
-    pub(super) fn woken(&mut self, instant_ns: i64, now_ns: i64, moved: Span) {
+    pub(super) fn record_wake(&mut self, instant_ns: i64, now_ns: i64, clock_change: Span) {
         self.result.met += 1;
-        self.woken.record(late(instant_ns, now_ns));
-        if moved.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs() {
-            self.steps = (self.steps.0 + 1, self.steps.1 + moved);
+        self.woken.record(latency_ns(instant_ns, now_ns));
+        if clock_change.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs() {
+            self.steps = (self.steps.0 + 1, self.steps.1 + clock_change);
         }
     }
 
-    pub(super) fn started(&mut self, instant_ns: i64, now_ns: i64) {
-        self.started.record(late(instant_ns, now_ns));
+    pub(super) fn record_start(&mut self, instant_ns: i64, now_ns: i64) {
+        self.started.record(latency_ns(instant_ns, now_ns));
     }
 
-    pub(super) fn missed(&mut self, instants: u64) {
+    pub(super) fn record_missed(&mut self, instants: u64) {
         self.result.missed = self.result.missed.saturating_add(instants);
     }
 
     /// Records the last event of a program.
-    pub(super) fn ended(&mut self, index: usize, event: &ProgramEvent) {
+    pub(super) fn record_last_event(&mut self, index: usize, event: &ProgramEvent) {
         match event {
-            ProgramEvent::Ended(status) => self.ran(index, *status),
-            ProgramEvent::NotStarted(failure) => self.not_started(index, failure),
+            ProgramEvent::Ended(status) => self.record_exit(index, *status),
+            ProgramEvent::NotStarted(failure) => self.record_not_started(index, failure),
             ProgramEvent::Cancelled | ProgramEvent::Woken(_) | ProgramEvent::Started(..) => {}
         }
     }
 
-    fn ran(&mut self, index: usize, status: i32) {
+    fn record_exit(&mut self, index: usize, status: i32) {
         let Some(program) = self.result.programs.get_mut(index) else { return };
         program.runs += 1;
         program.last_status = Some(status);
@@ -102,7 +102,7 @@ impl RunStats {
         }
     }
 
-    fn not_started(&mut self, index: usize, failure: &NotStarted) {
+    fn record_not_started(&mut self, index: usize, failure: &ProgramStartError) {
         let Some(program) = self.result.programs.get_mut(index) else { return };
         program.failed += 1;
         program.last_status = Some(failure.status);
@@ -115,7 +115,7 @@ impl RunStats {
         self.result.end = end;
         self.result.woken_late_ns = Distribution::of_recorder(&self.woken);
         self.result.started_late_ns = Distribution::of_recorder(&self.started);
-        let (steps, by) = self.steps;
+        let (steps, total_step) = self.steps;
         if steps > 0 {
             self.result.findings.push(Finding {
                 code: FindingCode::ClockStepped,
@@ -124,7 +124,7 @@ impl RunStats {
                     "The system clock was stepped {} during the wait for an instant, by {:+.3} s \
                      in total.",
                     if steps == 1 { "once".to_owned() } else { format!("{steps} times") },
-                    by.as_seconds()
+                    total_step.as_seconds()
                 ),
                 advice: "Start times refer to the stepped clock; start latency includes a forward \
                          step over an instant."
@@ -141,15 +141,15 @@ impl RunStats {
     }
 }
 
-fn ns(ns: u128) -> u64 {
+fn saturating_ns(ns: u128) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-fn late(instant_ns: i64, now_ns: i64) -> u64 {
+fn latency_ns(instant_ns: i64, now_ns: i64) -> u64 {
     u64::try_from(now_ns.saturating_sub(instant_ns)).unwrap_or(0)
 }
 
-fn unsynchronised() -> Option<Finding> {
+fn unsynchronised_finding() -> Option<Finding> {
     let clock = kernel_clock().ok().filter(|clock| !clock.synchronised)?;
     Some(Finding {
         code: FindingCode::ClockUnsynchronised,

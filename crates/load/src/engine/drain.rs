@@ -1,20 +1,20 @@
-//! End of the wait for the last replies of a trial, and the times around its schedule; shared by
-//! all engines. Pure.
+//! End of the wait for the last replies of a trial, and the margins before and after its schedule.
+//! Shared by all engines; does no I/O.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// Time from the call to the first intended send time, for the threads to start and settle.
+/// Delay of the first intended send time, in which the threads of a trial start.
 pub(super) const START_DELAY: Span = Span::from_ms(5);
 
 /// Longest time after the end of the schedule for which a sender that fell behind may continue.
-pub(super) const GRACE: Span = Span::from_ms(100);
+pub(super) const SCHEDULE_GRACE: Span = Span::from_ms(100);
 
-/// Shortest time without a reply after which no more are expected.
+/// Shortest time without a reply after which the wait may end.
 const QUIET_MIN: Span = Span::from_ms(25);
 
 /// State of the wait for the last replies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drain {
+pub(super) struct ReplyDrain {
     /// Send time of the last request.
     pub(super) last_sent: Timestamp<Monotonic>,
     /// Receive time of the last reply, or the start of the wait.
@@ -23,12 +23,12 @@ pub(super) struct Drain {
     pub(super) timeout: Span,
 }
 
-impl Drain {
-    /// Returns true if no more replies are expected at `now`: none can arrive before its timeout
-    /// any more, or the time without a reply exceeds the longest round trip so far.
+impl ReplyDrain {
+    /// Returns true if no more replies are expected at `now`: the last request has timed out, or no
+    /// reply has arrived for four times the longest round trip so far, and at least [`QUIET_MIN`].
     pub(super) fn is_over(&self, now: Timestamp<Monotonic>, longest_rtt: Option<Span>) -> bool {
         let quiet_max = match longest_rtt {
-            // While the round-trip time is unknown, it may be long.
+            // Without a known round-trip time, wait for the full timeout.
             None => self.timeout,
             Some(rtt) => QUIET_MIN.max(Span::from_ns(rtt.as_ns().saturating_mul(4))),
         };
@@ -44,7 +44,7 @@ mod tests {
     fn waits_longer_the_longer_replies_took() {
         let start = Timestamp::from_ns(1_000_000_000);
         let timeout = Span::from_ms(1000);
-        let drain = Drain { last_sent: start, last_reply: start, timeout };
+        let drain = ReplyDrain { last_sent: start, last_reply: start, timeout };
         let over =
             |ms, rtt: Option<i64>| drain.is_over(start + Span::from_ms(ms), rtt.map(Span::from_ms));
         assert!(!over(999, None) && over(1001, None));

@@ -1,7 +1,7 @@
-//! PTP in Ethernet frames without IP, through packet sockets. Requests go from the interface's own
-//! address to the master's or to the group of all PTP ports, so replies need no route and simulated
-//! clients no addresses: they differ by the port identity in their requests. Requires `CAP_NET_RAW`
-//! and a master on the same link.
+//! PTP over Ethernet without IP (IEEE 1588-2019, annex E), through packet sockets. Requests go from
+//! the interface's MAC address to the master or to the PTP multicast address. So replies need no
+//! route, and simulated clients have no addresses: they differ by the port identity in their
+//! requests. Requires `CAP_NET_RAW` and a master on the same link.
 
 use std::io;
 use std::time::Duration;
@@ -11,30 +11,31 @@ use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::{self, Header};
 use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 
-use super::lane::{BATCH, LanePort, TargetDatagram};
+use super::lane::{BATCH, LaneDevice, TargetDatagram};
 use super::nic_clock::{self, EnabledNicClock};
 use super::packet::{RECEIVE_BUFFER, RECEIVE_LEN};
 use super::threads::{self, Lane};
-use super::udp::Drops;
-use super::{EngineError, IntervalSink, LoadEngine, unfit};
+use super::udp::DropReporter;
+use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::plan::{RunPlan, TrialPlan};
 use crate::ptp::REQUEST_LEN_MAX;
 use crate::request::RequestTimestamps;
-use crate::target::{FirstLink, Macs, Route};
+use crate::target::{FirstLink, LinkMacs, Route};
 
 /// Packet socket of one lane.
-struct EthernetPort {
+struct LaneEthernetSocket {
     device: PacketDevice,
-    macs: Macs,
+    macs: LinkMacs,
     multicast: bool,
-    /// Client to which all frames are addressed; `None` if the frame does not identify it.
+    /// Client of all received frames; `None` if only their content identifies it.
     client: Option<u32>,
     requests: Batch<()>,
-    answers: Batch<()>,
+    replies: Batch<()>,
 }
 
-impl EthernetPort {
-    /// Returns the message in a frame from the master, if it is addressed to this client.
+impl LaneEthernetSocket {
+    /// Returns the PTP message in a frame from the master to this host or the multicast group;
+    /// `None` for other frames.
     fn message<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         let (header, payload) = Header::parse(frame).ok()?;
         let own = if self.multicast { MULTICAST_MAC } else { self.macs.source };
@@ -43,7 +44,7 @@ impl EthernetPort {
     }
 }
 
-impl LanePort for EthernetPort {
+impl LaneDevice for LaneEthernetSocket {
     fn has_room(&self, _: u32) -> bool {
         !self.requests.is_full()
     }
@@ -70,7 +71,7 @@ impl LanePort for EthernetPort {
     }
 
     fn receive(&mut self) -> io::Result<usize> {
-        self.device.receive(&mut self.answers, Duration::ZERO)
+        self.device.receive(&mut self.replies, Duration::ZERO)
     }
 
     fn receive_calls(&self) -> usize {
@@ -78,7 +79,7 @@ impl LanePort for EthernetPort {
     }
 
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
-        self.answers.iter().filter_map(|packet| {
+        self.replies.iter().filter_map(|packet| {
             let payload = self.message(packet.bytes)?;
             Some(TargetDatagram {
                 payload,
@@ -90,7 +91,7 @@ impl LanePort for EthernetPort {
     }
 
     fn dropped(&mut self) -> io::Result<u64> {
-        Drops::dropped(&mut self.device)
+        DropReporter::dropped(&mut self.device)
     }
 
     fn port_closed(&self) -> u64 {
@@ -98,10 +99,10 @@ impl LanePort for EthernetPort {
     }
 }
 
-/// Engine over packet sockets, without IP.
+/// Engine for PTP over Ethernet through packet sockets.
 pub struct EthernetEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<EthernetPort>>,
+    lanes: Vec<Lane<LaneEthernetSocket>>,
     /// NIC clock that timestamps replies, if requested.
     nic_clock: Option<EnabledNicClock>,
 }
@@ -109,7 +110,7 @@ pub struct EthernetEngine {
 impl EthernetEngine {
     /// Opens a packet socket for each lane.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
-        let (link, macs) = link(plan, Kind::Packet)?;
+        let (link, macs) = master_link(plan, Kind::Packet)?;
         let nic_clock = EnabledNicClock::open(plan, Kind::Packet)?;
         let ptp = plan.ptp;
         let multicast = ptp.is_some_and(|ptp| ptp.multicast);
@@ -119,18 +120,18 @@ impl EthernetEngine {
             groups: multicast.then_some(MULTICAST_MAC).into_iter().collect(),
             receive_buffer: Some(RECEIVE_BUFFER),
             hardware_timestamps: nic_clock.is_some(),
-            bypass_queueing: !plan.tapped,
+            bypass_queueing: !plan.is_captured,
             ..PacketOptions::default()
         };
         let frame_len = ethernet::HEADER_LEN + REQUEST_LEN_MAX;
         let lane = |_| {
-            let port = EthernetPort {
+            let port = LaneEthernetSocket {
                 device: PacketDevice::open(&link.interface, &options)?,
                 macs,
                 multicast,
                 client: ptp.and_then(|ptp| ptp.clients_max()).map(|_| 0),
                 requests: Batch::new(BATCH, frame_len),
-                answers: Batch::new(BATCH, RECEIVE_LEN),
+                replies: Batch::new(BATCH, RECEIVE_LEN),
             };
             Ok(Lane::new(port, None))
         };
@@ -139,21 +140,29 @@ impl EthernetEngine {
     }
 }
 
-/// Returns the link to the master.
-pub(super) fn link(plan: &RunPlan, engine: Kind) -> Result<(&FirstLink, Macs), EngineError> {
+/// Returns the link to the master and its MAC addresses; an error if Ethernet frames cannot reach
+/// the master.
+pub(super) fn master_link(
+    plan: &RunPlan,
+    engine: Kind,
+) -> Result<(&FirstLink, LinkMacs), EngineError> {
     let target = plan.target.ip();
     let Route::Link(link) = &plan.route else {
         let reason = format!("{target} is an address of this host");
-        return Err(unfit(engine, reason, "run the load from another host or a lab"));
+        return Err(unavailable_error(engine, reason, "run the load from another host or a lab"));
     };
     let Some(macs) = link.macs.filter(|macs| !macs.destination.is_group()) else {
         let reason = format!("interface '{}' cannot send Ethernet frames", link.interface);
-        return Err(unfit(engine, reason, "use UDP"));
+        return Err(unavailable_error(engine, reason, "use UDP"));
     };
     if let Some(gateway) = link.gateway {
         let reason =
             format!("{target} is behind the router {gateway}, which does not forward such frames");
-        return Err(unfit(engine, reason, "use UDP, or a generator on the target's link"));
+        return Err(unavailable_error(
+            engine,
+            reason,
+            "use UDP, or a generator on the target's link",
+        ));
     }
     Ok((link, macs))
 }
@@ -168,7 +177,7 @@ impl LoadEngine for EthernetEngine {
         plan: &TrialPlan,
         intervals: &mut dyn IntervalSink,
     ) -> Result<(), EngineError> {
-        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
+        let offset = nic_clock::trial_offset_plan(&self.plan, self.nic_clock.as_mut())?;
         threads::run(&mut self.lanes, &self.plan, plan, 1, offset, intervals)
     }
 }

@@ -1,5 +1,5 @@
-//! Interface between an engine and the run while a trial is in progress: the counts of each
-//! interval, once all lanes have closed it. Only sums; no evaluation.
+//! Counts of each interval of a trial, delivered to an [`IntervalSink`] when all lanes have closed
+//! it. Adds counts up; evaluates nothing.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -16,39 +16,41 @@ use super::progress::ProgressForwarder;
 use crate::plan::TrialPlan;
 use crate::request_tracker::{ClosedInterval, TrialCounts};
 
-/// Receiver of the counts of the intervals of a trial. A trial without intervals is one interval.
+/// Receiver of the counts of a trial, interval by interval. A trial without a load profile is one
+/// interval.
 pub trait IntervalSink {
-    /// Takes the next interval, all lanes together.
-    fn closed(&mut self, counts: TrialCounts);
+    /// Receives the counts of the next interval, summed over all lanes.
+    fn deliver_interval(&mut self, counts: TrialCounts);
 
-    /// Reports the time since the trial began, several times a second. `Break` ends the trial.
+    /// Called several times a second with the time since the start of the trial. `Break` ends the
+    /// trial.
     fn tick(&mut self, _elapsed: Span) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Returns true if snapshots of the counts so far are wanted.
+    /// Returns true if the engine must report progress.
     fn wants_snapshots(&self) -> bool {
         false
     }
 
-    /// Takes the counts so far, twice a second if wanted.
-    fn report_progress(&mut self, _elapsed: Span, _so_far: &Progress) {}
+    /// Receives the counts so far, twice a second, if [`IntervalSink::wants_snapshots`] is true.
+    fn report_progress(&mut self, _elapsed: Span, _progress: &Progress) {}
 }
 
-/// Returns the time between two checks whether a trial must end: with intervals, short enough for
-/// the end of a phase; otherwise, as long as a user does not notice.
+/// Returns the interval at which a running trial is checked for its end: 20 ms with a load profile,
+/// whose phases must end in time, otherwise 100 ms.
 pub(super) fn check_interval(plan: &TrialPlan) -> Duration {
     Duration::from_millis(if plan.profile.is_some() { 20 } else { 100 })
 }
 
-/// All intervals merged into one.
-pub(super) struct WholeTrial<'a> {
+/// Sink that merges all intervals of a trial into one set of counts.
+pub(super) struct WholeTrialSink<'a> {
     pub(super) counts: TrialCounts,
     pub(super) flow: &'a mut dyn FnMut() -> ControlFlow<()>,
 }
 
-impl IntervalSink for WholeTrial<'_> {
-    fn closed(&mut self, counts: TrialCounts) {
+impl IntervalSink for WholeTrialSink<'_> {
+    fn deliver_interval(&mut self, counts: TrialCounts) {
         self.counts.merge(&counts);
     }
 
@@ -60,39 +62,40 @@ impl IntervalSink for WholeTrial<'_> {
 /// Merges the counts of several lanes, interval by interval.
 pub(super) struct IntervalMerger {
     lanes: usize,
-    first: u64,
-    /// For each interval from the first open one: number of lanes that have closed it, and their
-    /// counts.
-    parts: VecDeque<(usize, TrialCounts)>,
+    first_open: u64,
+    /// Open intervals from number `first_open` on: the number of lanes that have closed each, and
+    /// the sum of their counts.
+    open_intervals: VecDeque<(usize, TrialCounts)>,
 }
 
 impl IntervalMerger {
     pub(super) const fn new(lanes: usize) -> Self {
-        Self { lanes, first: 0, parts: VecDeque::new() }
+        Self { lanes, first_open: 0, open_intervals: VecDeque::new() }
     }
 
-    /// Adds the counts of one lane, and delivers the intervals that they complete.
+    /// Adds one lane's counts of an interval, and delivers the intervals that all lanes have
+    /// closed.
     pub(super) fn add(
         &mut self,
         (number, counts): ClosedInterval,
         intervals: &mut dyn IntervalSink,
     ) {
-        let index = number.saturating_sub(self.first) as usize;
-        while self.parts.len() <= index {
-            self.parts.push_back((0, TrialCounts::default()));
+        let index = number.saturating_sub(self.first_open) as usize;
+        while self.open_intervals.len() <= index {
+            self.open_intervals.push_back((0, TrialCounts::default()));
         }
-        let (closed, sum) = &mut self.parts[index];
+        let (closed, sum) = &mut self.open_intervals[index];
         *closed += 1;
         sum.merge(&counts);
-        while self.parts.front().is_some_and(|(closed, _)| *closed == self.lanes) {
-            self.hand_over(intervals);
+        while self.open_intervals.front().is_some_and(|(closed, _)| *closed == self.lanes) {
+            self.deliver_first(intervals);
         }
     }
 
-    /// Merges the counts of lanes that began at `start`, until all of them have ended. Sets `stop`
-    /// when the trial must end early, checked at least once per `tick_interval`, and forwards
-    /// progress to the observer.
-    pub(super) fn gather(
+    /// Merges the counts of all lanes until the last of them has ended, in a trial that began at
+    /// `start`. Sets `stop` if the sink ends the trial; the sink is called at least once per
+    /// `tick_interval`. Forwards progress to the sink.
+    pub(super) fn merge_until_end(
         mut self,
         receiver: &Receiver<ClosedInterval>,
         (start, stop): (Timestamp<Monotonic>, &AtomicBool),
@@ -116,25 +119,25 @@ impl IntervalMerger {
         self.finish(intervals);
     }
 
-    /// Delivers the rest: intervals that not every lane has reached.
+    /// Delivers the remaining intervals, which not every lane has closed.
     pub(super) fn finish(mut self, intervals: &mut dyn IntervalSink) {
-        while !self.parts.is_empty() {
-            self.hand_over(intervals);
+        while !self.open_intervals.is_empty() {
+            self.deliver_first(intervals);
         }
     }
 
-    fn hand_over(&mut self, intervals: &mut dyn IntervalSink) {
-        if let Some((_, counts)) = self.parts.pop_front() {
-            self.first += 1;
-            intervals.closed(counts);
+    fn deliver_first(&mut self, intervals: &mut dyn IntervalSink) {
+        if let Some((_, counts)) = self.open_intervals.pop_front() {
+            self.first_open += 1;
+            intervals.deliver_interval(counts);
         }
     }
 }
 
 /// Merges the intervals of the parts of a mix that run on one thread; those of an only part are
 /// passed through.
-pub(super) struct MixIntervals<'a> {
-    gathering: IntervalMerger,
+pub(super) struct MixIntervalMerger<'a> {
+    merger: IntervalMerger,
     /// Number of intervals that each part has reported.
     reported: Vec<u64>,
     next_snapshot: Span,
@@ -142,19 +145,19 @@ pub(super) struct MixIntervals<'a> {
 }
 
 /// Interval sink of one part.
-pub(super) struct MixIntervalPart<'s, 'a> {
+pub(super) struct MixPartSink<'s, 'a> {
     index: usize,
-    shares: &'s mut MixIntervals<'a>,
+    mix_intervals: &'s mut MixIntervalMerger<'a>,
 }
 
-impl<'a> MixIntervals<'a> {
+impl<'a> MixIntervalMerger<'a> {
     pub(super) fn new(parts: usize, intervals: &'a mut dyn IntervalSink) -> Self {
-        let (gathering, reported) = (IntervalMerger::new(parts), vec![0; parts]);
-        Self { gathering, reported, next_snapshot: SNAPSHOT_INTERVAL, intervals }
+        let (merger, reported) = (IntervalMerger::new(parts), vec![0; parts]);
+        Self { merger, reported, next_snapshot: SNAPSHOT_INTERVAL, intervals }
     }
 
-    pub(super) fn part(&mut self, index: usize) -> MixIntervalPart<'_, 'a> {
-        MixIntervalPart { index, shares: self }
+    pub(super) fn part_sink(&mut self, index: usize) -> MixPartSink<'_, 'a> {
+        MixPartSink { index, mix_intervals: self }
     }
 
     /// Reports the elapsed time; `Break` ends the trial.
@@ -162,7 +165,7 @@ impl<'a> MixIntervals<'a> {
         self.intervals.tick(elapsed)
     }
 
-    /// Returns true if a snapshot is wanted and due.
+    /// Returns true if snapshots are wanted and the next one is due; schedules the one after it.
     pub(super) fn is_snapshot_due(&mut self, elapsed: Span) -> bool {
         let is_due = self.intervals.wants_snapshots() && elapsed >= self.next_snapshot;
         if is_due {
@@ -171,24 +174,24 @@ impl<'a> MixIntervals<'a> {
         is_due
     }
 
-    /// Takes the counts so far.
-    pub(super) fn report_progress(&mut self, elapsed: Span, so_far: &Progress) {
-        self.intervals.report_progress(elapsed, so_far);
+    /// Forwards the counts so far to the sink.
+    pub(super) fn report_progress(&mut self, elapsed: Span, progress: &Progress) {
+        self.intervals.report_progress(elapsed, progress);
     }
 
-    /// Delivers the rest.
+    /// Delivers the remaining intervals.
     pub(super) fn finish(self) {
-        self.gathering.finish(self.intervals);
+        self.merger.finish(self.intervals);
     }
 }
 
-impl IntervalSink for MixIntervalPart<'_, '_> {
-    fn closed(&mut self, counts: TrialCounts) {
-        let (index, MixIntervals { gathering, reported, intervals, .. }) =
-            (self.index, &mut *self.shares);
+impl IntervalSink for MixPartSink<'_, '_> {
+    fn deliver_interval(&mut self, counts: TrialCounts) {
+        let (index, MixIntervalMerger { merger, reported, intervals, .. }) =
+            (self.index, &mut *self.mix_intervals);
         let count = reported.len();
         let counts = if count > 1 { counts.as_part(index, count) } else { counts };
-        gathering.add((reported[index], Box::new(counts)), *intervals);
+        merger.add((reported[index], Box::new(counts)), *intervals);
         reported[index] += 1;
     }
 }
@@ -200,7 +203,7 @@ mod tests {
     struct Sent(Vec<u64>);
 
     impl IntervalSink for Sent {
-        fn closed(&mut self, counts: TrialCounts) {
+        fn deliver_interval(&mut self, counts: TrialCounts) {
             self.0.push(counts.sent);
         }
     }

@@ -1,10 +1,10 @@
-//! Loop of one sending thread in a trial: sends each request at its intended send time, receives
-//! replies in between, and waits for the last ones. The [`LanePort`] trait abstracts the device, so
-//! that this loop is the same for all of them.
+//! Loop of one sending thread in a trial: it sends each request at its intended send time, receives
+//! replies in between, and waits for the last replies. The [`LaneDevice`] trait abstracts the
+//! sockets, so all engines except XDP share this loop.
 //!
-//! One thread does both, because a second one for receiving would have no core of its own: on two
-//! cores shared with a server over loopback, one thread lost nothing at 200,000 requests/s, where a
-//! sender and a receiver lost a fifth and more, with the same send lateness.
+//! One thread sends and receives, because a receiving thread would have no core of its own. On two
+//! cores shared with a server over loopback, one thread lost nothing at 200,000 requests/s, whereas
+//! separate threads lost a fifth or more at the same send lateness.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use horolog_record::ProgressPublisher;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
-use super::drain::{Drain, GRACE};
+use super::drain::{ReplyDrain, SCHEDULE_GRACE};
 use crate::offset::ReceiveTimestamps;
 use crate::request::RequestTimestamps;
 use crate::request_tracker::{ClosedInterval, LaneCarryOver, RequestTracker};
@@ -22,13 +22,13 @@ use crate::schedule::LaneSchedule;
 /// Most requests that one system call sends.
 pub(crate) const BATCH: usize = 32;
 
-/// Time before an intended send time from which on the thread no longer sleeps: the time that a
-/// sleep takes to end, from the timer's interrupt until the thread runs again.
-const SPIN: Span = Span::from_ns(60_000);
+/// Time before an intended send time during which the thread spins instead of sleeping: the wake-up
+/// latency of a sleep.
+const SPIN_TIME: Span = Span::from_ns(60_000);
 
-/// Time before an intended send time from which on the thread no longer receives: longer than most
-/// calls that return a full batch.
-const HOLD: Span = Span::from_ns(5_000);
+/// Time before an intended send time during which the thread does not receive, because a call that
+/// returns a full batch could delay the request.
+const NO_RECEIVE_TIME: Span = Span::from_ns(5_000);
 
 /// Longest time after the end of a phase for which a sender that fell behind may continue it.
 pub(crate) const PHASE_GRACE: Span = Span::from_ms(10);
@@ -39,15 +39,15 @@ const SLEEP_MAX: Span = Span::from_ms(100);
 /// Pause between checks for replies when nothing is left to send.
 const DRAIN_PAUSE: Span = Span::from_ns(50_000);
 
-/// Clock of a lane, with its ways to wait.
+/// Clock of a lane, with its wait functions.
 pub(crate) trait LaneClock: Clock<Monotonic> + Sync {
     /// Waits until `instant` without using the CPU.
     fn sleep_until(&self, instant: Timestamp<Monotonic>);
 
-    /// Lets a moment pass.
+    /// Spins once (a CPU pause, in real time).
     fn spin(&self);
 
-    /// Returns the lead of `CLOCK_REALTIME` over this clock.
+    /// Returns `CLOCK_REALTIME` minus this clock.
     fn realtime_ahead(&self) -> Span;
 }
 
@@ -70,7 +70,8 @@ impl LaneClock for MonotonicClock {
 pub(crate) struct TargetDatagram<'a> {
     /// UDP payload, possibly truncated.
     pub(crate) payload: &'a [u8],
-    /// Client that received it; `None` if it is none of this lane's.
+    /// Client to which it is addressed; `None` if the address belongs to no client or the frame
+    /// does not identify it.
     pub(crate) client: Option<u32>,
     /// Kernel receive timestamp, if the device provides it.
     pub(crate) received_at: Option<Timestamp<Utc>>,
@@ -79,15 +80,16 @@ pub(crate) struct TargetDatagram<'a> {
 }
 
 /// Device through which a lane sends and receives.
-pub(crate) trait LanePort: Send {
-    /// Returns true if a request of this client can be queued before those already queued are sent.
+pub(crate) trait LaneDevice: Send {
+    /// Returns true if a request of this client can be queued now; false if the queued requests
+    /// must be sent first.
     fn has_room(&self, client: u32) -> bool;
 
-    /// Returns true after queueing one more request; false if the queued ones must be sent first.
+    /// Queues a request made from the template with these timestamps. Returns false, without
+    /// queueing it, if the queued requests must be sent first.
     fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool;
 
-    /// Returns true after queueing one more request with a payload other than the template's; false
-    /// as [`LanePort::push`] does.
+    /// Queues a request with its own payload; otherwise as [`LaneDevice::push`].
     fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool;
 
     /// Sends the queued requests and returns how many were sent; the others are discarded.
@@ -96,11 +98,11 @@ pub(crate) trait LanePort: Send {
     /// Fetches the datagrams available, without waiting, and returns their number.
     fn receive(&mut self) -> io::Result<usize>;
 
-    /// Returns the number of [`LanePort::receive`] calls after which a full round has found
-    /// nothing.
+    /// Returns the number of [`LaneDevice::receive`] calls that poll every socket of the device
+    /// once.
     fn receive_calls(&self) -> usize;
 
-    /// Returns the datagrams that the last [`LanePort::receive`] fetched, the target's only.
+    /// Returns the target's datagrams among those that the last [`LaneDevice::receive`] received.
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>>;
 
     /// Returns the datagrams that the kernel dropped for lack of room since the port was opened.
@@ -112,9 +114,9 @@ pub(crate) trait LanePort: Send {
 
 /// One trial of one lane.
 pub(crate) struct LaneTrial<'a, P, C> {
-    pub(crate) port: &'a mut P,
+    pub(crate) device: &'a mut P,
     pub(crate) clock: &'a C,
-    pub(crate) account: RequestTracker,
+    pub(crate) tracker: RequestTracker,
     pub(crate) schedule: LaneSchedule,
     /// End of the schedule.
     pub(crate) end: Timestamp<Monotonic>,
@@ -122,71 +124,74 @@ pub(crate) struct LaneTrial<'a, P, C> {
     pub(crate) timeout: Span,
     /// Lead of `CLOCK_REALTIME` over `CLOCK_MONOTONIC`.
     pub(crate) realtime_ahead: Span,
-    /// End of the first interval, and the length of each, if intervals are counted separately.
+    /// End of the first interval, and the length of each; `None` without a load profile.
     pub(crate) interval: Option<(Timestamp<Monotonic>, Span)>,
-    /// Set when the trial must end early.
+    /// Set by another thread to end the trial early.
     pub(crate) stop: &'a AtomicBool,
     /// Destination of the lane's progress, if it is observed.
     pub(crate) publisher: Option<ProgressPublisher<'a>>,
 }
 
-/// Counts of a port at the last check.
+/// Drops and port-unreachable messages of a device at the last check.
 #[derive(Clone, Copy)]
-struct LanePortCounts {
+struct LaneDeviceCounts {
     dropped: u64,
-    closed: u64,
+    port_closed: u64,
 }
 
-impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
-    /// Runs the trial to its end, delivers the counts of each interval as it closes, and returns
-    /// the state that the lane carries over to its next trial.
+impl<P: LaneDevice, C: LaneClock> LaneTrial<'_, P, C> {
+    /// Runs the trial to its end and passes the counts of each interval to `deliver` as it closes.
+    /// Returns the state that the lane carries over to its next trial.
     pub(crate) fn run(
         mut self,
-        closed: &mut dyn FnMut(ClosedInterval),
+        deliver: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<LaneCarryOver> {
-        let mut last_counts = self.port_counts()?;
-        self.send_all(&mut last_counts, closed)?;
+        let mut last_counts = self.device_counts()?;
+        self.send_all(&mut last_counts, deliver)?;
         self.drain()?;
         self.count_dropped(&mut last_counts)?;
-        let taken = self.schedule.taken();
+        let taken = self.schedule.advanced_count();
         let stopped = self.stop.load(Ordering::Relaxed);
-        let planned = if stopped { taken } else { self.schedule.exhaust() };
+        let planned = if stopped { taken } else { self.schedule.advance_to_end() };
         let left_out = planned - taken;
         let planned_count = if self.interval.is_some() { left_out } else { planned };
-        let (intervals, carried) = self.account.close(planned_count);
-        intervals.into_iter().for_each(closed);
+        let (intervals, carried) = self.tracker.close(planned_count);
+        intervals.into_iter().for_each(deliver);
         Ok(carried)
     }
 
-    fn port_counts(&mut self) -> io::Result<LanePortCounts> {
-        Ok(LanePortCounts { dropped: self.port.dropped()?, closed: self.port.port_closed() })
+    fn device_counts(&mut self) -> io::Result<LaneDeviceCounts> {
+        Ok(LaneDeviceCounts {
+            dropped: self.device.dropped()?,
+            port_closed: self.device.port_closed(),
+        })
     }
 
-    fn count_dropped(&mut self, last_counts: &mut LanePortCounts) -> io::Result<()> {
-        let now = self.port_counts()?;
+    fn count_dropped(&mut self, last_counts: &mut LaneDeviceCounts) -> io::Result<()> {
+        let now = self.device_counts()?;
         let dropped = now.dropped.saturating_sub(last_counts.dropped);
-        self.account.dropped(dropped, now.closed - last_counts.closed);
+        self.tracker.count_dropped(dropped, now.port_closed - last_counts.port_closed);
         *last_counts = now;
         Ok(())
     }
 
-    /// Counts the drops of an interval at its end, and closes the intervals before it.
-    fn turn(
+    /// At the end of an interval, counts its drops and delivers the intervals that can be closed.
+    fn close_due_intervals(
         &mut self,
         now: Timestamp<Monotonic>,
-        last_counts: &mut LanePortCounts,
-        closed: &mut dyn FnMut(ClosedInterval),
+        last_counts: &mut LaneDeviceCounts,
+        deliver: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<()> {
         let Some((end, interval)) = &mut self.interval else { return Ok(()) };
         if now < *end {
             return Ok(());
         }
         *end = *end + *interval;
-        // The clock of the packet timestamps may have been stepped.
+        // `CLOCK_REALTIME`, the clock of the packet timestamps, may have been stepped.
         self.realtime_ahead = self.clock.realtime_ahead();
         self.count_dropped(last_counts)?;
-        while let Some(closed_interval) = self.account.close_interval(now) {
-            closed(closed_interval);
+        while let Some(closed_interval) = self.tracker.close_interval(now) {
+            deliver(closed_interval);
         }
         Ok(())
     }
@@ -197,35 +202,35 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
         if let Some(publisher) = &mut self.publisher
             && let Some(mut progress) = publisher.slot_if_due(now)
         {
-            self.account.publish_progress(&mut progress);
+            self.tracker.publish_progress(&mut progress);
         }
     }
 
     fn send_all(
         &mut self,
-        last_counts: &mut LanePortCounts,
-        closed: &mut dyn FnMut(ClosedInterval),
+        last_counts: &mut LaneDeviceCounts,
+        deliver: &mut dyn FnMut(ClosedInterval),
     ) -> io::Result<()> {
         while let Some(intended) = self.schedule.peek() {
             let now = self.clock.now();
-            if now >= self.end + GRACE || self.stop.load(Ordering::Relaxed) {
+            if now >= self.end + SCHEDULE_GRACE || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            self.turn(now, last_counts, closed)?;
+            self.close_due_intervals(now, last_counts, deliver)?;
             self.publish_progress(now);
             let left_out = self.schedule.skip_phase(now - PHASE_GRACE);
             if left_out > 0 {
-                self.account.left_out(intended, left_out);
+                self.tracker.count_omitted(intended, left_out);
                 continue;
             }
-            let early = intended - now;
-            if early <= Span::ZERO {
+            let time_left = intended - now;
+            if time_left <= Span::ZERO {
                 self.send_due(now)?;
                 self.receive()?;
-            } else if early > SPIN + SPIN {
+            } else if time_left > SPIN_TIME + SPIN_TIME {
                 self.receive_until_empty()?;
-                self.clock.sleep_until((intended - SPIN).min(now + SLEEP_MAX));
-            } else if early > HOLD {
+                self.clock.sleep_until((intended - SPIN_TIME).min(now + SLEEP_MAX));
+            } else if time_left > NO_RECEIVE_TIME {
                 self.receive()?;
             } else {
                 self.clock.spin();
@@ -234,7 +239,7 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
         Ok(())
     }
 
-    /// Sends the requests that are due, as many as fit into one call.
+    /// Sends the requests that are due, up to [`BATCH`] in one call.
     fn send_due(&mut self, now: Timestamp<Monotonic>) -> io::Result<()> {
         let mut due = [(now, false); BATCH];
         let mut count = 0;
@@ -242,57 +247,57 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
             && let Some(intended) = self.schedule.peek()
             && intended <= now
         {
-            let next = self.account.next(intended);
-            // Checked before the payload is made, which may consume a cookie.
-            if !self.port.has_room(next.client) {
+            let next = self.tracker.next(intended);
+            // Checked before the payload is built, because building it may consume an NTS cookie.
+            if !self.device.has_room(next.client) {
                 break;
             }
-            let pushed = match self.account.payload(&next) {
-                None => self.port.push(next.client, next.timestamps),
-                Some(payload) => self.port.push_payload(next.client, payload),
+            let pushed = match self.tracker.payload(&next) {
+                None => self.device.push(next.client, next.timestamps),
+                Some(payload) => self.device.push_payload(next.client, payload),
             };
             if !pushed {
                 break;
             }
-            self.account.register();
+            self.tracker.register();
             self.schedule.advance();
             due[count] = (intended, next.authenticated);
             count += 1;
         }
-        let sent = self.port.send()?;
-        // The call sends one after the other, so the send times lie evenly between its start and
-        // end.
-        let step = (self.clock.now() - now).as_ns() / count.max(1) as i64;
-        let mut at = now;
+        let sent = self.device.send()?;
+        // One system call sends the requests one after the other, so their send times are
+        // interpolated between its start and end.
+        let send_interval_ns = (self.clock.now() - now).as_ns() / count.max(1) as i64;
+        let mut sent_at = now;
         for &(intended, authenticated) in &due[..sent] {
-            at = at + Span::from_ns(step);
-            self.account.sent(intended, at, authenticated);
+            sent_at = sent_at + Span::from_ns(send_interval_ns);
+            self.tracker.count_sent(intended, sent_at, authenticated);
         }
-        self.account.refused((count - sent) as u64);
+        self.tracker.count_refused((count - sent) as u64);
         Ok(())
     }
 
-    /// Receives the datagrams available, as many as one call fetches.
+    /// Receives the datagrams that one call returns, counts them, and returns their number.
     fn receive(&mut self) -> io::Result<usize> {
-        let count = self.port.receive()?;
+        let count = self.device.receive()?;
         if count > 0 {
             let now = self.clock.now();
-            for arrival in self.port.arrivals() {
+            for arrival in self.device.arrivals() {
                 let received = arrival.received_at.map_or(now, |utc| {
                     Timestamp::from_ns(utc.as_ns() - self.realtime_ahead.as_ns()).min(now)
                 });
                 let timestamps =
                     ReceiveTimestamps { kernel: arrival.received_at, phc_ns: arrival.phc_ns };
-                self.account.receive(arrival.payload, arrival.client, received, now, timestamps);
+                self.tracker.receive(arrival.payload, arrival.client, received, now, timestamps);
             }
         }
         Ok(count)
     }
 
-    /// Receives all datagrams available, but for no longer than a sleep would have lasted.
+    /// Polls every socket once; returns the number of datagrams.
     fn receive_until_empty(&mut self) -> io::Result<usize> {
         let mut total = 0;
-        for _ in 0..self.port.receive_calls() {
+        for _ in 0..self.device.receive_calls() {
             total += self.receive()?;
         }
         Ok(total)
@@ -300,18 +305,18 @@ impl<P: LanePort, C: LaneClock> LaneTrial<'_, P, C> {
 
     /// Waits for the last replies.
     fn drain(&mut self) -> io::Result<()> {
-        let last_sent = self.account.last_sent();
-        let mut drain = Drain { last_sent, last_reply: last_sent, timeout: self.timeout };
-        while self.account.outstanding() > 0 {
-            let answered = self.account.answered();
+        let last_sent = self.tracker.last_sent();
+        let mut drain = ReplyDrain { last_sent, last_reply: last_sent, timeout: self.timeout };
+        while self.tracker.outstanding() > 0 {
+            let answered = self.tracker.answered();
             let count = self.receive_until_empty()?;
             let now = self.clock.now();
             self.publish_progress(now);
-            if self.account.answered() > answered {
+            if self.tracker.answered() > answered {
                 drain.last_reply = now;
             }
-            // Also while packets arrive: they may be unsolicited.
-            if drain.is_over(now, self.account.longest_rtt()) {
+            // Checked after received datagrams too, because these may be unsolicited.
+            if drain.is_over(now, self.tracker.longest_rtt()) {
                 break;
             }
             if count == 0 {

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use horolog_io::{FrameSelection, PacketDevice, PacketOptions};
-use horolog_sys::filter::Instruction;
+use horolog_sys::filter::BpfInstruction;
 use horolog_wire::ptp::MULTICAST_MAC;
 
 use super::EngineError;
@@ -12,21 +12,21 @@ use crate::plan::RunPlan;
 use crate::ptp::PtpLoadTransport;
 use crate::target::{FirstLink, Route};
 
-/// Holds the membership; nothing is ever read from the socket.
-pub(crate) enum Membership {
+/// Multicast membership, held until it is dropped. Nothing is read from its socket.
+pub(crate) enum MulticastMembership {
     /// Membership in an IP group.
     Udp(#[expect(dead_code, reason = "held for what its end undoes")] UdpSocket),
     /// Membership in the group of all PTP ports on a link.
     Ethernet(#[expect(dead_code, reason = "held for what its end undoes")] PacketDevice),
 }
 
-impl Membership {
-    /// Joins the group that replies to `plan` are sent to; `None` if they are sent to the clients.
-    pub(crate) fn of(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
-        let group = plan.ptp.and_then(|ptp| ptp.group(plan.target.ip()));
+impl MulticastMembership {
+    /// Joins the group to which the replies of `plan` are sent; `None` if they are sent by unicast.
+    pub(crate) fn join(plan: &RunPlan) -> Result<Option<Self>, EngineError> {
+        let group = plan.ptp.and_then(|ptp| ptp.multicast_group(plan.target.ip()));
         let (Some(group), Route::Link(link)) = (group, &plan.route) else { return Ok(None) };
         if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
-            return Self::on_link(link).map(Some);
+            return Self::join_on_link(link).map(Some);
         }
         let join = || match (group, link.source) {
             (IpAddr::V4(group), IpAddr::V4(own)) => {
@@ -46,11 +46,11 @@ impl Membership {
         Ok(Some(Self::Udp(joined)))
     }
 
-    /// Joins the group of all PTP ports on a link.
-    fn on_link(link: &FirstLink) -> Result<Self, EngineError> {
+    /// Joins the PTP multicast MAC address on a link.
+    fn join_on_link(link: &FirstLink) -> Result<Self, EngineError> {
         let options = PacketOptions {
             slots: 1,
-            selection: FrameSelection::Program(vec![Instruction::finish(0)]),
+            selection: FrameSelection::Program(vec![BpfInstruction::finish(0)]),
             groups: vec![MULTICAST_MAC],
             ..PacketOptions::default()
         };

@@ -1,6 +1,6 @@
-//! Several engines at once, one for each kind of requests, each with its share of the rate. Each
-//! works as it does alone, with its own clients, schedule and counters; they start together, and
-//! their counts are merged interval by interval.
+//! Engine of a mix: one engine for each kind of requests, each with its share of the rate and with
+//! clients, schedule and counters of its own. All start together; their counts are merged interval
+//! by interval.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -26,14 +26,14 @@ pub(crate) struct MixEngine {
 }
 
 impl MixEngine {
-    /// Takes open engines of one kind.
+    /// Creates the engine of a mix from open engines of one kind.
     pub(crate) fn new(kind: Kind, parts: Vec<Box<dyn LoadEngine>>) -> Self {
         Self { kind, parts }
     }
 }
 
-/// Sends the counts of one part to the thread that merges them.
-struct PartReporter<'a> {
+/// Interval sink of one part: sends its counts to the thread that merges them.
+struct MixPartReporter<'a> {
     index: usize,
     count: usize,
     /// Number of intervals reported.
@@ -44,8 +44,8 @@ struct PartReporter<'a> {
     slot: Option<&'a Mutex<Progress>>,
 }
 
-impl IntervalSink for PartReporter<'_> {
-    fn closed(&mut self, counts: TrialCounts) {
+impl IntervalSink for MixPartReporter<'_> {
+    fn deliver_interval(&mut self, counts: TrialCounts) {
         let closed_interval = (self.reported, Box::new(counts.as_part(self.index, self.count)));
         self.reported += 1;
         // The receiver of the counts outlives the parts.
@@ -64,11 +64,11 @@ impl IntervalSink for PartReporter<'_> {
         self.slot.is_some()
     }
 
-    fn report_progress(&mut self, _: Span, so_far: &Progress) {
+    fn report_progress(&mut self, _: Span, latest: &Progress) {
         if let Some(slot) = self.slot {
             let mut progress = lock(slot);
             progress.clear();
-            progress.merge(so_far);
+            progress.merge(latest);
         }
     }
 }
@@ -78,8 +78,8 @@ impl LoadEngine for MixEngine {
         self.kind
     }
 
-    fn shortfall(&self) -> Option<String> {
-        self.parts.iter().find_map(|part| part.shortfall())
+    fn missing_feature(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| part.missing_feature())
     }
 
     fn run(
@@ -90,32 +90,38 @@ impl LoadEngine for MixEngine {
         let start = MonotonicClock.now() + START_DELAY;
         let stop = &AtomicBool::new(false);
         let count = self.parts.len();
-        let gathering = IntervalMerger::new(count);
+        let merger = IntervalMerger::new(count);
         let slots = &progress::slots_if_wanted(count, intervals);
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();
             let threads: Vec<_> = parts
                 .map(|(index, (engine, part))| {
-                    let plan = plan.of_part(part);
+                    let plan = plan.part_plan(part);
                     let slot = slots.as_ref().and_then(|slots| slots.of(index));
                     let part_sender = sender.clone();
-                    let mut teller =
-                        PartReporter { index, count, reported: 0, sender: part_sender, stop, slot };
+                    let mut reporter = MixPartReporter {
+                        index,
+                        count,
+                        reported: 0,
+                        sender: part_sender,
+                        stop,
+                        slot,
+                    };
                     scope.spawn(move || {
-                        let ran = engine.run(&plan, &mut teller);
-                        if ran.is_err() {
+                        let result = engine.run(&plan, &mut reporter);
+                        if result.is_err() {
                             // Without this part the others are not the requested mix.
                             stop.store(true, Ordering::Relaxed);
                         }
-                        ran
+                        result
                     })
                 })
                 .collect();
             drop(sender);
             let observation =
                 (intervals::check_interval(plan), slots.as_ref().map(ProgressForwarder::new));
-            gathering.gather(&receiver, (start, stop), observation, intervals);
+            merger.merge_until_end(&receiver, (start, stop), observation, intervals);
             threads.into_iter().try_for_each(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
@@ -127,7 +133,7 @@ impl LoadEngine for MixEngine {
 mod tests {
     use super::*;
     use crate::load_profile::LoadProfile;
-    use crate::plan::PartPlan;
+    use crate::plan::MixPartPlan;
     use horolog_record::{RequestMode, Spacing};
     use std::io;
     use std::sync::Arc;
@@ -148,7 +154,11 @@ mod tests {
         fn run(&mut self, plan: &TrialPlan, to: &mut dyn IntervalSink) -> Result<(), EngineError> {
             for _ in 0..self.intervals {
                 let sent = plan.rate as u64;
-                to.closed(TrialCounts { sent, received: sent / 2, ..TrialCounts::default() });
+                to.deliver_interval(TrialCounts {
+                    sent,
+                    received: sent / 2,
+                    ..TrialCounts::default()
+                });
             }
             while self.intervals == 0 && to.tick(Span::ZERO).is_continue() {
                 thread::sleep(Duration::from_millis(1));
@@ -166,7 +176,7 @@ mod tests {
     }
 
     impl IntervalSink for Taken {
-        fn closed(&mut self, counts: TrialCounts) {
+        fn deliver_interval(&mut self, counts: TrialCounts) {
             self.counts.push(counts);
         }
 
@@ -176,7 +186,7 @@ mod tests {
     }
 
     fn run(fakes: [Fake; 2], stops: bool) -> (Vec<TrialCounts>, Result<(), EngineError>) {
-        let part = |share: f64| PartPlan {
+        let part = |share: f64| MixPartPlan {
             name: share.to_string(),
             mode: RequestMode::NtpBasic,
             share,

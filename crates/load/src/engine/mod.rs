@@ -1,9 +1,9 @@
-//! Engines: implementations that send requests on schedule and receive the replies. All of them use
-//! the same schedule, tokens and counters, so their results can be compared; they differ in the
-//! layers that a request passes through on its way to the wire.
+//! Engines: implementations that send requests on schedule and receive the replies. All use the
+//! same schedule, tokens and counters, so their results are comparable. They differ in the layers
+//! of the network stack that a request passes through.
 //!
-//! An engine is opened from a [`RunPlan`] and runs one trial after another. It evaluates nothing
-//! and prints nothing.
+//! An engine is opened from a [`RunPlan`] and runs one trial after another. It evaluates and prints
+//! nothing.
 
 mod drain;
 pub mod ethernet;
@@ -37,16 +37,16 @@ use crate::ptp::PtpLoadTransport;
 use crate::request_tracker::TrialCounts;
 
 pub use intervals::IntervalSink;
-use intervals::WholeTrial;
+use intervals::WholeTrialSink;
 
 /// Sends requests on schedule and accounts for the replies.
 pub trait LoadEngine: Send {
     /// Returns the kind of this engine.
     fn kind(&self) -> Kind;
 
-    /// Returns the feature that is unavailable on this host, and its effect; `None` if nothing is
-    /// missing.
-    fn shortfall(&self) -> Option<String> {
+    /// Returns a message on a feature that is unavailable on this host, and its effect; `None` if
+    /// all features are available.
+    fn missing_feature(&self) -> Option<String> {
         None
     }
 
@@ -60,23 +60,23 @@ pub trait LoadEngine: Send {
 
     /// Runs one trial that is counted as a whole. `flow` is called several times a second and
     /// decides whether the trial continues.
-    fn trial(
+    fn run_trial(
         &mut self,
         plan: &TrialPlan,
         flow: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<TrialCounts, EngineError> {
-        let mut whole = WholeTrial { counts: TrialCounts::default(), flow };
-        self.run(plan, &mut whole)?;
-        Ok(whole.counts)
+        let mut sink = WholeTrialSink { counts: TrialCounts::default(), flow };
+        self.run(plan, &mut sink)?;
+        Ok(sink.counts)
     }
 }
 
 /// Reason for which an engine could not be opened or a trial could not be run.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// This engine cannot reach such a target.
+    /// The engine does not support the target or an option, or is unavailable here.
     #[error("engine '{}' is unavailable: {reason}; {remedy}", engine.name())]
-    Unfit {
+    Unavailable {
         /// The engine.
         engine: Kind,
         /// Reason.
@@ -93,7 +93,7 @@ pub enum EngineError {
     /// A BPF program could not be loaded, attached or run.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// Each client of the udp engine uses a file descriptor, and the limit is too low.
+    /// The udp engine needs a file descriptor for each client, and the limit is too low.
     #[error(
         "{clients} clients need as many sockets, more than this process may open; raise 'ulimit \
          -n', reduce --clients, or choose an engine that simulates clients"
@@ -133,16 +133,16 @@ impl EngineError {
     }
 }
 
-/// Returns the error that `engine` does not support the request.
-pub(crate) fn unfit(engine: Kind, reason: String, remedy: &str) -> EngineError {
-    EngineError::Unfit { engine, reason, remedy: remedy.to_owned() }
+/// Returns the error that `engine` is unavailable for this reason.
+pub(crate) fn unavailable_error(engine: Kind, reason: String, remedy: &str) -> EngineError {
+    EngineError::Unavailable { engine, reason, remedy: remedy.to_owned() }
 }
 
 /// Opens the engine `kind` for a run.
 pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineError> {
     if plan.echo && kind != Kind::Xdp {
         let reason = "it supports replies of NTP servers only".to_owned();
-        return Err(unfit(kind, reason, "use --engine xdp for a reflector"));
+        return Err(unavailable_error(kind, reason, "use --engine xdp for a reflector"));
     }
     if plan.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet) {
         return match kind {
@@ -150,7 +150,7 @@ pub fn open(kind: Kind, plan: &RunPlan) -> Result<Box<dyn LoadEngine>, EngineErr
             Kind::Packet => Ok(Box::new(ethernet::EthernetEngine::open(plan)?)),
             Kind::Udp => {
                 let reason = "it cannot send frames without IP".to_owned();
-                Err(unfit(kind, reason, "use --engine packet or xdp over Ethernet"))
+                Err(unavailable_error(kind, reason, "use --engine packet or xdp over Ethernet"))
             }
         };
     }

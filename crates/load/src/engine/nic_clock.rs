@@ -5,27 +5,29 @@ use std::io;
 use std::path::PathBuf;
 
 use horolog_record::LoadEngineKind as Kind;
-use horolog_sys::hardware_timestamps::{HardwareTimestamps, Purpose};
+use horolog_sys::hardware_timestamps::{HardwareTimestamps, TimestampPurpose};
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::Span;
 
-use super::{EngineError, unfit};
+use super::{EngineError, unavailable_error};
 use crate::offset::{self, OffsetPlan};
 use crate::plan::RunPlan;
 use crate::target::Route;
 
-/// Remedy if the NIC does not support it.
+/// Remedy if the interface does not support hardware timestamps.
 const REMEDY: &str = "omit hardware timestamps to use kernel timestamps";
 
-/// Enabled hardware timestamps; dropping it restores the previous setting.
+/// Enabled hardware timestamps of an interface and the PHC that takes them. Dropping restores the
+/// previous setting.
 pub(crate) struct EnabledNicClock {
     clock: PhcDevice,
     path: PathBuf,
-    _switched: HardwareTimestamps,
+    _hardware_timestamps: HardwareTimestamps,
 }
 
 impl EnabledNicClock {
-    /// Enables them at the interface of a plan's route, if the plan requests them.
+    /// Enables hardware timestamps on the interface of the plan's route; `None` if the plan does
+    /// not request them.
     pub(crate) fn open(plan: &RunPlan, engine: Kind) -> Result<Option<Self>, EngineError> {
         if !plan.offset.is_some_and(|offset| offset.hardware) {
             return Ok(None);
@@ -33,28 +35,29 @@ impl EnabledNicClock {
         let Route::Link(link) = &plan.route else {
             let reason =
                 format!("the route to {}, an address of this host, has no NIC", plan.target.ip());
-            return Err(unfit(engine, reason, REMEDY));
+            return Err(unavailable_error(engine, reason, REMEDY));
         };
-        let purpose = if plan.ptp.is_some() { Purpose::Ptp } else { Purpose::Ntp };
-        let switched = HardwareTimestamps::switch_on(&link.interface, purpose)
-            .map_err(|error| unfit(engine, error.to_string(), REMEDY))?;
-        if !switched.received() {
+        let purpose =
+            if plan.ptp.is_some() { TimestampPurpose::Ptp } else { TimestampPurpose::Ntp };
+        let hardware_timestamps = HardwareTimestamps::enable(&link.interface, purpose)
+            .map_err(|error| unavailable_error(engine, error.to_string(), REMEDY))?;
+        if !hardware_timestamps.received() {
             let reason = format!("'{}' does not timestamp received NTP packets", link.interface);
-            return Err(unfit(engine, reason, REMEDY));
+            return Err(unavailable_error(engine, reason, REMEDY));
         }
-        let path = PathBuf::from(format!("/dev/ptp{}", switched.clock()));
+        let path = PathBuf::from(format!("/dev/ptp{}", hardware_timestamps.clock()));
         let clock = PhcDevice::open(&path)
             .map_err(EngineError::system(format!("open the PHC {}", path.display())))?;
-        Ok(Some(Self { clock, path, _switched: switched }))
+        Ok(Some(Self { clock, path, _hardware_timestamps: hardware_timestamps }))
     }
 
-    fn ahead(&mut self) -> io::Result<Span> {
-        self.clock.read().map(|reading| seconds_ahead(&reading))
+    fn read_lead(&mut self) -> io::Result<Span> {
+        self.clock.read().map(|reading| lead_in_seconds(&reading))
     }
 }
 
-/// Returns the parameters for the offsets of one trial, if the plan requests them.
-pub(crate) fn offset_plan(
+/// Returns the offset parameters of one trial; `None` if the plan does not measure offsets.
+pub(crate) fn trial_offset_plan(
     plan: &RunPlan,
     nic_clock: Option<&mut EnabledNicClock>,
 ) -> Result<Option<OffsetPlan>, EngineError> {
@@ -62,15 +65,15 @@ pub(crate) fn offset_plan(
     let phc_ahead = match nic_clock {
         None => Span::ZERO,
         Some(clock) => clock
-            .ahead()
+            .read_lead()
             .map_err(EngineError::system(format!("read the PHC {}", clock.path.display())))?,
     };
     Ok(Some(OffsetPlan { options, phc_ahead }))
 }
 
-/// Returns the PHC's lead over the system clock, to the nearest second: the difference of their
-/// timescales; the remainder is left for the offsets to show.
-fn seconds_ahead(reading: &PhcReading) -> Span {
+/// Returns the PHC's lead over the system clock, rounded to whole seconds: the difference of their
+/// timescales. The rest shows in the measured offsets.
+fn lead_in_seconds(reading: &PhcReading) -> Span {
     let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
     let ahead = reading.phc_ns.saturating_sub((reading.before + half).as_ns());
     Span::from_ns(offset::whole_seconds(ahead))
@@ -97,7 +100,7 @@ mod tests {
             (0, -1_700_000_000),
         ];
         for (phc_ns, seconds) in cases {
-            assert_eq!(seconds_ahead(&reading(phc_ns)), Span::from_ns(seconds * NS_PER_S));
+            assert_eq!(lead_in_seconds(&reading(phc_ns)), Span::from_ns(seconds * NS_PER_S));
         }
     }
 }

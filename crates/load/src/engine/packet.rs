@@ -2,10 +2,10 @@
 //! come from any number of addresses and skip the sending half of the network stack. Requires
 //! `CAP_NET_RAW`.
 //!
-//! Simulated clients do not answer ARP or neighbour solicitations; the server must route replies to
-//! an address of this host. This host's stack receives the replies after the packet socket, for
-//! addresses that are not its own. It drops them, or forwards them if it is a router, unless a
-//! guard keeps them from it.
+//! Simulated clients do not answer ARP or neighbour solicitations, so the server must route replies
+//! to an address of this host. This host's stack also receives the replies, which are not for its
+//! addresses. It drops them, or forwards them if it is a router, unless a BPF program
+//! ([`ReplyDrop`]) drops them first.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,44 +21,45 @@ use horolog_wire::ptp::MessageType;
 use horolog_wire::ptp::message::{REQUESTING_PORT_OFFSET, SIGNALING_PORT_OFFSET};
 use horolog_xdp::{Interface, ReplyDrop, ReplyDropSettings, XdpError};
 
-use super::lane::{BATCH, LanePort, TargetDatagram};
-use super::membership::Membership;
+use super::lane::{BATCH, LaneDevice, TargetDatagram};
+use super::membership::MulticastMembership;
 use super::nic_clock::{self, EnabledNicClock};
 use super::threads::{self, Lane};
-use super::udp::Drops;
-use super::{EngineError, IntervalSink, LoadEngine, unfit};
+use super::udp::DropReporter;
+use super::{EngineError, IntervalSink, LoadEngine, unavailable_error};
 use crate::clients;
-use crate::plan::{GuardPlan, RunPlan, TrialPlan};
-use crate::ptp::{PtpKind, port_number};
-use crate::request::{FramePlan, FrameTemplate, PtpFrames, RequestTimestamps};
+use crate::plan::{ReplyDropPlan, RunPlan, TrialPlan};
+use crate::ptp::{PtpRequestKind, port_number};
+use crate::request::{FramePlan, FrameTemplate, PtpFramePlan, RequestTimestamps};
 use crate::target::{FirstLink, Route};
 use crate::trailer::RequestTrailer;
 
-/// Buffer length for any frame that is not a jumbo frame.
+/// Buffer length for a received frame: any except jumbo frames.
 pub(super) const RECEIVE_LEN: usize = 2048;
 
-/// Bytes of receive buffer requested for each lane. The kernel charges about 800 for each small
-/// frame, so this holds some 20,000 replies: 20 ms at a million a second.
+/// Receive buffer requested for each lane, in bytes. The kernel charges about 800 bytes for a small
+/// frame, so it holds about 20,000 replies: 20 ms at 1,000,000 replies/s.
 pub(super) const RECEIVE_BUFFER: usize = 16 << 20;
 
-impl Drops for PacketDevice {
+impl DropReporter for PacketDevice {
     fn dropped(&mut self) -> io::Result<u64> {
         Self::dropped(self)
     }
 }
 
 /// Packet socket of one lane and its clients.
-pub(crate) struct FramePort<D: BatchDevice<Address = ()>> {
+pub(crate) struct LanePacketSocket<D: BatchDevice<Address = ()>> {
     pub(crate) device: D,
     template: FrameTemplate,
     plan: FramePlan,
     requests: Batch<()>,
-    ready: usize,
+    queued: usize,
     replies: Batch<()>,
 }
 
-impl<D: BatchDevice<Address = ()>> FramePort<D> {
-    /// Creates the port; requests have at most `payload_max` bytes, or those of a plain one.
+impl<D: BatchDevice<Address = ()>> LanePacketSocket<D> {
+    /// Creates the device; payloads of requests have at most `payload_max` bytes, or the length of
+    /// a plain request if that is longer.
     pub(crate) fn new(device: D, plan: &FramePlan, payload_max: usize) -> Self {
         let template = FrameTemplate::new(plan);
         let mut requests = Batch::new(BATCH, template.bytes().len() + payload_max);
@@ -68,43 +69,43 @@ impl<D: BatchDevice<Address = ()>> FramePort<D> {
             template,
             plan: *plan,
             requests,
-            ready: 0,
+            queued: 0,
             replies: Batch::new(BATCH, RECEIVE_LEN),
         }
     }
 
-    /// Returns the reply in a frame, if it is one of the target's to this lane. The UDP checksum is
-    /// not verified: on virtual links it is left to hardware that does not exist.
-    fn arrival<'a>(&self, frame: &'a [u8]) -> Option<TargetDatagram<'a>> {
+    /// Returns the datagram in a frame if it is a reply of the target to this lane. The UDP
+    /// checksum is not verified, because on virtual links it is never filled in (checksum offload).
+    fn target_datagram<'a>(&self, frame: &'a [u8]) -> Option<TargetDatagram<'a>> {
         let frame = UdpFrame::parse(frame).ok()?;
         self.plan.is_reply(frame.source, frame.destination).then(|| TargetDatagram {
             payload: frame.payload,
-            client: self.plan.network.client(frame.destination.ip()),
+            client: self.plan.network.client_of(frame.destination.ip()),
             received_at: None,
             phc_ns: None,
         })
     }
 }
 
-impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
+impl<D: BatchDevice<Address = ()> + DropReporter + Send> LaneDevice for LanePacketSocket<D> {
     fn has_room(&self, _: u32) -> bool {
-        self.ready < self.requests.slots()
+        self.queued < self.requests.slots()
     }
 
     fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool {
         if !self.has_room(client) {
             return false;
         }
-        self.ready += 1;
-        self.requests.set_len(self.ready);
+        self.queued += 1;
+        self.requests.set_len(self.queued);
         let source_low = self.plan.network.base().wrapping_add(1).wrapping_add(client);
-        let frame = self.requests.packet_mut(self.ready - 1).bytes;
-        self.template.complete(frame, source_low, timestamps);
+        let frame = self.requests.packet_mut(self.queued - 1).bytes;
+        self.template.complete_frame(frame, source_low, timestamps);
         true
     }
 
     fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool {
-        if self.ready == 0 {
+        if self.queued == 0 {
             self.requests.clear();
         }
         let source = SocketAddr::new(self.plan.network.address(client), self.plan.source_port);
@@ -116,12 +117,12 @@ impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
             destination: self.plan.target,
         };
         let pushed = self.requests.push_with((), |frame| builder.emit(payload, frame));
-        self.ready += usize::from(pushed);
+        self.queued += usize::from(pushed);
         pushed
     }
 
     fn send(&mut self) -> io::Result<usize> {
-        self.ready = 0;
+        self.queued = 0;
         self.device.send(&mut self.requests)
     }
 
@@ -135,7 +136,7 @@ impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
 
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
         self.replies.iter().filter_map(|packet| {
-            let arrival = self.arrival(packet.bytes)?;
+            let arrival = self.target_datagram(packet.bytes)?;
             let (received_at, hardware) = (packet.received_at, packet.hardware);
             Some(TargetDatagram { received_at, phc_ns: hardware.map(|time| time.ns), ..arrival })
         })
@@ -153,13 +154,14 @@ impl<D: BatchDevice<Address = ()> + Drops + Send> LanePort for FramePort<D> {
 /// Engine over packet sockets.
 pub struct PacketEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<FramePort<PacketDevice>>>,
+    lanes: Vec<Lane<LanePacketSocket<PacketDevice>>>,
     /// NIC clock that timestamps replies, if requested.
     nic_clock: Option<EnabledNicClock>,
-    /// Keeps the replies from this host's stack while the engine lives, if nothing else does.
-    guard: Result<Option<ReplyDrop>, XdpError>,
-    /// Keeps this host in the group that replies are sent to.
-    _membership: Option<Membership>,
+    /// Program that drops the replies before this host's stack; `None` if the plan requests none,
+    /// an error if it could not be attached.
+    reply_drop: Result<Option<ReplyDrop>, XdpError>,
+    /// Membership in the multicast group to which replies are sent.
+    _membership: Option<MulticastMembership>,
 }
 
 impl PacketEngine {
@@ -170,26 +172,27 @@ impl PacketEngine {
         let lanes = frames.iter().enumerate().map(|(lane, frame)| {
             let options = PacketOptions {
                 slots: BATCH,
-                selection: selection(frame, plan),
+                selection: frame_selection(frame, plan),
                 receive_buffer: Some(RECEIVE_BUFFER),
                 hardware_timestamps: nic_clock.is_some(),
-                bypass_queueing: !plan.tapped,
+                bypass_queueing: !plan.is_captured,
                 ..PacketOptions::default()
             };
             let device = PacketDevice::open(&link.interface, &options)?;
-            let tail = threads::tail(plan, lane)?;
-            let payload_max = tail.as_ref().map_or(0, RequestTrailer::request_len_max);
-            Ok(Lane::new(FramePort::new(device, frame, payload_max), tail))
+            let trailer = threads::request_trailer(plan, lane)?;
+            let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
+            Ok(Lane::new(LanePacketSocket::new(device, frame, payload_max), trailer))
         });
         let lanes = lanes.collect::<Result<_, EngineError>>()?;
-        let membership = Membership::of(plan)?;
-        let guard = plan.guard.as_ref().map(|guard| keep_from_stack(link, plan, guard)).transpose();
-        Ok(Self { plan: plan.clone(), lanes, nic_clock, guard, _membership: membership })
+        let membership = MulticastMembership::join(plan)?;
+        let reply_drop =
+            plan.reply_drop.as_ref().map(|guard| attach_reply_drop(link, plan, guard)).transpose();
+        Ok(Self { plan: plan.clone(), lanes, nic_clock, reply_drop, _membership: membership })
     }
 }
 
 /// Returns the filter for the traffic that a lane must receive.
-fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
+fn frame_selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
     let network = frame.network.prefix();
     let network = plan.shares_ports.then(|| (network.address(), network.length()));
     let Some(ptp) = frame.ptp else {
@@ -207,8 +210,10 @@ fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
         destination_network: network,
     };
     let (kind, offset) = match ptp.plan.kind {
-        PtpKind::Unicast(_) => (MessageType::Signaling, SIGNALING_PORT_OFFSET),
-        PtpKind::Delay | PtpKind::Nsm => (MessageType::DelayResp, REQUESTING_PORT_OFFSET),
+        PtpRequestKind::Unicast(_) => (MessageType::Signaling, SIGNALING_PORT_OFFSET),
+        PtpRequestKind::Delay | PtpRequestKind::Nsm => {
+            (MessageType::DelayResp, REQUESTING_PORT_OFFSET)
+        }
     };
     let mark = LaneMark {
         kind: kind as u8,
@@ -219,18 +224,18 @@ fn selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
     FrameSelection::UdpOfLane(filter, mark)
 }
 
-/// Keeps replies away from this host's stack.
-fn keep_from_stack(
+/// Attaches the program that drops replies before this host's stack.
+fn attach_reply_drop(
     link: &FirstLink,
     plan: &RunPlan,
-    guard: &GuardPlan,
+    drop_plan: &ReplyDropPlan,
 ) -> Result<ReplyDrop, XdpError> {
     ReplyDrop::attach(&ReplyDropSettings {
         interface: Interface { index: link.index, name: link.interface.clone() },
         target: plan.target.ip(),
-        ports: guard.ports.clone(),
-        network: guard.network.address(),
-        prefix_len: guard.network.length(),
+        ports: drop_plan.ports.clone(),
+        network: drop_plan.network.address(),
+        prefix_len: drop_plan.network.length(),
     })
 }
 
@@ -241,7 +246,7 @@ pub fn frame_plans(
 ) -> Result<(&FirstLink, Vec<FramePlan>), EngineError> {
     let Route::Link(link) = &plan.route else {
         let reason = format!("{} is an address of this host", plan.target.ip());
-        return Err(unfit(
+        return Err(unavailable_error(
             engine,
             reason,
             "use --engine udp, or run the load from another host or a lab",
@@ -249,24 +254,24 @@ pub fn frame_plans(
     };
     let (Some(macs), Some(network)) = (link.macs, plan.network) else {
         let reason = format!("interface '{}' cannot send Ethernet frames", link.interface);
-        return Err(unfit(engine, reason, "use --engine udp"));
+        return Err(unavailable_error(engine, reason, "use --engine udp"));
     };
     let master = plan.target.ip();
-    let group = plan.ptp.and_then(|ptp| ptp.group(master));
+    let group = plan.ptp.and_then(|ptp| ptp.multicast_group(master));
     let frame = |lane| FramePlan {
         source_mac: macs.source,
         destination_mac: group.map_or(macs.destination, MacAddress::of_group),
         network,
         source_port: plan
             .ptp
-            .map_or_else(|| clients::port(plan.first_lane + lane), |ptp| ptp.port()),
+            .map_or_else(|| clients::source_port(plan.first_lane + lane), |ptp| ptp.port()),
         target: plan.ptp.map_or(plan.target, |ptp| ptp.destination(master)),
         version: plan.version,
-        ptp: plan.ptp.map(|ptp| PtpFrames {
+        ptp: plan.ptp.map(|ptp| PtpFramePlan {
             plan: ptp,
             master,
             lane: plan.first_lane + lane,
-            apart: plan.apart,
+            excluded_network: plan.excluded_network,
         }),
     };
     Ok((link, (0..plan.lanes).map(frame).collect()))
@@ -277,8 +282,8 @@ impl LoadEngine for PacketEngine {
         Kind::Packet
     }
 
-    fn shortfall(&self) -> Option<String> {
-        let error = self.guard.as_ref().err()?;
+    fn missing_feature(&self) -> Option<String> {
+        let error = self.reply_drop.as_ref().err()?;
         Some(format!(
             "replies to simulated clients also reach this host's network stack, which discards \
              them at a higher cost: {error}"
@@ -290,8 +295,8 @@ impl LoadEngine for PacketEngine {
         plan: &TrialPlan,
         intervals: &mut dyn IntervalSink,
     ) -> Result<(), EngineError> {
-        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
-        let run = self.plan.in_a_row;
-        threads::run(&mut self.lanes, &self.plan, plan, run, offset, intervals)
+        let offset = nic_clock::trial_offset_plan(&self.plan, self.nic_clock.as_mut())?;
+        let consecutive_requests = self.plan.consecutive_requests;
+        threads::run(&mut self.lanes, &self.plan, plan, consecutive_requests, offset, intervals)
     }
 }

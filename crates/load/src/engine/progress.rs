@@ -1,4 +1,4 @@
-//! Forwarding of the lanes' progress to the interval sink, at its chosen rate.
+//! Forwarding of the lanes' progress to the interval sink, once per [`SNAPSHOT_INTERVAL`].
 
 use horolog_record::{Progress, ProgressSlots, SNAPSHOT_INTERVAL};
 use horolog_time::{Monotonic, Span, Timestamp};
@@ -10,7 +10,7 @@ pub(super) fn slots_if_wanted(count: usize, intervals: &dyn IntervalSink) -> Opt
     intervals.wants_snapshots().then(|| ProgressSlots::new(count))
 }
 
-/// Forwards progress at the chosen rate.
+/// Forwards the summed progress of all lanes at the snapshot interval.
 #[derive(Debug)]
 pub(super) struct ProgressForwarder<'a> {
     slots: &'a ProgressSlots,
@@ -23,8 +23,9 @@ impl<'a> ProgressForwarder<'a> {
         Self { slots, sum: Progress::default(), next: SNAPSHOT_INTERVAL }
     }
 
-    /// Forwards the next snapshot of a trial that began at `start`, if it is due. Its time is that
-    /// of the lanes' last update: a rate covers the time until then, not until now.
+    /// Forwards the next snapshot of a trial that began at `start`, if it is due. The snapshot
+    /// carries the time of the lanes' last update, so that rates refer to the time covered by the
+    /// counts.
     pub(super) fn forward(
         &mut self,
         start: Timestamp<Monotonic>,
@@ -52,7 +53,7 @@ mod tests {
     struct RecordedProgress(Vec<(Span, u64)>);
 
     impl IntervalSink for RecordedProgress {
-        fn closed(&mut self, _: TrialCounts) {}
+        fn deliver_interval(&mut self, _: TrialCounts) {}
 
         fn wants_snapshots(&self) -> bool {
             true

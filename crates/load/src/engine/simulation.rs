@@ -1,5 +1,5 @@
-//! Tests of the engines' loop and counters against a server with known faults, in simulated time:
-//! the counts must equal the behaviour of the server and the network.
+//! Tests of the lane loop and its counters in simulated time, against a server and a network with
+//! known faults: the counts must match these faults.
 
 mod foreign_replies;
 mod interleaved;
@@ -25,9 +25,9 @@ use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
-use super::lane::{LaneClock, LanePort, LaneTrial};
-use super::packet::FramePort;
-use super::udp::{Drops, SocketPort};
+use super::lane::{LaneClock, LaneDevice, LaneTrial};
+use super::packet::LanePacketSocket;
+use super::udp::{DropReporter, LaneUdpSockets};
 use crate::clients::{LaneClients, SourceNetwork};
 use crate::offset::{OffsetOptions, OffsetPlan};
 use crate::request::FramePlan;
@@ -45,7 +45,7 @@ const CLIENTS: u32 = 7;
 /// The interfaces' own clocks keep TAI.
 const PHC_AHEAD: Option<Span> = Some(Span::from_ms(37_000));
 
-/// A clock that moves on by a little whenever it is read, as real ones seem to.
+/// Simulated clock that advances by 100 ns at each reading.
 struct TickingClock(Arc<SimulatedClock>);
 
 impl Clock<Monotonic> for TickingClock {
@@ -71,19 +71,20 @@ impl LaneClock for TickingClock {
 }
 
 /// Replies of the server to its `n`-th request, each with its delay.
-type Behaviour = fn(n: u64, reply: Header) -> Vec<(Span, Header)>;
+type ServerBehaviour = fn(n: u64, reply: Header) -> Vec<(Span, Header)>;
 
 fn answer(_: u64, reply: Header) -> Vec<(Span, Header)> {
     vec![(Span::ZERO, reply)]
 }
 
-/// Encapsulation of a reply's payload as its request had it, and its removal from a request.
-trait Wrapping: Copy + Default {
+/// Encapsulation of payloads in packets: extracts the payload of a request, and wraps a reply's
+/// payload for the sender of its request.
+trait PayloadEncapsulation: Copy + Default {
     fn payload(packet: &[u8]) -> Option<Vec<u8>>;
     fn wrap(request: &[u8], payload: &[u8]) -> Vec<u8>;
 }
 
-impl Wrapping for Endpoints {
+impl PayloadEncapsulation for Endpoints {
     fn payload(packet: &[u8]) -> Option<Vec<u8>> {
         Some(packet.to_vec())
     }
@@ -93,7 +94,7 @@ impl Wrapping for Endpoints {
     }
 }
 
-impl Wrapping for () {
+impl PayloadEncapsulation for () {
     fn payload(packet: &[u8]) -> Option<Vec<u8>> {
         UdpFrame::parse(packet).ok().map(|frame| frame.payload.to_vec())
     }
@@ -113,31 +114,33 @@ impl Wrapping for () {
     }
 }
 
-/// The generator's end of the link. The server at the other end works whenever this end is used.
-struct World<A: Wrapping> {
+/// Simulated path: the near end of a link and the server at the far end, which is run whenever the
+/// near end is used.
+struct SimulatedPath<A: PayloadEncapsulation> {
     near: Faulty<Simulated<A>>,
     far: Simulated<A>,
     clock: Arc<SimulatedClock>,
-    behaviour: Behaviour,
+    behaviour: ServerBehaviour,
     /// Behaviour of a PTP master, if the server is one.
-    master: Option<ptp::Behaviour>,
-    /// Transmit time of each reply, by the receive time of its request, if the server supports
-    /// interleaved mode.
+    master: Option<ptp::MasterBehaviour>,
+    /// Transmit time of each reply, by the receive timestamp of its request; `None` if the server
+    /// does not support interleaved mode.
     departures: Option<HashMap<u64, NtpTimestamp>>,
-    /// Error of transmit timestamps, which are this much too early.
-    early: Option<Span>,
+    /// Error of the server's transmit timestamps: time by which they precede the departure of the
+    /// reply; `None` for exact timestamps.
+    transmit_error: Option<Span>,
     /// Each reply goes to the client of the previous request.
-    crossed: bool,
+    is_misdirected: bool,
     requests: u64,
     inbox: Batch<A>,
     previous: Vec<u8>,
     pending: Vec<(Timestamp<Monotonic>, Vec<u8>)>,
-    /// Cost of each request for the sender.
+    /// Time that sending one request takes.
     send_cost: Span,
 }
 
-impl<A: Wrapping> World<A> {
-    fn new(clock: &Arc<SimulatedClock>, faults: FaultPlan, behaviour: Behaviour) -> Self {
+impl<A: PayloadEncapsulation> SimulatedPath<A> {
+    fn new(clock: &Arc<SimulatedClock>, faults: FaultPlan, behaviour: ServerBehaviour) -> Self {
         let link = SimulatedLink {
             clock: Arc::clone(clock),
             delay: LINK_DELAY,
@@ -153,8 +156,8 @@ impl<A: Wrapping> World<A> {
             behaviour,
             master: None,
             departures: None,
-            early: None,
-            crossed: false,
+            transmit_error: None,
+            is_misdirected: false,
             requests: 0,
             inbox: Batch::new(SLOTS, CAPACITY),
             previous: Vec::new(),
@@ -169,7 +172,7 @@ impl<A: Wrapping> World<A> {
                 let Some(payload) = A::payload(packet.bytes) else { continue };
                 let at = packet.received_at.unwrap();
                 let replies = match self.master {
-                    Some(master) => master(self.requests, &ptp::answers(&payload, at)),
+                    Some(master) => master(self.requests, &ptp::correct_replies(&payload, at)),
                     None => ntp::replies(
                         (self.behaviour, self.requests),
                         &payload,
@@ -177,7 +180,7 @@ impl<A: Wrapping> World<A> {
                         self.departures.as_mut(),
                     ),
                 };
-                let request = if self.crossed && self.requests > 0 {
+                let request = if self.is_misdirected && self.requests > 0 {
                     self.previous.as_slice()
                 } else {
                     packet.bytes
@@ -196,13 +199,13 @@ impl<A: Wrapping> World<A> {
     fn deliver(&mut self) {
         let now: Timestamp<Monotonic> = self.clock.now();
         for (_, mut bytes) in self.pending.extract_if(.., |(at, _)| *at <= now) {
-            if let Some(early) = self.early {
+            if let Some(early) = self.transmit_error {
                 let left = Timestamp::from_ns((now - early).as_ns());
                 if self.master.is_some() {
-                    ptp::stamp(&mut bytes, left);
+                    ptp::set_sync_timestamp(&mut bytes, left);
                 } else {
                     let left = NtpTimestamp::from_utc(left);
-                    offsets::stamp(&mut bytes, left, self.departures.as_mut());
+                    offsets::set_transmit_timestamp(&mut bytes, left, self.departures.as_mut());
                 }
             }
             self.inbox.clear();
@@ -212,7 +215,7 @@ impl<A: Wrapping> World<A> {
     }
 }
 
-impl<A: Wrapping> BatchDevice for World<A> {
+impl<A: PayloadEncapsulation> BatchDevice for SimulatedPath<A> {
     type Address = A;
 
     fn receive(&mut self, batch: &mut Batch<A>, wait: Duration) -> io::Result<usize> {
@@ -226,14 +229,14 @@ impl<A: Wrapping> BatchDevice for World<A> {
     }
 }
 
-impl<A: Wrapping> Drops for World<A> {
+impl<A: PayloadEncapsulation> DropReporter for SimulatedPath<A> {
     fn dropped(&mut self) -> io::Result<u64> {
         Ok(0)
     }
 }
 
-/// One lane and its requests.
-struct Scene<P> {
+/// One lane with its device, clients and clock.
+struct SimulatedLane<P> {
     clock: Arc<SimulatedClock>,
     port: P,
     token: TokenCodec,
@@ -259,30 +262,31 @@ fn frame_plan() -> FramePlan {
     }
 }
 
-impl Scene<FramePort<World<()>>> {
-    fn frames(faults: FaultPlan, behaviour: Behaviour) -> Self {
+impl SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
+    fn with_frames(faults: FaultPlan, behaviour: ServerBehaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
-        let port = FramePort::new(World::new(&clock, faults, behaviour), &frame_plan(), 0);
+        let port =
+            LanePacketSocket::new(SimulatedPath::new(&clock, faults, behaviour), &frame_plan(), 0);
         Self::new(clock, port, 1)
     }
 
-    fn world(&mut self) -> &mut World<()> {
+    fn path(&mut self) -> &mut SimulatedPath<()> {
         &mut self.port.device
     }
 }
 
-impl Scene<SocketPort<World<Endpoints>>> {
-    fn sockets(behaviour: Behaviour) -> Self {
+impl SimulatedLane<LaneUdpSockets<SimulatedPath<Endpoints>>> {
+    fn with_sockets(behaviour: ServerBehaviour) -> Self {
         let clock = Arc::new(SimulatedClock::new(START_NS));
-        let mut port = SocketPort::new(4, 0);
+        let mut port = LaneUdpSockets::new(4, 0);
         for _ in 0..CLIENTS {
-            port.sockets.push(World::new(&clock, FaultPlan::default(), behaviour));
+            port.sockets.push(SimulatedPath::new(&clock, FaultPlan::default(), behaviour));
         }
         Self::new(clock, port, 32)
     }
 }
 
-impl<P: LanePort> Scene<P> {
+impl<P: LaneDevice> SimulatedLane<P> {
     fn new(clock: Arc<SimulatedClock>, port: P, run: u32) -> Self {
         let token = TokenCodec::new(0x0123_4567_89ab_cdef, Timestamp::from_ns(START_NS));
         let carried = LaneCarryOver::default();
@@ -291,7 +295,7 @@ impl<P: LanePort> Scene<P> {
     }
 
     /// Returns the tracker configuration of a trial that begins at `start`.
-    fn account(&self, start: Timestamp<Monotonic>) -> TrackerConfig {
+    fn tracker_config(&self, start: Timestamp<Monotonic>) -> TrackerConfig {
         let (token, interleaved) = (self.token, self.interleaved);
         TrackerConfig {
             expected: ExpectedReplies { token, version: 4, interleaved, extended: false },
@@ -306,17 +310,17 @@ impl<P: LanePort> Scene<P> {
         }
     }
 
-    /// One trial of 100 ms.
-    fn trial(&mut self) -> TrialCounts {
+    /// Runs one trial of 100 ms and returns its counts.
+    fn run_trial(&mut self) -> TrialCounts {
         let duration = Duration::from_millis(100);
         let now: Timestamp<Monotonic> = self.clock.now();
         let start = now + Span::from_ms(1);
         let carried = std::mem::take(&mut self.carried);
-        let account = RequestTracker::open(&self.account(start), carried).unwrap();
+        let tracker = RequestTracker::open(&self.tracker_config(start), carried).unwrap();
         let lane = LaneTrial {
-            port: &mut self.port,
+            device: &mut self.port,
             clock: &TickingClock(Arc::clone(&self.clock)),
-            account,
+            tracker,
             schedule: LaneSchedule::new(start, self.rate, duration, Spacing::Constant, (0, 1), 1)
                 .unwrap(),
             end: start + Span::from_ms(100),
@@ -339,8 +343,8 @@ fn faults(counts: impl Fn(&mut FaultPlan)) -> FaultPlan {
     plan
 }
 
-fn fault_counts(scene: &mut Scene<FramePort<World<()>>>) -> FaultCounts {
-    scene.world().near.counts()
+fn fault_counts(scene: &mut SimulatedLane<LanePacketSocket<SimulatedPath<()>>>) -> FaultCounts {
+    scene.path().near.counts()
 }
 
 fn assert_clean(counts: &TrialCounts) {
@@ -359,14 +363,14 @@ fn assert_clean(counts: &TrialCounts) {
 
 #[test]
 fn a_perfect_server_is_counted_as_perfect_through_frames_and_sockets() {
-    assert_clean(&Scene::frames(FaultPlan::default(), answer).trial());
-    assert_clean(&Scene::sockets(answer).trial());
+    assert_clean(&SimulatedLane::with_frames(FaultPlan::default(), answer).run_trial());
+    assert_clean(&SimulatedLane::with_sockets(answer).run_trial());
 }
 
 #[test]
 fn what_the_network_loses_is_lost() {
-    let mut scene = Scene::frames(faults(|plan| plan.loss = 0.05), answer);
-    let counts = scene.trial();
+    let mut scene = SimulatedLane::with_frames(faults(|plan| plan.loss = 0.05), answer);
+    let counts = scene.run_trial();
     assert!(fault_counts(&mut scene).lost > 50);
     assert_eq!(counts.lost(), fault_counts(&mut scene).lost);
     assert_eq!((counts.sent, counts.duplicate, counts.late), (2000, 0, 0));
@@ -374,8 +378,8 @@ fn what_the_network_loses_is_lost() {
 
 #[test]
 fn what_the_network_doubles_is_duplicate_and_nothing_else() {
-    let mut scene = Scene::frames(faults(|plan| plan.duplication = 0.05), answer);
-    let counts = scene.trial();
+    let mut scene = SimulatedLane::with_frames(faults(|plan| plan.duplication = 0.05), answer);
+    let counts = scene.run_trial();
     assert!(fault_counts(&mut scene).duplicated > 50);
     assert_eq!(counts.duplicate, fault_counts(&mut scene).duplicated);
     assert_eq!((counts.received, counts.late), (2000, 0));
@@ -383,8 +387,8 @@ fn what_the_network_doubles_is_duplicate_and_nothing_else() {
 
 #[test]
 fn order_does_not_matter() {
-    let mut scene = Scene::frames(faults(|plan| plan.reordering = 0.2), answer);
-    assert_eq!(scene.trial().received, 2000);
+    let mut scene = SimulatedLane::with_frames(faults(|plan| plan.reordering = 0.2), answer);
+    assert_eq!(scene.run_trial().received, 2000);
     assert!(fault_counts(&mut scene).reordered > 100);
 }
 
@@ -406,8 +410,8 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
             _ => vec![(now, reply)],
         }
     }
-    let mut scene = Scene::frames(FaultPlan::default(), faulty);
-    let trials = [scene.trial(), scene.trial()];
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), faulty);
+    let trials = [scene.run_trial(), scene.run_trial()];
     for counts in &trials {
         let count = |reason: InvalidReason| counts.invalid[reason as usize];
         assert_eq!((counts.sent, counts.received, counts.duplicate), (2000, 400, 400));
@@ -418,34 +422,35 @@ fn each_fault_of_the_server_is_counted_under_its_name() {
         }
     }
     // A trial does not wait for replies that can only be late; the next one meets the last of them.
-    scene.world().behaviour = |_, _| Vec::new();
-    let unanswered = scene.trial();
+    scene.path().behaviour = |_, _| Vec::new();
+    let unanswered = scene.run_trial();
     assert_eq!(trials[0].late + trials[1].late + unanswered.late, 400);
     assert_eq!((unanswered.received, unanswered.lost()), (0, 2000));
 }
 
 #[test]
 fn sequence_numbers_wrap_without_a_loss() {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
-    scene.carried.registered = u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).wrap()) * 3 - 1000;
-    assert_clean(&scene.trial());
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    scene.carried.registered =
+        u64::from(LaneClients::in_turn(CLIENTS, 0, 1, 1).sequence_end()) * 3 - 1000;
+    assert_clean(&scene.run_trial());
 }
 
 #[test]
 fn the_time_in_a_token_wraps_without_a_loss() {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
     let reach = 1_i64 << crate::token::TIME_BITS;
     let next_wrap = (START_NS / reach + 1) * reach;
     scene.clock.advance(Span::from_ns(next_wrap - START_NS - 50_000_000));
-    assert_clean(&scene.trial());
+    assert_clean(&scene.run_trial());
 }
 
 #[test]
 fn the_lateness_of_a_sender_that_cannot_keep_up_is_counted() {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
     scene.rate = 1_000_000.0;
-    scene.world().send_cost = Span::from_ns(4_000);
-    let counts = scene.trial();
+    scene.path().send_cost = Span::from_ns(4_000);
+    let counts = scene.run_trial();
     assert_eq!(counts.planned, 100_000);
     // 200 ms with the grace, a little more than 4 µs each.
     assert!((40_000..=50_100).contains(&counts.sent), "{}", counts.sent);
@@ -458,12 +463,12 @@ fn the_lateness_of_a_sender_that_cannot_keep_up_is_counted() {
 #[test]
 fn damaged_packets_never_count_as_received() {
     let plan = faults(|plan| plan.truncation = 0.1);
-    let mut scene = Scene::frames(plan, answer);
-    let counts = scene.trial();
+    let mut scene = SimulatedLane::with_frames(plan, answer);
+    let counts = scene.run_trial();
     assert_eq!(counts.lost(), fault_counts(&mut scene).truncated);
     let plan = faults(|plan| plan.corruption = 0.1);
-    let mut scene = Scene::frames(plan, answer);
-    let counts = scene.trial();
+    let mut scene = SimulatedLane::with_frames(plan, answer);
+    let counts = scene.run_trial();
     assert!(counts.received <= 2000);
     assert!(counts.lost() <= fault_counts(&mut scene).corrupted);
 }

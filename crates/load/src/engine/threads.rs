@@ -13,7 +13,7 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 use super::EngineError;
 use super::drain::START_DELAY;
 use super::intervals::{self, IntervalMerger, IntervalSink};
-use super::lane::{LanePort, LaneTrial};
+use super::lane::{LaneDevice, LaneTrial};
 use super::progress::{self, ProgressForwarder};
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
@@ -21,40 +21,43 @@ use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig};
 use crate::schedule::LaneSchedule;
 use crate::trailer::{RequestTrailer, TrailerTemplate};
 
-/// A port and the state of its requests.
+/// Device of a lane, and the state that it carries over between trials.
 pub(crate) struct Lane<P> {
-    pub(crate) port: P,
+    pub(crate) device: P,
     carried: LaneCarryOver,
 }
 
 impl<P> Lane<P> {
-    /// Returns a lane that has sent nothing; `tail` follows its requests' headers.
-    pub(crate) fn new(port: P, tail: Option<RequestTrailer>) -> Self {
+    /// Returns a lane that has sent nothing; `trailer` is that of its requests.
+    pub(crate) fn new(port: P, trailer: Option<RequestTrailer>) -> Self {
         Self {
-            port,
-            carried: LaneCarryOver { tail: tail.map(Box::new), ..LaneCarryOver::default() },
+            device: port,
+            carried: LaneCarryOver { trailer: trailer.map(Box::new), ..LaneCarryOver::default() },
         }
     }
 }
 
-/// Returns the trailer of a lane's requests, if they have one.
-pub(crate) fn tail(plan: &RunPlan, lane: usize) -> Result<Option<RequestTrailer>, EngineError> {
+/// Returns the trailer of a lane's requests; `None` for plain requests.
+pub(crate) fn request_trailer(
+    plan: &RunPlan,
+    lane: usize,
+) -> Result<Option<RequestTrailer>, EngineError> {
     Ok(match &plan.sessions {
         Some(sessions) => {
-            Some(RequestTrailer::Nts(sessions.lane(plan.version, (lane, plan.lanes))?))
+            Some(RequestTrailer::Nts(sessions.lane_sessions(plan.version, (lane, plan.lanes))?))
         }
-        None if plan.additions.is_empty() => None,
-        None => Some(RequestTrailer::Added(TrailerTemplate::new(&plan.additions, plan.version))),
+        None if plan.trailer.is_empty() => None,
+        None => Some(RequestTrailer::Fixed(TrailerTemplate::new(&plan.trailer, plan.version))),
     })
 }
 
-/// Runs one trial on `lanes`; each client has `run` requests in a row, and offsets are measured
-/// according to `offset`.
-pub(crate) fn run<P: LanePort>(
+/// Runs one trial on `lanes`. Each client sends `consecutive_requests` requests in a row; offsets
+/// are measured according to `offset`.
+pub(crate) fn run<P: LaneDevice>(
     lanes: &mut [Lane<P>],
     plan: &RunPlan,
     trial: &TrialPlan,
-    run: u32,
+    consecutive_requests: u32,
     offset: Option<OffsetPlan>,
     intervals: &mut dyn IntervalSink,
 ) -> Result<(), EngineError> {
@@ -64,9 +67,9 @@ pub(crate) fn run<P: LanePort>(
     let count = lanes.len();
     let mut opened = Vec::with_capacity(count);
     for (index, lane) in lanes.iter_mut().enumerate() {
-        let account = TrackerConfig {
+        let config = TrackerConfig {
             expected: plan.expected(),
-            clients: plan.lane_clients(trial.clients, (index, count), run),
+            clients: plan.lane_clients(trial.clients, (index, count), consecutive_requests),
             start: MonotonicClock.now(),
             timeout,
             rate: trial.rate / count as f64,
@@ -75,20 +78,21 @@ pub(crate) fn run<P: LanePort>(
             interval,
             fairness: plan.fairness,
         };
-        opened.push((RequestTracker::open(&account, mem::take(&mut lane.carried))?, lane));
+        opened.push((RequestTracker::open(&config, mem::take(&mut lane.carried))?, lane));
     }
     let realtime_ahead = realtime_minus_monotonic().offset;
-    // Memory for many requests takes longer to set up than the start delay.
+    // The tracker is allocated before the start is set, because allocation can take longer than the
+    // start delay.
     let start = MonotonicClock.now() + START_DELAY;
     let slots = &progress::slots_if_wanted(count, intervals);
     let mut tasks = Vec::with_capacity(count);
-    for (index, (mut account, lane)) in opened.into_iter().enumerate() {
-        account.begin_at(start);
+    for (index, (mut tracker, lane)) in opened.into_iter().enumerate() {
+        tracker.set_start(start);
         let schedule = schedule(plan, trial, start, (index, count))?;
         let task = LaneTrial {
-            port: &mut lane.port,
+            device: &mut lane.device,
             clock: &MonotonicClock,
-            account,
+            tracker,
             schedule,
             end: start + Span::from_ns(trial.duration.as_nanos() as i64),
             timeout,
@@ -104,7 +108,7 @@ pub(crate) fn run<P: LanePort>(
     }
     let observation =
         (intervals::check_interval(trial), slots.as_ref().map(ProgressForwarder::new));
-    on_threads(tasks, (start, stop), observation, intervals)
+    run_on_threads(tasks, (start, stop), observation, intervals)
         .map_err(EngineError::system("send and receive"))
 }
 
@@ -114,7 +118,7 @@ fn schedule(
     start: Timestamp<Monotonic>,
     lane: (usize, usize),
 ) -> Result<LaneSchedule, EngineError> {
-    // A different seed for each trial, from values that both already have.
+    // The run's key and the start time give each trial another seed.
     let seed = plan.token.key() ^ start.as_ns() as u64;
     match &trial.profile {
         None => LaneSchedule::new(start, trial.rate, trial.duration, trial.spacing, lane, seed),
@@ -125,13 +129,13 @@ fn schedule(
 
 type LaneTask<'a, P> = (LaneTrial<'a, P, MonotonicClock>, Option<usize>, &'a mut LaneCarryOver);
 
-fn on_threads<P: LanePort>(
+fn run_on_threads<P: LaneDevice>(
     tasks: Vec<LaneTask<'_, P>>,
-    begun: (Timestamp<Monotonic>, &AtomicBool),
+    start_and_stop: (Timestamp<Monotonic>, &AtomicBool),
     observation: (Duration, Option<ProgressForwarder<'_>>),
     intervals: &mut dyn IntervalSink,
 ) -> io::Result<()> {
-    let gathering = IntervalMerger::new(tasks.len());
+    let merger = IntervalMerger::new(tasks.len());
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let threads: Vec<_> = tasks
@@ -139,23 +143,24 @@ fn on_threads<P: LanePort>(
             .map(|(task, core, carried)| {
                 let sender = sender.clone();
                 scope.spawn(move || {
-                    // A lane works without these, only less evenly; the recorded send lateness
-                    // shows it.
+                    // Errors are ignored: the lane still works, with a higher send lateness, which
+                    // is recorded.
                     let _ = affinity::set_timer_slack_ns(1);
                     let _ = core.map(affinity::pin_to_core);
                     // The receiver of the counts outlives the lanes.
-                    let ran = task.run(&mut |closed_interval| drop(sender.send(closed_interval)));
-                    if ran.is_err() {
+                    let result =
+                        task.run(&mut |closed_interval| drop(sender.send(closed_interval)));
+                    if result.is_err() {
                         // Without this lane the others are not the requested load.
-                        begun.1.store(true, Ordering::Relaxed);
+                        start_and_stop.1.store(true, Ordering::Relaxed);
                     }
-                    *carried = ran?;
+                    *carried = result?;
                     Ok(())
                 })
             })
             .collect();
         drop(sender);
-        gathering.gather(&receiver, begun, observation, intervals);
+        merger.merge_until_end(&receiver, start_and_stop, observation, intervals);
         threads.into_iter().try_for_each(|thread| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })

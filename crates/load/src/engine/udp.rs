@@ -1,6 +1,5 @@
-//! Engine for unprivileged use: ordinary UDP sockets, one for each client, with the kernel's
-//! software receive timestamps. It simulates nothing, and each packet passes the whole network
-//! stack of the host.
+//! Engine without privileges: one UDP socket for each client, with the kernel's software receive
+//! timestamps. Clients are real, and each packet passes the whole network stack of the host.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice, UdpError, UdpOptions}
 use horolog_record::LoadEngineKind as Kind;
 use horolog_sys::message::is_refusal;
 
-use super::lane::{BATCH, LanePort, TargetDatagram};
+use super::lane::{BATCH, LaneDevice, TargetDatagram};
 use super::nic_clock::{self, EnabledNicClock};
 use super::threads::{self, Lane};
 use super::{EngineError, IntervalSink, LoadEngine};
@@ -22,64 +21,64 @@ use crate::verify::PAYLOAD_LEN;
 /// Bytes of buffer beyond the longest request's length, to detect replies that are too long.
 pub(super) const EXCESS_LEN: usize = 80;
 
-/// Bytes of receive buffer requested for each socket. The kernel charges about 800 for each small
-/// datagram, so this holds some 5,000 replies; it grants less to a process without privilege.
+/// Receive buffer requested for each socket, in bytes. The kernel charges about 800 bytes for a
+/// small datagram, so it holds about 5,000 replies; without privileges the kernel may grant less.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Error number for "too many open files" (errno(3), EMFILE).
 const TOO_MANY_FILES: i32 = 24;
 
 /// A device that counts the packets it dropped.
-pub(crate) trait Drops {
+pub(crate) trait DropReporter {
     /// Returns the packets dropped for lack of room since the device was opened.
     fn dropped(&mut self) -> io::Result<u64>;
 }
 
-impl Drops for UdpDevice {
+impl DropReporter for UdpDevice {
     fn dropped(&mut self) -> io::Result<u64> {
         Self::dropped(self)
     }
 }
 
-/// Sockets of one lane: one for each of its clients.
-pub(crate) struct SocketPort<D: BatchDevice<Address = Endpoints>> {
+/// UDP sockets of one lane, one per client.
+pub(crate) struct LaneUdpSockets<D: BatchDevice<Address = Endpoints>> {
     pub(crate) sockets: Vec<D>,
-    /// Number of the client of the first socket.
-    pub(crate) first: u32,
+    /// Client number of the first socket.
+    pub(crate) first_client: u32,
     requests: Batch<Endpoints>,
-    ready: usize,
-    sender: usize,
+    queued: usize,
+    send_socket: usize,
     replies: Batch<Endpoints>,
-    receiver: usize,
+    receive_socket: usize,
     port_closed: u64,
 }
 
-impl<D: BatchDevice<Address = Endpoints>> SocketPort<D> {
-    /// Creates a port; requests have at most `payload_max` bytes, and at least those of a plain
-    /// one.
+impl<D: BatchDevice<Address = Endpoints>> LaneUdpSockets<D> {
+    /// Creates the device without sockets; payloads of requests have at most `payload_max` bytes,
+    /// or the length of a plain request if that is longer.
     pub(crate) fn new(version: u8, payload_max: usize) -> Self {
         let payload_max = payload_max.max(PAYLOAD_LEN);
         let mut requests = Batch::new(BATCH, payload_max);
-        while requests
-            .push(Endpoints::default(), &request::payload(version, RequestTimestamps::default()))
-        {
-        }
+        while requests.push(
+            Endpoints::default(),
+            &request::ntp_payload(version, RequestTimestamps::default()),
+        ) {}
         Self {
             sockets: Vec::new(),
-            first: 0,
+            first_client: 0,
             requests,
-            ready: 0,
-            sender: 0,
+            queued: 0,
+            send_socket: 0,
             replies: Batch::new(BATCH, payload_max + EXCESS_LEN),
-            receiver: 0,
+            receive_socket: 0,
             port_closed: 0,
         }
     }
 
-    /// Counts and hides the error that the target's port is closed, and hides refusals by a router
-    /// on the path: such an error belongs to an earlier request, whose missing reply is detected
-    /// anyway.
-    fn unless_closed(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
+    /// Turns an ICMP error (port closed, or rejected by a router) into `None`, and counts a closed
+    /// port. The kernel reports the error of an earlier request here; its missing reply counts as
+    /// lost anyway.
+    fn count_refusal(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
             Err(error) if is_refusal(&error) => {
                 self.port_closed += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
@@ -90,53 +89,53 @@ impl<D: BatchDevice<Address = Endpoints>> SocketPort<D> {
     }
 }
 
-impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort<D> {
+impl<D: BatchDevice<Address = Endpoints> + DropReporter + Send> LaneDevice for LaneUdpSockets<D> {
     fn has_room(&self, client: u32) -> bool {
-        let socket = (client - self.first) as usize;
-        self.ready < self.requests.slots() && (self.ready == 0 || socket == self.sender)
+        let socket = (client - self.first_client) as usize;
+        self.queued < self.requests.slots() && (self.queued == 0 || socket == self.send_socket)
     }
 
     fn push(&mut self, client: u32, timestamps: RequestTimestamps) -> bool {
-        let socket = (client - self.first) as usize;
+        let socket = (client - self.first_client) as usize;
         if !self.has_room(client) {
             return false;
         }
-        self.sender = socket;
-        self.ready += 1;
-        self.requests.set_len(self.ready);
-        request::set_timestamps(self.requests.packet_mut(self.ready - 1).bytes, timestamps);
+        self.send_socket = socket;
+        self.queued += 1;
+        self.requests.set_len(self.queued);
+        request::set_timestamps(self.requests.packet_mut(self.queued - 1).bytes, timestamps);
         true
     }
 
     fn push_payload(&mut self, client: u32, payload: &[u8]) -> bool {
-        let socket = (client - self.first) as usize;
+        let socket = (client - self.first_client) as usize;
         if !self.has_room(client) {
             return false;
         }
-        if self.ready == 0 {
+        if self.queued == 0 {
             self.requests.clear();
         }
-        self.sender = socket;
+        self.send_socket = socket;
         let pushed = self.requests.push(Endpoints::default(), payload);
-        self.ready += usize::from(pushed);
+        self.queued += usize::from(pushed);
         pushed
     }
 
     fn send(&mut self) -> io::Result<usize> {
-        self.ready = 0;
-        let result = self.sockets[self.sender].send(&mut self.requests);
-        if let Some(sent) = self.unless_closed(result)? {
+        self.queued = 0;
+        let result = self.sockets[self.send_socket].send(&mut self.requests);
+        if let Some(sent) = self.count_refusal(result)? {
             return Ok(sent);
         }
-        // The error was returned instead of sending, and is now cleared.
-        let again = self.sockets[self.sender].send(&mut self.requests);
-        Ok(self.unless_closed(again)?.unwrap_or(0))
+        // The kernel returned a pending error instead of sending, which cleared it: send again.
+        let again = self.sockets[self.send_socket].send(&mut self.requests);
+        Ok(self.count_refusal(again)?.unwrap_or(0))
     }
 
     fn receive(&mut self) -> io::Result<usize> {
-        self.receiver = (self.receiver + 1) % self.sockets.len();
-        let result = self.sockets[self.receiver].receive(&mut self.replies, Duration::ZERO);
-        let count = self.unless_closed(result)?;
+        self.receive_socket = (self.receive_socket + 1) % self.sockets.len();
+        let result = self.sockets[self.receive_socket].receive(&mut self.replies, Duration::ZERO);
+        let count = self.count_refusal(result)?;
         if count.is_none() {
             self.replies.clear();
         }
@@ -148,7 +147,7 @@ impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort
     }
 
     fn arrivals(&self) -> impl Iterator<Item = TargetDatagram<'_>> {
-        let client = Some(self.first + self.receiver as u32);
+        let client = Some(self.first_client + self.receive_socket as u32);
         self.replies.iter().map(move |packet| TargetDatagram {
             payload: packet.bytes,
             client,
@@ -158,7 +157,7 @@ impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort
     }
 
     fn dropped(&mut self) -> io::Result<u64> {
-        self.sockets.iter_mut().map(Drops::dropped).sum()
+        self.sockets.iter_mut().map(DropReporter::dropped).sum()
     }
 
     fn port_closed(&self) -> u64 {
@@ -166,15 +165,15 @@ impl<D: BatchDevice<Address = Endpoints> + Drops + Send> LanePort for SocketPort
     }
 }
 
-/// Returns the socket options of a run: bound to its interface if requested or if `need`, and with
-/// hardware timestamps if the NIC supports them.
+/// Returns the socket options of a run. Sockets are bound to the interface if the user named it or
+/// `must_bind` is true, and use hardware timestamps if `nic_clock` is given.
 pub(super) fn socket_options(
     plan: &RunPlan,
-    need: bool,
+    must_bind: bool,
     nic_clock: Option<&EnabledNicClock>,
 ) -> UdpOptions {
     let interface = match &plan.route {
-        Route::Link(link) if link.is_explicit || need => Some(link.interface.clone()),
+        Route::Link(link) if link.is_explicit || must_bind => Some(link.interface.clone()),
         _ => None,
     };
     UdpOptions {
@@ -186,57 +185,57 @@ pub(super) fn socket_options(
     }
 }
 
-/// Engine over ordinary UDP sockets.
+/// Engine with one UDP socket for each client.
 pub struct UdpEngine {
     plan: RunPlan,
-    lanes: Vec<Lane<SocketPort<UdpDevice>>>,
+    lanes: Vec<Lane<LaneUdpSockets<UdpDevice>>>,
     nic_clock: Option<EnabledNicClock>,
     options: UdpOptions,
 }
 
 impl UdpEngine {
-    /// Prepares the engine; sockets are opened as trials need them.
+    /// Opens the engine with one socket per lane; each trial opens the sockets of its clients.
     pub fn open(plan: &RunPlan) -> Result<Self, EngineError> {
         let nic_clock = EnabledNicClock::open(plan, Kind::Udp)?;
         let options = socket_options(plan, false, nic_clock.as_ref());
         let lane = |lane| {
-            let tail = threads::tail(plan, lane)?;
-            let payload_max = tail.as_ref().map_or(0, RequestTrailer::request_len_max);
-            Ok(Lane::new(SocketPort::new(plan.version, payload_max), tail))
+            let trailer = threads::request_trailer(plan, lane)?;
+            let payload_max = trailer.as_ref().map_or(0, RequestTrailer::request_len_max);
+            Ok(Lane::new(LaneUdpSockets::new(plan.version, payload_max), trailer))
         };
         let lanes = (0..plan.lanes).map(lane).collect::<Result<_, EngineError>>()?;
         let mut engine = Self { plan: plan.clone(), lanes, nic_clock, options };
-        engine.prepare(plan.lanes as u32)?;
+        engine.open_sockets(plan.lanes as u32)?;
         Ok(engine)
     }
 
-    /// Returns the number of consecutive requests of one client: as many as one call sends, except
-    /// in interleaved mode and with per-client sessions, where a client carries state from one
-    /// reply to its next request.
-    fn requests_in_a_row(&self) -> u32 {
+    /// Returns the number of consecutive requests of one client: [`BATCH`], or 1 in interleaved
+    /// mode and with per-client sessions, where each request depends on the previous reply.
+    fn consecutive_requests(&self) -> u32 {
         let sessions = self.plan.sessions.as_ref();
-        let has_own = sessions.is_some_and(|sessions| sessions.clients().is_some());
+        let has_own = sessions.is_some_and(|sessions| sessions.per_client_sessions().is_some());
         if self.plan.interleaved || has_own { 1 } else { BATCH as u32 }
     }
 
-    /// Opens a socket for each client of each lane.
-    fn prepare(&mut self, clients: u32) -> Result<(), EngineError> {
-        let run = self.requests_in_a_row();
+    /// Opens or closes sockets so that each lane has one per client.
+    fn open_sockets(&mut self, clients: u32) -> Result<(), EngineError> {
+        let consecutive_requests = self.consecutive_requests();
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let block = self.plan.lane_clients(clients, (index, self.plan.lanes), run);
-            lane.port.first = block.first();
-            while lane.port.sockets.len() < block.count() as usize {
+            let block =
+                self.plan.lane_clients(clients, (index, self.plan.lanes), consecutive_requests);
+            lane.device.first_client = block.first_client();
+            while lane.device.sockets.len() < block.client_count() as usize {
                 let opened = UdpDevice::connect(self.plan.target, &self.options);
-                lane.port.sockets.push(opened.map_err(|error| explain(error, clients))?);
+                lane.device.sockets.push(opened.map_err(|error| open_error(error, clients))?);
             }
-            lane.port.sockets.truncate(block.count() as usize);
-            lane.port.receiver = 0;
+            lane.device.sockets.truncate(block.client_count() as usize);
+            lane.device.receive_socket = 0;
         }
         Ok(())
     }
 }
 
-fn explain(error: UdpError, clients: u32) -> EngineError {
+fn open_error(error: UdpError, clients: u32) -> EngineError {
     match error {
         UdpError::Other(_, error) if error.raw_os_error() == Some(TOO_MANY_FILES) => {
             EngineError::Descriptors { clients }
@@ -255,9 +254,9 @@ impl LoadEngine for UdpEngine {
         plan: &TrialPlan,
         intervals: &mut dyn IntervalSink,
     ) -> Result<(), EngineError> {
-        self.prepare(plan.clients)?;
-        let run = self.requests_in_a_row();
-        let offset = nic_clock::offset_plan(&self.plan, self.nic_clock.as_mut())?;
-        threads::run(&mut self.lanes, &self.plan, plan, run, offset, intervals)
+        self.open_sockets(plan.clients)?;
+        let consecutive_requests = self.consecutive_requests();
+        let offset = nic_clock::trial_offset_plan(&self.plan, self.nic_clock.as_mut())?;
+        threads::run(&mut self.lanes, &self.plan, plan, consecutive_requests, offset, intervals)
     }
 }

@@ -5,8 +5,8 @@ use horolog_record::{Finding, FindingCode, Severity};
 use super::finding;
 use crate::capture::CaptureSummary;
 
-pub(super) fn incomplete(capture: &CaptureSummary) -> Option<Finding> {
-    let CaptureSummary { path, written, missed, left_out, one_in, fault } = capture;
+pub(super) fn capture_incomplete(capture: &CaptureSummary) -> Option<Finding> {
+    let CaptureSummary { path, written, missed, left_out, one_in, error: fault } = capture;
     let mut lacks = Vec::new();
     if let Some(fault) = fault {
         lacks.push(format!("it ends early: {fault}"));
@@ -40,12 +40,12 @@ mod tests {
     #[test]
     fn only_an_incomplete_capture_is_reported() {
         let whole = CaptureSummary { written: 9, one_in: 1, ..CaptureSummary::default() };
-        assert_eq!(incomplete(&whole), None);
-        let sampled = incomplete(&CaptureSummary { one_in: 8, ..whole.clone() }).unwrap();
+        assert_eq!(capture_incomplete(&whole), None);
+        let sampled = capture_incomplete(&CaptureSummary { one_in: 8, ..whole.clone() }).unwrap();
         assert_eq!(sampled.severity, Severity::Note);
         assert!(sampled.message.contains("one request in 8"), "{}", sampled.message);
         let short = CaptureSummary { missed: 3, left_out: 4, ..whole };
-        let short = incomplete(&short).unwrap();
+        let short = capture_incomplete(&short).unwrap();
         assert_eq!(short.severity, Severity::Warning);
         assert!(short.message.contains("3 more") && short.message.contains("4 more"));
     }

@@ -1,23 +1,23 @@
-//! Findings about single clients: some without any reply, and compliant loss by a server's limits.
+//! Findings about single clients: clients without a reply, and compliant loss.
 
 use horolog_record::{CompliantClients, Finding, FindingCode, Severity};
 
-use super::{ObservedTrial, about_worst};
+use super::{TrialWithCounts, worst_trial_finding};
 
-/// Share of clients without a reply above which a finding reports them.
+/// Smallest share of clients without a reply that is reported.
 const UNANSWERED_MIN: f64 = 0.001;
 
-/// Compliant loss that may be chance.
+/// Smallest loss ratio of compliant clients that is reported; less may be chance.
 const COMPLIANT_LOSS_MIN: f64 = 0.001;
 
 /// Reports clients that received no reply while others did.
-pub(super) fn uneven(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let unanswered = |observed: &ObservedTrial<'_>| {
+pub(super) fn unanswered_clients(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let unanswered = |observed: &TrialWithCounts<'_>| {
         let Some(fairness) = &observed.trial.fairness else { return 0.0 };
         let share = fairness.unanswered as f64 / fairness.clients.max(1) as f64;
         if fairness.share_max > 0.0 && share >= UNANSWERED_MIN { share } else { 0.0 }
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         unanswered,
         (FindingCode::UnfairReplies, Severity::Note),
@@ -34,14 +34,14 @@ pub(super) fn uneven(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
     )
 }
 
-/// Reports compliant clients that received no reply.
-pub(super) fn compliant_loss(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let loss_ratio = |observed: &ObservedTrial<'_>| {
+/// Reports compliant loss.
+pub(super) fn compliant_loss(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let loss_ratio = |observed: &TrialWithCounts<'_>| {
         let ratio =
             observed.trial.compliant_clients.as_ref().map_or(0.0, CompliantClients::loss_ratio);
         if ratio >= COMPLIANT_LOSS_MIN { ratio } else { 0.0 }
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         loss_ratio,
         (FindingCode::CompliantClientLoss, Severity::Warning),

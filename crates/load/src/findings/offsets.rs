@@ -3,10 +3,10 @@
 use horolog_record::{Finding, FindingCode, Severity, Trial};
 use horolog_stats::buckets::MAX_VALUE;
 
-use super::{ObservedTrial, about_worst};
+use super::{TrialWithCounts, worst_trial_finding};
 
 /// Reports replies without a receive timestamp.
-pub(super) fn unstamped(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+pub(super) fn missing_timestamps(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
     // Of a mix, only the kinds of requests for which offsets are measured.
     let counted = |trial: &Trial| {
         let parts = trial.parts.iter().map(|part| &part.trial);
@@ -20,7 +20,7 @@ pub(super) fn unstamped(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
         let (received, timestamped) = counted(trial);
         received.saturating_sub(timestamped)
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| missing(observed.trial) as f64,
         (FindingCode::RepliesWithoutTimestamp, Severity::Warning),
@@ -37,12 +37,12 @@ pub(super) fn unstamped(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
 }
 
 /// Reports offsets outside the range of the histogram.
-pub(super) fn out_of_range(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
+pub(super) fn offsets_out_of_range(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
     let largest = |trial: &Trial| {
         let offset = trial.tx_offset_ns.as_ref();
         offset.map_or(0, |offset| offset.min.unsigned_abs().max(offset.max.unsigned_abs()))
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| f64::from(u8::from(largest(observed.trial) >= MAX_VALUE)),
         (FindingCode::OffsetsTooLarge, Severity::Error),

@@ -7,7 +7,7 @@ use horolog_record::{InvalidReason, LossLocation, Responses};
 
 use super::*;
 use crate::plan::TrialPlan;
-use crate::ptp::{PtpKind, PtpLoadTransport};
+use crate::ptp::{PtpLoadTransport, PtpRequestKind};
 use crate::trial::record;
 
 fn counts() -> TrialCounts {
@@ -44,16 +44,16 @@ fn about() -> RunContext<'static> {
         interleaved: false,
         ptp: None,
         return_route: Some("ip route add 10.64.0.0/10 via 192.0.2.2".into()),
-        shared_machine: false,
-        page: None,
+        shared_host: false,
+        remote_counter_errors: None,
         capture: None,
         clock_synchronised: Some(true),
         fallbacks: &[],
-        shortfall: None,
+        missing_feature: None,
         interrupted: false,
         failure: None,
-        unopened: false,
-        offsets: false,
+        replies_unopened: false,
+        measures_offsets: false,
         search: None,
         outages: &[],
         overload: None,
@@ -62,7 +62,7 @@ fn about() -> RunContext<'static> {
 
 fn found(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Vec<Finding> {
     let trial = trial(counts, lost_at);
-    all(&[ObservedTrial::new(&trial, counts)], &about())
+    run_findings(&[TrialWithCounts::new(&trial, counts)], &about())
 }
 
 fn only(findings: &[Finding], code: FindingCode) -> &Finding {
@@ -95,15 +95,17 @@ fn random_spacing_is_held_against_what_it_planned() {
     let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
     let trial = trial(&counts, &[]);
     let circumstances = RunContext { spacing: Spacing::Exponential, ..about() };
-    assert_eq!(all(&[ObservedTrial::new(&trial, &counts)], &circumstances), []);
+    assert_eq!(run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances), []);
 }
 
 #[test]
 fn an_unreadable_counter_snapshot_is_reported() {
     let mut page = RemoteCounterErrors { readings: 8, ..RemoteCounterErrors::default() };
-    let of = |page: &RemoteCounterErrors| all(&[], &RunContext { page: Some(page), ..about() });
+    let of = |page: &RemoteCounterErrors| {
+        run_findings(&[], &RunContext { remote_counter_errors: Some(page), ..about() })
+    };
     assert_eq!(of(&page), []);
-    page.unread.insert("chronyd: it refuses".to_owned());
+    page.unavailable.insert("chronyd: it refuses".to_owned());
     only(&of(&page), FindingCode::CountersUnavailable);
     page.failed = 3;
     page.reason = Some("no counters from http://192.0.2.1:80".to_owned());
@@ -123,16 +125,16 @@ fn lateness_matters_where_it_shows_in_the_latency() {
 fn no_replies_of_a_master_name_the_domain() {
     let counts = TrialCounts { received: 0, rtt: horolog_stats::Recorder::default(), ..counts() };
     let trial = trial(&counts, &[]);
-    for (kind, contract) in [(PtpKind::Delay, true), (PtpKind::Nsm, false)] {
+    for (kind, contract) in [(PtpRequestKind::Delay, true), (PtpRequestKind::Nsm, false)] {
         let circumstances = RunContext { ptp: Some(ptp_plan(kind)), ..about() };
-        let findings = all(&[ObservedTrial::new(&trial, &counts)], &circumstances);
+        let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances);
         let advice = &only(&findings, FindingCode::NoReplies).advice;
         assert!(advice.contains("domain 24") && advice.contains("10.64.0.0/10"), "{advice}");
         assert_eq!(advice.contains("horolog load ptp unicast"), contract, "{advice}");
     }
 }
 
-fn ptp_plan(kind: PtpKind) -> PtpPlan {
+fn ptp_plan(kind: PtpRequestKind) -> PtpPlan {
     let transport = PtpLoadTransport::Udp;
     PtpPlan { kind, domain: 24, minor_version: 1, multicast: false, transport }
 }
@@ -144,8 +146,9 @@ fn a_master_without_netsync_monitor_is_not_called_dead() {
     counts.invalid[InvalidReason::Monitor as usize] = 20_000;
     let trial = trial(&counts, &[]);
     let outages = [Outage { trial: 0, from_s: 0.0, to_s: 2.0, ended: false, recovery_ms: None }];
-    let about = RunContext { ptp: Some(ptp_plan(PtpKind::Nsm)), outages: &outages, ..about() };
-    let findings = all(&[ObservedTrial::new(&trial, &counts)], &about);
+    let about =
+        RunContext { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), outages: &outages, ..about() };
+    let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about);
     let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::NoReplies, FindingCode::InvalidReplies]);
     assert!(findings[0].advice.contains("--ptp-netsync-monitor"), "{:?}", findings[0]);
@@ -214,7 +217,7 @@ fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
     let findings_for = |responses| {
         let trial = Trial { responses, ..trial(&counts(), &[]) };
         let counts = counts();
-        all(&[ObservedTrial::new(&trial, &counts)], &about())
+        run_findings(&[TrialWithCounts::new(&trial, &counts)], &about())
     };
     let found = findings_for(denial);
     let denied = only(&found, FindingCode::UnicastDenied);
@@ -227,8 +230,11 @@ fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
 fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
     let counts = TrialCounts { server_unsynchronised: 20_000, ..counts() };
     let trial = trial(&counts, &[]);
-    let observed = [ObservedTrial::new(&trial, &counts)];
-    let found = all(&observed, &RunContext { ptp: Some(ptp_plan(PtpKind::Nsm)), ..about() });
+    let observed = [TrialWithCounts::new(&trial, &counts)];
+    let found = run_findings(
+        &observed,
+        &RunContext { ptp: Some(ptp_plan(PtpRequestKind::Nsm)), ..about() },
+    );
     let finding = only(&found, FindingCode::ServerUnsynchronised);
     assert_eq!(finding.severity, Severity::Note);
     assert!(finding.message.contains("not traceable to a primary reference"), "{finding:?}");
@@ -238,8 +244,9 @@ fn a_master_without_a_primary_reference_is_not_called_unsynchronised() {
 fn one_finding_speaks_for_many_trials() {
     let [small, large] = [3, 9].map(|duplicate| TrialCounts { duplicate, ..counts() });
     let trials = [trial(&small, &[]), trial(&large, &[])];
-    let observed = [ObservedTrial::new(&trials[0], &small), ObservedTrial::new(&trials[1], &large)];
-    let findings = all(&observed, &about());
+    let observed =
+        [TrialWithCounts::new(&trials[0], &small), TrialWithCounts::new(&trials[1], &large)];
+    let findings = run_findings(&observed, &about());
     let finding = only(&findings, FindingCode::DuplicateReplies);
     assert_eq!(finding.trial, Some(1));
     assert!(finding.message.contains("2 trials"), "{}", finding.message);
@@ -249,13 +256,14 @@ fn one_finding_speaks_for_many_trials() {
 fn circumstances_have_their_findings() {
     let fallbacks = [(LoadEngineKind::Xdp, "too old a kernel".to_owned())];
     let circumstances = RunContext {
-        shared_machine: true,
+        shared_host: true,
         clock_synchronised: Some(false),
         fallbacks: &fallbacks,
         interrupted: true,
         ..about()
     };
-    let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
+    let codes: Vec<_> =
+        run_findings(&[], &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(
         codes,
         [
@@ -281,13 +289,16 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
     let lossy = TrialCounts { received: 19_000, ..counts() };
     let trials = [trial(&counts(), &[]), trial(&lossy, &[])];
     let (clean, lossy) = (counts(), lossy);
-    let observed = [ObservedTrial::new(&trials[0], &clean), ObservedTrial::new(&trials[1], &lossy)];
+    let observed =
+        [TrialWithCounts::new(&trials[0], &clean), TrialWithCounts::new(&trials[1], &lossy)];
     let circumstances = RunContext { search: Some(&search), ..about() };
-    let codes: Vec<_> = all(&observed, &circumstances).iter().map(|finding| finding.code).collect();
+    let codes: Vec<_> =
+        run_findings(&observed, &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::TrialsInconsistent, FindingCode::SearchUnfinished]);
     let limit = SearchResult { end: SearchEnd::GeneratorLimit, ..search };
     let circumstances = RunContext { search: Some(&limit), ..about() };
-    let codes: Vec<_> = all(&[], &circumstances).iter().map(|finding| finding.code).collect();
+    let codes: Vec<_> =
+        run_findings(&[], &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::GeneratorLimit]);
 }
 
@@ -299,8 +310,8 @@ fn basic_replies_are_reported_where_interleaved_ones_were_requested() {
         let counts = shares.map(interleaved);
         let trials = counts.each_ref().map(|counts| trial(counts, &[]));
         let observed =
-            [0, 1].map(|index: usize| ObservedTrial::new(&trials[index], &counts[index]));
-        all(&observed, about).iter().map(|finding| (finding.code, finding.trial)).collect()
+            [0, 1].map(|index: usize| TrialWithCounts::new(&trials[index], &counts[index]));
+        run_findings(&observed, about).iter().map(|finding| (finding.code, finding.trial)).collect()
     };
     // In the first trial, clients have no earlier reply to refer to.
     assert_eq!(codes([0, 95], &about), []);
@@ -329,8 +340,9 @@ fn offsets_require_a_synchronised_clock() {
     let counts = counts();
     let trial = trial(&counts, &[]);
     let found = |offsets| {
-        let about = RunContext { clock_synchronised: Some(false), offsets, ..about() };
-        let findings = all(&[ObservedTrial::new(&trial, &counts)], &about);
+        let about =
+            RunContext { clock_synchronised: Some(false), measures_offsets: offsets, ..about() };
+        let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about);
         let finding = only(&findings, FindingCode::ClockUnsynchronised);
         (finding.severity, finding.message.contains("offsets are measured against"))
     };
@@ -350,8 +362,8 @@ fn outage_message(outages: &[Outage], answered: bool) -> String {
     }
     let trials = [trial(&first, &[]), trial(&second, &[])];
     let observed =
-        [ObservedTrial::new(&trials[0], &first), ObservedTrial::new(&trials[1], &second)];
-    let findings = all(&observed, &RunContext { outages, ..about() });
+        [TrialWithCounts::new(&trials[0], &first), TrialWithCounts::new(&trials[1], &second)];
+    let findings = run_findings(&observed, &RunContext { outages, ..about() });
     let outage_finding = findings.iter().find(|finding| finding.code == FindingCode::ServerOutage);
     outage_finding.map(|finding| finding.message.clone()).unwrap_or_default()
 }
@@ -393,8 +405,8 @@ fn a_server_that_does_not_recover_from_an_overload_is_reported() {
     let counts = counts();
     let trial = trial(&counts, &[]);
     let found = |overload: &Overload| {
-        all(
-            &[ObservedTrial::new(&trial, &counts)],
+        run_findings(
+            &[TrialWithCounts::new(&trial, &counts)],
             &RunContext { overload: Some(overload), ..about() },
         )
     };
@@ -403,9 +415,9 @@ fn a_server_that_does_not_recover_from_an_overload_is_reported() {
     let nothing = TrialCounts { received: 0, ..counts.clone() };
     let before = self::trial(&nothing, &[]);
     let phases = [(&before, &nothing), (&trial, &counts), (&trial, &counts)];
-    let phases = phases.map(|(trial, counts)| ObservedTrial::new(trial, counts));
+    let phases = phases.map(|(trial, counts)| TrialWithCounts::new(trial, counts));
     let about = RunContext { overload: Some(&overload), ..about() };
-    let findings = all(&phases, &about);
+    let findings = run_findings(&phases, &about);
     assert!(findings.iter().all(|one| one.code != FindingCode::NotRecovered), "{findings:?}");
 }
 
@@ -421,7 +433,7 @@ fn badly_served_clients_are_reported() {
         share_max: 1.0,
         jain_index: Some(0.98),
     });
-    let findings = all(&[ObservedTrial::new(&trial, &counts)], &about());
+    let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about());
     assert!(only(&findings, FindingCode::UnfairReplies).message.starts_with("2.0% of the clients"));
     trial.fairness = None;
     trial.compliant_clients = Some(horolog_record::CompliantClients {
@@ -436,7 +448,7 @@ fn badly_served_clients_are_reported() {
         clients_affected: 10,
         rtt_ns: None,
     });
-    let findings = all(&[ObservedTrial::new(&trial, &counts)], &about());
+    let findings = run_findings(&[TrialWithCounts::new(&trial, &counts)], &about());
     let message = &only(&findings, FindingCode::CompliantClientLoss).message;
     assert!(message.contains("lost 10 of 50 requests, 10 of 50 clients"), "{message}");
 }

@@ -3,17 +3,20 @@
 
 use horolog_record::{Finding, FindingCode, Outage, Overload, Severity};
 
-use super::{ObservedTrial, finding};
+use super::{TrialWithCounts, finding};
 
 /// Reports the longest outage and the number of outages.
-pub(super) fn outage(trials: &[ObservedTrial<'_>], outages: &[Outage]) -> Option<Finding> {
-    let lasted = |outage: &Outage| outage.to_s - outage.from_s;
-    let longest = outages.iter().max_by(|a, b| lasted(a).total_cmp(&lasted(b)))?;
+pub(super) fn longest_outage(
+    trials: &[TrialWithCounts<'_>],
+    outages: &[Outage],
+) -> Option<Finding> {
+    let duration_s = |outage: &Outage| outage.to_s - outage.from_s;
+    let longest = outages.iter().max_by(|a, b| duration_s(a).total_cmp(&duration_s(b)))?;
     let Outage { trial, from_s, to_s, .. } = *longest;
     let after = match (longest.ended, longest.recovery_ms) {
         (true, Some(ms)) => format!("recovery took {ms:.0} ms"),
         (true, None) => "replies resumed then".to_owned(),
-        (false, _) if trial + 1 < trials.len() && answered_later(trials, trial) => {
+        (false, _) if trial + 1 < trials.len() && has_later_replies(trials, trial) => {
             "replies resumed in a later trial".to_owned()
         }
         (false, _) => "replies did not resume".to_owned(),
@@ -21,7 +24,7 @@ pub(super) fn outage(trials: &[ObservedTrial<'_>], outages: &[Outage]) -> Option
     let mut message = format!(
         "the server sent no reply for {:.3} s, from {from_s:.3} s to {to_s:.3} s after the start; \
          {after}",
-        lasted(longest)
+        duration_s(longest)
     );
     if outages.len() > 1 {
         message = format!("{message}; the longest of {} outages", outages.len());
@@ -32,14 +35,17 @@ pub(super) fn outage(trials: &[ObservedTrial<'_>], outages: &[Outage]) -> Option
     Some(Finding { trial: Some(trial), ..outage_finding })
 }
 
-fn answered_later(trials: &[ObservedTrial<'_>], trial: usize) -> bool {
+fn has_later_replies(trials: &[TrialWithCounts<'_>], trial: usize) -> bool {
     trials[trial + 1..].iter().any(|observed| observed.trial.received > 0)
 }
 
-/// Reports a server that did not recover. The profile of an overload test ends a run, so its three
-/// phases are the last trials. A server that answered nothing before had no state to recover to,
-/// and other findings report that.
-pub(super) fn not_recovered(trials: &[ObservedTrial<'_>], overload: &Overload) -> Option<Finding> {
+/// Reports a server that did not recover from an overload test. The three phases of the test are
+/// the last trials of a run. A server without replies in the first phase is not reported here:
+/// other findings report it.
+pub(super) fn not_recovered(
+    trials: &[TrialWithCounts<'_>],
+    overload: &Overload,
+) -> Option<Finding> {
     let base = trials.len().checked_sub(3).and_then(|base| trials.get(base));
     if overload.recovery_ms.is_some() || base.is_some_and(|base| base.trial.received == 0) {
         return None;

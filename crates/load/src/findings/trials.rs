@@ -4,25 +4,30 @@ use horolog_record::{
     Finding, FindingCode, InvalidReason, LossLocation, RequestMode, Severity, Trial,
 };
 
-use super::{ObservedTrial, RunContext, about_worst, finding, worst};
-use crate::ptp::PtpKind;
+use super::{RunContext, TrialWithCounts, finding, worst_trial, worst_trial_finding};
+use crate::ptp::PtpRequestKind;
 
-/// Share of the planned rate below which a generator is behind.
-const BEHIND: f64 = 0.999;
+/// Smallest share of the planned requests that counts as complete; below it the generator is
+/// behind.
+const ACHIEVED_SHARE_MIN: f64 = 0.999;
 
-/// Send lateness, as a share of the round trip, above which it shows in the latency.
+/// Ratio of the p99 of send lateness to the p99 of the round trip above which lateness is reported.
 const LATENESS_SHARE: f64 = 0.25;
 
-/// Share of basic replies from which on a load in interleaved mode does not count as such.
+/// Largest share of basic replies that is tolerated in interleaved mode.
 const BASIC_SHARE_MAX: f64 = 0.1;
 
-/// Share of lost requests above which basic replies are normal.
+/// Largest loss ratio at which basic replies are reported: after losses, servers reply in basic
+/// mode.
 const BASIC_LOSS_MAX: f64 = 0.01;
 
-/// Number of values below which the 99.99th percentile rests on less than one of them.
+/// Number of values from which a 99.99th percentile is meaningful.
 const SAMPLES_FOR_P99_99: u64 = 10_000;
 
-pub(super) fn no_replies(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
+pub(super) fn no_replies(
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
+) -> Option<Finding> {
     let sent: u64 = trials.iter().map(|observed| observed.trial.sent).sum();
     let unanswered = trials.iter().all(|observed| {
         let Trial { received, late, responses, .. } = observed.trial;
@@ -35,7 +40,7 @@ pub(super) fn no_replies(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -
     }
     let message = format!("none of {sent} requests received a reply");
     let closed = trials.iter().any(|observed| observed.port_closed > 0);
-    let advice = match &about.return_route {
+    let advice = match &context.return_route {
         _ if closed => {
             "the target's port is closed; check that the server runs and that the port is right"
                 .to_owned()
@@ -50,11 +55,11 @@ pub(super) fn no_replies(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -
                 .into()
         }
     };
-    let advice = match &about.ptp {
+    let advice = match &context.ptp {
         None => advice,
         Some(ptp) => {
             let domain = format!("check that it is a PTP master in domain {}", ptp.domain);
-            let contract = if ptp.kind == PtpKind::Delay && ptp.has_addresses() {
+            let contract = if ptp.kind == PtpRequestKind::Delay && ptp.replies_to_client_address() {
                 " and replies without unicast negotiation: a master of profile g8275.2 replies \
                  only to clients with a grant for Delay_Resp, which 'horolog load ptp unicast' \
                  requests"
@@ -67,9 +72,12 @@ pub(super) fn no_replies(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -
     Some(finding(FindingCode::NoReplies, Severity::Error, message, &advice))
 }
 
-/// Reports a master that answers as if NetSync Monitor had not been requested.
-pub(super) fn no_monitor(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
-    if about.ptp.is_none_or(|ptp| ptp.kind != PtpKind::Nsm) {
+/// Reports a master that replies to requests with NetSync Monitor as if they had none.
+pub(super) fn monitor_unsupported(
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
+) -> Option<Finding> {
+    if context.ptp.is_none_or(|ptp| ptp.kind != PtpRequestKind::Nsm) {
         return None;
     }
     let sum = |count: fn(&Trial) -> u64| -> u64 {
@@ -91,13 +99,17 @@ pub(super) fn no_monitor(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -
     Some(finding(FindingCode::NoReplies, Severity::Error, message, advice))
 }
 
-pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
-    let missing = |observed: &ObservedTrial<'_>| {
-        let share = observed.achieved_share(about.spacing);
-        if share < BEHIND { 1.0 - share } else { 0.0 }
+pub(super) fn generator_behind(
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
+) -> Option<Finding> {
+    let missing = |observed: &TrialWithCounts<'_>| {
+        let share = observed.achieved_share(context.spacing);
+        if share < ACHIEVED_SHARE_MIN { 1.0 - share } else { 0.0 }
     };
-    let is_refused = worst(trials, missing).is_some_and(|(_, observed, _)| {
-        // At least half of the missing requests; a slow generator omits requests as well.
+    let is_refused = worst_trial(trials, missing).is_some_and(|(_, observed, _)| {
+        // True if failed sends explain at least half of the missing requests; a slow generator also
+        // omits requests.
         let missing = observed.planned.saturating_sub(observed.trial.sent);
         observed.refused > 0 && observed.refused.saturating_mul(2) >= missing
     });
@@ -108,7 +120,7 @@ pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Op
         "use a faster engine or more cores, or use the achieved rate, which all other values refer \
          to"
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         missing,
         (FindingCode::GeneratorBehind, Severity::Warning),
@@ -118,7 +130,7 @@ pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Op
                 0 => String::new(),
                 refused => format!("; sending failed for {refused}"),
             };
-            if *achieved_rate < BEHIND * intended_rate {
+            if *achieved_rate < ACHIEVED_SHARE_MIN * intended_rate {
                 format!(
                     "the generator sent {achieved_rate:.0} of {intended_rate:.0} requests/s{refused}"
                 )
@@ -131,14 +143,14 @@ pub(super) fn behind(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Op
     )
 }
 
-pub(super) fn late_requests(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let lateness = |observed: &ObservedTrial<'_>| {
+pub(super) fn late_requests(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let lateness = |observed: &TrialWithCounts<'_>| {
         let trial = observed.trial;
         let p99 = trial.lateness_ns.as_ref().map_or(0, |lateness| lateness.p99) as f64;
         let rtt = trial.rtt_ns.as_ref().map_or(f64::INFINITY, |rtt| rtt.p99 as f64);
         if p99 > LATENESS_SHARE * rtt { p99 } else { 0.0 }
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         lateness,
         (FindingCode::RequestsLate, Severity::Warning),
@@ -155,12 +167,12 @@ pub(super) fn late_requests(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
     )
 }
 
-pub(super) fn ring_overflow(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let dropped = |observed: &ObservedTrial<'_>| {
+pub(super) fn ring_overflow(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let dropped = |observed: &TrialWithCounts<'_>| {
         let at_ring = observed.trial.lost_at.get(&LossLocation::OwnRing).copied().unwrap_or(0);
         at_ring.max(observed.ring_dropped)
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| dropped(observed) as f64,
         (FindingCode::ReceiveRingOverflow, Severity::Warning),
@@ -174,33 +186,35 @@ pub(super) fn ring_overflow(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
 }
 
 pub(super) fn invalid_replies(
-    trials: &[ObservedTrial<'_>],
-    about: &RunContext<'_>,
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
 ) -> Option<Finding> {
-    let advice = if about.ptp.is_some() {
+    let advice = if context.ptp.is_some() {
         "they count as lost; the name after each number is the invalid field of the message"
     } else {
         "they count as lost; the name after each number is the field that does not match the \
          request, for example the length or the server's version"
     };
-    let others = |observed: &ObservedTrial<'_>| {
+    let others = |observed: &TrialWithCounts<'_>| {
         let all = observed.trial.invalid.iter();
         let others = all.filter(|(reason, count)| reason.kiss().is_none() && **count > 0);
         let named = |(reason, count): (&InvalidReason, &u64)| (reason.to_string(), *count);
         others.map(named).collect::<Vec<_>>()
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| total(&others(observed)),
         (FindingCode::InvalidReplies, Severity::Warning),
-        |observed| format!("some replies were invalid: {}", listed(&others(observed), "by ")),
+        |observed| {
+            format!("some replies were invalid: {}", format_counts(&others(observed), "by "))
+        },
         advice,
     )
 }
 
 /// Reports kiss-o'-death replies, each kind with its effect on a client (RFC 5905, section 7.4).
-pub(super) fn kisses(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let kisses = |observed: &ObservedTrial<'_>| {
+pub(super) fn kiss_of_death(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let kisses = |observed: &TrialWithCounts<'_>| {
         let all = observed.trial.invalid.iter().filter(|(_, count)| **count > 0);
         all.filter_map(|(reason, count)| Some((reason.kiss()?.to_owned(), *count)))
             .collect::<Vec<_>>()
@@ -227,12 +241,12 @@ pub(super) fn kisses(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
                      server's log",
         );
     }
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| total(&kisses(observed)),
         (FindingCode::KissOfDeath, Severity::Warning),
         |observed| {
-            let (listed, sent) = (listed(&kisses(observed), ""), observed.trial.sent);
+            let (listed, sent) = (format_counts(&kisses(observed), ""), observed.trial.sent);
             format!("of {sent} requests the server answered with kiss-o'-death packets: {listed}")
         },
         &advice.join("; "),
@@ -243,13 +257,13 @@ fn total(counts: &[(String, u64)]) -> f64 {
     counts.iter().map(|(_, count)| *count as f64).sum()
 }
 
-fn listed(counts: &[(String, u64)], before: &str) -> String {
+fn format_counts(counts: &[(String, u64)], before: &str) -> String {
     let each = counts.iter().map(|(name, count)| format!("{count} {before}{name}"));
     each.collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn duplicate_replies(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    about_worst(
+pub(super) fn duplicate_replies(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    worst_trial_finding(
         trials,
         |observed| observed.trial.duplicate as f64,
         (FindingCode::DuplicateReplies, Severity::Warning),
@@ -258,14 +272,14 @@ pub(super) fn duplicate_replies(trials: &[ObservedTrial<'_>]) -> Option<Finding>
     )
 }
 
-/// Reports an unsynchronised server. A PTP master that declares its time not traceable is reported
-/// as such: it may be synchronised, but not to a primary reference.
+/// Reports an unsynchronised server. A PTP master whose time is not traceable may be synchronised,
+/// so it is reported with a note of its own.
 pub(super) fn server_unsynchronised(
-    trials: &[ObservedTrial<'_>],
-    about: &RunContext<'_>,
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
 ) -> Option<Finding> {
-    if about.ptp.is_some() {
-        return about_worst(
+    if context.ptp.is_some() {
+        return worst_trial_finding(
             trials,
             |observed| observed.server_unsynchronised as f64,
             (FindingCode::ServerUnsynchronised, Severity::Note),
@@ -280,7 +294,7 @@ pub(super) fn server_unsynchronised(
             "its time may still be accurate, from its own clock or another server's",
         );
     }
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| observed.server_unsynchronised as f64,
         (FindingCode::ServerUnsynchronised, Severity::Warning),
@@ -294,13 +308,13 @@ pub(super) fn server_unsynchronised(
     )
 }
 
-/// Reports requests for unicast messages that a PTP master denied, if it granted none.
-pub(super) fn denied(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let denied = |observed: &ObservedTrial<'_>| match observed.trial.responses.grant {
+/// Reports a PTP master that denied requests for unicast messages and granted none.
+pub(super) fn unicast_denied(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let denied = |observed: &TrialWithCounts<'_>| match observed.trial.responses.grant {
         0 => observed.trial.responses.denial,
         _ => 0,
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| denied(observed) as f64,
         (FindingCode::UnicastDenied, Severity::Warning),
@@ -310,21 +324,21 @@ pub(super) fn denied(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
     )
 }
 
-/// Returns the part of a mix in interleaved mode; of another trial all of it.
-fn interleaved(trial: &Trial) -> &Trial {
+/// Returns the interleaved part of a mix; the trial itself if it is not a mix.
+fn interleaved_part(trial: &Trial) -> &Trial {
     let part = trial.parts.iter().find(|part| part.mode == RequestMode::NtpInterleaved);
     part.map_or(trial, |part| &part.trial)
 }
 
-/// Reports basic replies in interleaved mode. Covers trials that began after every client had been
-/// answered twice, as servers require that keep no state after a client's first request, and that
-/// lost almost nothing: a client that misses a reply refers to one that the server may have
-/// discarded.
+/// Reports basic replies in interleaved mode. Considers only trials that began after every client
+/// had received two replies, since servers may keep no state after a client's first request, and
+/// that lost almost nothing, since a client that misses a reply refers to a timestamp that the
+/// server may have discarded.
 pub(super) fn basic_replies(
-    trials: &[ObservedTrial<'_>],
-    about: &RunContext<'_>,
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
 ) -> Option<Finding> {
-    if !about.interleaved {
+    if !context.interleaved {
         return None;
     }
     let (sent, clients) = trials.iter().fold((0, 0), |(sent, clients), observed| {
@@ -340,20 +354,20 @@ pub(super) fn basic_replies(
     }
     let mut before = 0_u64;
     let ready = trials.iter().map(|observed| {
-        let trial = interleaved(observed.trial);
+        let trial = interleaved_part(observed.trial);
         let warm = before >= trial.clients.saturating_mul(2);
         before += trial.received;
         warm && trial.loss_ratio() <= BASIC_LOSS_MAX
     });
     let ready: Vec<_> = ready.collect();
-    let basic = |observed: &ObservedTrial<'_>| {
-        let trial = interleaved(observed.trial);
+    let basic = |observed: &TrialWithCounts<'_>| {
+        let trial = interleaved_part(observed.trial);
         let share = trial.responses.basic as f64 / trial.received.max(1) as f64;
         let index = trials.iter().position(|one| std::ptr::eq(one.trial, observed.trial));
         let judged = index.is_some_and(|index| ready[index]);
         if judged && share > BASIC_SHARE_MAX { share } else { 0.0 }
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         basic,
         (FindingCode::InterleavedNotUsed, Severity::Warning),
@@ -366,11 +380,14 @@ pub(super) fn basic_replies(
     )
 }
 
-pub(super) fn unexplained(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) -> Option<Finding> {
-    // Hosts rate-limit these ICMP messages, so a single one explains all losses if nothing else was
-    // received.
+pub(super) fn losses_unattributed(
+    trials: &[TrialWithCounts<'_>],
+    context: &RunContext<'_>,
+) -> Option<Finding> {
+    // Hosts rate-limit ICMP, so if no reply was received, a single port-unreachable message
+    // explains all losses.
     let unknown =
-        |observed: &ObservedTrial<'_>| match (observed.port_closed, observed.trial.received) {
+        |observed: &TrialWithCounts<'_>| match (observed.port_closed, observed.trial.received) {
             (1.., 0) => 0,
             (closed, _) => {
                 let unknown =
@@ -378,12 +395,12 @@ pub(super) fn unexplained(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) 
                 unknown.saturating_sub(closed)
             }
         };
-    let advice = if about.shared_machine {
+    let advice = if context.shared_host {
         "no available counter accounts for them"
     } else {
         "also read the counters of the server's host: interface, sockets, server"
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         |observed| unknown(observed) as f64,
         (FindingCode::LossUnattributed, Severity::Note),
@@ -395,12 +412,12 @@ pub(super) fn unexplained(trials: &[ObservedTrial<'_>], about: &RunContext<'_>) 
     )
 }
 
-pub(super) fn few_samples(trials: &[ObservedTrial<'_>]) -> Option<Finding> {
-    let short = |observed: &ObservedTrial<'_>| {
+pub(super) fn few_samples(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let short = |observed: &TrialWithCounts<'_>| {
         let received = observed.trial.received;
         if (1..SAMPLES_FOR_P99_99).contains(&received) { 1.0 / received as f64 } else { 0.0 }
     };
-    about_worst(
+    worst_trial_finding(
         trials,
         short,
         (FindingCode::FewSamples, Severity::Note),

@@ -95,35 +95,35 @@ fn an_invalid_limit_is_refused_with_what_is_valid() {
 #[test]
 fn the_worst_trial_is_the_one_that_is_judged() {
     let trials = [trial(1e3, 0, 100), trial(2e3, 30, 900), trial(4e3, 10, 300)];
-    let result = limit("loss>2%").judge(&trials, None);
+    let result = limit("loss>2%").evaluate(&trials, None);
     assert_eq!((result.value, result.trial, result.failed), (Some(0.03), Some(1), true));
-    assert!(!limit("loss>3%").judge(&trials, None).failed);
-    assert!(limit("loss>=3%").judge(&trials, None).failed);
-    assert!(limit("p99>899ns").judge(&trials, None).failed);
-    assert!(!limit("p99>900ns").judge(&trials, None).failed);
-    let slowest = limit("rate<1.5k").judge(&trials, None);
+    assert!(!limit("loss>3%").evaluate(&trials, None).failed);
+    assert!(limit("loss>=3%").evaluate(&trials, None).failed);
+    assert!(limit("p99>899ns").evaluate(&trials, None).failed);
+    assert!(!limit("p99>900ns").evaluate(&trials, None).failed);
+    let slowest = limit("rate<1.5k").evaluate(&trials, None);
     assert_eq!((slowest.trial, slowest.failed), (Some(0), true));
-    assert!(limit("late>0.4%").judge(&trials, None).failed);
+    assert!(limit("late>0.4%").evaluate(&trials, None).failed);
 }
 
 #[test]
 fn what_was_not_measured_breaks_its_limit() {
     let trials = [trial(1e3, 0, 100), trial(2e3, 1000, 0)];
-    let result = limit("p99>1s").judge(&trials, None);
+    let result = limit("p99>1s").evaluate(&trials, None);
     assert_eq!((result.value, result.trial, result.failed), (None, Some(1), true));
-    assert!(limit("response-p50>1s").judge(&trials[..1], None).failed);
-    assert!(limit("loss>1%").judge(&[], None).failed);
+    assert!(limit("response-p50>1s").evaluate(&trials[..1], None).failed);
+    assert!(limit("loss>1%").evaluate(&[], None).failed);
 }
 
 #[test]
 fn a_search_is_judged_by_what_it_found() {
     let trials = [trial(1e3, 0, 100), trial(2e3, 30, 900)];
     let found = search(1e3);
-    assert!(!limit("loss>0%").judge(&trials, Some(&found)).failed);
-    assert!(limit("ndr<1.1k").judge(&trials, Some(&found)).failed);
-    assert!(!limit("ndr<1k").judge(&trials, Some(&found)).failed);
-    assert!(limit("pdr<1").judge(&trials, Some(&found)).failed, "another search");
-    assert_eq!(limit("ndr<1").wants(), Some(RequiredFeature::Search(SearchKind::Ndr)));
+    assert!(!limit("loss>0%").evaluate(&trials, Some(&found)).failed);
+    assert!(limit("ndr<1.1k").evaluate(&trials, Some(&found)).failed);
+    assert!(!limit("ndr<1k").evaluate(&trials, Some(&found)).failed);
+    assert!(limit("pdr<1").evaluate(&trials, Some(&found)).failed, "another search");
+    assert_eq!(limit("ndr<1").required_feature(), Some(RequiredFeature::Search(SearchKind::Ndr)));
 }
 
 #[test]
@@ -132,17 +132,18 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
     (0..90).for_each(|_| offsets.record(-40_000));
     (0..10).for_each(|_| offsets.record(3_000));
     let trial = Trial { tx_offset_ns: SignedDistribution::of(&offsets), ..trial(1e3, 0, 100) };
-    let value = |text: &str| limit(text).judge(std::slice::from_ref(&trial), None).value.unwrap();
+    let value =
+        |text: &str| limit(text).evaluate(std::slice::from_ref(&trial), None).value.unwrap();
     for (text, ns) in
         [("offset-p50>1us", 40_000.0), ("offset-p99>1us", 40_000.0), ("offset-max>1us", 40_000.0)]
     {
         assert!((value(text) - ns).abs() <= ns * 0.01, "{text}: {}", value(text));
     }
     // By their sign the median is the lowest; by its magnitude a tenth of them is lower.
-    assert!(limit("offset-p50>39us").judge(std::slice::from_ref(&trial), None).failed);
-    assert!(!limit("offset-p99>41us").judge(&[trial], None).failed);
-    assert!(limit("offset-p99>1s").judge(&[super::tests::trial(1e3, 0, 1)], None).failed);
-    assert_eq!(limit("offset-max>1us").wants(), Some(RequiredFeature::Offsets));
+    assert!(limit("offset-p50>39us").evaluate(std::slice::from_ref(&trial), None).failed);
+    assert!(!limit("offset-p99>41us").evaluate(&[trial], None).failed);
+    assert!(limit("offset-p99>1s").evaluate(&[super::tests::trial(1e3, 0, 1)], None).failed);
+    assert_eq!(limit("offset-max>1us").required_feature(), Some(RequiredFeature::Offsets));
 }
 
 #[test]
@@ -159,9 +160,9 @@ fn an_nts_ke_search_is_judged_by_its_result() {
         handshake_ns: None,
     };
     let (trials, found) = ([at(1e3, 0), at(2e3, 30)], search(1e3));
-    let failed = |text: &str| limit(text).judge_nts_ke(&trials, Some(&found)).failed;
+    let failed = |text: &str| limit(text).evaluate_nts_ke(&trials, Some(&found)).failed;
     assert!(!failed("loss>0%") && failed("ndr<1.1k") && !failed("ndr<1k") && failed("pdr<1"));
-    assert!(limit("loss>0%").judge_nts_ke(&trials, None).failed);
+    assert!(limit("loss>0%").evaluate_nts_ke(&trials, None).failed);
 }
 
 proptest! {
@@ -178,7 +179,7 @@ proptest! {
         let trials = [trial(1e3, lost, 100)];
         let bound = f64::from(percent) / 1000.0;
         let failed = |comparison: &str| {
-            limit(&format!("loss{comparison}{bound}")).judge(&trials, None).failed
+            limit(&format!("loss{comparison}{bound}")).evaluate(&trials, None).failed
         };
         let share = lost as f64 / 1000.0;
         prop_assert_eq!(failed(">"), share > bound);

@@ -3,10 +3,10 @@
 use super::*;
 use proptest::prelude::*;
 
-fn after(own: u64, udp: u64, unanswered: u64) -> Counters {
-    Counters {
+fn after(own: u64, udp: u64, unanswered: u64) -> LossCounters {
+    LossCounters {
         local: Some(InterfaceCounters { tx_dropped: own, ..InterfaceCounters::default() }),
-        own_is_veth: true,
+        is_local_veth: true,
         peer: Some(InterfaceCounters::default()),
         udp: Some(UdpCounters { receive_buffer_errors: udp, ..UdpCounters::default() }),
         server: Some(ServerCounters { received: 100, answered: 100 - unanswered }),
@@ -42,11 +42,11 @@ fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
         tx_packets: packets,
         ..InterfaceCounters::default()
     };
-    let counters = |mine, theirs| Counters {
+    let counters = |mine, theirs| LossCounters {
         local: Some(own(mine)),
-        own_is_veth: true,
+        is_local_veth: true,
         peer: Some(peer(theirs)),
-        ..Counters::default()
+        ..LossCounters::default()
     };
     let missing = MissingReplies { sent: 100, invalid: 98, arrived: 98, ..lost(100) };
     // XDP took the replies before the interface counted them.
@@ -61,15 +61,15 @@ fn what_was_answered_and_not_valid_is_no_loss_on_the_way() {
 
 #[test]
 fn a_counter_that_was_not_read_claims_nothing() {
-    let losses = attribute(lost(9), &Counters::default(), &after(9, 9, 9));
+    let losses = attribute(lost(9), &LossCounters::default(), &after(9, 9, 9));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Unknown, 9)]));
 }
 
 #[test]
 fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
-    let counters = |tx_dropped| Counters {
+    let counters = |tx_dropped| LossCounters {
         local: Some(InterfaceCounters { tx_dropped, ..InterfaceCounters::default() }),
-        ..Counters::default()
+        ..LossCounters::default()
     };
     let losses = attribute(lost(3), &counters(0), &counters(3));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Generator, 3)]));
@@ -77,10 +77,10 @@ fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
 
 #[test]
 fn own_sockets_on_a_shared_host_are_not_the_server_s() {
-    let udp = |errors| Counters {
+    let udp = |errors| LossCounters {
         udp: Some(UdpCounters { receive_buffer_errors: errors, ..UdpCounters::default() }),
         shared_host: true,
-        ..Counters::default()
+        ..LossCounters::default()
     };
     let losses = attribute(MissingReplies { ring_dropped: 6, ..lost(10) }, &udp(0), &udp(8));
     assert_eq!(
@@ -94,8 +94,8 @@ fn own_sockets_on_a_shared_host_are_not_the_server_s() {
 }
 
 /// Both ends of a path over NICs and switches, with the packets that each counts.
-fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> Counters {
-    Counters {
+fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> LossCounters {
+    LossCounters {
         local: Some(InterfaceCounters { rx_packets: own_rx, ..InterfaceCounters::default() }),
         peer: Some(InterfaceCounters {
             rx_packets: peer.0,
@@ -103,7 +103,7 @@ fn far(own_rx: u64, peer: (u64, u64), server: (u64, u64)) -> Counters {
             ..InterfaceCounters::default()
         }),
         server: Some(ServerCounters { received: server.0, answered: server.1 }),
-        ..Counters::default()
+        ..LossCounters::default()
     }
 }
 
@@ -124,10 +124,10 @@ fn an_interface_that_does_not_count_arrivals_proves_nothing() {
 
 #[test]
 fn udp_counters_replace_missing_server_counters() {
-    let udp = |in_datagrams, out_datagrams, shared_host| Counters {
+    let udp = |in_datagrams, out_datagrams, shared_host| LossCounters {
         udp: Some(UdpCounters { in_datagrams, out_datagrams, ..UdpCounters::default() }),
         shared_host,
-        ..Counters::default()
+        ..LossCounters::default()
     };
     let losses = attribute(lost(9), &udp(10, 10, false), &udp(110, 105, false));
     assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 5), (LossLocation::Unknown, 4)]));
@@ -149,8 +149,9 @@ fn what_a_master_sends_to_all_is_no_reply() {
         InterfaceCounters { rx_packets: 1_000, tx_packets: 3, ..InterfaceCounters::default() };
     let udp = UdpCounters { in_datagrams: 1_000, out_datagrams: 3, ..UdpCounters::default() };
     for transport in [PtpLoadTransport::Udp, PtpLoadTransport::Ethernet] {
-        let base = Counters { own_is_veth: true, ptp: Some(transport), ..Counters::default() };
-        let with = |own, peer, udp| Counters {
+        let base =
+            LossCounters { is_local_veth: true, ptp: Some(transport), ..LossCounters::default() };
+        let with = |own, peer, udp| LossCounters {
             local: Some(own),
             peer: Some(peer),
             udp: Some(udp),
@@ -173,7 +174,7 @@ fn what_a_master_sends_to_all_is_no_reply() {
     }
 }
 
-fn counters() -> impl Strategy<Value = Counters> {
+fn counters() -> impl Strategy<Value = LossCounters> {
     let number = || prop_oneof![0_u64..100, Just(u64::MAX)];
     let interface = || {
         prop::option::of([number(), number(), number(), number(), number(), number()]).prop_map(
@@ -193,9 +194,9 @@ fn counters() -> impl Strategy<Value = Counters> {
     };
     let pair = || prop::option::of((number(), number()));
     (interface(), interface(), pair(), pair(), any::<(bool, bool)>()).prop_map(
-        |(own, peer, udp, server, (own_is_veth, shared_host))| Counters {
+        |(own, peer, udp, server, (own_is_veth, shared_host))| LossCounters {
             local: own,
-            own_is_veth,
+            is_local_veth: own_is_veth,
             peer,
             udp: udp.map(|(receive_buffer_errors, no_ports)| UdpCounters {
                 receive_buffer_errors,

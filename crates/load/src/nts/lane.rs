@@ -1,5 +1,5 @@
-//! Sessions of one lane: requests sealed at sending, replies opened on arrival, without allocation
-//! except when keys are renewed.
+//! NTS sessions of one lane: seals requests when they are sent and opens replies when they arrive,
+//! without allocation except after a renewal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,40 +9,46 @@ use horolog_nts::{
     request_len,
 };
 
-use super::renewal::{LaneNtsCounters, Renewer, SessionRenewal};
+use super::renewal::{LaneNtsCounters, RenewalThread, SessionRenewal};
 use super::{REQUEST_LEN_MAX, SessionSecrets};
 use crate::random::SplitMix64;
 use crate::request::{self, RequestTimestamps};
 
-/// Returns the sessions of a lane: every n-th, starting with its first.
+/// Returns the sessions of a lane: every `step`-th, beginning with number `first`.
 pub(super) fn sessions_of(
     established: &[SessionSecrets],
     (first, step): (usize, usize),
-    each: bool,
-    opens: bool,
+    is_per_client: bool,
+    can_open: bool,
 ) -> Vec<LaneSession> {
-    let own = established.iter().skip(first).step_by(step);
-    own.map(|one| LaneSession::new(one, each, opens)).collect()
+    let lane_secrets = established.iter().skip(first).step_by(step);
+    lane_secrets.map(|one| LaneSession::new(one, is_per_client, can_open)).collect()
 }
 
 pub(super) struct LaneSession {
     template: RequestTemplate,
-    /// Stores cookies and opens replies, if the server's key is known.
+    /// Cookie store and decryption of replies; `None` if the server-to-client key is unknown.
     client: Option<ClientSession>,
-    /// Most placeholders of a request; `None` if cookies are not consumed.
+    /// Largest number of cookie placeholders in a request; `None` if cookies are reused and never
+    /// replaced.
     placeholders_max: Option<usize>,
 }
 
 impl LaneSession {
-    pub(super) fn new((keys, cookies): &SessionSecrets, each: bool, opens: bool) -> Self {
+    pub(super) fn new(
+        (keys, cookies): &SessionSecrets,
+        is_per_client: bool,
+        can_open: bool,
+    ) -> Self {
         let cookie = cookies.first().map_or(&[][..], |one| one);
         let fits = |placeholders: &usize| {
             request_len(keys.algorithm(), cookie.len(), *placeholders) <= REQUEST_LEN_MAX
         };
-        let placeholders_max = each.then(|| (0..COOKIES_MAX).rev().find(fits).unwrap_or_default());
+        let placeholders_max =
+            is_per_client.then(|| (0..COOKIES_MAX).rev().find(fits).unwrap_or_default());
         Self {
             template: RequestTemplate::new(keys, cookie, placeholders_max.unwrap_or_default()),
-            client: opens.then(|| ClientSession::new(keys, cookies.iter().map(Vec::as_slice))),
+            client: can_open.then(|| ClientSession::new(keys, cookies.iter().map(Vec::as_slice))),
             placeholders_max,
         }
     }
@@ -55,9 +61,9 @@ impl LaneSession {
         self.template.request_len(placeholders)
     }
 
-    /// Prepares the template for the next request: returns its number of placeholders, and whether
-    /// its cookie was used before.
-    fn next(&mut self) -> (usize, bool) {
+    /// Takes a cookie for the next request. Returns the number of placeholders, and true if the
+    /// cookie was used before.
+    fn prepare_next(&mut self) -> (usize, bool) {
         let (Some(most), Some(client)) = (self.placeholders_max, &mut self.client) else {
             return (0, false);
         };
@@ -68,7 +74,7 @@ impl LaneSession {
     }
 }
 
-/// A lane's own copy of the sessions, for sealing and opening without allocation.
+/// Sessions of one lane, which seals and opens without allocation.
 pub struct LaneSessions {
     pub(super) sessions: Vec<LaneSession>,
     pub(super) share: u64,
@@ -76,15 +82,15 @@ pub struct LaneSessions {
     pub(super) version: u8,
     pub(super) request: Box<[u8]>,
     /// True if each client has its own session and should use every cookie once.
-    pub(super) each: bool,
-    /// Cookies stored from the reply opened last.
+    pub(super) is_per_client: bool,
+    /// Number of cookies stored from the last opened reply.
     pub(super) stored_cookies: usize,
-    /// Selection of this lane's sessions.
-    pub(super) part: (usize, usize),
+    /// Index of the lane's first session, and the step to its next.
+    pub(super) selection: (usize, usize),
     pub(super) counts: Arc<LaneNtsCounters>,
     pub(super) renewal: Arc<SessionRenewal>,
-    pub(super) renewer: Option<Arc<Renewer>>,
-    /// Number of renewals adopted.
+    pub(super) renewer: Option<Arc<RenewalThread>>,
+    /// Number of the renewal that these sessions come from; 0 before the first.
     pub(super) generation: u64,
 }
 
@@ -96,18 +102,18 @@ impl LaneSessions {
 
     /// Returns true if the request with this sequence number is authenticated: the configured
     /// percentage of any hundred in a row, spread evenly.
-    pub(crate) const fn has(&self, sequence: u32) -> bool {
+    pub(crate) const fn is_authenticated(&self, sequence: u32) -> bool {
         let before = sequence as u64 * self.share / 100;
         (sequence as u64 + 1) * self.share / 100 > before
     }
 
     /// Returns true if reused cookies must be counted.
     pub(crate) const fn counts_reused(&self) -> bool {
-        self.each
+        self.is_per_client
     }
 
-    /// Returns the payload of a client's authenticated request; counts a reused cookie in `reused`,
-    /// if these are counted.
+    /// Returns the payload of an authenticated request. Increments `reused` if the cookie was used
+    /// before and `reused` is `Some`.
     pub(crate) fn seal(
         &mut self,
         client: u32,
@@ -115,52 +121,59 @@ impl LaneSessions {
         reused: &mut Option<u64>,
     ) -> &[u8] {
         if self.renewal.generation() != self.generation {
-            self.take_over();
+            self.adopt_renewed();
         }
         self.counts.sealed();
         let mut nonce = [0; 16];
         self.nonces.fill(&mut nonce);
-        let header = request::payload(self.version, timestamps);
+        let header = request::ntp_payload(self.version, timestamps);
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
-        let (placeholders, again) = session.next();
+        let (placeholders, is_reused) = session.prepare_next();
         if let Some(count) = reused {
-            *count += u64::from(again);
+            *count += u64::from(is_reused);
         }
         let id = unique_id(timestamps.transmit);
         let len = session.template.seal(&header, &id, &nonce, placeholders, &mut self.request);
         &self.request[..len]
     }
 
-    /// Uses the newest keys from now on, unless requests would exceed the engine's buffers.
-    fn take_over(&mut self) {
+    /// Adopts the renewed sessions, unless their requests would be too long for the engine's
+    /// buffers.
+    fn adopt_renewed(&mut self) {
         self.generation = self.renewal.generation();
-        let sessions = sessions_of(&self.renewal.fresh(), self.part, self.each, true);
+        let sessions =
+            sessions_of(&self.renewal.newest_sessions(), self.selection, self.is_per_client, true);
         let fits = |session: &LaneSession| session.request_len_max() <= self.request.len();
         if sessions.len() == self.sessions.len() && sessions.iter().all(fits) {
             self.sessions = sessions;
         }
     }
 
-    /// Returns the payload of a plain request.
-    pub(crate) fn plain(&mut self, timestamps: RequestTimestamps) -> &[u8] {
-        let payload = request::payload(self.version, timestamps);
+    /// Returns the payload of a request without NTS.
+    pub(crate) fn plain_request(&mut self, timestamps: RequestTimestamps) -> &[u8] {
+        let payload = request::ntp_payload(self.version, timestamps);
         self.request[..payload.len()].copy_from_slice(&payload);
         &self.request[..payload.len()]
     }
 
-    /// Checks that a reply to a client's request with this transmit timestamp is authentic, as far
-    /// as can be verified, and no longer than the request was.
-    pub(crate) fn open(&mut self, client: u32, transmit: u64, reply: &[u8]) -> Result<(), Fault> {
+    /// Verifies and decrypts a reply to a client's request with this transmit timestamp, as far as
+    /// keys are known, and stores its cookies. Refuses a reply longer than the longest request.
+    pub(crate) fn open(
+        &mut self,
+        client: u32,
+        transmit: u64,
+        reply: &[u8],
+    ) -> Result<(), NtsReplyError> {
         let index = client as usize % self.sessions.len();
         let session = &mut self.sessions[index];
-        // The number of placeholders of each request in flight is not stored.
+        // The length of each request in flight is not stored, so the longest one is the limit.
         if reply.len() > session.request_len_max() {
-            return Err(Fault::Longer);
+            return Err(NtsReplyError::TooLong);
         }
         let id = unique_id(transmit);
-        let judged = match &mut session.client {
-            // It stores no more cookies than its limit.
+        let result = match &mut session.client {
+            // Cookies beyond the limit of the store are discarded.
             Some(client) => {
                 let before = client.cookies();
                 let opened = client.open_reply(reply, &id).map(drop);
@@ -169,7 +182,7 @@ impl LaneSessions {
             }
             None => examine_reply(reply, &id),
         };
-        match judged {
+        match result {
             Ok(()) => self.counts.authentic(),
             Err(ReplyError::Refused) => {
                 self.counts.refused();
@@ -179,12 +192,11 @@ impl LaneSessions {
             }
             Err(_) => {}
         }
-        judged.map_err(Fault::Reply)
+        result.map_err(NtsReplyError::Invalid)
     }
 
-    /// Removes the cookies of the reply to `client` that was opened last: it was a duplicate, so
-    /// they were stored already.
-    pub(crate) fn give_back(&mut self, client: u32) {
+    /// Discards the cookies stored from the last opened reply to `client`, which was a duplicate.
+    pub(crate) fn discard_stored_cookies(&mut self, client: u32) {
         let index = client as usize % self.sessions.len();
         if let Some(client) = &mut self.sessions[index].client {
             for _ in 0..std::mem::take(&mut self.stored_cookies) {
@@ -200,17 +212,17 @@ impl fmt::Debug for LaneSessions {
     }
 }
 
-/// Defect of a reply that should be authentic.
+/// Reason for which a reply to an authenticated request is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum NtsReplyError {
     /// Longer than its request.
-    Longer,
-    /// Not authentic.
-    Reply(ReplyError),
+    TooLong,
+    /// Not authentic, or refused by the server.
+    Invalid(ReplyError),
 }
 
-/// Returns the unique identifier of the request with this transmit timestamp. It looks random
-/// without knowledge of the timestamp, which the server receives in the clear with it.
+/// Returns the unique identifier of the request with this transmit timestamp, by a pseudo-random
+/// function. The server can compute it as well, because it receives the timestamp unencrypted.
 pub(super) fn unique_id(transmit: u64) -> [u8; UNIQUE_ID_LEN] {
     let mut random = SplitMix64::new(transmit);
     let mut id = [0; UNIQUE_ID_LEN];

@@ -1,5 +1,5 @@
-//! Checks before an NTS load begins: the NTP server that NTS-KE names, and one exchange to verify
-//! the keys if implementations export them in different ways.
+//! Checks before an NTS load: the NTP server that NTS-KE negotiated, and one request that tests the
+//! keys where implementations export them differently.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use horolog_wire::ntp::{HEADER_LEN, Header};
 /// Reply timeout.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns false if the server's reply to one request shows that it has other keys. Without a reply
-/// the result is unknown.
-pub(super) fn fit(keys: &SessionKeys, cookies: &[Vec<u8>], target: SocketAddr) -> bool {
-    let answer = cookies.first().and_then(|cookie| exchange(keys, cookie, target));
+/// Returns false if the reply to one request proves that the server has other keys; true if they
+/// match or no reply arrives.
+pub(super) fn may_fit(keys: &SessionKeys, cookies: &[Vec<u8>], target: SocketAddr) -> bool {
+    let answer = cookies.first().and_then(|cookie| exchange_request(keys, cookie, target));
     !matches!(answer, Some(Err(ReplyError::Refused | ReplyError::Forged)))
 }
 
-fn exchange(
+fn exchange_request(
     keys: &SessionKeys,
     cookie: &[u8],
     target: SocketAddr,
@@ -35,11 +35,11 @@ fn exchange(
     Header::request(4, NtpTimestamp::from_bits(u64::from_ne_bytes(transmit))).emit(&mut header);
     let (mut packet, mut text) = ([0; 2048], [0; 2048]);
     let len = seal_request(keys, &header, &unique_id, cookie, 0, &nonce, &mut packet);
-    let any: IpAddr = match target {
+    let wildcard: IpAddr = match target {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
+    let socket = UdpSocket::bind((wildcard, 0)).ok()?;
     socket.connect(target).ok()?;
     socket.set_read_timeout(Some(REPLY_TIMEOUT)).ok()?;
     socket.send(&packet[..len]).ok()?;
@@ -47,12 +47,12 @@ fn exchange(
     Some(open_reply(keys, &packet[..received_len], &unique_id, &mut text).map(drop))
 }
 
-/// Returns a finding if the keys are for another server than the one under load.
-pub(super) fn other_server(material: &KeyMaterial, target: SocketAddr) -> Option<Finding> {
+/// Returns a finding if NTS-KE negotiated another NTP server or port than the target of the load.
+pub(super) fn other_server_finding(material: &KeyMaterial, target: SocketAddr) -> Option<Finding> {
     let port = material.port.unwrap_or(target.port());
     let (is_target, named) = match &material.server {
         None => (port == target.port(), format!("its port {port}")),
-        Some(host) => (leads_to(host, port, target), format!("{host}, port {port},")),
+        Some(host) => (resolves_to(host, port, target), format!("{host}, port {port},")),
     };
     (!is_target).then(|| Finding {
         code: FindingCode::OtherNtpServer,
@@ -66,19 +66,19 @@ pub(super) fn other_server(material: &KeyMaterial, target: SocketAddr) -> Option
     })
 }
 
-/// Returns true if this host is the target, whose zone a link-local address shares that another
-/// host names without one. Names that a proxy hides behind one address are unknown here.
-fn leads_to(host: &str, port: u16, target: SocketAddr) -> bool {
-    let scope = zone::scope_of(target).unwrap_or(0);
-    let is_target = |address| zone::with_scope(address, scope) == target;
-    match zone::plain_address(host) {
+/// Returns true if `host` resolves to the target. A link-local address without a zone takes the
+/// target's zone. Names with one proxy address for several hosts are not distinguished.
+fn resolves_to(host: &str, port: u16, target: SocketAddr) -> bool {
+    let scope = zone::zone_index(target).unwrap_or(0);
+    let is_target = |address| zone::in_zone_of(address, scope) == target;
+    match zone::address_without_zone(host) {
         Some(address) => is_target(SocketAddr::new(address, port)),
         None => zone::resolve(host, port).into_iter().flatten().any(is_target),
     }
 }
 
-/// Returns the note that keys for one algorithm did not fit.
-pub(super) fn abandoned() -> Finding {
+/// Returns the note that the keys of AES-128-GCM-SIV did not match.
+pub(super) fn algorithm_abandoned() -> Finding {
     Finding {
         code: FindingCode::AlgorithmAbandoned,
         severity: Severity::Note,
@@ -112,17 +112,25 @@ mod tests {
     #[test]
     fn a_link_local_target_is_not_another_server() {
         let global = "[2001:db8::1]:123".parse().unwrap();
-        let link_local = zone::with_scope("[fe80::1]:123".parse().unwrap(), 7);
+        let link_local = zone::in_zone_of("[fe80::1]:123".parse().unwrap(), 7);
         for (target, address) in [(link_local, "fe80::1"), (global, "2001:db8::1")] {
             for server in [None, Some(address)] {
-                assert_eq!(other_server(&material(server, None), target), None, "{target}");
-                assert_eq!(other_server(&material(server, Some(123)), target), None, "{target}");
-                assert!(other_server(&material(server, Some(124)), target).is_some(), "{target}");
+                assert_eq!(other_server_finding(&material(server, None), target), None, "{target}");
+                assert_eq!(
+                    other_server_finding(&material(server, Some(123)), target),
+                    None,
+                    "{target}"
+                );
+                assert!(
+                    other_server_finding(&material(server, Some(124)), target).is_some(),
+                    "{target}"
+                );
             }
-            let other = other_server(&material(Some("fe80::2"), None), target);
+            let other = other_server_finding(&material(Some("fe80::2"), None), target);
             assert!(other.is_some_and(|other| other.message.contains("fe80::2, port 123,")));
         }
-        let port = other_server(&material(None, Some(124)), global).map(|finding| finding.message);
+        let port =
+            other_server_finding(&material(None, Some(124)), global).map(|finding| finding.message);
         let expected = "the NTS-KE server names its port 124 as NTP server, not [2001:db8::1]:123";
         assert_eq!(port.as_deref(), Some(expected));
     }

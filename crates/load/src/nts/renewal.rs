@@ -13,16 +13,16 @@ use horolog_record::{Finding, FindingCode, Severity};
 
 use super::{NtsError, SessionSecrets};
 
-/// Interval of the checks of the lanes' counts.
-const TICK: Duration = Duration::from_secs(1);
+/// Interval at which the lanes' counters are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Ticks with requests and without an authentic reply after which an outage is assumed.
-const OUTAGE_TICKS: u32 = 2;
-/// Time from one attempt to the next (RFC 8915, section 4.2); it grows by half with each attempt
-/// until a reply is authentic.
+const OUTAGE_CHECKS: u32 = 2;
+/// Shortest and longest pause between two renewal attempts (RFC 8915, section 4.2). The pause grows
+/// by half after each attempt, until a reply is authentic.
 const RETRY_MIN: Duration = Duration::from_secs(10);
 const RETRY_MAX: Duration = Duration::from_hours(1);
 
-/// Counters of one lane, on their own cache line. Only the lane writes them.
+/// NTS counters of one lane, on their own cache line and written only by that lane.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct LaneNtsCounters {
@@ -45,7 +45,7 @@ impl LaneNtsCounters {
     }
 }
 
-/// Increments a counter with a single writer, so no update is lost.
+/// Increments a counter; with a single writer this needs no atomic addition.
 fn add_one(counter: &AtomicU64) {
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
@@ -55,20 +55,20 @@ fn add_one(counter: &AtomicU64) {
 pub(super) struct SessionRenewal {
     lanes: Mutex<Vec<Arc<LaneNtsCounters>>>,
     generation: AtomicU64,
-    fresh: Mutex<Vec<SessionSecrets>>,
+    newest: Mutex<Vec<SessionSecrets>>,
     failed: AtomicU64,
     failure: Mutex<Option<String>>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SessionRenewal {
     /// Returns the counters of one more lane.
-    pub(super) fn lane(&self) -> Arc<LaneNtsCounters> {
+    pub(super) fn register_lane(&self) -> Arc<LaneNtsCounters> {
         let counts = Arc::new(LaneNtsCounters::default());
-        locked(&self.lanes).push(Arc::clone(&counts));
+        lock_ignoring_poison(&self.lanes).push(Arc::clone(&counts));
         counts
     }
 
@@ -77,24 +77,24 @@ impl SessionRenewal {
         self.generation.load(Acquire)
     }
 
-    /// Returns the newest keys and cookies.
-    pub(super) fn fresh(&self) -> MutexGuard<'_, Vec<SessionSecrets>> {
-        locked(&self.fresh)
+    /// Returns the sessions of the last renewal; empty before the first.
+    pub(super) fn newest_sessions(&self) -> MutexGuard<'_, Vec<SessionSecrets>> {
+        lock_ignoring_poison(&self.newest)
     }
 
     fn sum(&self, count: fn(&LaneNtsCounters) -> &AtomicU64) -> u64 {
-        locked(&self.lanes).iter().map(|lane| count(lane).load(Relaxed)).sum()
+        lock_ignoring_poison(&self.lanes).iter().map(|lane| count(lane).load(Relaxed)).sum()
     }
 
-    fn attempt(&self, establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>) {
+    fn try_renewal(&self, establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>) {
         match establish() {
             Ok(fresh) => {
-                *self.fresh() = fresh;
+                *self.newest_sessions() = fresh;
                 self.generation.fetch_add(1, Release);
             }
             Err(error) => {
                 self.failed.fetch_add(1, Relaxed);
-                locked(&self.failure).get_or_insert_with(|| error.to_string());
+                lock_ignoring_poison(&self.failure).get_or_insert_with(|| error.to_string());
             }
         }
     }
@@ -110,7 +110,7 @@ impl SessionRenewal {
             "the server refused NTS cookies {refused} times (NTSN); keys were renewed {renewed} times, \
              {failed} attempts failed"
         );
-        if let Some(failure) = &*locked(&self.failure) {
+        if let Some(failure) = &*lock_ignoring_poison(&self.failure) {
             message = format!("{message}; first error: {failure}");
         }
         let advice = if can_renew {
@@ -129,12 +129,12 @@ impl SessionRenewal {
     }
 }
 
-/// Thread that renews keys, until this is dropped.
-pub(super) struct Renewer {
+/// Handle of the renewal thread; dropping it ends the thread.
+pub(super) struct RenewalThread {
     refusal_sender: SyncSender<()>,
 }
 
-impl Renewer {
+impl RenewalThread {
     pub(super) fn start(
         renewal: Arc<SessionRenewal>,
         establish: impl Fn() -> Result<Vec<SessionSecrets>, NtsError> + Send + 'static,
@@ -146,82 +146,82 @@ impl Renewer {
         Ok(Self { refusal_sender })
     }
 
-    /// Reports a refused cookie. Never blocks.
+    /// Reports a refused cookie to the thread, without blocking.
     pub(super) fn refused(&self) {
         let _ = self.refusal_sender.try_send(());
     }
 }
 
-/// Checks the lanes' counts until the renewer is dropped.
+/// Checks the lanes' counters and renews keys, until the handle is dropped.
 fn run(
     renewal: &SessionRenewal,
     refusals: &Receiver<()>,
     establish: &dyn Fn() -> Result<Vec<SessionSecrets>, NtsError>,
 ) {
-    let (mut unanswered, mut pause) = (UnansweredTicks::default(), Pause::default());
+    let (mut unanswered, mut pause) = (UnansweredChecks::default(), RenewalPause::default());
     loop {
-        let is_refused = match refusals.recv_timeout(TICK) {
+        let is_refused = match refusals.recv_timeout(CHECK_INTERVAL) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let authentic = renewal.sum(|lane| &lane.authentic);
         let is_unanswered =
-            !is_refused && unanswered.tick(renewal.sum(|lane| &lane.sealed), authentic);
+            !is_refused && unanswered.check(renewal.sum(|lane| &lane.sealed), authentic);
         if (is_refused || is_unanswered) && pause.is_over(Instant::now(), is_refused) {
             pause.begin(Instant::now(), authentic, is_refused);
-            renewal.attempt(establish);
-            // Requests in flight meanwhile are refused as well.
-            thread::sleep(TICK);
+            renewal.try_renewal(establish);
+            // Requests sent with the old keys are still refused for a while.
+            thread::sleep(CHECK_INTERVAL);
             while refusals.try_recv().is_ok() {}
-            unanswered = UnansweredTicks::default();
+            unanswered = UnansweredChecks::default();
         }
     }
 }
 
-/// Ticks without authentic replies. Pure.
+/// Number of consecutive checks without an authentic reply.
 #[derive(Default)]
-struct UnansweredTicks {
+struct UnansweredChecks {
     last: (u64, u64),
-    ticks: u32,
+    checks: u32,
 }
 
-impl UnansweredTicks {
-    /// Returns true if requests were sent and none was answered for long enough.
-    fn tick(&mut self, sealed: u64, authentic: u64) -> bool {
+impl UnansweredChecks {
+    /// Compares the totals with those of the last check; returns true if an outage is assumed.
+    fn check(&mut self, sealed: u64, authentic: u64) -> bool {
         let (before, answered) = std::mem::replace(&mut self.last, (sealed, authentic));
         match (sealed > before, authentic > answered) {
-            (_, true) => self.ticks = 0,
-            (true, false) => self.ticks += 1,
+            (_, true) => self.checks = 0,
+            (true, false) => self.checks += 1,
             (false, false) => {}
         }
-        // The first tick has nothing to compare with.
-        self.ticks > OUTAGE_TICKS
+        // The first check has no earlier totals to compare with.
+        self.checks > OUTAGE_CHECKS
     }
 }
 
-/// Pause between two attempts. Pure.
+/// Pause between two renewal attempts.
 #[derive(Default)]
-struct Pause {
+struct RenewalPause {
     until: Option<Instant>,
     length: Duration,
     /// Authentic replies before the last attempt.
     authentic: u64,
-    for_outage: bool,
+    is_after_outage: bool,
 }
 
-impl Pause {
-    /// Returns true if an attempt may follow. A refusal after an attempt because of an outage is
-    /// new information: the server is available again.
+impl RenewalPause {
+    /// Returns true if an attempt may begin at `now`. A refusal that follows an outage ends the
+    /// pause, because it shows that the server is available again.
     fn is_over(&self, now: Instant, is_refusal: bool) -> bool {
-        (is_refusal && self.for_outage) || self.until.is_none_or(|until| now >= until)
+        (is_refusal && self.is_after_outage) || self.until.is_none_or(|until| now >= until)
     }
 
     fn begin(&mut self, now: Instant, authentic: u64, is_refusal: bool) {
         let grown = if authentic > self.authentic { RETRY_MIN } else { self.length * 3 / 2 };
         self.length = grown.clamp(RETRY_MIN, RETRY_MAX);
         (self.until, self.authentic) = (Some(now + self.length), authentic);
-        self.for_outage = !is_refusal;
+        self.is_after_outage = !is_refusal;
     }
 }
 
@@ -231,17 +231,17 @@ mod tests {
 
     #[test]
     fn a_server_is_unresponsive_when_requests_go_out_and_no_authentic_reply_arrives() {
-        let mut unanswered = UnansweredTicks::default();
+        let mut unanswered = UnansweredChecks::default();
         let counts = [(10, 10), (20, 20), (30, 20), (30, 20), (40, 20), (50, 20)];
         let results: Vec<_> =
-            counts.map(|(sealed, authentic)| unanswered.tick(sealed, authentic)).into();
+            counts.map(|(sealed, authentic)| unanswered.check(sealed, authentic)).into();
         assert_eq!(results, [false, false, false, false, false, true]);
-        assert!(!unanswered.tick(60, 21), "it is there again");
+        assert!(!unanswered.check(60, 21), "it is there again");
     }
 
     #[test]
     fn attempts_keep_their_distance_until_replies_are_authentic() {
-        let (mut pause, begun) = (Pause::default(), Instant::now());
+        let (mut pause, begun) = (RenewalPause::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         assert!(pause.is_over(at(0), false));
         pause.begin(at(0), 5, false);
@@ -257,8 +257,8 @@ mod tests {
     fn refusals_lead_to_new_keys_and_are_reported() {
         let renewal = Arc::new(SessionRenewal::default());
         assert!(renewal.finding(true).is_none());
-        let renewer = Renewer::start(Arc::clone(&renewal), || Ok(Vec::new())).unwrap();
-        renewal.lane().refused();
+        let renewer = RenewalThread::start(Arc::clone(&renewal), || Ok(Vec::new())).unwrap();
+        renewal.register_lane().refused();
         renewer.refused();
         let begun = Instant::now();
         while renewal.generation() == 0 {

@@ -29,7 +29,7 @@ fn cookie_keys() -> CookieKeys {
 }
 
 /// Two sessions, of both algorithms.
-fn sessions(server: &CookieKeys, share: u8) -> Sessions {
+fn sessions(server: &CookieKeys, share: u8) -> NtsSessions {
     let session = |(number, algorithm): (u8, Algorithm)| {
         let keys = vec![number; algorithm.key_len()];
         let keys = SessionKeys::new(algorithm, &keys, &keys).unwrap();
@@ -39,7 +39,7 @@ fn sessions(server: &CookieKeys, share: u8) -> Sessions {
         (keys, vec![cookie])
     };
     let algorithms = [(1, Algorithm::AesSivCmac256), (2, Algorithm::Aes128GcmSiv)];
-    Sessions::of(algorithms.map(session).into(), share, false)
+    NtsSessions::from_secrets(algorithms.map(session).into(), share, false)
 }
 
 fn reply_header(request: &[u8]) -> [u8; HEADER_LEN] {
@@ -91,23 +91,25 @@ fn run(share: u8, change: impl Fn(&[u8], &mut Vec<u8>)) -> TrialCounts {
         interval: None,
         fairness: false,
     };
-    let tail =
-        Some(Box::new(RequestTrailer::Nts(sessions(&server, share).lane(4, (0, 1)).unwrap())));
+    let tail = Some(Box::new(RequestTrailer::Nts(
+        sessions(&server, share).lane_sessions(4, (0, 1)).unwrap(),
+    )));
     let mut account =
-        RequestTracker::open(&plan, LaneCarryOver { tail, ..LaneCarryOver::default() }).unwrap();
+        RequestTracker::open(&plan, LaneCarryOver { trailer: tail, ..LaneCarryOver::default() })
+            .unwrap();
     for number in 0..REQUESTS {
         let intended = START + Span::from_ns(number * 1_000_000);
         let next = account.next(intended);
         let request = account.payload(&next).unwrap().to_vec();
         account.register();
         assert_eq!(next.authenticated, request.len() > PAYLOAD_LEN);
-        account.sent(intended, intended, next.authenticated);
+        account.count_sent(intended, intended, next.authenticated);
         let mut reply = answer(&server, &request);
         change(&request, &mut reply);
         let now = intended + Span::from_ns(5_000);
         account.receive(&reply, Some(next.client), now, now, ReceiveTimestamps::default());
     }
-    TrialCounts::sum(&account.close(REQUESTS as u64).0)
+    TrialCounts::sum_intervals(&account.close(REQUESTS as u64).0)
 }
 
 #[test]
@@ -127,12 +129,12 @@ fn sessions_can_be_sealed_by_the_master_secret() {
     let text = "5a".repeat(32);
     for algorithm in [Algorithm::AesSivCmac256, Algorithm::Aes128GcmSiv] {
         let secret = MasterSecret::parse(&text).unwrap();
-        let sessions = Sessions::sealed(&secret, algorithm, 3, 100).unwrap();
+        let sessions = NtsSessions::from_master_secret(&secret, algorithm, 3, 100).unwrap();
         let server = CookieKeys::new(&secret, ROTATION_DEFAULT, KEEP_DEFAULT, Realtime.now());
         let (other, now) = (MasterSecret::generate().unwrap(), Realtime.now());
         let stranger = CookieKeys::new(&other, ROTATION_DEFAULT, KEEP_DEFAULT, now);
-        assert_eq!(sessions.established.len(), 3);
-        for (keys, cookies) in &sessions.established {
+        assert_eq!(sessions.sessions.len(), 3);
+        for (keys, cookies) in &sessions.sessions {
             let opened = server.open(&cookies[0]).unwrap();
             assert_eq!((opened.c2s(), opened.s2c()), (keys.c2s(), keys.s2c()));
             assert_ne!(keys.c2s(), keys.s2c());
@@ -141,7 +143,8 @@ fn sessions_can_be_sealed_by_the_master_secret() {
     }
     let refused = |count, share| {
         let secret = MasterSecret::parse(&text).unwrap();
-        Sessions::sealed(&secret, Algorithm::AesSivCmac256, count, share).unwrap_err()
+        NtsSessions::from_master_secret(&secret, Algorithm::AesSivCmac256, count, share)
+            .unwrap_err()
     };
     assert!(matches!(refused(0, 0), NtsError::Sessions(0)));
     assert!(matches!(refused(1, 101), NtsError::Share(101)));
@@ -198,7 +201,9 @@ fn a_client_of_its_own_session_uses_each_cookie_once() {
         })
         .collect();
     let mut sent_cookies: std::collections::BTreeSet<Vec<u8>> = std::collections::BTreeSet::new();
-    let mut lane = Sessions::of(vec![(keys, cookies)], 100, true).lane(4, (0, 1)).unwrap();
+    let mut lane = NtsSessions::from_secrets(vec![(keys, cookies)], 100, true)
+        .lane_sessions(4, (0, 1))
+        .unwrap();
     let mut random = SplitMix64::new(5);
     let mut reused = Some(0);
     let mut exchange = |lane: &mut LaneSessions, transmit: u64, answered: bool| {
@@ -243,7 +248,9 @@ fn a_duplicate_reply_adds_no_cookies() {
     let mut cookie = vec![0; 200];
     let len = server.seal(&keys, [1; 16], &mut cookie);
     cookie.truncate(len);
-    let mut lane = Sessions::of(vec![(keys, vec![cookie])], 100, true).lane(4, (0, 1)).unwrap();
+    let mut lane = NtsSessions::from_secrets(vec![(keys, vec![cookie])], 100, true)
+        .lane_sessions(4, (0, 1))
+        .unwrap();
     let request = lane.seal(0, RequestTimestamps::basic(7), &mut None).to_vec();
     let opened = open_request(&server, &request).unwrap();
     // One cookie of the eight requested.
@@ -254,8 +261,8 @@ fn a_duplicate_reply_adds_no_cookies() {
     for _ in 0..2 {
         lane.open(0, 7, &reply[..len]).unwrap();
     }
-    lane.give_back(0);
-    lane.give_back(0);
+    lane.discard_stored_cookies(0);
+    lane.discard_stored_cookies(0);
     let mut reused = Some(0);
     lane.seal(0, RequestTimestamps::basic(8), &mut reused);
     assert_eq!(reused, Some(0), "the first reply's cookie is there");
@@ -266,15 +273,15 @@ fn a_duplicate_reply_adds_no_cookies() {
 #[test]
 fn lanes_share_the_sessions_of_each_client_among_them() {
     let one = || (SessionKeys::generate(Algorithm::AesSivCmac256).unwrap(), vec![vec![0; 100]; 2]);
-    let sessions = Sessions::of((0..7).map(|_| one()).collect(), 100, true);
-    assert_eq!(sessions.clients(), Some(7));
+    let sessions = NtsSessions::from_secrets((0..7).map(|_| one()).collect(), 100, true);
+    assert_eq!(sessions.per_client_sessions(), Some(7));
     let lens: Vec<_> =
-        (0..3).map(|lane| sessions.lane(4, (lane, 3)).unwrap().sessions.len()).collect();
+        (0..3).map(|lane| sessions.lane_sessions(4, (lane, 3)).unwrap().sessions.len()).collect();
     let blocks: Vec<_> =
-        (0..3).map(|lane| LaneClients::in_turn(7, lane, 3, 1).count() as usize).collect();
+        (0..3).map(|lane| LaneClients::in_turn(7, lane, 3, 1).client_count() as usize).collect();
     assert_eq!(lens, blocks);
-    let shared = Sessions::of((0..7).map(|_| one()).collect(), 100, false);
-    assert_eq!(shared.lane(4, (1, 3)).unwrap().sessions.len(), 7);
+    let shared = NtsSessions::from_secrets((0..7).map(|_| one()).collect(), 100, false);
+    assert_eq!(shared.lane_sessions(4, (1, 3)).unwrap().sessions.len(), 7);
 }
 
 /// Only the server-to-client key distinguishes forged replies from authentic ones.
@@ -288,11 +295,13 @@ fn an_imported_session_opens_what_it_has_the_key_for() {
     let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), digits);
     let blind = format!("{},{}", hex(keys.c2s()), hex(&cookie[..len]));
     let seeing = format!("{blind},{}", hex(keys.s2c()));
-    for (text, forged) in [(blind, Ok(())), (seeing, Err(Fault::Reply(ReplyError::Forged)))] {
+    for (text, forged) in
+        [(blind, Ok(())), (seeing, Err(NtsReplyError::Invalid(ReplyError::Forged)))]
+    {
         let imported = ImportedSession::parse(&text).unwrap();
-        let sessions = Sessions::from_imported(&imported);
+        let sessions = NtsSessions::from_imported(&imported);
         assert_eq!(sessions.can_open(), imported.opens());
-        let mut lane = sessions.lane(4, (0, 1)).unwrap();
+        let mut lane = sessions.lane_sessions(4, (0, 1)).unwrap();
         let timestamps = RequestTimestamps::basic(0x0123_4567_89ab_cdef);
         let mut reply = answer(&server, lane.seal(5, timestamps, &mut None));
         assert_eq!(lane.open(5, timestamps.transmit, &reply), Ok(()));

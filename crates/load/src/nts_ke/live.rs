@@ -10,7 +10,7 @@ use horolog_record::{NtsKeTrial, Percentiles, Progress, SNAPSHOT_INTERVAL, Snaps
 use horolog_time::Span;
 
 use crate::request_tracker::TrialCounts;
-use crate::run::{CurrentPart, LiveSampler};
+use crate::run::{CurrentTrial, LiveSampler};
 
 /// Observer of a running NTS-KE load.
 pub trait NtsKeObserver {
@@ -22,90 +22,95 @@ pub trait NtsKeObserver {
     /// Takes a snapshot of a running trial, twice a second, and one at its end.
     fn snapshot(&mut self, _snapshot: Snapshot) {}
 
-    /// Takes a finished trial.
-    fn ended(&mut self, _index: usize, _trial: &NtsKeTrial) {}
+    /// Receives the record of a finished trial.
+    fn trial_ended(&mut self, _index: usize, _trial: &NtsKeTrial) {}
 }
 
-/// No observer.
+/// Observer that ignores everything.
 impl NtsKeObserver for () {}
 
-/// Progress of the clients in a trial, if it is observed.
+/// Progress of all clients in a trial; `None` if it is not observed.
 pub(super) struct NtsKeProgress(Option<Mutex<Progress>>);
 
 impl NtsKeProgress {
-    pub(super) fn begins(&self) {
-        if let Some(so_far) = &self.0 {
-            lock(so_far).counts.sent += 1;
+    pub(super) fn count_started(&self) {
+        if let Some(slot) = &self.0 {
+            lock(slot).counts.sent += 1;
         }
     }
 
     pub(super) fn completed(&self, time: Duration) {
-        if let Some(so_far) = &self.0 {
-            let mut so_far = lock(so_far);
-            so_far.counts.received += 1;
-            so_far.latency.record(time.as_nanos() as u64);
+        if let Some(slot) = &self.0 {
+            let mut progress = lock(slot);
+            progress.counts.received += 1;
+            progress.latency.record(time.as_nanos() as u64);
         }
     }
 }
 
-/// State carried from one trial to the next.
+/// Sampler of a load: observer, state of the snapshots, and index of the current trial.
 pub(super) struct NtsKeSampler<'a> {
-    follower: &'a mut dyn NtsKeObserver,
+    observer: &'a mut dyn NtsKeObserver,
     sampler: LiveSampler,
     index: usize,
 }
 
 impl<'a> NtsKeSampler<'a> {
-    pub(super) fn new(follower: &'a mut dyn NtsKeObserver) -> Self {
-        Self { follower, sampler: LiveSampler::new(), index: 0 }
+    pub(super) fn new(observer: &'a mut dyn NtsKeObserver) -> Self {
+        Self { observer, sampler: LiveSampler::new(), index: 0 }
     }
 
     /// Returns a progress slot for the next trial.
     pub(super) fn progress_for_trial(&self) -> NtsKeProgress {
-        NtsKeProgress(self.follower.wants_snapshots().then(Mutex::default))
+        NtsKeProgress(self.observer.wants_snapshots().then(Mutex::default))
     }
 
-    /// Samples until all senders of `over` are dropped.
-    pub(super) fn watch(
+    /// Reports snapshots until all senders of `all_ended` are dropped.
+    pub(super) fn sample_until_end(
         &mut self,
-        over: &Receiver<Infallible>,
+        all_ended: &Receiver<Infallible>,
         progress: &NtsKeProgress,
         (rate, duration): (Option<f64>, Duration),
     ) {
-        let Some(so_far) = &progress.0 else { return };
+        let Some(slot) = &progress.0 else { return };
         let (begun, mut current) = (Instant::now(), Progress::default());
-        let every = Duration::from_nanos(SNAPSHOT_INTERVAL.as_ns().unsigned_abs());
+        let snapshot_interval = Duration::from_nanos(SNAPSHOT_INTERVAL.as_ns().unsigned_abs());
         self.sampler.begin(self.index);
-        while over.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+        while all_ended.recv_timeout(snapshot_interval) == Err(RecvTimeoutError::Timeout) {
             current.clear();
-            current.merge(&lock(so_far));
+            current.merge(&lock(slot));
             let elapsed = Span::from_ns(begun.elapsed().as_nanos() as i64);
-            let snapshot =
-                self.sampler.sample(&self.under(rate, duration.as_secs_f64()), elapsed, &current);
-            self.follower.snapshot(snapshot);
+            let snapshot = self.sampler.sample(
+                &self.current_trial(rate, duration.as_secs_f64()),
+                elapsed,
+                &current,
+            );
+            self.observer.snapshot(snapshot);
         }
     }
 
     /// Reports the end of a trial.
-    pub(super) fn end(&mut self, trial: &NtsKeTrial) {
-        if self.follower.wants_snapshots() {
+    pub(super) fn finish_trial(&mut self, trial: &NtsKeTrial) {
+        if self.observer.wants_snapshots() {
             let counts = TrialCounts {
                 sent: trial.sent,
                 received: trial.received,
                 ..TrialCounts::default()
             };
-            let under = self.under(trial.intended_rate, trial.duration_s);
-            if let Some(snapshot) = self.sampler.end(&under, std::iter::once(&counts)) {
+            let current_trial = self.current_trial(trial.intended_rate, trial.duration_s);
+            if let Some(snapshot) =
+                self.sampler.final_snapshot(&current_trial, std::iter::once(&counts))
+            {
                 let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::of);
-                self.follower.snapshot(Snapshot { latency_ns, ..snapshot });
+                self.observer.snapshot(Snapshot { latency_ns, ..snapshot });
             }
         }
-        self.follower.ended(self.index, trial);
+        self.observer.trial_ended(self.index, trial);
         self.index += 1;
     }
 
-    const fn under(&self, rate: Option<f64>, duration_s: f64) -> CurrentPart<'static> {
-        CurrentPart { index: self.index, name: "", rate, begun_s: 0.0, duration_s }
+    const fn current_trial(&self, rate: Option<f64>, duration_s: f64) -> CurrentTrial<'static> {
+        CurrentTrial { index: self.index, name: "", rate, begun_s: 0.0, duration_s }
     }
 }
 
@@ -133,7 +138,7 @@ mod tests {
             self.snapshots.push(snapshot);
         }
 
-        fn ended(&mut self, index: usize, _: &NtsKeTrial) {
+        fn trial_ended(&mut self, index: usize, _: &NtsKeTrial) {
             self.ended.push(index);
         }
     }
@@ -159,14 +164,14 @@ mod tests {
         let (progress, (alive, over)) = (sampler.progress_for_trial(), mpsc::channel());
         thread::scope(|scope| {
             scope.spawn(|| {
-                (0..3).for_each(|_| progress.begins());
+                (0..3).for_each(|_| progress.count_started());
                 (0..2).for_each(|_| progress.completed(Duration::from_millis(5)));
                 thread::sleep(Duration::from_millis(1_200));
                 drop(alive);
             });
-            sampler.watch(&over, &progress, (None, Duration::from_secs(2)));
+            sampler.sample_until_end(&over, &progress, (None, Duration::from_secs(2)));
         });
-        sampler.end(&trial());
+        sampler.finish_trial(&trial());
         let first = &recorder.snapshots[0];
         assert_eq!((first.counts.sent, first.counts.received), (3, 2));
         assert!(first.latency_ns.is_some_and(|times| times.p50 / 1_000 == 5_000), "{first:?}");
@@ -181,10 +186,10 @@ mod tests {
         let mut sampler = NtsKeSampler::new(&mut recorder);
         let (progress, (alive, over)) = (sampler.progress_for_trial(), mpsc::channel());
         drop(alive);
-        progress.begins();
+        progress.count_started();
         assert!(progress.0.is_none());
-        sampler.watch(&over, &progress, (None, Duration::ZERO));
-        sampler.end(&trial());
+        sampler.sample_until_end(&over, &progress, (None, Duration::ZERO));
+        sampler.finish_trial(&trial());
         assert_eq!((recorder.snapshots.len(), recorder.ended), (0, vec![0]));
     }
 }

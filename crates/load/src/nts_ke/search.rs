@@ -1,6 +1,6 @@
-//! NTS-KE exchanges at an intended rate, and the search for the highest sustained one. An
-//! overloaded server does not drop handshakes, it delays them; so an exchange that is not complete
-//! within the timeout, counted from its intended start, is lost.
+//! Search for the highest intended rate of NTS-KE exchanges. An overloaded server delays handshakes
+//! instead of dropping them, so an exchange is lost if it is not complete within the timeout, which
+//! starts at the intended start.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 
 use horolog_ke::KeClient;
 use horolog_record::{Distribution, NtsKeTrial, SearchKind, SearchResult};
-use horolog_stats::loss::Rate;
+use horolog_stats::loss::EventRate;
 use horolog_stats::{Search, SearchConfig, SearchStep, TrialOutcome};
 
 use super::live::{NtsKeProgress, NtsKeSampler};
-use super::{FailureDescription, NtsKeClientCounts, NtsKeLoadOptions, each_client};
+use super::{FailureDescription, NtsKeClientCounts, NtsKeLoadOptions, run_client_threads};
 use crate::error::LoadError;
-use crate::run::result_of;
+use crate::run::search_result;
 
-/// Time for the threads of a trial to start before its beginning.
-const LEAD: Duration = Duration::from_millis(20);
+/// Time from the creation of a trial's schedule to its first exchange, in which threads start.
+const START_DELAY: Duration = Duration::from_millis(20);
 
-/// Result of a search.
+/// Trials of a load, and the result of a search.
 pub(super) struct NtsKeSearchOutcome {
     pub(super) trials: Vec<NtsKeTrial>,
-    /// Search result; `None` if the search was ended early.
+    /// Result of the search; `None` in a closed loop, or if the search was ended early.
     pub(super) search: Option<SearchResult>,
     pub(super) first_failure: Option<FailureDescription>,
 }
 
-/// Searches until the rate is found or `stop` is set.
+/// Runs trials until the search is complete or `stop` returns true.
 pub(super) fn search(
     (kind, config): (SearchKind, SearchConfig),
-    context: &SearchContext<'_>,
+    context: &NtsKeContext<'_>,
     sampler: &mut NtsKeSampler<'_>,
 ) -> Result<NtsKeSearchOutcome, LoadError> {
     let mut search = Search::new(config)?;
@@ -40,11 +40,11 @@ pub(super) fn search(
         let (rate, duration) = match search.next() {
             SearchStep::Trial { rate, duration } => (rate, duration),
             SearchStep::Done(outcome) => {
-                found.search = Some(result_of(kind, &config, &outcome));
+                found.search = Some(search_result(kind, &config, &outcome));
                 return Ok(found);
             }
         };
-        let (trial, failure) = context.trial(rate, duration, sampler)?;
+        let (trial, failure) = context.run_trial(rate, duration, sampler)?;
         let outcome = TrialOutcome {
             intended_rate: rate,
             achieved_rate: trial.achieved_rate,
@@ -52,7 +52,7 @@ pub(super) fn search(
             lost: trial.lost,
             duration,
         };
-        sampler.end(&trial);
+        sampler.finish_trial(&trial);
         found.trials.push(trial);
         found.first_failure = found.first_failure.or(failure);
         if (context.stop)() {
@@ -62,15 +62,15 @@ pub(super) fn search(
     }
 }
 
-/// Target and clients of a search.
-pub(super) struct SearchContext<'a> {
+/// Parameters that all trials of a load share.
+pub(super) struct NtsKeContext<'a> {
     pub(super) options: &'a NtsKeLoadOptions,
     pub(super) address: SocketAddr,
     pub(super) client: &'a KeClient,
     pub(super) stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Intended start times of the exchanges.
+/// Intended start times of the exchanges of a trial, shared by its threads.
 struct ExchangeSchedule {
     begin: Instant,
     rate: f64,
@@ -79,8 +79,8 @@ struct ExchangeSchedule {
 }
 
 impl ExchangeSchedule {
-    /// Returns the start time of the next exchange; each is returned once.
-    fn take(&self) -> Option<Instant> {
+    /// Takes the next intended start time; `None` at the end of the schedule.
+    fn next_start(&self) -> Option<Instant> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         (number < self.planned)
             .then(|| self.begin + Duration::from_secs_f64(number as f64 / self.rate))
@@ -95,7 +95,7 @@ struct ThreadCounts {
 }
 
 impl ThreadCounts {
-    fn begins(&mut self, now: Instant) {
+    fn record_start(&mut self, now: Instant) {
         self.counts.sent += 1;
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));
     }
@@ -107,42 +107,43 @@ impl ThreadCounts {
     }
 }
 
-impl SearchContext<'_> {
+impl NtsKeContext<'_> {
     /// Runs one trial; also returns its first failure.
-    fn trial(
+    fn run_trial(
         &self,
         rate: f64,
         duration: Duration,
         sampler: &mut NtsKeSampler<'_>,
     ) -> Result<(NtsKeTrial, Option<FailureDescription>), LoadError> {
         let timeout = self.options.timeout;
-        // The most that can be in flight before the first of them is lost, and the one that waits.
+        // The exchanges that can be in flight before the first one times out, and one that waits
+        // for its start.
         let wanted = (rate * timeout.as_secs_f64()).ceil() as usize + 1;
         let clients = wanted.min(self.options.connections);
         let schedule = ExchangeSchedule {
-            begin: Instant::now() + LEAD,
+            begin: Instant::now() + START_DELAY,
             rate,
             planned: (rate * duration.as_secs_f64()).round().max(1.0) as u64,
             next: AtomicU64::new(0),
         };
         let progress = sampler.progress_for_trial();
-        let work = || self.work(&schedule, &progress);
-        let shares = each_client(clients, work, |over| {
-            sampler.watch(over, &progress, (Some(rate), duration));
+        let work = || self.run_exchanges(&schedule, &progress);
+        let thread_counts = run_client_threads(clients, work, |over| {
+            sampler.sample_until_end(over, &progress, (Some(rate), duration));
         })?;
         let mut sum = ThreadCounts::default();
-        for share in shares {
+        for share in thread_counts {
             sum.merge(share);
         }
         let ThreadCounts { mut counts, span } = sum;
         let failure = counts.first_failure.take();
         let received = counts.times.count();
-        let begun = span.and_then(|(first, last)| {
-            Rate::from_span(counts.sent, 0, (last - first).as_nanos() as u64)
+        let achieved_rate = span.and_then(|(first, last)| {
+            EventRate::from_span(counts.sent, 0, (last - first).as_nanos() as u64)
         });
         let trial = NtsKeTrial {
             intended_rate: Some(rate),
-            achieved_rate: begun.map_or(0.0, Rate::per_second),
+            achieved_rate: achieved_rate.map_or(0.0, EventRate::per_second),
             duration_s: duration.as_secs_f64(),
             clients: clients as u64,
             sent: counts.sent,
@@ -154,31 +155,31 @@ impl SearchContext<'_> {
         Ok((trial, failure))
     }
 
-    fn work(&self, schedule: &ExchangeSchedule, progress: &NtsKeProgress) -> ThreadCounts {
-        let (mut share, timeout) = (ThreadCounts::default(), self.options.timeout);
-        while let Some(due) = schedule.take().filter(|_| !(self.stop)()) {
-            thread::sleep(due.saturating_duration_since(Instant::now()));
+    fn run_exchanges(&self, schedule: &ExchangeSchedule, progress: &NtsKeProgress) -> ThreadCounts {
+        let (mut thread_counts, timeout) = (ThreadCounts::default(), self.options.timeout);
+        while let Some(intended) = schedule.next_start().filter(|_| !(self.stop)()) {
+            thread::sleep(intended.saturating_duration_since(Instant::now()));
             let now = Instant::now();
-            let left = (due + timeout).saturating_duration_since(now);
-            // Too late to finish in time. All clients wait for the server then, or this host lacks
-            // CPU time: exchanges that are not started lower the achieved rate.
-            if left.is_zero() {
+            let remaining = (intended + timeout).saturating_duration_since(now);
+            // Too late to complete in time: all clients wait for the server, or this host lacks CPU
+            // time. Skipped exchanges lower the achieved rate.
+            if remaining.is_zero() {
                 continue;
             }
-            share.begins(now);
-            progress.begins();
-            match self.client.exchange_keys(self.options.host(), self.address, left) {
+            thread_counts.record_start(now);
+            progress.count_started();
+            match self.client.exchange_keys(self.options.host(), self.address, remaining) {
                 Ok(_) => {
-                    let time = due.elapsed();
-                    share.counts.took(time, timeout, self.address);
+                    let time = intended.elapsed();
+                    thread_counts.counts.record_completed(time, timeout, self.address);
                     if time <= timeout {
                         progress.completed(time);
                     }
                 }
-                Err(error) => share.counts.failed(&error),
+                Err(error) => thread_counts.counts.record_failed(&error),
             }
         }
-        share
+        thread_counts
     }
 }
 
@@ -190,7 +191,7 @@ mod tests {
     fn each_exchange_is_due_once_and_in_time() {
         let begin = Instant::now();
         let schedule = ExchangeSchedule { begin, rate: 4.0, planned: 3, next: AtomicU64::new(0) };
-        let due: Vec<_> = std::iter::from_fn(|| schedule.take()).collect();
+        let due: Vec<_> = std::iter::from_fn(|| schedule.next_start()).collect();
         let expected = [0, 250, 500].map(|ms| begin + Duration::from_millis(ms));
         assert_eq!(due, expected);
     }
@@ -202,7 +203,7 @@ mod tests {
         let share = |instants: &[Instant]| {
             let mut share = ThreadCounts::default();
             for &instant in instants {
-                share.begins(instant);
+                share.record_start(instant);
             }
             share
         };

@@ -1,4 +1,4 @@
-//! Checks before anything is resolved: invalid options and combinations.
+//! Checks of options and their combinations, before anything is resolved.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::clients::LANES_MAX;
 use crate::engine::EngineError;
 use crate::error::LoadError;
 use crate::options::{LoadJob, LoadOptions};
-use crate::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
+use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use crate::schedule;
 use crate::token::TIME_BITS;
 
 /// Refuses options that are invalid for any target and engine.
-pub(super) fn options(options: &LoadOptions) -> Result<(), LoadError> {
+pub(super) fn check_options(options: &LoadOptions) -> Result<(), LoadError> {
     if !(1..=4).contains(&options.version) {
         return Err(LoadError::Version(options.version));
     }
@@ -27,14 +27,14 @@ pub(super) fn options(options: &LoadOptions) -> Result<(), LoadError> {
     if options.fairness && options.random_sources {
         return Err(LoadError::Fairness);
     }
-    if let Some(compliant) = &options.well_behaved {
-        compliant_clients::check(compliant, options)?;
+    if let Some(compliant) = &options.compliant_clients {
+        compliant_clients::check_options(compliant, options)?;
     }
     if let Some(ptp) = &options.ptp {
         check_ptp(options, ptp)?;
     }
     let timeout = options.reply_timeout;
-    // A token covers 68 s.
+    // A token holds 68 s of the intended send time.
     let longest = Duration::from_mins(1);
     debug_assert!(longest.as_nanos() < 1 << TIME_BITS);
     if timeout < Duration::from_millis(1) || timeout > longest {
@@ -52,10 +52,10 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
             "unsupported PTP version: the minor version is 0 or 1, for 2.0 or 2.1",
         ));
     }
-    if ptp.kind != PtpKind::Delay && ptp.multicast {
+    if ptp.kind != PtpRequestKind::Delay && ptp.multicast {
         return Err(LoadError::Ptp("multicast supports delay requests only; omit multicast"));
     }
-    if ptp.kind == PtpKind::Nsm && options.random_sources {
+    if ptp.kind == PtpRequestKind::Nsm && options.random_sources {
         return Err(LoadError::Ptp("NetSync Monitor needs distinct clients; omit random sources"));
     }
     if options.offset.is_some() && !ptp.reports_transmit_time() {
@@ -76,17 +76,17 @@ fn check_ptp(options: &LoadOptions, ptp: &PtpPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Refuses rates that no schedule supports, however many lanes share them.
-pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
+/// Refuses rates for which no schedule exists, with one lane or all of them.
+pub(super) fn check_rates(options: &LoadOptions, cores: usize) -> Result<(), EngineError> {
     let (rates, duration) = match &options.job {
         LoadJob::Ramp(ramp) => ([ramp.min, ramp.max], ramp.duration),
         LoadJob::Search { config, .. } => {
             ([config.min_rate, config.max_rate], config.final_duration)
         }
-        LoadJob::Profile(profile) => ([profile.lowest(), profile.highest()], profile.duration()),
+        LoadJob::Profile(profile) => ([profile.rate_min(), profile.rate_max()], profile.duration()),
         LoadJob::Overload(rate) => {
-            let surge = options.surge.unwrap_or_default();
-            ([rate * surge.base, rate * surge.factor], surge.time)
+            let overload_test = options.overload_test.unwrap_or_default();
+            ([rate * overload_test.base, rate * overload_test.factor], overload_test.time)
         }
     };
     for rate in rates {
@@ -98,12 +98,13 @@ pub(super) fn plannable(options: &LoadOptions, cores: usize) -> Result<(), Engin
     Ok(())
 }
 
-/// Returns the requested feature that the BPF program lacks: the reason, and an alternative.
-pub(super) fn beyond_kernel(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
+/// Returns a requested feature that the XDP engine lacks, as reason and remedy; `None` if it
+/// supports the options.
+pub(super) fn unsupported_by_xdp(options: &LoadOptions) -> Option<(&'static str, &'static str)> {
     if options.nts.is_some() || options.sessions.is_some() {
         let reason = "BPF programs cannot authenticate requests";
         Some((reason, "use --engine packet or udp with --nts"))
-    } else if !options.additions.is_empty() {
+    } else if !options.trailer.is_empty() {
         let remedy = "use --engine packet or udp with --key or --extension";
         Some(("it sends the bare header only", remedy))
     } else if options.offset.is_some_and(|offset| offset.hardware) {

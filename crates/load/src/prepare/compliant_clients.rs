@@ -1,5 +1,5 @@
-//! Options of compliant clients during a run: their network, which the load does not use, and their
-//! own plan.
+//! Preparation of compliant clients: checks, a network that the load does not use, and a plan of
+//! their own.
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::Clock;
@@ -10,13 +10,13 @@ use crate::compliant_clients::{CompliantClientGroup, CompliantClientOptions};
 use crate::error::LoadError;
 use crate::options::{LoadJob, LoadOptions};
 use crate::plan::RunPlan;
-use crate::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
+use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use crate::random;
 use crate::target::Route;
 use crate::token::TokenCodec;
 
 /// Refuses invalid options of compliant clients.
-pub(super) fn check(
+pub(super) fn check_options(
     compliant: &CompliantClientOptions,
     options: &LoadOptions,
 ) -> Result<(), LoadError> {
@@ -28,76 +28,79 @@ pub(super) fn check(
         "random sources use the whole network; name another network for compliant clients"
     } else if options.echo {
         "a reflector has no rate limiting"
-    } else if options.surge.is_some()
+    } else if options.overload_test.is_some()
         || matches!(options.job, LoadJob::Profile(_) | LoadJob::Overload(_))
     {
         "they require trials of constant rate; omit the load profile"
-    } else if let Some(reason) = options.ptp.and_then(|ptp| beyond_ptp(&ptp, compliant)) {
+    } else if let Some(reason) = options.ptp.and_then(|ptp| unsupported_by_ptp(&ptp, compliant)) {
         reason
     } else {
         return Ok(());
     };
-    Err(LoadError::WellBehaved(reason))
+    Err(LoadError::CompliantClients(reason))
 }
 
 /// Returns the option that compliant clients of a PTP master do not support.
-fn beyond_ptp(ptp: &PtpPlan, compliant: &CompliantClientOptions) -> Option<&'static str> {
+fn unsupported_by_ptp(ptp: &PtpPlan, compliant: &CompliantClientOptions) -> Option<&'static str> {
     if ptp.transport == PtpLoadTransport::Ethernet {
         return Some(
             "over Ethernet all clients share one address; omit compliant clients, or use \
                      UDP",
         );
     }
-    let is_burst = ptp.kind == PtpKind::Nsm && compliant.burst > 1;
+    let is_burst = ptp.kind == PtpRequestKind::Nsm && compliant.burst > 1;
     is_burst.then_some(
         "NetSync Monitor allows one outstanding request for each client; omit the \
                         burst",
     )
 }
 
-/// Returns the network of compliant clients, if there are any: a part of the load's network that
-/// its own `clients` do not use.
-pub(super) fn network(
+/// Returns the network of compliant clients: the configured one, or an unused subnet of the load's
+/// network, of which `clients` addresses are in use. `None` without compliant clients.
+pub(super) fn compliant_network(
     opener: &EngineOpener<'_>,
-    (crowd, clients): (Option<SourceNetwork>, u32),
+    (load_network, clients): (Option<SourceNetwork>, u32),
     route: &Route,
 ) -> Result<Option<SourceNetwork>, LoadError> {
-    let (Some(compliant), Some(crowd)) = (&opener.options.well_behaved, crowd) else {
+    let (Some(compliant), Some(load_network)) = (&opener.options.compliant_clients, load_network)
+    else {
         return Ok(None);
     };
     let network = match compliant.network {
-        Some(network) => {
-            SourceNetwork::new(network, opener.facts.target.ip(), &opener.taken(route))?
-        }
-        None => crowd.last_part(compliant.clients, clients)?,
+        Some(network) => SourceNetwork::new(
+            network,
+            opener.facts.target.ip(),
+            &opener.reserved_addresses(route),
+        )?,
+        None => load_network.last_subnet(compliant.clients, clients)?,
     };
-    let (requested, room) = (compliant.clients, network.room());
+    let (requested, room) = (compliant.clients, network.host_count());
     if requested > room {
         return Err(ClientsError::NoRoom { network: network.prefix(), room, requested }.into());
     }
-    let all = if opener.options.random_sources { crowd.room() } else { clients };
-    let (own, others) = (network.addresses(requested), crowd.addresses(all));
-    let have_some = own.start() <= others.end() && others.start() <= own.end();
-    // Replies to any address of their network count as theirs.
-    if have_some || network.prefix().contains(crowd.address(0)) {
+    let all = if opener.options.random_sources { load_network.host_count() } else { clients };
+    let (own, others) = (network.addresses(requested), load_network.addresses(all));
+    let overlaps = own.start() <= others.end() && others.start() <= own.end();
+    // Replies to the whole network of the compliant clients count as theirs.
+    if overlaps || network.prefix().contains(load_network.address(0)) {
         let reason = "the network is in use by the load's own clients; name another one";
-        return Err(LoadError::WellBehaved(reason));
+        return Err(LoadError::CompliantClients(reason));
     }
     Ok(Some(network))
 }
 
 /// Prepares compliant clients for a run, if requested.
-pub(super) fn open(
+pub(super) fn open_compliant_clients(
     opener: &EngineOpener<'_>,
     mut prepared: PreparedLoad,
 ) -> Result<PreparedLoad, LoadError> {
-    let Some(compliant) = &opener.options.well_behaved else { return Ok(prepared) };
-    let crowd = &prepared.plan;
+    let Some(compliant) = &opener.options.compliant_clients else { return Ok(prepared) };
+    let load_plan = &prepared.plan;
     let key = random::key_from_kernel()
         .map_err(|source| LoadError::System { action: "read random numbers", source })?;
     let plan = RunPlan {
-        network: crowd.apart,
-        apart: None,
+        network: load_plan.excluded_network,
+        excluded_network: None,
         lanes: 1,
         // Their rate is so low that they need no core for themselves.
         cores: Vec::new(),
@@ -109,10 +112,10 @@ pub(super) fn open(
         // The offsets of the load's own requests are sufficient.
         offset: None,
         fairness: true,
-        first_lane: crowd.lanes,
-        guard: None,
-        in_a_row: compliant.burst,
-        ..crowd.clone()
+        first_lane: load_plan.lanes,
+        reply_drop: None,
+        consecutive_requests: compliant.burst,
+        ..load_plan.clone()
     };
     prepared.compliant_clients = Some(CompliantClientGroup::open(compliant.clone(), plan)?);
     Ok(prepared)

@@ -13,70 +13,70 @@ use crate::engine::xdp::XdpEngine;
 use crate::engine::{self, LoadEngine};
 use crate::error::LoadError;
 use crate::mix::{self, divide, shares};
-use crate::nts::Sessions;
+use crate::nts::NtsSessions;
 use crate::options::LoadOptions;
-use crate::plan::{GuardPlan, PartPlan, RunPlan};
+use crate::plan::{MixPartPlan, ReplyDropPlan, RunPlan};
 
 /// Resolves and checks everything, and opens the engines.
 pub(super) fn prepare(options: &LoadOptions) -> Result<PreparedLoad, LoadError> {
-    mix::check(options)?;
-    // All parts use the same one of a name's addresses.
+    mix::check_mix(options)?;
+    // Resolved once, so that all parts use the same address of a name.
     let interface = options.hints.interface.as_deref();
     let address = options.target.resolve(options.family, interface)?;
-    // Once, for all engines.
+    // NTS-KE runs once, for all engines that are tried.
     let sessions = |run: &LoadOptions| -> Result<_, LoadError> {
         Ok(sessions(run, run.target.resolve(run.family, interface)?)?)
     };
     let sessions: Vec<_> =
-        mix::runs(options, address).iter().map(sessions).collect::<Result<_, _>>()?;
-    let mix = Mix { options, address, sessions };
+        mix::part_runs(options, address).iter().map(sessions).collect::<Result<_, _>>()?;
+    let mix = MixOpener { options, address, sessions };
     match options.engine {
         Some(kind) => probe::open_named(kind, &mut |kind| mix.open(kind)),
         None => probe::open_best(options, &mut |kind| mix.open(kind)),
     }
 }
 
-struct Mix<'a> {
+struct MixOpener<'a> {
     options: &'a LoadOptions,
     address: SocketAddr,
-    /// NTS sessions of each part.
-    sessions: Vec<Option<Arc<Sessions>>>,
+    /// NTS sessions of each part; `None` for a part without NTS.
+    sessions: Vec<Option<Arc<NtsSessions>>>,
 }
 
-impl Mix<'_> {
+impl MixOpener<'_> {
     /// Opens an engine of this kind for each part.
     fn open(&self, kind: Kind) -> Result<PreparedLoad, LoadError> {
-        let (plans, network) = self.plans(kind)?;
+        let (plans, network) = self.part_plans(kind)?;
         let engine: Box<dyn LoadEngine> = if kind == Kind::Xdp {
             Box::new(XdpEngine::open_mix(&plans)?)
         } else {
             let engines = plans.iter().map(|plan| engine::open(kind, plan));
             Box::new(MixEngine::new(kind, engines.collect::<Result<_, _>>()?))
         };
-        let plan = self.whole(kind, &plans, network);
+        let plan = self.combined_plan(kind, &plans, network);
         let clients = plan.clients;
         Ok(PreparedLoad { plan, engine, clients, compliant_clients: None, fallbacks: Vec::new() })
     }
 
-    /// Returns the runs of the mix, with their existing sessions.
-    fn runs(&self) -> Vec<LoadOptions> {
-        let runs = mix::runs(self.options, self.address).into_iter();
-        let with = |(run, sessions)| LoadOptions { nts: None, sessions, ..run };
-        runs.zip(self.sessions.iter().cloned()).map(with).collect()
+    /// Returns the options of each part, with its open NTS sessions.
+    fn part_runs(&self) -> Vec<LoadOptions> {
+        let runs = mix::part_runs(self.options, self.address).into_iter();
+        let with_sessions = |(run, sessions)| LoadOptions { nts: None, sessions, ..run };
+        runs.zip(self.sessions.iter().cloned()).map(with_sessions).collect()
     }
 
     /// Returns a plan for each part, and the network that contains all their clients.
-    fn plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
-        let runs = self.runs();
+    fn part_plans(&self, kind: Kind) -> Result<(Vec<RunPlan>, Option<SourceNetwork>), LoadError> {
+        let runs = self.part_runs();
         let ptp = runs.iter().filter(|run| run.ptp.is_some()).count();
         if kind == Kind::Udp && ptp > 1 {
             let reason = "sockets on the PTP ports support one kind of request only".to_owned();
-            return Err(engine::unfit(kind, reason, "use --engine packet").into());
+            return Err(engine::unavailable_error(kind, reason, "use --engine packet").into());
         }
         let mut first = EngineOpener::new(&runs[0])?;
         let route = first.route(kind)?;
         let network = first.network(kind, &route)?;
-        let threads = self.options.threads.unwrap_or_else(|| first.cores(&route)) as u32;
+        let threads = self.options.threads.unwrap_or_else(|| first.default_lanes(&route)) as u32;
         let lanes = match kind {
             // In the kernel all parts share each thread.
             Kind::Xdp => vec![threads; runs.len()],
@@ -85,7 +85,7 @@ impl Mix<'_> {
         let (count, mut first_lane) = (runs.len(), 0);
         let mut plans = Vec::with_capacity(count);
         for ((index, run), lanes) in runs.into_iter().enumerate().zip(lanes) {
-            let part = network.map(|network| network.part(index, count)).transpose()?;
+            let part = network.map(|network| network.subnet(index, count)).transpose()?;
             // PTP sockets are one client, however many the mix has.
             let one_client = kind == Kind::Udp && run.ptp.is_some();
             let clients = run.clients.filter(|_| !one_client);
@@ -98,12 +98,12 @@ impl Mix<'_> {
             };
             let (plan, _) = EngineOpener::new(&run)?.plan(kind)?;
             let lanes = plan.lanes;
-            // The first one keeps the replies to all of them from the stack.
-            let guard = network
+            // The first part's engine drops the replies to all parts before the stack.
+            let reply_drop = network
                 .filter(|_| index == 0)
-                .map(|network| GuardPlan { network: network.prefix(), ports: 1..=u16::MAX });
+                .map(|network| ReplyDropPlan { network: network.prefix(), ports: 1..=u16::MAX });
             let shares_ports = plan.ptp.is_some() && ptp > 1;
-            plans.push(RunPlan { first_lane, shares_ports, guard, ..plan });
+            plans.push(RunPlan { first_lane, shares_ports, reply_drop, ..plan });
             first_lane += if kind == Kind::Xdp { 0 } else { lanes };
         }
         if first_lane > LANES_MAX {
@@ -113,7 +113,12 @@ impl Mix<'_> {
     }
 
     /// Returns the plan of a mix as a whole: the common values, and the sums of the parts.
-    fn whole(&self, kind: Kind, plans: &[RunPlan], network: Option<SourceNetwork>) -> RunPlan {
+    fn combined_plan(
+        &self,
+        kind: Kind,
+        plans: &[RunPlan],
+        network: Option<SourceNetwork>,
+    ) -> RunPlan {
         let lanes = plans.iter().map(|plan| plan.lanes);
         let parts = self.options.mix.iter().zip(shares(&self.options.mix)).zip(plans);
         // The target's port is that of NTP, if the mix has NTP requests.
@@ -128,7 +133,7 @@ impl Mix<'_> {
             offset: plans.iter().find_map(|plan| plan.offset),
             ptp: plans.iter().find_map(|plan| plan.ptp),
             parts: parts
-                .map(|((part, share), plan)| PartPlan {
+                .map(|((part, share), plan)| MixPartPlan {
                     name: part.name.clone(),
                     mode: plan.mode(),
                     share,

@@ -1,6 +1,6 @@
-//! Choice of an engine by a test of its requests: a few are sent before the first trial, and an
-//! engine whose frames do not arrive is passed over, or refused if it was named. A target that
-//! answers no engine decides nothing.
+//! Choice of an engine by test requests before the first trial. An engine that receives no replies
+//! is skipped, or refused if the user named it. If no engine receives replies, the test decides
+//! nothing.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::plan::TrialPlan;
 use crate::ptp::PtpLoadTransport;
 use crate::target::{FirstLink, Route, TargetError, return_route_command};
 
-/// Engines from best to simplest.
+/// Engines in order of preference.
 const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
 
-/// Requests that verify that an engine receives replies.
+/// Trial of ten requests that tests whether an engine receives replies.
 const PROBE: TrialPlan = TrialPlan {
     rate: 500.0,
     duration: Duration::from_millis(20),
@@ -32,11 +32,12 @@ const PROBE: TrialPlan = TrialPlan {
     parts: Vec::new(),
 };
 
-type Opening<'a> = &'a mut dyn FnMut(Kind) -> Result<PreparedLoad, LoadError>;
+type OpenEngineFn<'a> = &'a mut dyn FnMut(Kind) -> Result<PreparedLoad, LoadError>;
 
-/// Opens the named engine. The in-kernel one, if its interface does not report that frames leave by
-/// it, is refused if its requests are not answered and those of the next one are.
-pub(super) fn open_named(kind: Kind, open: Opening<'_>) -> Result<PreparedLoad, LoadError> {
+/// Opens the engine that the user named. The XDP engine is tested, unless its interface reports
+/// support for transmitting redirected frames: it is refused if its requests remain unanswered and
+/// those of the packet engine do not.
+pub(super) fn open_named(kind: Kind, open: OpenEngineFn<'_>) -> Result<PreparedLoad, LoadError> {
     let ready = open(kind)?;
     if kind != Kind::Xdp || has_redirect_support(&ready) {
         return Ok(ready);
@@ -45,44 +46,46 @@ pub(super) fn open_named(kind: Kind, open: Opening<'_>) -> Result<PreparedLoad, 
     if answered {
         return Ok(ready);
     }
-    // Its program would take the replies to the other engine.
+    // The XDP program would take the replies to the other engine.
     drop(ready);
     match open(Kind::Packet).and_then(probe) {
-        Ok((true, other)) => Err(not_arriving(&other).into()),
+        Ok((true, other)) => Err(xdp_frames_lost(&other).into()),
         _ => open(kind),
     }
 }
 
-/// Opens the first engine of [`PREFERENCE`] that works and receives replies. If none does, sockets
-/// are used, which need no return route, or if they are impossible, the in-kernel engine.
+/// Opens the first engine of [`PREFERENCE`] that can be opened and receives replies. If none does,
+/// opens the udp engine, which needs no return route; if simulated clients are required, the first
+/// engine that could be opened.
 pub(super) fn open_best(
     options: &LoadOptions,
-    open: Opening<'_>,
+    open: OpenEngineFn<'_>,
 ) -> Result<PreparedLoad, LoadError> {
     let over_ethernet = options.ptp.is_some_and(|ptp| ptp.transport == PtpLoadTransport::Ethernet);
     let simulated = options.source_network.is_some() || options.random_sources || over_ethernet;
     let (mut fallbacks, mut unanswered) = (Vec::new(), Vec::new());
     for kind in PREFERENCE {
-        if kind == Kind::Udp && (simulated || options.well_behaved.is_some()) {
+        if kind == Kind::Udp && (simulated || options.compliant_clients.is_some()) {
             break;
         }
-        // The last one has no other to be compared with.
+        // The last engine is not tested, since no other is left.
         let is_last =
             kind == Kind::Udp || (simulated && kind == Kind::Packet && unanswered.is_empty());
-        // Simulated clients need a return route, which the user has arranged: an engine that
-        // reports that its frames leave needs no reply as proof.
+        // Simulated clients need a return route. If the interface reports support for redirected
+        // frames, missing replies would show only that this route is missing, so the engine is not
+        // tested.
         let is_known = |ready: &PreparedLoad| is_last || simulated && has_redirect_support(ready);
         let opened = open(kind)
             .and_then(|ready| if is_known(&ready) { Ok((true, ready)) } else { probe(ready) });
         match opened {
             Ok((true, ready)) => {
                 if kind == Kind::Packet && unanswered.contains(&Kind::Xdp) {
-                    fallbacks = vec![(Kind::Xdp, not_arriving(&ready).to_string())];
+                    fallbacks = vec![(Kind::Xdp, xdp_frames_lost(&ready).to_string())];
                 }
                 return Ok(PreparedLoad { fallbacks, ..ready });
             }
             Ok((false, ready)) => {
-                fallbacks.push((kind, no_way_back(&ready).to_string()));
+                fallbacks.push((kind, no_return_route(&ready).to_string()));
                 unanswered.push(kind);
             }
             Err(error) if may_fall_back(&error, kind, over_ethernet) => {
@@ -94,12 +97,11 @@ pub(super) fn open_best(
     }
     match unanswered.first() {
         Some(&first) if simulated => open(first),
-        _ => Err(none_works(&fallbacks)),
+        _ => Err(no_engine_error(&fallbacks)),
     }
 }
 
-/// Returns true if the engine is the in-kernel one and its interface reports that frames leave by
-/// it.
+/// Returns true if this is the XDP engine and its interface reports support for redirected frames.
 fn has_redirect_support(ready: &PreparedLoad) -> bool {
     let sends = |link: &FirstLink| reported_redirect_support(link.index) == Some(true);
     ready.engine.kind() == Kind::Xdp && link(ready).is_some_and(sends)
@@ -115,26 +117,26 @@ fn may_fall_back(error: &LoadError, kind: Kind, over_ethernet: bool) -> bool {
     }
 }
 
-fn none_works(fallbacks: &[(Kind, String)]) -> LoadError {
-    let reasons = error::by_reason(fallbacks).into_iter();
+fn no_engine_error(fallbacks: &[(Kind, String)]) -> LoadError {
+    let reasons = error::group_by_reason(fallbacks).into_iter();
     let messages: Vec<_> = reasons.map(|(engines, why)| format!("{engines}: {why}")).collect();
     LoadError::NoSimulation(messages.join("; "))
 }
 
-/// Sends a few requests; with the engine returns true if any reply arrives, whatever its content.
+/// Sends test requests; returns true with the engine if any datagram arrives from the target.
 fn probe(mut ready: PreparedLoad) -> Result<(bool, PreparedLoad), LoadError> {
     let (clients, parts) = (ready.clients, ready.plan.parts.clone());
     let plan = TrialPlan { clients, parts, ..PROBE };
-    let counts = ready.engine.trial(&plan, &mut || ControlFlow::Continue(()))?;
-    Ok((MissingReplies::of(&counts).arrived > 0, ready))
+    let counts = ready.engine.run_trial(&plan, &mut || ControlFlow::Continue(()))?;
+    Ok((MissingReplies::from_counts(&counts).arrived > 0, ready))
 }
 
-/// Returns the error of an engine whose simulated clients receive no reply, most likely for lack of
-/// a return route to them.
-fn no_way_back(ready: &PreparedLoad) -> EngineError {
+/// Returns the error that simulated clients receive no replies, most likely because the return
+/// route is missing.
+fn no_return_route(ready: &PreparedLoad) -> EngineError {
     let network = ready.plan.network.map_or_else(String::new, |net| net.prefix().to_string());
     let command = link(ready).map(|link| return_route_command(&network, link.source));
-    engine::unfit(
+    engine::unavailable_error(
         ready.engine.kind(),
         format!("no reply to simulated clients from {network} was received"),
         &format!(
@@ -144,11 +146,11 @@ fn no_way_back(ready: &PreparedLoad) -> EngineError {
     )
 }
 
-/// Returns the error of the in-kernel engine if only `other` receives replies.
-fn not_arriving(other: &PreparedLoad) -> EngineError {
+/// Returns the error that only the engine in `other` receives replies, not the XDP engine.
+fn xdp_frames_lost(other: &PreparedLoad) -> EngineError {
     let name = link(other).map_or("", |link| &link.interface);
     let other = other.engine.kind().name();
-    engine::unfit(
+    engine::unavailable_error(
         Kind::Xdp,
         format!("requests of engine '{name}' received no reply, those of engine '{other}' did"),
         &format!(
@@ -186,7 +188,7 @@ mod tests {
             // A reply that is wrong in all else has come as well.
             let mut invalid = TrialCounts::default().invalid;
             invalid[0] = u64::from(self.1);
-            all.closed(TrialCounts { sent: 10, invalid, ..TrialCounts::default() });
+            all.deliver_interval(TrialCounts { sent: 10, invalid, ..TrialCounts::default() });
             Ok(())
         }
     }
@@ -214,7 +216,8 @@ mod tests {
                 Kind::Packet => packet,
                 Kind::Udp => Some(true),
             };
-            let refused = || engine::unfit(kind, "it is not here".to_owned(), "do without");
+            let refused =
+                || engine::unavailable_error(kind, "it is not here".to_owned(), "do without");
             let engine = Box::new(Fake(kind, answered.ok_or_else(refused)?));
             let (plan, clients) = opener.plan(Kind::Udp)?;
             Ok(PreparedLoad {

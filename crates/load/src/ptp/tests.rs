@@ -13,7 +13,7 @@ const MASTER_V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const LANES: usize = 2;
 const CLIENTS: u32 = 10;
 
-fn plan(kind: PtpKind, multicast: bool) -> PtpPlan {
+fn plan(kind: PtpRequestKind, multicast: bool) -> PtpPlan {
     PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport: PtpLoadTransport::Udp }
 }
 
@@ -35,7 +35,7 @@ fn read(
 ) -> Option<Result<PtpReply, InvalidReason>> {
     let mut bytes = [0; 256];
     let length = message.emit(&mut bytes);
-    let read = expected(plan, lane).read(&bytes[..length], client, &block(lane));
+    let read = expected(plan, lane).validate(&bytes[..length], client, &block(lane));
     read.map(|read| read.map(|(_, answer)| answer))
 }
 
@@ -70,7 +70,7 @@ fn response(time_flags: PtpFlags) -> MonitorResponse<'static> {
 #[test]
 fn a_good_answer_is_good() {
     for multicast in [false, true] {
-        let plan = plan(PtpKind::Delay, multicast);
+        let plan = plan(PtpRequestKind::Delay, multicast);
         let client = (!multicast).then_some(3);
         let answer = read(plan, 0, &delay_resp(plan, 0), client);
         let receive_ns = 1_700_000_000_000_000_005;
@@ -81,7 +81,7 @@ fn a_good_answer_is_good() {
 
 #[test]
 fn each_fault_has_its_reason() {
-    let plan = plan(PtpKind::Delay, false);
+    let plan = plan(PtpRequestKind::Delay, false);
     let good = delay_resp(plan, 0);
     let PtpMessageBody::DelayResp { requesting, .. } = good.body else { unreachable!() };
     let with = |header: Header| Message { header, ..good };
@@ -107,7 +107,7 @@ fn each_fault_has_its_reason() {
     }
     let mut bytes = [0; 60];
     let length = good.emit(&mut bytes);
-    let judge = |bytes: &[u8]| expected(plan, 0).read(bytes, Some(0), &block(0));
+    let judge = |bytes: &[u8]| expected(plan, 0).validate(bytes, Some(0), &block(0));
     for wrong in [0, 33, length - 1, length + 2] {
         let judged = judge(&bytes[..wrong]);
         assert_eq!(judged, Some(Err(InvalidReason::Length)), "{wrong} bytes");
@@ -118,30 +118,31 @@ fn each_fault_has_its_reason() {
 
 #[test]
 fn over_ipv6_two_bytes_may_follow() {
-    let plan = plan(PtpKind::Delay, false);
+    let plan = plan(PtpRequestKind::Delay, false);
     let mut bytes = [0; 60];
     let length = delay_resp(plan, 0).emit(&mut bytes);
     let judge = ExpectedPtpMessages { master: MASTER_V6, ..expected(plan, 0) };
     for (more, valid) in [(0, true), (2, true), (3, false)] {
-        let judged = judge.read(&bytes[..length + more], Some(0), &block(0)).unwrap();
+        let judged = judge.validate(&bytes[..length + more], Some(0), &block(0)).unwrap();
         assert_eq!(judged.is_ok(), valid, "{more} bytes");
     }
 }
 
 #[test]
 fn over_ethernet_short_frames_are_filled_up() {
-    let plan = PtpPlan { transport: PtpLoadTransport::Ethernet, ..plan(PtpKind::Delay, false) };
+    let plan =
+        PtpPlan { transport: PtpLoadTransport::Ethernet, ..plan(PtpRequestKind::Delay, false) };
     let mut bytes = [0; 120];
     let length = delay_resp(plan, 0).emit(&mut bytes);
     for (more, valid) in [(0, true), (46, true), (47, false)] {
-        let judged = expected(plan, 0).read(&bytes[..length + more], None, &block(0)).unwrap();
+        let judged = expected(plan, 0).validate(&bytes[..length + more], None, &block(0)).unwrap();
         assert_eq!(judged.is_ok(), valid, "{more} bytes");
     }
 }
 
 #[test]
 fn every_message_is_one_lane_s() {
-    let unicast = plan(PtpKind::Nsm, false);
+    let unicast = plan(PtpRequestKind::Nsm, false);
     let sync = Message::new(header(unicast), PtpMessageBody::Sync(RECEIVE));
     let wrong = Message::new(header(unicast), PtpMessageBody::Announce(ptp::Announce::default()));
     for client in [None, Some(0), Some(4), Some(5), Some(9), Some(10)] {
@@ -167,7 +168,7 @@ fn every_message_is_one_lane_s() {
 
 #[test]
 fn in_a_group_others_messages_are_not_judged() {
-    let plan = plan(PtpKind::Delay, true);
+    let plan = plan(PtpRequestKind::Delay, true);
     let Message { header, .. } = delay_resp(plan, 0);
     for body in [
         PtpMessageBody::Sync(RECEIVE),
@@ -179,12 +180,12 @@ fn in_a_group_others_messages_are_not_judged() {
     let requesting = PortIdentity { clock: 1, port: 77 };
     let to_other = PtpMessageBody::DelayResp { receive: RECEIVE, requesting };
     assert_eq!(read(plan, 0, &Message::new(header, to_other), None), None);
-    assert_eq!(expected(plan, 0).read(&[1, 2, 3], None, &block(0)), None);
+    assert_eq!(expected(plan, 0).validate(&[1, 2, 3], None, &block(0)), None);
 }
 
 #[test]
 fn netsync_monitor_reports_whether_time_is_traceable() {
-    let plan = plan(PtpKind::Nsm, false);
+    let plan = plan(PtpRequestKind::Nsm, false);
     for (flags, traceable) in [
         (PtpFlags::default(), false),
         (PtpFlags::TIME_TRACEABLE, true),
@@ -205,7 +206,7 @@ fn netsync_monitor_reports_whether_time_is_traceable() {
 
 #[test]
 fn a_sync_carries_its_time_or_leaves_it_to_the_follow_up() {
-    let plan = plan(PtpKind::Nsm, false);
+    let plan = plan(PtpRequestKind::Nsm, false);
     let one_step = header(plan);
     let two_step = Header { flags: one_step.flags.with(PtpFlags::TWO_STEP), ..one_step };
     let sync = |header, origin| {
@@ -218,9 +219,9 @@ fn a_sync_carries_its_time_or_leaves_it_to_the_follow_up() {
     assert_eq!(sync(one_step, PtpTimestamp::ZERO), Some(Err(InvalidReason::Timestamp)));
 }
 
-fn contract(kinds: &[MessageType]) -> PtpKind {
+fn contract(kinds: &[MessageType]) -> PtpRequestKind {
     let messages = UnicastMessages::new(kinds).unwrap();
-    PtpKind::Unicast(UnicastTerms { messages, log_interval: -2, duration_s: 60 })
+    PtpRequestKind::Unicast(UnicastTerms { messages, log_interval: -2, duration_s: 60 })
 }
 
 #[test]
@@ -273,8 +274,8 @@ fn a_request_for_messages_is_granted_or_denied() {
 fn answers_come_from_the_master_s_two_ports() {
     let master: IpAddr = "192.0.2.1".parse().unwrap();
     let is_answer = |multicast, from: &str, to: &str| {
-        let plan = plan(PtpKind::Delay, multicast);
-        plan.is_answer(master, from.parse().unwrap(), to.parse().unwrap())
+        let plan = plan(PtpRequestKind::Delay, multicast);
+        plan.can_be_reply(master, from.parse().unwrap(), to.parse().unwrap())
     };
     assert!(is_answer(false, "192.0.2.1:320", "10.0.0.1:320"));
     assert!(is_answer(false, "192.0.2.1:319", "10.0.0.1:319"));
@@ -294,7 +295,7 @@ proptest! {
     ) {
         let transport = if ethernet { PtpLoadTransport::Ethernet } else { PtpLoadTransport::Udp };
         let master = if ipv6 { MASTER_V6 } else { MASTER_V4 };
-        let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
+        let kind = if nsm { PtpRequestKind::Nsm } else { PtpRequestKind::Delay };
         let plan = PtpPlan { kind, domain, minor_version, multicast, transport };
         let mut template = PtpRequestTemplate::new(&plan, lane, master);
         let bytes = template.build_request(token, sequence);
@@ -315,7 +316,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..140),
         nsm: bool, multicast: bool, client: Option<u32>,
     ) {
-        let kind = if nsm { PtpKind::Nsm } else { PtpKind::Delay };
-        let _ = expected(plan(kind, multicast), 0).read(&bytes, client, &block(0));
+        let kind = if nsm { PtpRequestKind::Nsm } else { PtpRequestKind::Delay };
+        let _ = expected(plan(kind, multicast), 0).validate(&bytes, client, &block(0));
     }
 }

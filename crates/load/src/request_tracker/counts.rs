@@ -1,4 +1,4 @@
-//! Outcome of the requests of a trial or an interval, and the sums of its parts.
+//! Counts of the requests of a trial or an interval, by outcome, and their sums.
 
 use horolog_record::{InvalidReason, LiveCounts};
 use horolog_stats::Recorder;
@@ -9,14 +9,14 @@ use crate::fairness;
 use crate::offset::OffsetCounts;
 use crate::outage::{self, Outage};
 
-/// Outcome of the requests of one trial.
+/// Counts of the requests of one trial or interval, by outcome.
 #[derive(Clone, Debug, Default)]
 pub struct TrialCounts {
     /// Requests in the schedule; in the counts of an interval, the omitted ones.
     pub planned: u64,
     /// Requests sent.
     pub sent: u64,
-    /// Requests that the local sending path refused.
+    /// Requests whose sending failed on this host.
     pub refused: u64,
     /// Send time of the first request.
     pub first_sent: Option<Timestamp<Monotonic>>,
@@ -32,13 +32,13 @@ pub struct TrialCounts {
     pub nts_received: u64,
     /// Requests with a reused cookie, of clients with their own session.
     pub cookies_reused: Option<u64>,
-    /// Counts of PTP only, if the requests were PTP.
+    /// Counts of PTP replies by kind; `None` for NTP.
     pub ptp: Option<PtpCounts>,
     /// Further valid replies to an answered request.
     pub duplicate: u64,
     /// Valid replies after the timeout, and all to requests of an earlier trial.
     pub late: u64,
-    /// Late replies to requests of an earlier trial, which explain no loss of this one.
+    /// Replies in `late` to requests of an earlier trial; they explain no loss of this one.
     pub late_earlier: u64,
     /// Invalid replies, in the order of [`InvalidReason::ALL`].
     pub invalid: [u64; InvalidReason::ALL.len()],
@@ -62,7 +62,7 @@ pub struct TrialCounts {
     pub lateness: Recorder,
     /// Offsets of the server's transmit timestamps, if they are measured.
     pub offsets: Option<OffsetCounts>,
-    /// In a mix, the outcome of each kind of requests; they are included in the counts above.
+    /// Counts of each part of a mix, which are included in the counts above.
     pub parts: Vec<TrialCounts>,
 }
 
@@ -86,7 +86,7 @@ impl TrialCounts {
         self.late_earlier += 1;
     }
 
-    /// Returns the plain numbers, for the live view.
+    /// Returns the counts that the live view shows.
     #[must_use]
     pub fn live_counts(&self) -> LiveCounts {
         LiveCounts {
@@ -102,8 +102,7 @@ impl TrialCounts {
         }
     }
 
-    /// Returns the same as the counts of a mix of `count` kinds of requests, of which they are
-    /// number `index`.
+    /// Converts the counts of part `index` of a mix of `count` parts to those of the mix.
     #[must_use]
     pub fn as_part(self, index: usize, count: usize) -> Self {
         let mut parts = vec![Self::default(); count];
@@ -111,8 +110,8 @@ impl TrialCounts {
         Self { parts, ..self }
     }
 
-    /// Completes the planned requests of interval counts, which contain only the omitted ones, to
-    /// those of the schedule.
+    /// Adds the requests that were sent or refused to `planned`, which contains only the omitted
+    /// ones in interval counts.
     pub fn add_omitted(&mut self) {
         self.planned += self.sent + self.refused;
         self.parts.iter_mut().for_each(Self::add_omitted);
@@ -120,7 +119,7 @@ impl TrialCounts {
 
     /// Returns the sum of the intervals.
     #[must_use]
-    pub fn sum(intervals: &[ClosedInterval]) -> Self {
+    pub fn sum_intervals(intervals: &[ClosedInterval]) -> Self {
         intervals.iter().fold(Self::default(), |mut sum, (_, counts)| {
             sum.merge(counts);
             sum
@@ -154,7 +153,7 @@ impl TrialCounts {
         self.server_unsynchronised += other.server_unsynchronised;
         self.clients.extend_from_slice(&other.clients);
         self.outages = match (self.outages.take(), &other.outages) {
-            (Some(mine), Some(theirs)) => Some(outage::common(&mine, theirs)),
+            (Some(mine), Some(theirs)) => Some(outage::common_outages(&mine, theirs)),
             (mine, theirs) => mine.or_else(|| theirs.clone()),
         };
         self.rtt.merge(&other.rtt);

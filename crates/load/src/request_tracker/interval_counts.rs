@@ -1,6 +1,6 @@
-//! Counts of a lane: one set for the whole trial, or one for each interval of its load profile. A
-//! request and its outcome count in the interval in which it was due, so that the intervals add up
-//! whatever was in flight when one ended.
+//! Counts of a lane for the whole trial, or for each interval of its load profile. A request and
+//! its outcome count in the interval of the intended send time, so each interval adds up, although
+//! its replies may arrive in a later one.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use horolog_time::{Monotonic, Span, Timestamp};
 
 use super::TrialCounts;
 
-/// Counts of a closed interval, with its number.
+/// Number of a closed interval, and its counts.
 pub type ClosedInterval = (u64, Box<TrialCounts>);
 
 /// Counts of the open intervals.
@@ -19,13 +19,12 @@ pub(super) struct IntervalCounts {
     /// Length of an interval; `None` if one set covers the trial.
     interval: Option<Span>,
     /// Number of the first open interval.
-    first: u64,
+    first_open: u64,
     open: VecDeque<Box<TrialCounts>>,
-    /// Counts of the closed intervals.
-    closed: LiveCounts,
-    /// Initial counts of an interval: zeros also in fields that other kinds of requests do not
-    /// have.
-    blank: TrialCounts,
+    /// Sum of the closed intervals, for the live view.
+    closed_counts: LiveCounts,
+    /// Counts with which an interval begins: `Some(0)` in optional fields that these requests have.
+    initial: TrialCounts,
     /// Start and end of the last open interval.
     current: (Timestamp<Monotonic>, Timestamp<Monotonic>),
 }
@@ -34,45 +33,46 @@ impl IntervalCounts {
     pub(super) fn new(
         start: Timestamp<Monotonic>,
         interval: Option<Span>,
-        blank: TrialCounts,
+        initial: TrialCounts,
     ) -> Self {
         let end = interval.map_or(Timestamp::from_ns(i64::MAX), |interval| start + interval);
-        let open = VecDeque::from([Box::new(blank.clone())]);
-        // Nothing is due before the start, except by rounding: it counts in the first interval.
+        let open = VecDeque::from([Box::new(initial.clone())]);
+        // By rounding, a request may be due just before the start: the first interval begins at
+        // `i64::MIN`.
         Self {
             start,
             interval,
-            first: 0,
+            first_open: 0,
             open,
-            closed: LiveCounts::default(),
-            blank,
+            closed_counts: LiveCounts::default(),
+            initial,
             current: (Timestamp::from_ns(i64::MIN), end),
         }
     }
 
     /// Moves the start, before anything is counted.
-    pub(super) fn begin_at(&mut self, start: Timestamp<Monotonic>) {
-        *self = Self::new(start, self.interval, std::mem::take(&mut self.blank));
+    pub(super) fn set_start(&mut self, start: Timestamp<Monotonic>) {
+        *self = Self::new(start, self.interval, std::mem::take(&mut self.initial));
     }
 
-    /// Returns the counts of a request that was due at `intended`. If its interval was closed long
-    /// ago, the oldest open one is used.
+    /// Returns the counts of the interval that contains `intended`; those of the oldest open
+    /// interval if that one is closed.
     #[inline]
-    pub(super) fn of(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
+    pub(super) fn counts_at(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
         if (self.current.0..self.current.1).contains(&intended) {
-            return self.latest();
+            return self.latest_counts();
         }
-        self.turn_to(intended)
+        self.find_or_open(intended)
     }
 
     #[cold]
-    fn turn_to(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
-        let Some(interval) = self.interval else { return self.latest() };
+    fn find_or_open(&mut self, intended: Timestamp<Monotonic>) -> &mut TrialCounts {
+        let Some(interval) = self.interval else { return self.latest_counts() };
         let number = ((intended - self.start).as_ns() / interval.as_ns()).max(0) as u64;
-        let index = number.saturating_sub(self.first) as usize;
+        let index = number.saturating_sub(self.first_open) as usize;
         while self.open.len() <= index {
-            self.open.push_back(Box::new(self.blank.clone()));
-            let last = self.first as i64 + self.open.len() as i64 - 1;
+            self.open.push_back(Box::new(self.initial.clone()));
+            let last = self.first_open as i64 + self.open.len() as i64 - 1;
             let begin = self.start + Span::from_ns(last * interval.as_ns());
             self.current = (begin, begin + interval);
         }
@@ -80,9 +80,9 @@ impl IntervalCounts {
     }
 
     /// Returns the counts of the latest interval.
-    pub(super) fn latest(&mut self) -> &mut TrialCounts {
+    pub(super) fn latest_counts(&mut self) -> &mut TrialCounts {
         if self.open.is_empty() {
-            self.open.push_back(Box::new(self.blank.clone()));
+            self.open.push_back(Box::new(self.initial.clone()));
         }
         let last = self.open.len() - 1;
         &mut self.open[last]
@@ -95,16 +95,16 @@ impl IntervalCounts {
         timeout: Span,
     ) -> Option<ClosedInterval> {
         let interval = self.interval?.as_ns();
-        let end = self.start + Span::from_ns((self.first as i64 + 1) * interval);
-        // The latest interval stays open: its end may be reported later.
-        (now - end > timeout && self.open.len() > 1).then(|| self.close()).flatten()
+        let end = self.start + Span::from_ns((self.first_open as i64 + 1) * interval);
+        // The latest interval stays open, because later counts belong to it.
+        (now - end > timeout && self.open.len() > 1).then(|| self.close_oldest()).flatten()
     }
 
-    /// Publishes the counts of all intervals, closed or open, and the times of the latest one that
-    /// has all its requests, or otherwise of the only one.
+    /// Publishes the sum of all intervals, and the histograms of the latest complete interval, or
+    /// of the only one.
     pub(super) fn publish_progress(&self, progress: &mut Progress) {
         progress.clear();
-        progress.counts = self.closed;
+        progress.counts = self.closed_counts;
         self.open.iter().for_each(|counts| progress.counts.add(&counts.live_counts()));
         if let Some(counts) = self.open.get(self.open.len().saturating_sub(2)) {
             progress.latency.merge(&counts.rtt);
@@ -112,16 +112,16 @@ impl IntervalCounts {
         }
     }
 
-    fn close(&mut self) -> Option<ClosedInterval> {
+    fn close_oldest(&mut self) -> Option<ClosedInterval> {
         let counts = self.open.pop_front()?;
-        self.closed.add(&counts.live_counts());
-        self.first += 1;
-        Some((self.first - 1, counts))
+        self.closed_counts.add(&counts.live_counts());
+        self.first_open += 1;
+        Some((self.first_open - 1, counts))
     }
 
     /// Closes all open intervals, in order.
     pub(super) fn close_all(mut self) -> Vec<ClosedInterval> {
-        std::iter::from_fn(|| self.close()).collect()
+        std::iter::from_fn(|| self.close_oldest()).collect()
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     fn one_set_of_counts_is_for_all_where_there_are_no_intervals() {
         let mut intervals = IntervalCounts::new(START, None, TrialCounts::default());
         for ms in [-1, 0, 1_000_000] {
-            intervals.of(at(ms)).sent += 1;
+            intervals.counts_at(at(ms)).sent += 1;
         }
         assert!(intervals.close_first(at(1 << 40), Span::ZERO).is_none());
         let all = intervals.close_all();
@@ -151,12 +151,12 @@ mod tests {
         let mut intervals =
             IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         for ms in [0, 99, 100, 350, 110, -1, 399] {
-            intervals.of(at(ms)).sent += 1;
+            intervals.counts_at(at(ms)).sent += 1;
         }
         let closed = intervals.close_first(at(121), Span::from_ms(20)).unwrap();
         assert_eq!((closed.0, closed.1.sent), (0, 3));
         assert!(intervals.close_first(at(219), Span::from_ms(20)).is_none());
-        intervals.of(at(50)).late += 1; // too late for its own interval
+        intervals.counts_at(at(50)).late += 1; // too late for its own interval
         let rest: Vec<_> =
             intervals.close_all().into_iter().map(|(n, c)| (n, c.sent, c.late)).collect();
         assert_eq!(rest, [(1, 2, 1), (2, 0, 0), (3, 2, 0)]);
@@ -168,7 +168,7 @@ mod tests {
             IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         let mut progress = Progress::default();
         for (ms, rtt) in [(0, 10), (110, 20), (210, 30)] {
-            let counts = intervals.of(at(ms));
+            let counts = intervals.counts_at(at(ms));
             (counts.sent, counts.received) = (2, 1);
             counts.rtt.record(rtt);
         }
@@ -180,7 +180,7 @@ mod tests {
             intervals.close_first(at(250), Span::ZERO).unwrap();
         }
         let mut only = IntervalCounts::new(START, None, TrialCounts::default());
-        only.of(at(1)).rtt.record(7);
+        only.counts_at(at(1)).rtt.record(7);
         only.publish_progress(&mut progress);
         assert_eq!((progress.counts.sent, progress.latency.max()), (0, Some(7)));
     }
@@ -190,7 +190,7 @@ mod tests {
         let mut intervals =
             IntervalCounts::new(START, Some(Span::from_ms(100)), TrialCounts::default());
         assert!(intervals.close_first(at(100_000), Span::ZERO).is_none());
-        intervals.latest().refused += 1;
+        intervals.latest_counts().refused += 1;
         assert_eq!(intervals.close_all()[0].1.refused, 1);
     }
 }

@@ -1,8 +1,7 @@
-//! Tracker of PTP requests. A delay request has one reply, and is counted as an NTP request is.
-//! With NetSync Monitor the replies to a request are a `Delay_Resp` and a Sync, with a `Follow_Up`
-//! if the Sync is two-step; it counts as received when all of them have arrived, so its round trip
-//! ends with the last of them. Sync and `Follow_Up` carry no token: they are matched by the client
-//! that received them and their sequence ID, against the state of the latest requests.
+//! Tracker of PTP requests. A delay request has one reply and is counted like an NTP request. A
+//! NetSync Monitor request has several: a `Delay_Resp`, a Sync and, in two-step mode, a
+//! `Follow_Up`. It counts as received when the last of them has arrived, which also ends its round
+//! trip. Sync and `Follow_Up` carry no token, so they are matched by client and sequence ID.
 
 use horolog_record::InvalidReason;
 use horolog_stats::MarkOutcome;
@@ -12,10 +11,10 @@ use horolog_wire::ptp::{Header, PortIdentity};
 use super::sequence_numbers;
 use super::{NextRequest, RequestTracker};
 use crate::offset::ReceiveTimestamps;
-use crate::ptp::{ExpectedPtpMessages, PtpKind, PtpReply, PtpRequestTemplate};
+use crate::ptp::{ExpectedPtpMessages, PtpReply, PtpRequestKind, PtpRequestTemplate};
 use crate::token::{EchoedTimestamp, RequestId, TIME_BITS};
 
-/// Counts of PTP only.
+/// Counts of PTP replies by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PtpCounts {
     /// Valid first `Delay_Resp`s in time.
@@ -28,7 +27,7 @@ pub struct PtpCounts {
     pub denial: u64,
     /// Cancellations of a grant by the master.
     pub cancellation: u64,
-    /// Messages received under a grant.
+    /// Messages received under a grant (Announce, Sync or `Follow_Up`).
     pub granted_messages: u64,
 }
 
@@ -46,20 +45,20 @@ impl PtpCounts {
     }
 }
 
-/// State of a lane that sends requests to a PTP master and verifies its replies.
+/// PTP state of a lane: request template, master, and requests with several replies.
 #[derive(Debug)]
 pub(super) struct PtpTracker {
     expected: ExpectedPtpMessages,
     template: PtpRequestTemplate,
-    /// Port that answered first.
+    /// Port identity that replied first; messages from others are refused.
     master: Option<PortIdentity>,
-    /// Replies to the latest requests, by their index modulo the number stored; empty if a request
-    /// has only one reply.
+    /// Replies so far to the latest requests, as a ring indexed by the request index modulo its
+    /// length; empty if a request has one reply.
     pending: Vec<PendingPtpExchange>,
 }
 
-/// Most requests with several replies tracked at once, of all lanes: as many as the in-kernel
-/// engine tracks, in some 120 MB.
+/// Largest number of requests with several replies that all lanes track at the same time, in about
+/// 120 MB; the XDP engine has the same limit.
 const PENDING_MAX: u64 = 1 << 21;
 
 /// Replies so far to a request with several.
@@ -67,25 +66,25 @@ const PENDING_MAX: u64 = 1 << 21;
 struct PendingPtpExchange {
     /// Intended send time.
     intended: Timestamp<Monotonic>,
-    /// Time at which the master received it, in ns since its epoch; 0 until reported.
+    /// Master's receive time of the request, in ns of its timescale; 0 until known.
     receive_ns: i64,
-    /// Time at which the master sent the Sync; 0 until reported.
+    /// Master's transmit time of the Sync, in ns of its timescale; 0 until known.
     transmit_ns: i64,
-    /// Receive time of the Sync, by the timestamping clock.
+    /// Receive timestamp of the Sync, by the selected source.
     sync_at: Option<Timestamp<Utc>>,
-    /// Longest time to one of the replies.
+    /// Longest time from the intended send time to one of the replies.
     rtt: Span,
     has_sync: bool,
 }
 
 impl PendingPtpExchange {
-    /// Returns the state without any reply to the request of that instant.
+    /// Creates the state of a request without replies.
     const fn new(intended: Timestamp<Monotonic>) -> Self {
         let (sync_at, rtt) = (None, Span::ZERO);
         Self { intended, receive_ns: 0, transmit_ns: 0, sync_at, rtt, has_sync: false }
     }
 
-    /// Returns true if the Sync and all that belongs to it have arrived.
+    /// Returns true if the Sync has arrived, with its `Follow_Up` in two-step mode.
     const fn has_sync_follow_up(&self) -> bool {
         self.has_sync && self.transmit_ns != 0
     }
@@ -95,7 +94,7 @@ impl PendingPtpExchange {
     }
 }
 
-/// A message as it was received.
+/// Client and receive times of a message.
 #[derive(Clone, Copy)]
 struct ArrivedMessage {
     client: Option<u32>,
@@ -113,8 +112,8 @@ impl PtpTracker {
         master: Option<PortIdentity>,
     ) -> Box<Self> {
         let slots = match expected.plan.kind {
-            PtpKind::Delay | PtpKind::Unicast(_) => 0,
-            PtpKind::Nsm => reach.min((PENDING_MAX / expected.lanes as u64).max(1)) as usize,
+            PtpRequestKind::Delay | PtpRequestKind::Unicast(_) => 0,
+            PtpRequestKind::Nsm => reach.min((PENDING_MAX / expected.lanes as u64).max(1)) as usize,
         };
         let template = PtpRequestTemplate::new(&expected.plan, expected.lane, expected.master);
         Box::new(Self {
@@ -125,28 +124,28 @@ impl PtpTracker {
         })
     }
 
-    /// Returns the port that answered first.
+    /// Returns the port identity of the master; `None` before its first reply.
     pub(super) const fn master(&self) -> Option<PortIdentity> {
         self.master
     }
 
-    /// Returns the payload of the request at `index`.
-    pub(super) fn request(&mut self, index: u64, next: &NextRequest) -> &[u8] {
-        if let Some(pending) = self.at(index) {
+    /// Returns the payload of the request with this index in the trial.
+    pub(super) fn build_request(&mut self, index: u64, next: &NextRequest) -> &[u8] {
+        if let Some(pending) = self.pending_at(index) {
             *pending = PendingPtpExchange::new(next.intended);
         }
         let token = next.timestamps.transmit;
         self.template.build_request(token, self.expected.token.sequence(token))
     }
 
-    fn at(&mut self, index: u64) -> Option<&mut PendingPtpExchange> {
+    fn pending_at(&mut self, index: u64) -> Option<&mut PendingPtpExchange> {
         let slots = self.pending.len() as u64;
         (slots > 0).then(|| &mut self.pending[(index % slots) as usize])
     }
 
-    /// Checks that a message comes from the master; the first port with a valid one becomes the
-    /// master.
-    fn is_from_master(&mut self, header: &Header) -> Result<(), InvalidReason> {
+    /// Refuses a message from another port than the master's. The first port with a valid message
+    /// becomes the master.
+    fn check_source(&mut self, header: &Header) -> Result<(), InvalidReason> {
         match self.master {
             Some(master) if master != header.source => Err(InvalidReason::Source),
             _ => {
@@ -170,64 +169,72 @@ impl RequestTracker {
             ReceiveTimestamps,
         ),
     ) {
-        let Some(read) = tracker.expected.read(payload, client, &self.clients) else { return };
+        let Some(validated) = tracker.expected.validate(payload, client, &self.clients) else {
+            return;
+        };
         let arrived = ArrivedMessage { client, received, now, timestamps };
-        let result = read.and_then(|(header, answer)| match answer {
+        let result = validated.and_then(|(header, reply)| match reply {
             PtpReply::Delay { token, .. }
             | PtpReply::Grant { token, .. }
             | PtpReply::Cancelled { token, .. } => {
-                self.take_by_token(tracker, &header, answer, (token, arrived))
+                self.receive_by_token(tracker, &header, reply, (token, arrived))
             }
             PtpReply::Granted => {
-                self.interval_counts.latest().ptp.get_or_insert_default().granted_messages += 1;
+                self.interval_counts
+                    .latest_counts()
+                    .ptp
+                    .get_or_insert_default()
+                    .granted_messages += 1;
                 Ok(())
             }
             PtpReply::Sync { .. } | PtpReply::FollowUp { .. } => {
-                self.take_sync(tracker, &header, answer, arrived)
+                self.receive_sync(tracker, &header, reply, arrived)
             }
         });
         if let Err(reason) = result {
-            self.invalid(reason, received);
+            self.count_invalid(reason, received);
         }
     }
 
     /// Takes a `Delay_Resp`, a grant or its cancellation, whose token identifies its request.
-    fn take_by_token(
+    fn receive_by_token(
         &mut self,
         tracker: &mut PtpTracker,
         header: &Header,
-        answer: PtpReply,
+        reply: PtpReply,
         (token, arrived): (u64, ArrivedMessage),
     ) -> Result<(), InvalidReason> {
         let plan = tracker.expected.plan;
-        let question = match tracker.expected.token.decode(token, arrived.now) {
+        let request = match tracker.expected.token.decode(token, arrived.now) {
             Some((question, EchoedTimestamp::Transmit)) => question,
-            // In a group it belongs to another client.
+            // With multicast, the message belongs to another client.
             _ if plan.multicast => return Ok(()),
             _ => return Err(InvalidReason::Origin),
         };
-        let has_number = header.sequence_id == question.sequence as u16;
-        // Another client's clock identity may resemble a token, but rarely with the same sequence
-        // ID.
+        let has_number = header.sequence_id == request.sequence as u16;
+        // The clock identity of another client may decode as a token, but its sequence ID rarely
+        // matches too.
         if plan.multicast && !has_number {
             return Ok(());
         }
-        if self.is_of_earlier_trial(question) {
-            self.interval_counts.latest().count_stale_reply();
+        if self.is_of_earlier_trial(request) {
+            self.interval_counts.latest_counts().count_stale_reply();
             return Ok(());
         }
-        let index = match self.index_of(question) {
+        let index = match self.index_of(request) {
             Some(index) => index,
             None if plan.multicast => return Ok(()),
             None => return Err(InvalidReason::Origin),
         };
-        if plan.has_addresses() && arrived.client != Some(self.clients.client(question.sequence)) {
+        if plan.replies_to_client_address()
+            && arrived.client != Some(self.clients.client(request.sequence))
+        {
             return Err(InvalidReason::Client);
         }
-        match answer {
-            // Signaling messages have sequence IDs of their own (clause 13.4.1).
+        match reply {
+            // The sequence ID of a grant is the master's own (clause 13.4.1).
             PtpReply::Grant { kind, .. } | PtpReply::Cancelled { kind, .. }
-                if !plan.is_request_for(question.sequence, kind) =>
+                if !plan.is_request_for(request.sequence, kind) =>
             {
                 return Err(InvalidReason::UnicastTerms);
             }
@@ -236,24 +243,24 @@ impl RequestTracker {
             }
             _ => {}
         }
-        tracker.is_from_master(header)?;
-        if plan.kind == PtpKind::Nsm {
-            return self.take_part(tracker, index, answer, arrived);
+        tracker.check_source(header)?;
+        if plan.kind == PtpRequestKind::Nsm {
+            return self.receive_partial_reply(tracker, index, reply, arrived);
         }
-        if let PtpReply::Cancelled { .. } = answer {
-            // It may arrive long after the grant, which is the reply.
-            let counts = self.interval_counts.of(question.intended);
+        if let PtpReply::Cancelled { .. } = reply {
+            // A cancellation may arrive long after the grant, which is the reply.
+            let counts = self.interval_counts.counts_at(request.intended);
             counts.ptp.get_or_insert_default().cancellation += 1;
             return Ok(());
         }
-        self.take_only(index, question, arrived.received - question.intended, answer);
+        self.receive_single_reply(index, request, arrived.received - request.intended, reply);
         Ok(())
     }
 
     /// Takes the only reply to a request.
-    fn take_only(&mut self, index: u64, question: RequestId, rtt: Span, answer: PtpReply) {
+    fn receive_single_reply(&mut self, index: u64, request: RequestId, rtt: Span, reply: PtpReply) {
         let mark = self.window.mark(index);
-        let counts = self.interval_counts.of(question.intended);
+        let counts = self.interval_counts.counts_at(request.intended);
         match mark {
             MarkOutcome::Duplicate => counts.duplicate += 1,
             MarkOutcome::Outside => counts.late += 1,
@@ -261,12 +268,12 @@ impl RequestTracker {
                 self.answered += 1;
                 if rtt > self.timeout {
                     counts.late += 1;
-                    self.listener.answered(question.intended + rtt, self.sent);
+                    self.outage_detector.answered(request.intended + rtt, self.sent);
                 } else {
-                    let client = self.clients.client(question.sequence);
-                    let counts = self.answered_in_time(question.intended, client, rtt);
+                    let client = self.clients.client(request.sequence);
+                    let counts = self.answered_in_time(request.intended, client, rtt);
                     let ptp = counts.ptp.get_or_insert_default();
-                    match answer {
+                    match reply {
                         PtpReply::Grant { duration_s: 0, .. } => ptp.denial += 1,
                         PtpReply::Grant { .. } => ptp.grant += 1,
                         _ => ptp.delay += 1,
@@ -277,113 +284,126 @@ impl RequestTracker {
     }
 
     /// Takes Sync and `Follow_Up`, whose request is identified by the client and their sequence ID.
-    fn take_sync(
+    fn receive_sync(
         &mut self,
         tracker: &mut PtpTracker,
         header: &Header,
-        answer: PtpReply,
+        reply: PtpReply,
         arrived: ArrivedMessage,
     ) -> Result<(), InvalidReason> {
-        let client = arrived.client.filter(|&client| self.clients.has(client));
+        let client = arrived.client.filter(|&client| self.clients.includes(client));
         let client = client.ok_or(InvalidReason::Client)?;
-        let total = self.latest_of(client, header.sequence_id).ok_or(InvalidReason::Sequence)?;
-        tracker.is_from_master(header)?;
-        match total.checked_sub(self.before) {
+        let total =
+            self.latest_request_of(client, header.sequence_id).ok_or(InvalidReason::Sequence)?;
+        tracker.check_source(header)?;
+        match total.checked_sub(self.registered_before) {
             None => {
-                self.interval_counts.latest().count_stale_reply();
+                self.interval_counts.latest_counts().count_stale_reply();
                 Ok(())
             }
-            Some(index) => self.take_part(tracker, index, answer, arrived),
+            Some(index) => self.receive_partial_reply(tracker, index, reply, arrived),
         }
     }
 
-    /// Returns the latest request of a client with this sequence ID, counted from the lane's very
-    /// first one.
-    fn latest_of(&self, client: u32, sequence_id: u16) -> Option<u64> {
-        let (count, wrap) = (u64::from(self.clients.count()), u64::from(self.clients.wrap()));
-        let turn = u64::from(client - self.clients.first());
-        let latest = (self.before + self.registered).checked_sub(1)?;
-        let latest = latest.checked_sub((latest + count - turn) % count)?;
-        let back = sequence_numbers::requests_since(latest % wrap, sequence_id, (count, wrap))?;
-        latest.checked_sub(back)
+    /// Returns the latest request of a client with this sequence ID, as its number over all trials
+    /// of the lane.
+    fn latest_request_of(&self, client: u32, sequence_id: u16) -> Option<u64> {
+        let (count, sequence_end) =
+            (u64::from(self.clients.client_count()), u64::from(self.clients.sequence_end()));
+        let position = u64::from(client - self.clients.first_client());
+        let latest = (self.registered_before + self.registered).checked_sub(1)?;
+        let latest = latest.checked_sub((latest + count - position) % count)?;
+        let age = sequence_numbers::requests_since(
+            latest % sequence_end,
+            sequence_id,
+            (count, sequence_end),
+        )?;
+        latest.checked_sub(age)
     }
 
     /// Takes one of several replies to a request.
-    fn take_part(
+    fn receive_partial_reply(
         &mut self,
         tracker: &mut PtpTracker,
         index: u64,
-        answer: PtpReply,
+        reply: PtpReply,
         arrived: ArrivedMessage,
     ) -> Result<(), InvalidReason> {
         let slots = tracker.pending.len() as u64;
-        // A slot belongs to the next request as soon as that is being built.
-        let Some(pending) = tracker.at(index).filter(|_| index + slots > self.registered) else {
-            self.interval_counts.latest().late += 1;
+        // A slot belongs to the next request from the time at which that is built.
+        let Some(pending) = tracker.pending_at(index).filter(|_| index + slots > self.registered)
+        else {
+            self.interval_counts.latest_counts().late += 1;
             return Ok(());
         };
-        let had = *pending;
-        let mut has = had;
-        match answer {
-            PtpReply::Delay { receive_ns, .. } => has.receive_ns = receive_ns,
+        let before = *pending;
+        let mut after = before;
+        match reply {
+            PtpReply::Delay { receive_ns, .. } => after.receive_ns = receive_ns,
             // Not replies to such a request.
             PtpReply::Grant { .. } | PtpReply::Cancelled { .. } | PtpReply::Granted => {
                 return Ok(());
             }
-            PtpReply::FollowUp { transmit_ns } => has.transmit_ns = transmit_ns,
+            PtpReply::FollowUp { transmit_ns } => after.transmit_ns = transmit_ns,
             PtpReply::Sync { transmit_ns } => {
-                has.has_sync = true;
-                has.sync_at = self.offsets.as_ref().and_then(|it| it.instant(arrived.timestamps));
-                has.transmit_ns = transmit_ns.unwrap_or(had.transmit_ns);
+                after.has_sync = true;
+                after.sync_at =
+                    self.offsets.as_ref().and_then(|it| it.selected_timestamp(arrived.timestamps));
+                after.transmit_ns = transmit_ns.unwrap_or(before.transmit_ns);
             }
         }
-        let is_known = match answer {
-            PtpReply::Delay { .. } => had.receive_ns != 0,
-            PtpReply::FollowUp { .. } => had.transmit_ns != 0,
-            PtpReply::Sync { .. } => had.has_sync,
+        let is_known = match reply {
+            PtpReply::Delay { .. } => before.receive_ns != 0,
+            PtpReply::FollowUp { .. } => before.transmit_ns != 0,
+            PtpReply::Sync { .. } => before.has_sync,
             PtpReply::Grant { .. } | PtpReply::Cancelled { .. } | PtpReply::Granted => false,
         };
-        let counts = self.interval_counts.of(had.intended);
+        let counts = self.interval_counts.counts_at(before.intended);
         if is_known {
             counts.duplicate += 1;
             return Ok(());
         }
-        let response = response_ns(&has)?;
-        let rtt = arrived.received - had.intended;
-        has.rtt = has.rtt.max(rtt);
-        *pending = has;
+        let response = response_ns(&after)?;
+        let rtt = arrived.received - before.intended;
+        after.rtt = after.rtt.max(rtt);
+        *pending = after;
         let is_late = rtt > self.timeout;
         counts.late += u64::from(is_late);
-        // A partial reply proves that the master is up, whatever becomes of the rest.
-        let responsive_at = if is_late { arrived.received } else { had.intended };
-        self.listener.answered(responsive_at, self.sent);
-        self.answered += u64::from(has.is_complete());
-        if has.rtt > self.timeout {
+        // A partial reply proves that the master is up.
+        let responsive_at = if is_late { arrived.received } else { before.intended };
+        self.outage_detector.answered(responsive_at, self.sent);
+        self.answered += u64::from(after.is_complete());
+        if after.rtt > self.timeout {
             return Ok(());
         }
-        if let PtpReply::Delay { untraceable, .. } = answer {
+        if let PtpReply::Delay { untraceable, .. } = reply {
             counts.server_unsynchronised += u64::from(untraceable);
         }
         let ptp = counts.ptp.get_or_insert_default();
-        ptp.delay += u64::from(matches!(answer, PtpReply::Delay { .. }));
-        ptp.sync_follow_up += u64::from(has.has_sync_follow_up() && !had.has_sync_follow_up());
-        if has.is_complete() {
-            let client = self.clients.client(self.clients.sequence(self.before + index));
-            let counts = self.answered_in_time(had.intended, client, has.rtt);
+        ptp.delay += u64::from(matches!(reply, PtpReply::Delay { .. }));
+        ptp.sync_follow_up += u64::from(after.has_sync_follow_up() && !before.has_sync_follow_up());
+        if after.is_complete() {
+            let client = self.clients.client(self.clients.sequence(self.registered_before + index));
+            let counts = self.answered_in_time(before.intended, client, after.rtt);
             if let Some(ns) = response {
                 counts.response.record(ns);
             }
             if let Some(offsets) = &mut self.offsets {
-                let found = self.interval_counts.of(had.intended).offsets.get_or_insert_default();
-                offsets.record_sync(has.sync_at, (has.receive_ns, has.transmit_ns), found);
+                let offset_counts =
+                    self.interval_counts.counts_at(before.intended).offsets.get_or_insert_default();
+                offsets.record_sync(
+                    after.sync_at,
+                    (after.receive_ns, after.transmit_ns),
+                    offset_counts,
+                );
             }
         }
         Ok(())
     }
 }
 
-/// Returns the time from the receipt of the request until the Sync left, if both are known; refuses
-/// an implausible one.
+/// Returns the response time from the request's receipt to the Sync's transmission, in ns; `None`
+/// until both are known. Refuses negative times and those above the range of a token.
 fn response_ns(pending: &PendingPtpExchange) -> Result<Option<u64>, InvalidReason> {
     if pending.receive_ns == 0 || pending.transmit_ns == 0 {
         return Ok(None);

@@ -1,24 +1,25 @@
-//! PTP messages have 16-bit sequence IDs, a lane's requests longer sequence numbers: maps a
-//! sequence ID to one of a client's requests. Pure.
+//! Mapping of the 16-bit sequence IDs of PTP messages to the longer sequence numbers of a lane's
+//! requests. Does no I/O.
 
-/// Returns the number of requests of the lane between the one with this sequence number and the
-/// latest one before it, or itself, of the same of `count` clients whose number ends in
-/// `sequence_id`. Numbers restart at `wrap`, a multiple of `count` above 2^17; sequence IDs repeat
-/// after 2^16 requests of the lane, so no older one is meant.
+/// Returns the distance, in requests of the lane, from the request with number `sequence` back to
+/// the latest request of the same client whose number ends in the 16 bits of `sequence_id`; 0 if it
+/// is that request itself. The `count` clients send in turn, so the distance is a multiple of
+/// `count`. Numbers restart at `sequence_end`, a multiple of `count` above 2^17. `None` if the
+/// client sent no such request among the last 2^16.
 pub(super) fn requests_since(
     sequence: u64,
     sequence_id: u16,
-    (count, wrap): (u64, u64),
+    (count, sequence_end): (u64, u64),
 ) -> Option<u64> {
     const NUMBERS: u64 = 1 << 16;
     let id = u64::from(sequence_id);
-    let within = (sequence + NUMBERS - id) % NUMBERS;
-    if within <= sequence && within.is_multiple_of(count) {
-        return Some(within);
+    let age = (sequence + NUMBERS - id) % NUMBERS;
+    if age <= sequence && age.is_multiple_of(count) {
+        return Some(age);
     }
     // Before the start the numbers continue from the end.
-    let beyond = (sequence + wrap + NUMBERS - id) % NUMBERS;
-    [beyond, beyond + NUMBERS]
+    let wrapped_age = (sequence + sequence_end + NUMBERS - id) % NUMBERS;
+    [wrapped_age, wrapped_age + NUMBERS]
         .into_iter()
         .find(|back| *back > sequence && *back <= NUMBERS && back.is_multiple_of(count))
 }

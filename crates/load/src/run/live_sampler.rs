@@ -1,5 +1,5 @@
-//! Sampler of a running load: combines the engine's progress with the counts before it and with the
-//! plan. Pure.
+//! Sampler of a running load: makes snapshots from the engine's progress, the counts of earlier
+//! trials and the plan. Does no I/O.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -11,27 +11,27 @@ use super::Observer;
 use crate::engine::IntervalSink;
 use crate::request_tracker::TrialCounts;
 
-/// Current part of the run, as it was planned.
+/// Trial or phase in progress, as planned.
 #[derive(Clone, Debug)]
-pub(crate) struct CurrentPart<'a> {
-    /// Number and name of the part.
+pub(crate) struct CurrentTrial<'a> {
+    /// Index and name of the trial.
     pub(crate) index: usize,
     pub(crate) name: &'a str,
-    /// Requests per second that are planned at this instant, if any.
+    /// Intended rate at this instant, in requests per second.
     pub(crate) rate: Option<f64>,
-    /// Start of the part, relative to the start of the engine's counts; and its duration.
+    /// Start of the trial from the start of the engine's counts, and its duration, in seconds.
     pub(crate) begun_s: f64,
     pub(crate) duration_s: f64,
 }
 
-/// State carried from one snapshot to the next.
+/// State that snapshots need from earlier ones.
 #[derive(Debug)]
 pub(crate) struct LiveSampler {
-    begun: Instant,
-    /// Counts before the engine's current ones.
-    before: LiveCounts,
+    run_start: Instant,
+    /// Sum of the counts of earlier trials.
+    previous_counts: LiveCounts,
     /// Index of the current part, and the engine's counts at its start.
-    part: (usize, LiveCounts),
+    current: (usize, LiveCounts),
     /// Time and counts of the last snapshot.
     last: (f64, LiveCounts),
 }
@@ -39,93 +39,99 @@ pub(crate) struct LiveSampler {
 impl LiveSampler {
     pub(crate) fn new() -> Self {
         let zero = LiveCounts::default();
-        Self { begun: Instant::now(), before: zero, part: (0, zero), last: (0.0, zero) }
+        Self {
+            run_start: Instant::now(),
+            previous_counts: zero,
+            current: (0, zero),
+            last: (0.0, zero),
+        }
     }
 
-    /// Starts the engine's counts at 0, with this part.
+    /// Begins a trial, with the engine's counts at 0.
     pub(crate) fn begin(&mut self, part: usize) {
         let zero = LiveCounts::default();
-        (self.part, self.last) = ((part, zero), (0.0, zero));
+        (self.current, self.last) = ((part, zero), (0.0, zero));
     }
 
-    /// Makes a snapshot of the engine's counts at this time after their start.
+    /// Makes a snapshot of the engine's counts, `elapsed` after their start.
     pub(crate) fn sample(
         &mut self,
-        under: &CurrentPart<'_>,
+        trial: &CurrentTrial<'_>,
         elapsed: Span,
-        so_far: &Progress,
+        progress: &Progress,
     ) -> Snapshot {
-        let (now, counts) = (elapsed.as_seconds(), so_far.counts);
-        if under.index != self.part.0 {
-            // The part began between two snapshots: counts that may not be its own are left out.
-            self.part = (under.index, self.last.1);
+        let (now, counts) = (elapsed.as_seconds(), progress.counts);
+        if trial.index != self.current.0 {
+            // The trial began between two snapshots: its counts start at those of the last
+            // snapshot.
+            self.current = (trial.index, self.last.1);
         }
-        let (then, counted) = std::mem::replace(&mut self.last, (now, counts));
-        let gained = counts.since(&counted);
-        let per_second = |count: u64| count as f64 / (now - then).max(1e-9);
-        let mut all = self.before;
-        all.add(&counts);
+        let (last_s, last_counts) = std::mem::replace(&mut self.last, (now, counts));
+        let increase = counts.since(&last_counts);
+        let per_second = |count: u64| count as f64 / (now - last_s).max(1e-9);
+        let mut total = self.previous_counts;
+        total.add(&counts);
         Snapshot {
-            at_s: self.begun.elapsed().as_secs_f64(),
-            intended_rate: under.rate,
-            sent_rate: per_second(gained.sent),
-            received_rate: per_second(gained.received),
+            at_s: self.run_start.elapsed().as_secs_f64(),
+            intended_rate: trial.rate,
+            sent_rate: per_second(increase.sent),
+            received_rate: per_second(increase.received),
             byte_rate: None,
-            unanswered_ratio: gained.unanswered() as f64 / gained.sent.max(1) as f64,
-            counts: all,
+            unanswered_ratio: increase.unanswered() as f64 / increase.sent.max(1) as f64,
+            counts: total,
             part: PartProgress {
-                index: under.index,
-                name: under.name.to_owned(),
-                elapsed_s: (now - under.begun_s).max(0.0),
-                duration_s: Some(under.duration_s),
-                counts: counts.since(&self.part.1),
+                index: trial.index,
+                name: trial.name.to_owned(),
+                elapsed_s: (now - trial.begun_s).max(0.0),
+                duration_s: Some(trial.duration_s),
+                counts: counts.since(&self.current.1),
             },
-            latency_ns: Percentiles::of_recorder(&so_far.latency),
-            lateness_ns: Percentiles::of_recorder(&so_far.lateness),
+            latency_ns: Percentiles::of_recorder(&progress.latency),
+            lateness_ns: Percentiles::of_recorder(&progress.lateness),
         }
     }
 
-    /// Makes the last snapshots of the engine's counts when they are complete, part by part: of the
-    /// last part, with the rates of the whole part.
-    pub(crate) fn end<'c>(
+    /// Makes the final snapshot of the engine's counts, summed over `parts` (the phases of a
+    /// profile, or one trial): its rates are means over the last of them. `None` if there are none.
+    pub(crate) fn final_snapshot<'c>(
         &mut self,
-        under: &CurrentPart<'_>,
+        trial: &CurrentTrial<'_>,
         parts: impl Iterator<Item = &'c TrialCounts>,
     ) -> Option<Snapshot> {
-        let (mut so_far, mut last) = (Progress::default(), None);
+        let (mut progress, mut last) = (Progress::default(), None);
         for counts in parts {
-            so_far.counts.add(&counts.live_counts());
+            progress.counts.add(&counts.live_counts());
             last = Some(counts);
         }
         let last = last?;
-        so_far.latency.merge(&last.rtt);
-        so_far.lateness.merge(&last.lateness);
-        let elapsed = Span::from_ns(((under.begun_s + under.duration_s) * 1e9) as i64);
-        let snapshot = self.sample(under, elapsed, &so_far);
-        self.before.add(&so_far.counts);
+        progress.latency.merge(&last.rtt);
+        progress.lateness.merge(&last.lateness);
+        let elapsed = Span::from_ns(((trial.begun_s + trial.duration_s) * 1e9) as i64);
+        let snapshot = self.sample(trial, elapsed, &progress);
+        self.previous_counts.add(&progress.counts);
         let counts = last.live_counts();
-        let per_second = |count: u64| count as f64 / under.duration_s.max(1e-9);
+        let per_second = |count: u64| count as f64 / trial.duration_s.max(1e-9);
         Some(Snapshot {
             sent_rate: per_second(counts.sent),
             received_rate: per_second(counts.received),
             unanswered_ratio: counts.unanswered() as f64 / counts.sent.max(1) as f64,
-            part: PartProgress { elapsed_s: under.duration_s, counts, ..snapshot.part },
+            part: PartProgress { elapsed_s: trial.duration_s, counts, ..snapshot.part },
             ..snapshot
         })
     }
 }
 
-/// A trial of one rate, counted as a whole, with snapshots if the observer wants them.
+/// Sink for a trial of one rate: merges its counts, and passes snapshots to the observer.
 pub(crate) struct SampledTrial<'a> {
     pub(crate) counts: TrialCounts,
     pub(crate) stopped: bool,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) sampler: &'a mut LiveSampler,
-    pub(crate) under: CurrentPart<'a>,
+    pub(crate) trial: CurrentTrial<'a>,
 }
 
 impl IntervalSink for SampledTrial<'_> {
-    fn closed(&mut self, counts: TrialCounts) {
+    fn deliver_interval(&mut self, counts: TrialCounts) {
         self.counts.merge(&counts);
     }
 
@@ -139,8 +145,8 @@ impl IntervalSink for SampledTrial<'_> {
         self.observer.wants_snapshots()
     }
 
-    fn report_progress(&mut self, elapsed: Span, so_far: &Progress) {
-        let snapshot = self.sampler.sample(&self.under, elapsed, so_far);
+    fn report_progress(&mut self, elapsed: Span, progress: &Progress) {
+        let snapshot = self.sampler.sample(&self.trial, elapsed, progress);
         self.observer.snapshot(snapshot);
     }
 }
@@ -154,8 +160,8 @@ mod tests {
         Progress { counts, ..Progress::default() }
     }
 
-    fn under(index: usize) -> CurrentPart<'static> {
-        CurrentPart { index, name: "", rate: Some(100.0), begun_s: index as f64, duration_s: 1.0 }
+    fn under(index: usize) -> CurrentTrial<'static> {
+        CurrentTrial { index, name: "", rate: Some(100.0), begun_s: index as f64, duration_s: 1.0 }
     }
 
     #[test]
@@ -166,7 +172,7 @@ mod tests {
         assert_eq!((first.sent_rate as u64, first.received_rate as u64), (100, 80));
         assert_eq!((first.counts.sent, first.part.counts.sent), (50, 50));
         let trial = TrialCounts { sent: 100, received: 90, ..TrialCounts::default() };
-        let last = sampler.end(&under(0), std::iter::once(&trial)).unwrap();
+        let last = sampler.final_snapshot(&under(0), std::iter::once(&trial)).unwrap();
         assert_eq!((last.sent_rate as u64, last.received_rate as u64), (100, 90));
         assert!((last.unanswered_ratio - 0.1).abs() < 1e-9, "{last:?}");
         sampler.begin(1);

@@ -1,4 +1,4 @@
-//! Observer of a run, and its callbacks.
+//! Interface of a run to its observer.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub trait Observer {
     /// Reports that a trial begins, at this rate in requests per second.
     fn trial_started(&mut self, _rate: f64, _duration: Duration) {}
 
-    /// Reports that an interval of a load profile is over.
+    /// Reports a completed interval of a load profile.
     fn interval(&mut self, _point: &Point) {}
 
     /// Decides whether a trial or a profile continues; called several times a second. `Break` ends
@@ -31,6 +31,6 @@ pub trait Observer {
     /// Takes the findings so far, after each trial, if snapshots are wanted.
     fn findings(&mut self, _findings: Vec<Finding>) {}
 
-    /// Reports that a trial is over. `Break` ends the run with the trials so far.
+    /// Reports a completed trial. `Break` ends the run; its trials so far are kept.
     fn trial_ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()>;
 }

@@ -1,5 +1,5 @@
-//! Run of a load profile: one long trial whose rate may change, counted in intervals and phases,
-//! with its findings about outages and overload of a server.
+//! Run of a load profile: one trial with changing rate, counted in intervals and phases, and the
+//! outages and the recovery from overload that it shows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::options::{LoadJob, LoadOptions};
 use crate::outage;
 use crate::plan::TrialPlan;
 use crate::profile_recorder::ProfileRecorder;
-use crate::recovery::{BEFORE, recovered};
+use crate::recovery::{REFERENCE_INTERVALS_MAX, recovery_interval};
 use crate::request_tracker::TrialCounts;
 
 /// Overload test: a rate that a server can sustain, then one that it cannot, then the first again.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct OverloadTest {
-    /// Fraction of the configured or found rate that is sent before and after.
+    /// Rate before and after the overload, as a fraction of the reference rate.
     pub base: f64,
-    /// Multiple of that rate that is sent in between.
+    /// Rate of the overload, as a multiple of the reference rate.
     pub factor: f64,
     /// Duration of each of the first two phases; the last phase lasts twice as long.
     pub time: Duration,
@@ -38,30 +38,30 @@ impl Default for OverloadTest {
 }
 
 impl OverloadTest {
-    /// Returns its load profile around a rate.
+    /// Returns the load profile of the test for a reference rate.
     pub fn profile(&self, rate: f64) -> Result<LoadProfile, LoadProfileError> {
         let base = rate * self.base;
         LoadProfile::new(
             self.interval,
             vec![
-                LoadPhase::steady("before", base, self.time),
-                LoadPhase::steady("overload", rate * self.factor, self.time),
-                LoadPhase::steady("after", base, self.time * 2),
+                LoadPhase::constant("before", base, self.time),
+                LoadPhase::constant("overload", rate * self.factor, self.time),
+                LoadPhase::constant("after", base, self.time * 2),
             ],
         )
     }
 }
 
 /// Refuses an invalid job, before anything is resolved.
-pub(super) fn check(options: &LoadOptions) -> Result<(), LoadError> {
+pub(super) fn check_job(options: &LoadOptions) -> Result<(), LoadError> {
     match &options.job {
         LoadJob::Ramp(ramp) => drop(ramp.rates()?),
         LoadJob::Search { config, .. } => drop(Search::new(*config)?),
         LoadJob::Profile(_) => {}
-        LoadJob::Overload(rate) => drop(options.surge.unwrap_or_default().profile(*rate)?),
+        LoadJob::Overload(rate) => drop(options.overload_test.unwrap_or_default().profile(*rate)?),
     }
-    // Valid around any rate that a search finds.
-    options.surge.map(|surge| surge.profile(1.0)).transpose()?;
+    // If it is valid for one rate, it is valid for any rate that a search finds.
+    options.overload_test.map(|surge| surge.profile(1.0)).transpose()?;
     Ok(())
 }
 
@@ -72,7 +72,7 @@ impl LoadRun {
         profile: &LoadProfile,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
-        let (rate, duration) = (profile.highest(), profile.duration());
+        let (rate, duration) = (profile.rate_max(), profile.duration());
         let profile = Some(Arc::new(profile.clone()));
         let plan = TrialPlan { profile, ..self.trial_plan(rate, duration) };
         self.run_profile_plan(&plan, observer)
@@ -90,54 +90,53 @@ impl LoadRun {
         let first = self.trials.len();
         self.sampler.begin(first);
         let sampler = &mut self.sampler;
-        let mut follower =
+        let mut recorder =
             ProfileRecorder::new(plan, profile, &mut self.watch, (observer, sampler), first);
-        let ran = self.prepared.engine.run(plan, &mut follower);
-        let followed = follower.finish();
-        self.interrupted |= followed.interrupted;
-        // Outages are recorded in the counts of the last interval, from the start of the profile
-        // on.
-        let found = followed.trials.iter().find_map(|(_, counts)| counts.outages.clone());
+        let result = self.prepared.engine.run(plan, &mut recorder);
+        let outcome = recorder.finish();
+        self.interrupted |= outcome.interrupted;
+        // The counts of the last interval contain all outages of the profile.
+        let found = outcome.trials.iter().find_map(|(_, counts)| counts.outages.clone());
         for outage in found.unwrap_or_default() {
-            let outage = assign_to_phase(outage, profile, &followed.points, first);
+            let outage = assign_to_phase(outage, profile, &outcome.points, first);
             self.outages.push(outage);
         }
-        self.trials.extend(followed.trials);
+        self.trials.extend(outcome.trials);
         if observer.wants_snapshots() {
             observer.findings(self.findings(None));
         }
         let interval_s = profile.interval().as_secs_f64();
-        self.series = Some(Series { interval_s, points: followed.points });
+        self.series = Some(Series { interval_s, points: outcome.points });
         // The counts until then are kept.
-        Ok(ran?)
+        Ok(result?)
     }
 
-    /// Runs an overload test around `rate`, and determines the recovery.
+    /// Runs an overload test with the reference rate `rate`, and determines the recovery time.
     pub(super) fn run_overload(
         &mut self,
-        surge: &OverloadTest,
+        overload_test: &OverloadTest,
         rate: f64,
         observer: &mut dyn Observer,
     ) -> Result<(), LoadError> {
-        let profile = surge.profile(rate)?;
+        let profile = overload_test.profile(rate)?;
         let first = self.trials.len();
         self.run_profile(&profile, observer)?;
         let [Some((over, _)), Some(_)] = [first + 1, first + 2].map(|index| self.trials.get(index))
         else {
             return Ok(()); // ended early
         };
-        let (ends, interval) = (profile.ends(), profile.interval());
+        let (ends, interval) = (profile.phase_ends(), profile.interval());
         let points = self.series.as_ref().map_or(&[][..], |series| &series.points);
         let (before, after) = (ends[0] as usize, ends[1] as usize);
         // The first interval is that of a generator and a server that are not warm.
-        let back = recovered(points, usize::from(before > 1)..before, after);
+        let recovered_at = recovery_interval(points, usize::from(before > 1)..before, after);
         let ms = |intervals: usize| intervals as f64 * interval.as_secs_f64() * 1e3;
         self.overload = Some(Overload {
-            base_rate: rate * surge.base,
+            base_rate: rate * overload_test.base,
             overload_rate: over.achieved_rate,
             overload_s: over.duration_s,
             answered_rate: over.received as f64 / over.duration_s.max(1e-9),
-            recovery_ms: back.map(|index| ms(index - after)),
+            recovery_ms: recovered_at.map(|index| ms(index - after)),
             resolution_ms: ms(1),
         });
         Ok(())
@@ -145,14 +144,14 @@ impl LoadRun {
 
     /// Records the outages of the server in a trial of one rate.
     pub(super) fn record_outages(&mut self, trial: usize, counts: &TrialCounts) {
-        let of_trial = |outage: &outage::Outage| Outage {
+        let to_record = |outage: &outage::Outage| Outage {
             trial,
             from_s: outage.from.as_seconds(),
             to_s: outage.to.as_seconds(),
             ended: outage.ended,
             recovery_ms: None,
         };
-        self.outages.extend(counts.outages.iter().flatten().map(of_trial));
+        self.outages.extend(counts.outages.iter().flatten().map(to_record));
     }
 }
 
@@ -165,18 +164,21 @@ fn assign_to_phase(
 ) -> Outage {
     let interval_s = profile.interval().as_secs_f64();
     let (from_s, to_s) = (outage.from.as_seconds(), outage.to.as_seconds());
-    let began = (from_s / interval_s) as usize;
+    let first_interval = (from_s / interval_s) as usize;
     let after = (to_s / interval_s).ceil() as usize;
-    let before = began.saturating_sub(BEFORE).max(usize::from(began > 1))..began;
-    let back = if outage.ended { recovered(points, before, after) } else { None };
-    let ends = profile.ends();
-    let phase = ends.iter().filter(|end| **end <= began as u64).count().min(ends.len() - 1);
+    let before = first_interval
+        .saturating_sub(REFERENCE_INTERVALS_MAX)
+        .max(usize::from(first_interval > 1))..first_interval;
+    let recovered_at = if outage.ended { recovery_interval(points, before, after) } else { None };
+    let ends = profile.phase_ends();
+    let phase =
+        ends.iter().filter(|end| **end <= first_interval as u64).count().min(ends.len() - 1);
     let phase_s = phase.checked_sub(1).map_or(0.0, |before| ends[before] as f64 * interval_s);
     Outage {
         trial: first_trial + phase,
         from_s: from_s - phase_s,
         to_s: to_s - phase_s,
         ended: outage.ended,
-        recovery_ms: back.map(|index| (index as f64 * interval_s - to_s).max(0.0) * 1e3),
+        recovery_ms: recovered_at.map(|index| (index as f64 * interval_s - to_s).max(0.0) * 1e3),
     }
 }

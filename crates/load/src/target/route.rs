@@ -1,13 +1,12 @@
-//! Route to a target: interface, source address and, if frames are built by hand, the MAC addresses
-//! at the two ends of the first link. All values are queried from the kernel; nothing is guessed or
-//! changed.
+//! Route to a target: interface, source address and, for engines that build frames, the MAC
+//! addresses of the first link. Queries the kernel and changes nothing.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use horolog_sys::netlink::{Netlink, NetlinkError};
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 use horolog_wire::ethernet::MacAddress;
 
 use super::TargetError;
@@ -19,9 +18,9 @@ const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3_500);
 /// Route to a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// The target is this host, so no frame reaches it.
+    /// The target is an address of this host, so no frame is sent.
     ThisHost,
-    /// Via an interface.
+    /// The target is reached by an interface.
     Link(FirstLink),
 }
 
@@ -34,35 +33,35 @@ pub struct FirstLink {
     pub index: u32,
     /// True if the user named the interface; false if it was looked up.
     pub is_explicit: bool,
-    /// Address of the interface, which the server must route replies to.
+    /// Address of the interface, the gateway of the server's return route to simulated clients.
     pub source: IpAddr,
-    /// Router, if the target is not on the link.
+    /// Address of the router; `None` if the target is on the link.
     pub gateway: Option<IpAddr>,
     /// MAC addresses of the interface and the next hop; `None` if it has none or they were not
     /// requested.
-    pub macs: Option<Macs>,
+    pub macs: Option<LinkMacs>,
 }
 
-/// Two ends of the first link.
+/// MAC addresses at the two ends of the first link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Macs {
+pub struct LinkMacs {
     /// MAC address of the interface.
     pub source: MacAddress,
     /// MAC address of the target, or of the router.
     pub destination: MacAddress,
 }
 
-/// User's hints about the route.
+/// The user's settings for the route.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RouteHints {
     /// Interface to send by.
     pub interface: Option<String>,
-    /// MAC address to send to, instead of neighbour resolution.
+    /// Destination MAC address; `None` uses neighbour resolution.
     pub mac: Option<MacAddress>,
 }
 
-/// Returns the command that adds a server's return route to simulated clients in `network`. A
-/// link-local gateway names no interface by itself.
+/// Returns the command for the server that adds a return route to simulated clients in `network`.
+/// For a link-local gateway the user must insert the interface.
 pub(crate) fn return_route_command(network: &impl fmt::Display, gateway: IpAddr) -> String {
     let command = format!("ip route add {network} via {gateway}");
     match gateway {
@@ -71,23 +70,23 @@ pub(crate) fn return_route_command(network: &impl fmt::Display, gateway: IpAddr)
     }
 }
 
-/// Finds the route to `target`: interface and source address, and with `with_macs` the MAC
-/// addresses too, which may require neighbour resolution of the target or its router. A zone names
-/// the interface as the user would.
+/// Finds the route to a target: interface and source address, and with `with_macs` also the MAC
+/// addresses, by neighbour resolution if necessary. The interface in `hints` takes precedence over
+/// the zone of the address.
 pub fn find_route(
     netlink: &mut Netlink,
-    at: SocketAddr,
+    address: SocketAddr,
     hints: &RouteHints,
     with_macs: bool,
 ) -> Result<Route, TargetError> {
-    let target = at.ip();
+    let target = address.ip();
     let through = match &hints.interface {
         Some(name) => Some(netlink.link_by_name(name)?.index),
-        None => scope_of(at),
+        None => zone_index(address),
     };
-    let own = netlink.addresses()?.iter().any(|own| own.prefix.address() == target);
+    let is_local = netlink.addresses()?.iter().any(|own| own.prefix.address() == target);
     let route = netlink.route_get(target, through)?;
-    if route.local || own || target.is_loopback() {
+    if route.local || is_local || target.is_loopback() {
         return Ok(Route::ThisHost);
     }
     let link = netlink.link_by_index(route.index)?;
@@ -96,7 +95,7 @@ pub fn find_route(
     }
     let source = match route.source {
         Some(source) => source,
-        None => own_address(netlink, route.index, target)?
+        None => source_address(netlink, route.index, target)?
             .ok_or_else(|| TargetError::NoSource(link.name.clone(), target))?,
     };
     let macs = if with_macs {
@@ -107,10 +106,10 @@ pub fn find_route(
             None => MacAddress(
                 netlink
                     .resolve_mac(link.index, next_hop, NEIGHBOUR_TIMEOUT)
-                    .map_err(|error| no_mac(error, &link.name))?,
+                    .map_err(|error| neighbour_error(error, &link.name))?,
             ),
         };
-        Some(Macs { source: MacAddress(own_mac), destination })
+        Some(LinkMacs { source: MacAddress(own_mac), destination })
     } else {
         None
     };
@@ -124,17 +123,17 @@ pub fn find_route(
     }))
 }
 
-/// Returns an error with the name of the interface instead of its index.
-fn no_mac(error: NetlinkError, interface: &str) -> TargetError {
+/// Replaces the index of the interface by its name in an error.
+fn neighbour_error(error: NetlinkError, interface: &str) -> TargetError {
     match error {
-        NetlinkError::NeighbourUnreachable { address, waited, .. } => {
+        NetlinkError::NeighbourUnreachable { address, timeout: waited, .. } => {
             TargetError::NoNeighbour { address, interface: interface.to_owned(), waited }
         }
         error => error.into(),
     }
 }
 
-fn own_address(
+fn source_address(
     netlink: &mut Netlink,
     index: u32,
     target: IpAddr,
@@ -157,8 +156,8 @@ mod tests {
     fn a_neighbour_without_an_answer_is_missing_on_an_interface_with_a_name() {
         let address = Ipv4Addr::new(192, 0, 2, 1).into();
         let error =
-            NetlinkError::NeighbourUnreachable { address, index: 4, waited: NEIGHBOUR_TIMEOUT };
-        let text = no_mac(error, "eth0").to_string();
+            NetlinkError::NeighbourUnreachable { address, index: 4, timeout: NEIGHBOUR_TIMEOUT };
+        let text = neighbour_error(error, "eth0").to_string();
         assert!(text.contains("interface 'eth0'") && !text.contains("index"), "{text}");
     }
 

@@ -1,10 +1,10 @@
-//! NTP extension fields as a user writes them for requests: a type and a body (RFC 7822).
+//! NTP extension fields for requests, as a user specifies them: a type and a body (RFC 7822).
 
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Length of a field's type and length, in bytes.
+/// Length of the type and length of a field, in bytes.
 const PREFIX_LEN: usize = 4;
 /// Shortest field, prefix included, in bytes (RFC 7822, section 3).
 const FIELD_LEN_MIN: usize = 16;
@@ -38,8 +38,7 @@ pub enum ExtensionFieldError {
 impl FromStr for ExtensionField {
     type Err = ExtensionFieldError;
 
-    /// Parses `TYPE` or `TYPE:BODY`: the type is a number (`0x` before hexadecimal digits), the
-    /// body hexadecimal digits.
+    /// Parses `TYPE` or `TYPE:BODY`: a decimal or `0x` hexadecimal number, and hexadecimal digits.
     fn from_str(text: &str) -> Result<Self, ExtensionFieldError> {
         let (kind, body) = text.split_once(':').unwrap_or((text, ""));
         let kind = match kind.strip_prefix("0x") {
@@ -60,11 +59,11 @@ impl FromStr for ExtensionField {
 }
 
 impl ExtensionField {
-    /// Appends the field to a packet, padded with zeros to a valid length; `last` is true if the
-    /// packet ends with it.
+    /// Appends the field to a packet, padded with zeros to a valid length. `last` is true if it is
+    /// the last field and no MAC follows.
     pub(super) fn write(&self, last: bool, packet: &mut Vec<u8>) {
-        let least = if last { LAST_FIELD_LEN_MIN } else { FIELD_LEN_MIN };
-        let len = (PREFIX_LEN + self.body.len()).next_multiple_of(4).max(least);
+        let len_min = if last { LAST_FIELD_LEN_MIN } else { FIELD_LEN_MIN };
+        let len = (PREFIX_LEN + self.body.len()).next_multiple_of(4).max(len_min);
         let end = packet.len() + len;
         packet.extend(self.kind.to_be_bytes());
         // A body has at most 1,024 bytes.
@@ -75,7 +74,7 @@ impl ExtensionField {
 }
 
 /// Returns true if `rest` is a sequence of whole fields, or empty.
-pub(super) fn are_fields(mut rest: &[u8]) -> bool {
+pub(super) fn is_field_sequence(mut rest: &[u8]) -> bool {
     while let &[_, _, high, low, ..] = rest {
         let len = usize::from(u16::from_be_bytes([high, low]));
         if len < FIELD_LEN_MIN || !len.is_multiple_of(4) || len > rest.len() {
@@ -114,9 +113,9 @@ mod tests {
         assert_eq!((packet.len(), &packet[..6]), (16, &[0, 1, 0, 16, 0xff, 0][..]));
         field.write(true, &mut packet);
         assert_eq!((packet.len(), &packet[16..21]), (44, &[0, 1, 0, 28, 0xff][..]));
-        assert!(are_fields(&packet) && are_fields(&[]));
-        assert!(!are_fields(&packet[..43]) && !are_fields(&[0, 1, 0, 4]));
-        assert!(!are_fields(&[1, 2]) && !are_fields(&[0; 16]));
+        assert!(is_field_sequence(&packet) && is_field_sequence(&[]));
+        assert!(!is_field_sequence(&packet[..43]) && !is_field_sequence(&[0, 1, 0, 4]));
+        assert!(!is_field_sequence(&[1, 2]) && !is_field_sequence(&[0; 16]));
     }
 
     proptest! {
@@ -129,12 +128,12 @@ mod tests {
                 let text = format!("{kind}:{}", "ab".repeat(len));
                 text.parse::<ExtensionField>().unwrap().write(last, &mut packet);
             }
-            prop_assert!(are_fields(&packet));
+            prop_assert!(is_field_sequence(&packet));
         }
 
         #[test]
         fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            are_fields(&bytes);
+            is_field_sequence(&bytes);
         }
     }
 }

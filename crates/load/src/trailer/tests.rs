@@ -11,7 +11,7 @@ fn keys() -> Arc<KeyTable> {
 
 fn tail(fields: &[&str], key: Option<u32>, version: u8) -> RequestTrailer {
     let fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-    RequestTrailer::Added(TrailerTemplate::new(
+    RequestTrailer::Fixed(TrailerTemplate::new(
         &TrailerOptions { fields, mac: key.map(|id| (keys(), id)) },
         version,
     ))
@@ -29,7 +29,7 @@ fn a_request_has_the_configured_trailer() {
     ] {
         let mut tail = tail(fields, key, version);
         assert_eq!(tail.request_len_max(), len);
-        let request = tail.request(0, RequestTimestamps::basic(0x0102_0304_0506_0708), None);
+        let request = tail.build_request(0, RequestTimestamps::basic(0x0102_0304_0506_0708), None);
         assert_eq!((request.len(), &request[40..48]), (len, &[1, 2, 3, 4, 5, 6, 7, 8][..]));
         let authentic = keys().verify(request).map(|authentic| authentic.key.id());
         assert_eq!(authentic.ok(), key, "each request has a MAC of its own");
@@ -40,27 +40,27 @@ fn a_request_has_the_configured_trailer() {
 #[test]
 fn a_reply_has_a_mac_of_the_same_key() {
     let mut tail = tail(&[], Some(2), 4);
-    let mut reply = tail.request(0, RequestTimestamps::basic(1), None).to_vec();
-    assert_eq!(tail.judge(REQUEST, &reply), Ok(()));
-    assert_eq!(tail.judge(REQUEST, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
+    let mut reply = tail.build_request(0, RequestTimestamps::basic(1), None).to_vec();
+    assert_eq!(tail.verify(REQUEST, &reply), Ok(()));
+    assert_eq!(tail.verify(REQUEST, &reply[..HEADER_LEN]), Err(InvalidReason::Mac));
     reply[9] ^= 1;
-    assert_eq!(tail.judge(REQUEST, &reply), Err(InvalidReason::Mac));
+    assert_eq!(tail.verify(REQUEST, &reply), Err(InvalidReason::Mac));
     let keys = keys();
     let mut other = vec![0; 48 + 4 + 20];
     keys.get(1).unwrap().append(20, &mut other, 48);
     assert!(keys.verify(&other).is_ok());
-    assert_eq!(tail.judge(REQUEST, &other), Err(InvalidReason::Length), "longer than its request");
+    assert_eq!(tail.verify(REQUEST, &other), Err(InvalidReason::Length), "longer than its request");
     let mut tail = self::tail(&["9:00"], Some(2), 4);
-    assert_eq!(tail.judge(REQUEST, &other), Err(InvalidReason::Mac), "of another key");
+    assert_eq!(tail.verify(REQUEST, &other), Err(InvalidReason::Mac), "of another key");
 }
 
 #[test]
 fn a_reply_may_have_fields_where_the_request_had_some() {
     let mut tail = tail(&["1:00"], None, 4);
-    let request = tail.request(0, RequestTimestamps::basic(1), None).to_vec();
-    assert_eq!(tail.judge(REQUEST, &request), Ok(()));
-    assert_eq!(tail.judge(REQUEST, &request[..HEADER_LEN]), Ok(()));
-    assert_eq!(tail.judge(REQUEST, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));
+    let request = tail.build_request(0, RequestTimestamps::basic(1), None).to_vec();
+    assert_eq!(tail.verify(REQUEST, &request), Ok(()));
+    assert_eq!(tail.verify(REQUEST, &request[..HEADER_LEN]), Ok(()));
+    assert_eq!(tail.verify(REQUEST, &request[..HEADER_LEN + 9]), Err(InvalidReason::Length));
     let longer = [&request[..], &[0; 4]].concat();
-    assert_eq!(tail.judge(REQUEST, &longer), Err(InvalidReason::Length));
+    assert_eq!(tail.verify(REQUEST, &longer), Err(InvalidReason::Length));
 }

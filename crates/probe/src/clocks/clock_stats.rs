@@ -85,8 +85,8 @@ impl ClockStats {
             from_first,
             missed: count.saturating_sub(self.samples.len() as u64),
             error: self.error,
-            offset_ns: ExactSummary::of(offsets),
-            error_bound_ns: ExactSummary::of(error_bounds_ns),
+            offset_ns: ExactSummary::from_values(offsets),
+            error_bound_ns: ExactSummary::from_values(error_bounds_ns),
             drift: stability::drift(&points),
             allan: stability::allan(&phase_s, interval),
             samples: self.samples,
@@ -108,7 +108,7 @@ impl StepDetector {
         if !held.agrees(now) && self.found.len() < STEPS_MAX {
             self.found.push(ClockStep { slot, step_ns: (now.offset - held.offset).as_ns() });
         }
-        self.held = Some(held.follow(now));
+        self.held = Some(held.latest_or_tighter(now));
     }
 
     pub(super) fn found(self) -> Vec<ClockStep> {

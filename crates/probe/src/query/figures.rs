@@ -17,7 +17,7 @@ pub(crate) fn figures(
     samples: &[ExchangeSample],
     of: fn(&ExchangeSample) -> i64,
 ) -> Option<ExactSummary> {
-    ExactSummary::of(samples.iter().map(of))
+    ExactSummary::from_values(samples.iter().map(of))
 }
 
 /// Returns true if the delay is below zero by more than its error.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use horolog_io::{HardwareTime, InterfacePhc};
 use horolog_record::HardwareClock;
-use horolog_sys::hardware_timestamps::Purpose;
+use horolog_sys::hardware_timestamps::TimestampPurpose;
 use horolog_sys::netlink::Netlink;
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 use horolog_time::Timestamp;
 
 use super::packet_timestamp::PacketTimestamp;
@@ -92,7 +92,7 @@ impl NicClocks {
             Some(name) => name.to_owned(),
             None => interface_to(address)?,
         };
-        let open = || match InterfacePhc::open(&name, Purpose::Ntp) {
+        let open = || match InterfacePhc::open(&name, TimestampPurpose::Ntp) {
             Ok(clock) => {
                 let shared = SharedNicClock { clock, compared: Instant::now() };
                 Ok(SystemNicClock(Arc::new(Mutex::new(shared))))
@@ -106,7 +106,7 @@ impl NicClocks {
 fn interface_to(address: SocketAddr) -> Result<String, String> {
     let find = || {
         let mut netlink = Netlink::open()?;
-        let route = netlink.route_get(address.ip(), scope_of(address))?;
+        let route = netlink.route_get(address.ip(), zone_index(address))?;
         netlink.link_by_index(route.index)
     };
     find().map(|link| link.name).map_err(|error| error.to_string())

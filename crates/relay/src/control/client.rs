@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use horolog_sys::explain::explain;
-use horolog_sys::unix::connect_at_once;
+use horolog_sys::unix::connect_without_waiting;
 
 use super::message::{ControlRequest, ControlResponse, ErrorClass};
-use crate::Listing;
+use crate::RelayListing;
 use crate::relay::CHANGE_TIMEOUT;
 
 /// Timeout for a request that changes nothing, and for sending a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of a response; a listing of the largest table is far smaller.
-const ANSWER_BYTES_MAX: u64 = 8 << 20;
+const RESPONSE_BYTES_MAX: u64 = 8 << 20;
 
 /// Reason for which a request was not executed.
 #[derive(Debug, thiserror::Error)]
@@ -23,15 +23,15 @@ pub enum ControlClientError {
     /// No relay answers on the socket.
     #[error("no relay answers at {0}: {why}; check that it runs, or name its socket with \
              --socket", why = explain(.1))]
-    NoAnswer(PathBuf, #[source] io::Error),
+    NoResponse(PathBuf, #[source] io::Error),
     /// The request was sent and its outcome is unknown.
     #[error(
         "the relay at {0} received the change and has not answered: {why}; check with 'horolog \
          relay list' whether it applied it", why = explain(.1))]
-    Unanswered(PathBuf, #[source] io::Error),
+    OutcomeUnknown(PathBuf, #[source] io::Error),
     /// The response is not that of a relay of this version.
     #[error("{0} does not answer as a relay of this version: {1}")]
-    Nonsense(PathBuf, String),
+    InvalidResponse(PathBuf, String),
     /// The relay refused the request.
     #[error("{0}")]
     Refused(String, ErrorClass),
@@ -41,26 +41,26 @@ pub enum ControlClientError {
 pub fn request(
     path: &Path,
     request: &ControlRequest,
-) -> Result<Option<Listing>, ControlClientError> {
+) -> Result<Option<RelayListing>, ControlClientError> {
     // A change has a longer timeout than it may take.
     let timeout = match request {
         ControlRequest::List => REQUEST_TIMEOUT,
         _ => REQUEST_TIMEOUT + CHANGE_TIMEOUT,
     };
-    let no_answer = |error| ControlClientError::NoAnswer(path.to_owned(), error);
-    let mut stream = connect_at_once(path).map_err(no_answer)?;
+    let no_response = |error| ControlClientError::NoResponse(path.to_owned(), error);
+    let mut stream = connect_without_waiting(path).map_err(no_response)?;
     let text = exchange(&mut stream, request.to_line().as_bytes(), timeout);
     let text = text.map_err(|error| match request {
-        ControlRequest::List => no_answer(error),
-        _ => ControlClientError::Unanswered(path.to_owned(), error),
+        ControlRequest::List => no_response(error),
+        _ => ControlClientError::OutcomeUnknown(path.to_owned(), error),
     })?;
     match serde_json::from_slice(&text) {
         Ok(ControlResponse::Done) => Ok(None),
         Ok(ControlResponse::Listing(listing)) => Ok(Some(*listing)),
-        Ok(ControlResponse::Refused { reason, fault }) => {
-            Err(ControlClientError::Refused(reason, fault))
+        Ok(ControlResponse::Refused { reason, class }) => {
+            Err(ControlClientError::Refused(reason, class))
         }
-        Err(error) => Err(ControlClientError::Nonsense(path.to_owned(), error.to_string())),
+        Err(error) => Err(ControlClientError::InvalidResponse(path.to_owned(), error.to_string())),
     }
 }
 
@@ -69,12 +69,12 @@ fn exchange(stream: &mut UnixStream, line: &[u8], timeout: Duration) -> io::Resu
     stream.set_read_timeout(Some(timeout))?;
     // A relay that does not read to the end may have sent its reason.
     let written = stream.write_all(line);
-    let mut answer = Vec::new();
-    let read = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-    if answer.is_empty() {
+    let mut response = Vec::new();
+    let read = stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response);
+    if response.is_empty() {
         written?;
         read?;
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    read.map(|_| answer)
+    read.map(|_| response)
 }

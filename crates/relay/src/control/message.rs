@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{GroupSpec, Listing, Relay, RelayError, Spec, TableError, fields};
+use crate::{GroupSpec, Relay, RelayError, RelayListing, TableError, TableSpec, fields};
 
 /// Longest line of a request: the longest one names all children that a table can hold.
 pub(super) const REQUEST_BYTES_MAX: usize = 128 << 10;
@@ -60,22 +60,22 @@ pub enum ControlResponse {
     /// The change was made, and is in force.
     Done,
     /// The state of the relay.
-    Listing(Box<Listing>),
+    Listing(Box<RelayListing>),
     /// Nothing was changed.
     Refused {
         /// The reason, in one line.
         reason: String,
         /// The class of the refusal.
-        fault: ErrorClass,
+        class: ErrorClass,
     },
 }
 
 /// Request of a line, or the reason for which it is none.
-pub type Requested = Result<ControlRequest, String>;
+pub type ParsedRequest = Result<ControlRequest, String>;
 
 impl ControlRequest {
     /// Parses a request. The reason of a refusal is one line.
-    pub fn parse(line: &[u8]) -> Requested {
+    pub fn parse(line: &[u8]) -> ParsedRequest {
         serde_json::from_slice(line).map_err(|error| {
             let reason: String = error.to_string().chars().filter(|c| !c.is_control()).collect();
             format!("invalid request: {reason}")
@@ -90,23 +90,23 @@ impl ControlRequest {
     }
 
     /// Applies the requested change to the specification of a table.
-    pub fn edit(self, spec: &mut Spec) -> Result<(), TableError> {
+    pub fn edit(self, spec: &mut TableSpec) -> Result<(), TableError> {
         match self {
             Self::List => {}
             Self::AddGroup { group } => spec.groups.push(group),
             Self::RemoveGroup { group } => {
-                find(spec, &group)?;
+                find_group(spec, &group)?;
                 spec.groups.retain(|one| one.name != group);
             }
             Self::AddChildren { group, children } => {
-                find(spec, &group)?.children.extend(children);
+                find_group(spec, &group)?.children.extend(children);
             }
             Self::RemoveChildren { group, children } => {
-                let group = find(spec, &group)?;
+                let group = find_group(spec, &group)?;
                 for child in children {
                     let index = group.children.iter().position(|one| *one == child);
-                    let none = || TableError::NoChild(group.name.clone(), child);
-                    group.children.remove(index.ok_or_else(none)?);
+                    let no_child = || TableError::NoChild(group.name.clone(), child);
+                    group.children.remove(index.ok_or_else(no_child)?);
                 }
             }
         }
@@ -125,16 +125,16 @@ impl ControlRequest {
     }
 }
 
-fn find<'a>(spec: &'a mut Spec, name: &str) -> Result<&'a mut GroupSpec, TableError> {
-    let shown = || name.chars().filter(|c| !c.is_control()).take(64).collect();
+fn find_group<'a>(spec: &'a mut TableSpec, name: &str) -> Result<&'a mut GroupSpec, TableError> {
+    let printable_name = || name.chars().filter(|c| !c.is_control()).take(64).collect();
     let found = spec.groups.iter_mut().find(|group| group.name == name);
-    found.ok_or_else(|| TableError::NoGroup(shown()))
+    found.ok_or_else(|| TableError::NoGroup(printable_name()))
 }
 
 impl ControlResponse {
     fn refused(error: &RelayError) -> Self {
-        let fault = if error.is_usage() { ErrorClass::Request } else { ErrorClass::Host };
-        Self::Refused { reason: error.to_string(), fault }
+        let class = if error.is_usage() { ErrorClass::Request } else { ErrorClass::Host };
+        Self::Refused { reason: error.to_string(), class }
     }
 
     /// Returns the response as a line.

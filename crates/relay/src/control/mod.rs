@@ -7,5 +7,5 @@ mod message;
 mod server;
 
 pub use client::{ControlClientError, request};
-pub use message::{ControlRequest, ControlResponse, ErrorClass, Requested};
-pub use server::{Control, ControlSocketError, default_path};
+pub use message::{ControlRequest, ControlResponse, ErrorClass, ParsedRequest};
+pub use server::{ControlServer, ControlSocketError, default_path};

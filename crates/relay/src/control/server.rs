@@ -19,7 +19,7 @@ use crate::Relay;
 /// Timeout for a client to send its request, and to read the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Clients that are served at the same time; one more waits.
-const ASKERS_MAX: usize = 64;
+const CONCURRENT_CLIENTS_MAX: usize = 64;
 /// Permissions for the owner of the process only.
 const MODE: u32 = 0o600;
 
@@ -49,28 +49,28 @@ pub fn default_path() -> Option<PathBuf> {
 
 /// Thread that serves a control socket until it is dropped.
 #[derive(Debug)]
-pub struct Control(UnixResponder);
+pub struct ControlServer(UnixResponder);
 
-impl Control {
+impl ControlServer {
     /// Serves `relay` at `path`, to the owner of the process only.
     pub fn start(path: &Path, relay: Arc<Relay>) -> Result<Self, ControlSocketError> {
         let client_count = Arc::new(AtomicUsize::new(0));
-        let answer = move |stream: UnixStream| {
+        let accept_client = move |stream: UnixStream| {
             let slot = ClientSlot::new(&client_count);
             let relay = Arc::clone(&relay);
             // A client that disconnects early gets no response.
-            let converse = move || {
+            let serve = move || {
                 let _slot = slot;
-                drop(converse(stream, &relay));
+                drop(serve_client(stream, &relay));
             };
-            if client_count.load(Ordering::Relaxed) > ASKERS_MAX {
-                converse();
+            if client_count.load(Ordering::Relaxed) > CONCURRENT_CLIENTS_MAX {
+                serve();
             } else {
                 // If the system has no room for a thread, the client is disconnected.
-                drop(thread::Builder::new().name("asked".into()).spawn(converse));
+                drop(thread::Builder::new().name("asked".into()).spawn(serve));
             }
         };
-        let started = UnixResponder::start("control", path.to_owned(), MODE, answer);
+        let started = UnixResponder::start("control", path.to_owned(), MODE, accept_client);
         started.map(Self).map_err(|error| match error {
             UnixResponderError::InUse => ControlSocketError::InUse(path.to_owned()),
             UnixResponderError::Io(error) => ControlSocketError::Bind(path.to_owned(), error),
@@ -100,19 +100,19 @@ impl Drop for ClientSlot {
     }
 }
 
-fn converse(mut stream: UnixStream, relay: &Relay) -> io::Result<()> {
+fn serve_client(mut stream: UnixStream, relay: &Relay) -> io::Result<()> {
     let requested = match read_line(&mut stream)? {
         Some(line) => ControlRequest::parse(&line),
         None => {
             Err(format!("a request is limited to {REQUEST_BYTES_MAX} bytes; send less at once"))
         }
     };
-    let answer = match requested {
+    let response = match requested {
         Ok(request) => request.execute(relay),
-        Err(reason) => ControlResponse::Refused { reason, fault: ErrorClass::Request },
+        Err(reason) => ControlResponse::Refused { reason, class: ErrorClass::Request },
     };
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    stream.write_all(answer.to_line().as_bytes())
+    stream.write_all(response.to_line().as_bytes())
 }
 
 /// Reads to the end of the line; `None` if it is longer than a request may be. Such a line is read
@@ -121,11 +121,11 @@ fn read_line(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let deadline = Instant::now() + CLIENT_TIMEOUT;
     let (mut line, mut buffer) = (Some(Vec::new()), [0; 4_096]);
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(remaining))?;
         let read = stream.read(&mut buffer)?;
         let received = &buffer[..read];
         let end = received.iter().position(|byte| *byte == b'\n');

@@ -11,12 +11,12 @@ mod sendmmsg;
 use horolog_sys::socket::Socket;
 
 use crate::GroupChild;
-use send::Send;
-use sendmmsg::Sendmmsg;
+use send::SendtoEngine;
+use sendmmsg::SendmmsgEngine;
 
 /// Copy to send.
 #[derive(Clone, Copy, Debug)]
-pub struct Outbound<'a> {
+pub struct OutgoingCopy<'a> {
     /// Its payload.
     pub bytes: &'a [u8],
     /// Its receiver, with the counters for its outcome.
@@ -27,7 +27,11 @@ pub struct Outbound<'a> {
 pub trait CopySender: std::fmt::Debug + std::marker::Send {
     /// Sends all `copies` in their order by a socket, without waiting, and counts the outcome of
     /// each in its child's counters. A copy that cannot be sent delays none of the others.
-    fn send<'a>(&mut self, socket: &Socket, copies: &mut (dyn Iterator<Item = Outbound<'a>> + '_));
+    fn send<'a>(
+        &mut self,
+        socket: &Socket,
+        copies: &mut (dyn Iterator<Item = OutgoingCopy<'a>> + '_),
+    );
 }
 
 /// Kind of a socket engine.
@@ -49,10 +53,10 @@ impl EngineKind {
         }
     }
 
-    pub(crate) fn make(self) -> Box<dyn CopySender> {
+    pub(crate) fn create_sender(self) -> Box<dyn CopySender> {
         match self {
-            Self::Send => Box::new(Send),
-            Self::Sendmmsg => Box::new(Sendmmsg::new()),
+            Self::Send => Box::new(SendtoEngine),
+            Self::Sendmmsg => Box::new(SendmmsgEngine::new()),
         }
     }
 }

@@ -6,23 +6,23 @@ use std::os::fd::AsFd;
 use horolog_sys::message::{MessageTable, OutgoingDatagram};
 use horolog_sys::socket::Socket;
 
-use super::{CopySender, Outbound};
+use super::{CopySender, OutgoingCopy};
 use crate::CopyDrop;
 
 /// More in one call gain nothing measurable.
 const SLOTS: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Sendmmsg(MessageTable);
+pub(super) struct SendmmsgEngine(MessageTable);
 
-impl Sendmmsg {
+impl SendmmsgEngine {
     pub(super) fn new() -> Self {
         Self(MessageTable::new(SLOTS))
     }
 
     /// Sends the copies of one call. The kernel stops at a copy that it refuses, and returns the
     /// reason if that is the first one.
-    fn send_slots(&mut self, socket: &Socket, mut copies: &[Option<Outbound<'_>>]) {
+    fn send_slots(&mut self, socket: &Socket, mut copies: &[Option<OutgoingCopy<'_>>]) {
         while let [Some(first), ..] = copies {
             let messages = copies.iter().flatten().map(|copy| OutgoingDatagram {
                 bytes: copy.bytes,
@@ -30,28 +30,32 @@ impl Sendmmsg {
                 local: None,
                 transmit_timestamp: None,
             });
-            let left = match self.0.send(socket.as_fd(), messages) {
+            let remaining = match self.0.send(socket.as_fd(), messages) {
                 // The kernel never returns 0 here; a loop without an end would be worse.
                 Ok(0) => break,
                 Ok(sent) => {
                     let (gone, left) = copies.split_at(sent.min(copies.len()));
                     gone.iter()
                         .flatten()
-                        .for_each(|copy| copy.child.counters.sent(copy.bytes.len()));
+                        .for_each(|copy| copy.child.counters.count_sent(copy.bytes.len()));
                     left
                 }
                 Err(error) => {
-                    first.child.counters.dropped(CopyDrop::of(&error));
+                    first.child.counters.count_dropped(CopyDrop::from_error(&error));
                     &copies[1..]
                 }
             };
-            copies = left;
+            copies = remaining;
         }
     }
 }
 
-impl CopySender for Sendmmsg {
-    fn send<'a>(&mut self, socket: &Socket, copies: &mut (dyn Iterator<Item = Outbound<'a>> + '_)) {
+impl CopySender for SendmmsgEngine {
+    fn send<'a>(
+        &mut self,
+        socket: &Socket,
+        copies: &mut (dyn Iterator<Item = OutgoingCopy<'a>> + '_),
+    ) {
         loop {
             let mut slots = [None; SLOTS];
             let mut count = 0;

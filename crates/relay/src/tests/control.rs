@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::control::{Control, ControlClientError, ControlRequest, ErrorClass, request};
+use crate::control::{ControlClientError, ControlRequest, ControlServer, ErrorClass, request};
 use crate::{EngineKind, Relay};
 
 use super::{group, spec};
@@ -18,7 +18,7 @@ use super::{group, spec};
 /// A relay with a group `g`, and the path of its control socket.
 struct ControlledRelay {
     path: PathBuf,
-    _control: Control,
+    _control: ControlServer,
     _directory: TempDir,
 }
 
@@ -28,7 +28,7 @@ fn controlled_relay() -> ControlledRelay {
     let at = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let table = spec(vec![group("g", &at.to_string(), &[])]);
     let relay = Relay::start(&table, EngineKind::Sendmmsg, None).unwrap();
-    let control = Control::start(&path, Arc::new(relay)).unwrap();
+    let control = ControlServer::start(&path, Arc::new(relay)).unwrap();
     ControlledRelay { path, _control: control, _directory: directory }
 }
 

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::{
-    Copies, CopyDrop, LocalAddresses, PacketRefusal, ReceivedPacket, RelayLimits, RoutingTable,
-    decide,
+    CopyDrop, LocalAddresses, PacketCopies, PacketRefusal, ReceivedPacket, RelayLimits,
+    RoutingTable, decide,
 };
 
 use super::{group, spec};
@@ -23,7 +23,7 @@ fn packet(source: &str, destination: &str) -> ReceivedPacket {
     let destination: SocketAddr = destination.parse().unwrap();
     let to_group = destination.ip().is_multicast();
     let source = source.parse().unwrap();
-    ReceivedPacket { source, destination, to_group, hop_limit: Some(64), payload: 100 }
+    ReceivedPacket { source, destination, to_group, hop_limit: Some(64), payload_len: 100 }
 }
 
 fn own() -> LocalAddresses {
@@ -33,7 +33,7 @@ fn own() -> LocalAddresses {
 fn decided<'a>(
     table: &'a RoutingTable,
     packet: &ReceivedPacket,
-) -> Result<Copies<'a>, PacketRefusal> {
+) -> Result<PacketCopies<'a>, PacketRefusal> {
     decide(table, &own(), &mut RelayLimits::default(), packet, 1)
 }
 
@@ -65,9 +65,9 @@ fn what_is_refused_has_a_reason() {
         ("198.51.100.9:1", "192.0.2.1:5002", PacketRefusal::Destination),
         ("198.51.100.9:1", "239.1.2.4:5000", PacketRefusal::Destination),
         ("203.0.113.9:1", "192.0.2.1:5000", PacketRefusal::Source),
-        ("198.51.100.1:5000", "192.0.2.1:5000", PacketRefusal::Oneself),
-        ("198.51.100.1:5001", "239.1.2.3:5000", PacketRefusal::Oneself),
-        ("127.0.0.1:5000", "192.0.2.1:5000", PacketRefusal::Oneself),
+        ("198.51.100.1:5000", "192.0.2.1:5000", PacketRefusal::Relay),
+        ("198.51.100.1:5001", "239.1.2.3:5000", PacketRefusal::Relay),
+        ("127.0.0.1:5000", "192.0.2.1:5000", PacketRefusal::Relay),
         ("[2001:db8::2]:5000", "[2001:db8::1]:5000", PacketRefusal::Child),
     ] {
         let found = decided(&table, &packet(source, destination)).unwrap_err();

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::socket::Socket;
 
-use crate::control::{Control, ControlClientError, ControlRequest, ErrorClass, request};
-use crate::{EngineKind, Listing, Relay};
+use crate::control::{ControlClientError, ControlRequest, ControlServer, ErrorClass, request};
+use crate::{EngineKind, Relay, RelayListing};
 
 use super::{group, spec};
 
@@ -36,7 +36,7 @@ fn next(socket: &UdpSocket) -> Vec<u8> {
 }
 
 /// The state once the last child's copies are counted, which is slightly after their arrival.
-fn settled(relay: &Relay, packets: u64) -> Listing {
+fn settled(relay: &Relay, packets: u64) -> RelayListing {
     let begun = Instant::now();
     loop {
         let listing = relay.listing();
@@ -214,7 +214,7 @@ fn the_control_socket_changes_the_table() {
     let at = free();
     let table = spec(vec![group("g", &at.to_string(), &[])]);
     let relay = Relay::start(&table, EngineKind::Sendmmsg, None).unwrap();
-    let _control = Control::start(&path, Arc::new(relay)).unwrap();
+    let _control = ControlServer::start(&path, Arc::new(relay)).unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let add = |child: &str| ControlRequest::AddChildren {

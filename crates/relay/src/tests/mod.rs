@@ -7,7 +7,7 @@ mod loopback;
 mod tables;
 mod texts;
 
-use crate::{GroupSpec, HOP_LIMIT, Network, RATE, Spec};
+use crate::{GroupSpec, HOP_LIMIT, Network, RATE, TableSpec};
 
 fn networks(texts: &[&str]) -> Vec<Network> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
@@ -26,7 +26,7 @@ pub(crate) fn group(name: &str, listen: &str, children: &[&str]) -> GroupSpec {
     }
 }
 
-pub(crate) fn spec(groups: Vec<GroupSpec>) -> Spec {
+pub(crate) fn spec(groups: Vec<GroupSpec>) -> TableSpec {
     let destinations = networks(&["127.0.0.0/8", "192.0.2.0/24", "2001:db8::/32"]);
-    Spec { destinations, copy_rate: 1_000_000, groups }
+    TableSpec { destinations, copy_rate: 1_000_000, groups }
 }

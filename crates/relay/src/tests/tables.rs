@@ -5,7 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::control::ControlRequest;
-use crate::{CHILDREN_MAX, GROUPS_MAX, GroupSpec, RoutingTable, Spec, TableError, TableSpecError};
+use crate::{
+    CHILDREN_MAX, GROUPS_MAX, GroupSpec, RoutingTable, TableError, TableSpec, TableSpecError,
+};
 
 use super::{group, spec};
 
@@ -58,14 +60,14 @@ fn a_full_table_takes_no_more() {
     let groups =
         |count| (0..count).map(|at| group(&format!("g{at}"), &listen(at), &[])).collect::<Vec<_>>();
     assert!(RoutingTable::new(&spec(groups(GROUPS_MAX)), None).is_ok());
-    assert_eq!(refused(groups(GROUPS_MAX + 1)), TableError::Groups(GROUPS_MAX + 1));
+    assert_eq!(refused(groups(GROUPS_MAX + 1)), TableError::TooManyGroups(GROUPS_MAX + 1));
     let children = |count: usize| {
         let children: Vec<String> = (0..count).map(|at| format!("192.0.2.2:{}", 1 + at)).collect();
         let children: Vec<&str> = children.iter().map(String::as_str).collect();
         vec![group("a", "192.0.2.1:1", &children)]
     };
     assert!(RoutingTable::new(&spec(children(CHILDREN_MAX)), None).is_ok());
-    assert_eq!(refused(children(CHILDREN_MAX + 1)), TableError::Children(CHILDREN_MAX + 1));
+    assert_eq!(refused(children(CHILDREN_MAX + 1)), TableError::TooManyChildren(CHILDREN_MAX + 1));
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn remaining_members_retain_counters_and_indices() {
         group("b", "192.0.2.1:2", &["192.0.2.2:2", "192.0.2.2:3"]),
     ]);
     let before = RoutingTable::new(&wanted, None).unwrap();
-    before.groups()[1].children[1].counters.sent(10);
+    before.groups()[1].children[1].counters.count_sent(10);
     let mut spec = before.spec();
     for request in [
         ControlRequest::RemoveGroup { group: "a".into() },
@@ -116,11 +118,11 @@ fn a_malformed_file_is_refused_by_its_line() {
         ("destinations = ['192.0.2.0/33']", 1, "too long"),
         ("\n\n[[group", 3, ""),
     ] {
-        let TableSpecError { line: at, reason } = Spec::parse(text).unwrap_err();
+        let TableSpecError { line: at, reason } = TableSpec::parse(text).unwrap_err();
         assert!(at == line && reason.contains(words), "{text:?}: line {at}: {reason}");
         assert!(!reason.contains('\n') && !reason.is_empty());
     }
-    assert_eq!(Spec::parse("").unwrap().groups, []);
+    assert_eq!(TableSpec::parse("").unwrap().groups, []);
 }
 
 fn a_network() -> impl Strategy<Value = String> {
@@ -161,16 +163,16 @@ prop_compose! {
         destinations in proptest::collection::vec(a_network(), 0..4),
         copy_rate in 0..=i64::MAX as u64,
         groups in proptest::collection::vec(a_group(), 0..4),
-    ) -> Spec {
+    ) -> TableSpec {
         let destinations = destinations.iter().map(|text| text.parse().unwrap()).collect();
-        Spec { destinations, copy_rate, groups }
+        TableSpec { destinations, copy_rate, groups }
     }
 }
 
 proptest! {
     #[test]
     fn a_file_is_read_as_it_was_written(spec in a_spec()) {
-        prop_assert_eq!(Spec::parse(&spec.to_toml()), Ok(spec.clone()));
+        prop_assert_eq!(TableSpec::parse(&spec.to_toml()), Ok(spec.clone()));
         if let Ok(table) = RoutingTable::new(&spec, None) {
             prop_assert_eq!(table.spec(), spec);
         }
@@ -184,7 +186,7 @@ proptest! {
 
     #[test]
     fn no_text_upsets_the_parsers(text in "\\PC{0,80}") {
-        if let Err(fault) = Spec::parse(&text) {
+        if let Err(fault) = TableSpec::parse(&text) {
             prop_assert!(!fault.to_string().contains('\n'));
         }
         if let Err(reason) = ControlRequest::parse(text.as_bytes()) {

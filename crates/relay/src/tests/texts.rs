@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ChildListing, GroupListing, InterfaceListing, LimitsListing, Listing, SCHEMA, XdpLimits,
-    metrics, text,
+    ChildListing, GroupListing, InterfaceListing, LimitsListing, RelayListing, SCHEMA, XdpLimits,
+    metrics, render_text,
 };
 
 use super::{group, spec};
 
-fn listing() -> Listing {
+fn listing() -> RelayListing {
     let count = |name: &str| BTreeMap::from([(name.to_owned(), 3)]);
     let table = spec(vec![group("video", "239.1.2.3:5000", &["192.0.2.2:5000"])]);
-    Listing {
+    RelayListing {
         schema: SCHEMA.into(),
         engine: "xdp".into(),
         host_engine: "sendmmsg".into(),
@@ -70,7 +70,7 @@ fn a_person_can_read_it() {
         \x20 192.0.2.2:5000: 4 copies, 256 bytes; dropped: too-large 3; its next hop \
         does not resolve\n\
         1 receive calls failed\n5 changes of the table were refused\n";
-    assert_eq!(text(&listing()), expected);
+    assert_eq!(render_text(&listing()), expected);
 }
 
 #[test]
@@ -91,6 +91,6 @@ fn every_count_is_a_metric() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not there:\n{text}");
     }
-    assert_eq!(metrics::answer("/", listing).code, 404);
-    assert!(metrics::answer("/metrics", listing).kind.starts_with("application/openmetrics"));
+    assert_eq!(metrics::respond("/", listing).code, 404);
+    assert!(metrics::respond("/metrics", listing).kind.starts_with("application/openmetrics"));
 }

@@ -4,7 +4,7 @@
 //! algorithms for minimum-delay application-layer multicast trees", IEEE/ACM Transactions on
 //! Networking 15(2), 2007), so this is a heuristic.
 
-use super::{Pairs, Processing, ShapeError, Tree, TreeEdge};
+use super::{PairDelays, ProcessingTime, ShapeError, Tree, TreeEdge};
 
 /// Reason for which there is no tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,8 +28,8 @@ pub enum BuildError {
     Shape(#[from] ShapeError),
 }
 
-fn unreached(pairs: &Pairs, at: usize, more: usize, degree_max: usize) -> BuildError {
-    BuildError::Unreached { name: pairs.names()[at].clone(), more, degree_max }
+fn unreached_error(pairs: &PairDelays, node: usize, more: usize, degree_max: usize) -> BuildError {
+    BuildError::Unreached { name: pairs.names()[node].clone(), more, degree_max }
 }
 
 fn others(count: usize) -> String {
@@ -46,93 +46,102 @@ fn others(count: usize) -> String {
 /// If all pairs have the same delay, no tree has a smaller D. Of 4,000 trees over five nodes with
 /// delays and times drawn alike, the median had a D of 1.04 times the smallest, the 99th percentile
 /// 1.5 times, the worst 2.4 times.
-pub fn compact(
-    pairs: &Pairs,
+pub fn compact_tree(
+    pairs: &PairDelays,
     root: usize,
     degree_max: usize,
-    processing: Processing,
+    processing: ProcessingTime,
 ) -> Result<Tree, BuildError> {
     let count = pairs.names().len();
-    let nearest: Vec<Vec<usize>> = (0..count).map(|from| nearest(pairs, from)).collect();
-    let mut joined = vec![false; count];
-    joined[root] = true;
+    let nearest: Vec<Vec<usize>> = (0..count).map(|from| nearest_nodes(pairs, from)).collect();
+    let mut is_in_tree = vec![false; count];
+    is_in_tree[root] = true;
     // Nodes of the tree: the index among the pairs, the time reached, the children, and the number
     // of its nearest nodes known to be in the tree.
-    let mut tree = vec![Joined { at: root, reached_ns: 0.0, children: 0, passed: 0 }];
+    let mut tree =
+        vec![TreeMember { pair_index: root, reached_ns: 0.0, children: 0, neighbours_joined: 0 }];
     let mut edges = Vec::with_capacity(count - 1);
     while tree.len() < count {
         let mut soonest: Option<(f64, usize, usize)> = None;
         for (index, node) in tree.iter_mut().enumerate() {
-            let nearest = &nearest[node.at];
-            while nearest.get(node.passed).is_some_and(|to| joined[*to]) {
-                node.passed += 1;
+            let nearest = &nearest[node.pair_index];
+            while nearest.get(node.neighbours_joined).is_some_and(|to| is_in_tree[*to]) {
+                node.neighbours_joined += 1;
             }
-            let Some(to) = nearest.get(node.passed).filter(|_| node.children < degree_max) else {
+            let Some(to) =
+                nearest.get(node.neighbours_joined).filter(|_| node.children < degree_max)
+            else {
                 continue;
             };
-            let leaves_ns = node.reached_ns + processing.copy_ns(node.children);
-            let reached_ns = leaves_ns + pairs.delay_ns(node.at, *to);
+            let departs_ns = node.reached_ns + processing.copy_ns(node.children);
+            let reached_ns = departs_ns + pairs.delay_ns(node.pair_index, *to);
             if soonest.is_none_or(|(least, ..)| reached_ns < least) {
                 soonest = Some((reached_ns, index, *to));
             }
         }
         let Some((reached_ns, parent, to)) = soonest else {
-            let lacking: Vec<usize> = (0..count).filter(|at| !joined[*at]).collect();
-            return Err(unreached(pairs, lacking[0], lacking.len() - 1, degree_max));
+            let unreached_nodes: Vec<usize> = (0..count).filter(|at| !is_in_tree[*at]).collect();
+            return Err(unreached_error(
+                pairs,
+                unreached_nodes[0],
+                unreached_nodes.len() - 1,
+                degree_max,
+            ));
         };
-        edges.push(edge(pairs, tree[parent].at, to));
+        edges.push(edge_between(pairs, tree[parent].pair_index, to));
         tree[parent].children += 1;
-        tree.push(Joined { at: to, reached_ns, children: 0, passed: 0 });
-        joined[to] = true;
+        tree.push(TreeMember { pair_index: to, reached_ns, children: 0, neighbours_joined: 0 });
+        is_in_tree[to] = true;
     }
-    Ok(in_best_order(pairs, &edges, processing)?)
+    Ok(with_ordered_children(pairs, &edges, processing)?)
 }
 
 /// Node of a growing tree.
-struct Joined {
-    at: usize,
+struct TreeMember {
+    pair_index: usize,
     reached_ns: f64,
     children: usize,
-    passed: usize,
+    neighbours_joined: usize,
 }
 
 /// Builds a star: the root serves all others, the farthest first.
-pub fn star(pairs: &Pairs, root: usize) -> Result<Tree, BuildError> {
+pub fn star_tree(pairs: &PairDelays, root: usize) -> Result<Tree, BuildError> {
     let count = pairs.names().len();
     let mut edges: Vec<TreeEdge> =
-        (0..count).filter(|to| *to != root).map(|to| edge(pairs, root, to)).collect();
+        (0..count).filter(|to| *to != root).map(|to| edge_between(pairs, root, to)).collect();
     edges.sort_by(|a, b| b.delay_ns.total_cmp(&a.delay_ns));
     if let Some(unknown) = edges.first().filter(|edge| edge.delay_ns.is_infinite()) {
         let more = edges.iter().filter(|edge| edge.delay_ns.is_infinite()).count() - 1;
-        return Err(unreached(pairs, unknown.to, more, count - 1));
+        return Err(unreached_error(pairs, unknown.to, more, count - 1));
     }
     Ok(Tree::new(pairs.names(), &edges)?)
 }
 
 /// Builds a chain: each node serves one other, the nearest that is left.
-pub fn chain(pairs: &Pairs, root: usize) -> Result<Tree, BuildError> {
-    let mut left: Vec<usize> = (0..pairs.names().len()).filter(|at| *at != root).collect();
-    let (mut from, mut edges) = (root, Vec::with_capacity(left.len()));
-    while !left.is_empty() {
-        let delay = |at: usize| pairs.delay_ns(from, left[at]);
-        let nearest = (0..left.len()).min_by(|a, b| delay(*a).total_cmp(&delay(*b))).unwrap_or(0);
+pub fn chain_tree(pairs: &PairDelays, root: usize) -> Result<Tree, BuildError> {
+    let mut unserved: Vec<usize> = (0..pairs.names().len()).filter(|at| *at != root).collect();
+    let (mut from, mut edges) = (root, Vec::with_capacity(unserved.len()));
+    while !unserved.is_empty() {
+        let delay = |at: usize| pairs.delay_ns(from, unserved[at]);
+        let nearest =
+            (0..unserved.len()).min_by(|a, b| delay(*a).total_cmp(&delay(*b))).unwrap_or(0);
         if delay(nearest).is_infinite() {
-            return Err(unreached(pairs, left[0], left.len() - 1, 1));
+            return Err(unreached_error(pairs, unserved[0], unserved.len() - 1, 1));
         }
-        let to = left.swap_remove(nearest);
-        edges.push(edge(pairs, from, to));
+        let to = unserved.swap_remove(nearest);
+        edges.push(edge_between(pairs, from, to));
         from = to;
     }
     Ok(Tree::new(pairs.names(), &edges)?)
 }
 
-fn edge(pairs: &Pairs, from: usize, to: usize) -> TreeEdge {
+fn edge_between(pairs: &PairDelays, from: usize, to: usize) -> TreeEdge {
     TreeEdge { from, to, delay_ns: pairs.delay_ns(from, to) }
 }
 
 /// Returns the nodes to which a node can send, the nearest first.
-fn nearest(pairs: &Pairs, from: usize) -> Vec<usize> {
-    let row = pairs.row(from);
+fn nearest_nodes(pairs: &PairDelays, from: usize) -> Vec<usize> {
+    let row = pairs.delays_from(from);
     let mut nearest: Vec<usize> =
         (0..row.len()).filter(|to| *to != from && row[*to].is_finite()).collect();
     nearest.sort_by(|a, b| row[*a].total_cmp(&row[*b]));
@@ -142,27 +151,29 @@ fn nearest(pairs: &Pairs, from: usize) -> Vec<usize> {
 /// Returns the tree of these edges with each node's children in the order that makes D smallest. If
 /// of two children the one with the shorter path below comes first, exchanging them makes the later
 /// of both ends no later.
-fn in_best_order(
-    pairs: &Pairs,
+fn with_ordered_children(
+    pairs: &PairDelays,
     edges: &[TreeEdge],
-    processing: Processing,
+    processing: ProcessingTime,
 ) -> Result<Tree, ShapeError> {
     let count = pairs.names().len();
-    let mut below: Vec<Vec<TreeEdge>> = vec![Vec::new(); count];
+    let mut child_edges: Vec<Vec<TreeEdge>> = vec![Vec::new(); count];
     // Time from the arrival at a node to the arrival at the last node below it.
-    let mut rest_ns = vec![0.0_f64; count];
+    let mut subtree_delay_ns = vec![0.0_f64; count];
     // A node's edge comes after that of its parent.
     let mut ordered = Vec::with_capacity(edges.len());
     for edge in edges {
-        below[edge.from].push(*edge);
+        child_edges[edge.from].push(*edge);
     }
     for at in edges.iter().rev().map(|edge| edge.to).chain(edges.first().map(|edge| edge.from)) {
-        let children = &mut below[at];
-        let way = |edge: &TreeEdge| edge.delay_ns + rest_ns[edge.to];
-        children.sort_by(|a, b| way(b).total_cmp(&way(a)));
-        let ends =
-            children.iter().enumerate().map(|(index, edge)| processing.copy_ns(index) + way(edge));
-        rest_ns[at] = ends.fold(0.0, f64::max);
+        let children = &mut child_edges[at];
+        let time_to_last = |edge: &TreeEdge| edge.delay_ns + subtree_delay_ns[edge.to];
+        children.sort_by(|a, b| time_to_last(b).total_cmp(&time_to_last(a)));
+        let completion_times = children
+            .iter()
+            .enumerate()
+            .map(|(index, edge)| processing.copy_ns(index) + time_to_last(edge));
+        subtree_delay_ns[at] = completion_times.fold(0.0, f64::max);
         ordered.extend(children.iter().copied());
     }
     Tree::new(pairs.names(), &ordered)

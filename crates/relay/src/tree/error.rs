@@ -16,7 +16,7 @@ impl TreeFileError {
     }
 
     /// Makes an error at the line of a byte of a text.
-    pub(super) fn at(text: &str, byte: usize, reason: impl std::fmt::Display) -> Self {
+    pub(super) fn at_byte(text: &str, byte: usize, reason: impl std::fmt::Display) -> Self {
         Self::new(1 + text.get(..byte).unwrap_or(text).matches('\n').count(), reason)
     }
 }
@@ -26,19 +26,19 @@ const NAME_MAX: usize = 64;
 
 /// Checks the name of a node; the error is the reason. Valid names need no quoting in a file.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
-    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
+    let is_permitted = |c: char| c.is_ascii_alphanumeric() || "-_.:[]".contains(c);
+    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_permitted) {
         return Ok(());
     }
     Err(format!(
         "invalid node name '{}'; write 1 to {NAME_MAX} letters, digits, '-', '_', '.', ':', '[' \
          and ']'",
-        quoted(name)
+        printable_name(name)
     ))
 }
 
 /// Quotes text of a file on one line, no longer than a name may be.
-pub(super) fn quoted(name: &str) -> String {
+pub(super) fn printable_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
 
@@ -48,7 +48,7 @@ const NS_PER_US: f64 = 1e3;
 
 /// Converts a time in µs to ns; the error is the reason for which it is invalid. `what` describes
 /// the time.
-pub(super) fn time_ns(what: &str, us: f64) -> Result<f64, String> {
+pub(super) fn checked_time_ns(what: &str, us: f64) -> Result<f64, String> {
     if us < 0.0 {
         Err(format!("{what} is {us} µs; a time cannot be negative"))
     } else if us <= TIME_MAX_US {
@@ -59,6 +59,6 @@ pub(super) fn time_ns(what: &str, us: f64) -> Result<f64, String> {
 }
 
 /// Returns the time in µs, in the form of a file.
-pub(super) fn to_us_text(ns: f64) -> f64 {
+pub(super) fn to_us(ns: f64) -> f64 {
     ns / NS_PER_US
 }

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::{check_name, quoted, time_ns, to_us_text};
-use super::{NODES_MAX, Processing, ShapeError, Tree, TreeEdge, TreeEngine, TreeFileError};
+use super::error::{check_name, checked_time_ns, printable_name, to_us};
+use super::{NODES_MAX, ProcessingTime, ShapeError, Tree, TreeEdge, TreeEngine, TreeFileError};
 
 /// Engines of a file: one, and one that replaces it.
 pub const ENGINES_MAX: usize = 2;
@@ -54,22 +54,22 @@ impl TreeFile {
     /// Parses a tree file.
     pub fn parse(text: &str) -> Result<Self, TreeFileError> {
         let raw: RawTree = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
+            let byte = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            TreeFileError::at(text, at, reason)
+            TreeFileError::at_byte(text, byte, reason)
         })?;
         let reader = TreeFileReader { text };
         let names = reader.names(&raw.nodes)?;
         let indices = reader.node_indices(&raw.nodes)?;
         let edges = reader.edges(&raw.edges, &indices)?;
         let tree = Tree::new(&names, &edges).map_err(|error| {
-            let at = match &error {
-                ShapeError::Oneself { edge, .. }
-                | ShapeError::Parents { edge, .. }
-                | ShapeError::Twice { edge, .. } => raw.edges[*edge].span().start,
+            let byte = match &error {
+                ShapeError::SelfLoop { edge, .. }
+                | ShapeError::TwoParents { edge, .. }
+                | ShapeError::DuplicateEdge { edge, .. } => raw.edges[*edge].span().start,
                 _ => raw.nodes.span().start,
             };
-            TreeFileError::at(text, at, error)
+            TreeFileError::at_byte(text, byte, error)
         })?;
         let engines = reader.engines(&raw.processing, &indices, &tree)?;
         Ok(Self { tree, engines })
@@ -96,7 +96,7 @@ impl TreeFile {
                     "\n[[edge]]\nfrom = \"{}\"\nto = \"{}\"\ndelay-us = {}\n",
                     nodes[parent].name,
                     node.name,
-                    to_us_text(node.delay_ns)
+                    to_us(node.delay_ns)
                 );
             }
         }
@@ -104,17 +104,17 @@ impl TreeFile {
     }
 
     fn write_engine(&self, text: &mut String, engine: &TreeEngine) {
-        let usual = engine.processing[0];
+        let default_processing = engine.processing[0];
         for (at, node) in self.tree.nodes().iter().enumerate() {
-            let own = engine.processing[at];
-            if at > 0 && (own == usual || node.children.is_empty()) {
+            let node_processing = engine.processing[at];
+            if at > 0 && (node_processing == default_processing || node.children.is_empty()) {
                 continue;
             }
             let _ = write!(text, "\n[[processing]]\nengine = \"{}\"\n", engine.name);
             if at > 0 {
                 let _ = writeln!(text, "node = \"{}\"", node.name);
             }
-            let (first, next) = (to_us_text(own.first_ns), to_us_text(own.next_ns));
+            let (first, next) = (to_us(node_processing.first_ns), to_us(node_processing.next_ns));
             let _ = write!(text, "first-us = {first}\nnext-us = {next}\n");
         }
     }
@@ -129,16 +129,16 @@ struct TreeFileReader<'a> {
 type NodeIndices<'a> = HashMap<&'a str, usize>;
 
 impl TreeFileReader<'_> {
-    fn fault<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> TreeFileError {
-        TreeFileError::at(self.text, at.span().start, reason)
+    fn error_at<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> TreeFileError {
+        TreeFileError::at_byte(self.text, at.span().start, reason)
     }
 
     fn names(&self, nodes: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, TreeFileError> {
         if nodes.get_ref().len() > NODES_MAX {
-            return Err(self.fault(nodes, ShapeError::Nodes(nodes.get_ref().len())));
+            return Err(self.error_at(nodes, ShapeError::TooManyNodes(nodes.get_ref().len())));
         }
         let name = |name: &Spanned<String>| {
-            check_name(name.get_ref()).map_err(|reason| self.fault(name, reason))?;
+            check_name(name.get_ref()).map_err(|reason| self.error_at(name, reason))?;
             Ok(name.get_ref().clone())
         };
         nodes.get_ref().iter().map(name).collect()
@@ -152,7 +152,7 @@ impl TreeFileReader<'_> {
         for (at, name) in nodes.get_ref().iter().enumerate() {
             if indices.insert(name.get_ref(), at).is_some() {
                 let reason = format!("node '{}' is listed twice", name.get_ref());
-                return Err(self.fault(name, reason));
+                return Err(self.error_at(name, reason));
             }
         }
         Ok(indices)
@@ -164,8 +164,8 @@ impl TreeFileReader<'_> {
         indices: &NodeIndices<'_>,
     ) -> Result<usize, TreeFileError> {
         indices.get(name.get_ref().as_str()).copied().ok_or_else(|| {
-            let shown = quoted(name.get_ref());
-            self.fault(name, format!("node '{shown}' is not in the list of nodes"))
+            let shown = printable_name(name.get_ref());
+            self.error_at(name, format!("node '{shown}' is not in the list of nodes"))
         })
     }
 
@@ -187,7 +187,7 @@ impl TreeFileReader<'_> {
     }
 
     fn time(&self, what: &str, us: &Spanned<f64>) -> Result<f64, TreeFileError> {
-        time_ns(what, *us.get_ref()).map_err(|reason| self.fault(us, reason))
+        checked_time_ns(what, *us.get_ref()).map_err(|reason| self.error_at(us, reason))
     }
 
     fn engines(
@@ -197,80 +197,85 @@ impl TreeFileReader<'_> {
         tree: &Tree,
     ) -> Result<Vec<TreeEngine>, TreeFileError> {
         // The tree's order differs from that of the list.
-        let in_tree: HashMap<&str, usize> =
+        let tree_indices: HashMap<&str, usize> =
             tree.nodes().iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
-        let mut engines: Vec<Entries<'_>> = Vec::new();
+        let mut engines: Vec<EngineEntries<'_>> = Vec::new();
         for entry in entries {
             let RawProcessing { engine, node, first_us, next_us } = entry.get_ref();
             check_name(engine.get_ref()).map_err(|_| {
-                self.fault(
+                self.error_at(
                     engine,
                     "invalid engine name; use the characters of node names, as in \
                                     \"host-based\"",
                 )
             })?;
-            let processing = Processing {
+            let processing = ProcessingTime {
                 first_ns: self.time("first-us", first_us)?,
                 next_ns: self.time("next-us", next_us)?,
             };
-            let of = match engines.iter().position(|known| known.name == engine.get_ref()) {
+            let engine_index = match engines.iter().position(|known| known.name == engine.get_ref())
+            {
                 Some(known) => known,
                 None if engines.len() == ENGINES_MAX => {
                     let reason = format!("a tree supports at most {ENGINES_MAX} engines");
-                    return Err(self.fault(engine, reason));
+                    return Err(self.error_at(engine, reason));
                 }
                 None => {
-                    let (name, begins) = (engine.get_ref().as_str(), entry.span().start);
-                    engines.push(Entries { name, begins, ..Entries::default() });
+                    let (name, first_offset) = (engine.get_ref().as_str(), entry.span().start);
+                    engines.push(EngineEntries { name, first_offset, ..EngineEntries::default() });
                     engines.len() - 1
                 }
             };
-            let known = &mut engines[of];
+            let entries_of_engine = &mut engines[engine_index];
             let before = match node {
-                None => known.usual.replace(processing),
+                None => entries_of_engine.default_processing.replace(processing),
                 Some(node) => {
                     self.node_index(node, indices)?;
-                    known.own.insert(in_tree[node.get_ref().as_str()], processing)
+                    entries_of_engine
+                        .node_processing
+                        .insert(tree_indices[node.get_ref().as_str()], processing)
                 }
             };
             if before.is_some() {
-                let reason = format!("engine '{}' has this processing already", known.name);
-                return Err(self.fault(entry, reason));
+                let reason =
+                    format!("engine '{}' has this processing already", entries_of_engine.name);
+                return Err(self.error_at(entry, reason));
             }
         }
-        let all_of = |entries: &Entries<'_>| {
+        let to_engine = |entries: &EngineEntries<'_>| {
             entries.engine(tree).map_err(|node| {
                 let reason = format!(
                     "engine '{}' has no processing for node '{node}', nor one for all nodes",
                     entries.name
                 );
-                TreeFileError::at(self.text, entries.begins, reason)
+                TreeFileError::at_byte(self.text, entries.first_offset, reason)
             })
         };
-        engines.iter().map(all_of).collect()
+        engines.iter().map(to_engine).collect()
     }
 }
 
 /// Entries of a file for one engine.
 #[derive(Default)]
-struct Entries<'a> {
+struct EngineEntries<'a> {
     name: &'a str,
     /// Byte offset of the first entry.
-    begins: usize,
+    first_offset: usize,
     /// For all nodes without an entry of their own.
-    usual: Option<Processing>,
-    own: HashMap<usize, Processing>,
+    default_processing: Option<ProcessingTime>,
+    node_processing: HashMap<usize, ProcessingTime>,
 }
 
-impl Entries<'_> {
+impl EngineEntries<'_> {
     /// Returns the engine at each node, or the name of an inner node without an entry.
     fn engine(&self, tree: &Tree) -> Result<TreeEngine, String> {
-        let of = |(at, node): (usize, &super::TreeNode)| {
-            let known = self.own.get(&at).copied().or(self.usual);
-            let known = known.or_else(|| node.children.is_empty().then(Processing::default));
+        let processing_at = |(at, node): (usize, &super::TreeNode)| {
+            let known = self.node_processing.get(&at).copied().or(self.default_processing);
+            let known = known.or_else(|| node.children.is_empty().then(ProcessingTime::default));
             known.ok_or_else(|| node.name.clone())
         };
-        let processing = tree.nodes().iter().enumerate().map(of).collect::<Result<_, _>>()?;
+        let processing =
+            tree.nodes().iter().enumerate().map(processing_at).collect::<Result<_, _>>()?;
         Ok(TreeEngine { name: self.name.to_owned(), processing })
     }
 }

@@ -23,10 +23,10 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BuildError, chain, compact, star};
-pub use delay::{Processing, TreeDelays, TreeEngine, between, delays};
+pub use build::{BuildError, chain_tree, compact_tree, star_tree};
+pub use delay::{ProcessingTime, TreeDelays, TreeEngine, delay_between, tree_delays};
 pub use error::TreeFileError;
 pub use file::{ENGINES_MAX, TreeFile};
-pub use gain::{Assumption, Equation4, Gain, NodeGain, gain};
-pub use pairs::{PAIRED_MAX, Pairs};
+pub use gain::{Equation4, Equation4Assumption, NodeGain, ReplacementGain, replacement_gain};
+pub use pairs::{PAIR_NODES_MAX, PairDelays};
 pub use shape::{NODES_MAX, ShapeError, Tree, TreeEdge, TreeNode};

@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use super::TreeFileError;
-use super::error::{check_name, time_ns};
+use super::error::{check_name, checked_time_ns};
 
 /// Nodes of a file of pairs, at most.
-pub const PAIRED_MAX: usize = 1_024;
+pub const PAIR_NODES_MAX: usize = 1_024;
 /// The first line.
 const HEADER: &str = "from,to,delay_us";
 
 /// Nodes, and the transmission delays between them as far as they are known.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Pairs {
+pub struct PairDelays {
     names: Vec<String>,
     /// Delays from each node to each, row by row, in ns; infinite if unknown.
     delays_ns: Vec<f64>,
 }
 
-impl Pairs {
+impl PairDelays {
     /// Parses a file of pairs: the header `from,to,delay_us`, then a line for each pair. Empty
     /// lines and those that begin with `#` are ignored. A pair listed in one direction only applies
     /// to the other too. Nodes are in the order in which the file names them.
@@ -42,41 +42,42 @@ impl Pairs {
         let mut indices: HashMap<String, usize> = HashMap::new();
         let mut pairs: HashMap<(usize, usize), (usize, f64)> = HashMap::new();
         for (at, line) in lines {
-            let fault = |reason: String| TreeFileError::new(at, reason);
-            let (from, to, delay_ns) = fields(line).map_err(fault)?;
+            let error_at_line = |reason: String| TreeFileError::new(at, reason);
+            let (from, to, delay_ns) = parse_fields(line).map_err(error_at_line)?;
             let mut index_of = |name: &str| {
                 check_name(name)?;
                 if let Some(index) = indices.get(name) {
                     return Ok(*index);
                 }
-                if names.len() == PAIRED_MAX {
-                    return Err(format!("there are more than {PAIRED_MAX} nodes"));
+                if names.len() == PAIR_NODES_MAX {
+                    return Err(format!("there are more than {PAIR_NODES_MAX} nodes"));
                 }
                 names.push(name.to_owned());
                 indices.insert(name.to_owned(), names.len() - 1);
                 Ok(names.len() - 1)
             };
-            let pair = (index_of(from).map_err(fault)?, index_of(to).map_err(fault)?);
+            let pair =
+                (index_of(from).map_err(error_at_line)?, index_of(to).map_err(error_at_line)?);
             if pair.0 == pair.1 {
-                return Err(fault(format!("'{from}' and '{to}' are the same node")));
+                return Err(error_at_line(format!("'{from}' and '{to}' are the same node")));
             }
             if let Some((first, _)) = pairs.insert(pair, (at, delay_ns)) {
-                return Err(fault(format!(
+                return Err(error_at_line(format!(
                     "the pair '{from}', '{to}' occurs in line {first} already"
                 )));
             }
         }
-        let mut known = Self::new(names);
-        if known.names.len() < 2 {
+        let mut delays = Self::new(names);
+        if delays.names.len() < 2 {
             return Err(TreeFileError::new(1, "no pairs; write one per line after the header"));
         }
         for ((from, to), (_, delay_ns)) in &pairs {
-            known.set(*from, *to, *delay_ns);
+            delays.set(*from, *to, *delay_ns);
             if !pairs.contains_key(&(*to, *from)) {
-                known.set(*to, *from, *delay_ns);
+                delays.set(*to, *from, *delay_ns);
             }
         }
-        Ok(known)
+        Ok(delays)
     }
 
     /// Makes nodes without a known delay between any two of them.
@@ -109,7 +110,7 @@ impl Pairs {
     /// If there is no such node.
     #[must_use]
     pub fn delay_ns(&self, from: usize, to: usize) -> f64 {
-        self.row(from)[to]
+        self.delays_from(from)[to]
     }
 
     /// Returns the index of a node.
@@ -119,19 +120,19 @@ impl Pairs {
     }
 
     /// Returns c from one node to each.
-    pub(super) fn row(&self, from: usize) -> &[f64] {
+    pub(super) fn delays_from(&self, from: usize) -> &[f64] {
         &self.delays_ns[from * self.names.len()..][..self.names.len()]
     }
 }
 
-fn fields(line: &str) -> Result<(&str, &str, f64), String> {
-    let form = || format!("write '{HEADER}', such as 'a,b,120.5'");
+fn parse_fields(line: &str) -> Result<(&str, &str, f64), String> {
+    let expected_form = || format!("write '{HEADER}', such as 'a,b,120.5'");
     let mut fields = line.split(',').map(str::trim);
     let (Some(from), Some(to), Some(delay), None) =
         (fields.next(), fields.next(), fields.next(), fields.next())
     else {
-        return Err(form());
+        return Err(expected_form());
     };
-    let us = delay.parse().map_err(|_| form())?;
-    Ok((from, to, time_ns("delay_us", us)?))
+    let us = delay.parse().map_err(|_| expected_form())?;
+    Ok((from, to, checked_time_ns("delay_us", us)?))
 }

@@ -6,20 +6,20 @@ use std::collections::VecDeque;
 /// Nodes of a tree, at most.
 pub const NODES_MAX: usize = 65_536;
 /// Nodes of a cycle that are named.
-const CYCLE_SHOWN: usize = 8;
+const CYCLE_NODES_SHOWN: usize = 8;
 
 /// Reason for which nodes and edges are not a tree.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShapeError {
     /// Too many nodes.
     #[error("{0} nodes exceed the limit of {NODES_MAX} of a tree")]
-    Nodes(usize),
+    TooManyNodes(usize),
     /// Too many nodes of a regular tree, which are not counted to the end.
     #[error(
         "{degree} children per node and {depth} levels below the root exceed the limit of \
          {NODES_MAX} nodes of a tree"
     )]
-    Regular {
+    RegularTooLarge {
         /// Children of each inner node.
         degree: usize,
         /// Edges from the root to each leaf.
@@ -27,16 +27,16 @@ pub enum ShapeError {
     },
     /// No node, or one alone.
     #[error("a tree has at least two nodes; a single node has no delay")]
-    Alone,
+    TooFewNodes,
     /// A degree of 0.
     #[error(
         "a tree whose nodes have no children is a single node; choose a degree and a depth of \
              at least 1"
     )]
-    Nothing,
+    ZeroDegreeOrDepth,
     /// An edge from a node to itself.
     #[error("node '{name}' is its own child")]
-    Oneself {
+    SelfLoop {
         /// The edge, by its index.
         edge: usize,
         /// The node.
@@ -44,7 +44,7 @@ pub enum ShapeError {
     },
     /// A node with two parents.
     #[error("node '{child}' has two parents, '{first}' and '{second}'; keep one")]
-    Parents {
+    TwoParents {
         /// The second edge to it, by its index.
         edge: usize,
         /// The node.
@@ -56,7 +56,7 @@ pub enum ShapeError {
     },
     /// A duplicate edge.
     #[error("'{child}' is listed twice as a child of '{parent}'")]
-    Twice {
+    DuplicateEdge {
         /// The second edge, by its index.
         edge: usize,
         /// Its parent.
@@ -72,7 +72,7 @@ pub enum ShapeError {
     NoRoot(String),
     /// Two nodes without a parent.
     #[error("'{0}' and '{1}' both have no parent; a tree has one root")]
-    Roots(String, String),
+    SeveralRoots(String, String),
 }
 
 /// Edge from a parent to a child; nodes are identified by their indices in a list.
@@ -119,27 +119,27 @@ impl Tree {
     /// If an edge has an index that is not in the list.
     pub fn new(names: &[String], edges: &[TreeEdge]) -> Result<Self, ShapeError> {
         match names.len() {
-            0 | 1 => return Err(ShapeError::Alone),
-            many if many > NODES_MAX => return Err(ShapeError::Nodes(many)),
+            0 | 1 => return Err(ShapeError::TooFewNodes),
+            many if many > NODES_MAX => return Err(ShapeError::TooManyNodes(many)),
             _ => {}
         }
-        let parents = parents(names, edges)?;
-        let mut below = vec![Vec::new(); names.len()];
+        let parents = parent_edges(names, edges)?;
+        let mut child_lists = vec![Vec::new(); names.len()];
         for edge in edges {
-            below[edge.from].push(edge.to);
+            child_lists[edge.from].push(edge.to);
         }
-        let root = root(names, &parents)?;
+        let root = find_root(names, &parents)?;
         let mut nodes: Vec<TreeNode> = Vec::with_capacity(names.len());
         // Indices in the list, with the parent, index and depth of the node.
-        let mut next = VecDeque::from([(root, None, 0, 0)]);
-        while let Some((at, parent, child_index, depth)) = next.pop_front() {
-            let own = nodes.len();
+        let mut queue = VecDeque::from([(root, None, 0, 0)]);
+        while let Some((at, parent, child_index, depth)) = queue.pop_front() {
+            let node_index = nodes.len();
             if let Some(parent) = parent {
                 let parent: &mut TreeNode = &mut nodes[parent];
-                parent.children.push(own);
+                parent.children.push(node_index);
             }
-            for (index, child) in below[at].iter().enumerate() {
-                next.push_back((*child, Some(own), index, depth + 1));
+            for (index, child) in child_lists[at].iter().enumerate() {
+                queue.push_back((*child, Some(node_index), index, depth + 1));
             }
             nodes.push(TreeNode {
                 name: names[at].clone(),
@@ -147,12 +147,12 @@ impl Tree {
                 child_index,
                 depth,
                 delay_ns: parents[at].map_or(0.0, |edge| edge.delay_ns),
-                children: Vec::with_capacity(below[at].len()),
+                children: Vec::with_capacity(child_lists[at].len()),
             });
         }
         if nodes.len() < names.len() {
             // A node that is not below the root has no ancestor without a parent.
-            return Err(ShapeError::Cycle(cycle(names, &parents)));
+            return Err(ShapeError::Cycle(describe_cycle(names, &parents)));
         }
         Ok(Self { nodes })
     }
@@ -161,14 +161,14 @@ impl Tree {
     /// edges from the root. Nodes are named by their number, level by level, from 0 on.
     pub fn regular(degree: usize, depth: usize, delay_ns: f64) -> Result<Self, ShapeError> {
         if degree == 0 || depth == 0 {
-            return Err(ShapeError::Nothing);
+            return Err(ShapeError::ZeroDegreeOrDepth);
         }
         let (mut level, mut count) = (1usize, 1usize);
         for _ in 0..depth {
             level = level.saturating_mul(degree);
             count = count.saturating_add(level);
             if count > NODES_MAX {
-                return Err(ShapeError::Regular { degree, depth });
+                return Err(ShapeError::RegularTooLarge { degree, depth });
             }
         }
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
@@ -198,7 +198,7 @@ impl Tree {
 
     /// Returns the indices of a node and of all its ancestors, from the root on.
     #[must_use]
-    pub fn path(&self, to: usize) -> Vec<usize> {
+    pub fn path_from_root(&self, to: usize) -> Vec<usize> {
         let above = |at: &usize| self.nodes[*at].parent;
         let mut path: Vec<usize> = std::iter::successors(Some(to), above).collect();
         path.reverse();
@@ -207,7 +207,7 @@ impl Tree {
 
     /// Returns the number of nodes below each, itself included.
     #[must_use]
-    pub fn sizes(&self) -> Vec<usize> {
+    pub fn subtree_sizes(&self) -> Vec<usize> {
         let mut sizes = vec![1; self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate().rev() {
             if let Some(parent) = node.parent {
@@ -228,7 +228,7 @@ impl Tree {
 }
 
 /// Returns the edge from the parent to each node.
-fn parents<'a>(
+fn parent_edges<'a>(
     names: &[String],
     edges: &'a [TreeEdge],
 ) -> Result<Vec<Option<&'a TreeEdge>>, ShapeError> {
@@ -236,16 +236,21 @@ fn parents<'a>(
     for (at, edge) in edges.iter().enumerate() {
         let (from, to) = (|| names[edge.from].clone(), || names[edge.to].clone());
         if edge.from == edge.to {
-            return Err(ShapeError::Oneself { edge: at, name: to() });
+            return Err(ShapeError::SelfLoop { edge: at, name: to() });
         }
         match parents[edge.to] {
             None => parents[edge.to] = Some(edge),
             Some(first) if first.from == edge.from => {
-                return Err(ShapeError::Twice { edge: at, parent: from(), child: to() });
+                return Err(ShapeError::DuplicateEdge { edge: at, parent: from(), child: to() });
             }
             Some(first) => {
                 let first = names[first.from].clone();
-                return Err(ShapeError::Parents { edge: at, child: to(), first, second: from() });
+                return Err(ShapeError::TwoParents {
+                    edge: at,
+                    child: to(),
+                    first,
+                    second: from(),
+                });
             }
         }
     }
@@ -253,44 +258,48 @@ fn parents<'a>(
 }
 
 /// Returns the one node without a parent.
-fn root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, ShapeError> {
+fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, ShapeError> {
     let mut roots = (0..names.len()).filter(|at| parents[*at].is_none());
     match (roots.next(), roots.next()) {
         (Some(root), None) => Ok(root),
         (Some(one), Some(other)) => {
-            Err(ShapeError::Roots(names[one].clone(), names[other].clone()))
+            Err(ShapeError::SeveralRoots(names[one].clone(), names[other].clone()))
         }
-        (None, _) => Err(ShapeError::NoRoot(cycle(names, parents))),
+        (None, _) => Err(ShapeError::NoRoot(describe_cycle(names, parents))),
     }
 }
 
 /// Returns the first cycle, as text.
-fn cycle(names: &[String], parents: &[Option<&TreeEdge>]) -> String {
+fn describe_cycle(names: &[String], parents: &[Option<&TreeEdge>]) -> String {
     // Start of the walk that visited each node first; a walk that meets its own nodes has found a
     // cycle.
-    let mut met = vec![None; names.len()];
+    let mut visited_in = vec![None; names.len()];
     for start in 0..names.len() {
         let mut at = start;
-        while met[at].is_none() {
-            met[at] = Some(start);
+        while visited_in[at].is_none() {
+            visited_in[at] = Some(start);
             match parents[at] {
                 Some(edge) => at = edge.from,
                 None => break,
             }
         }
-        if met[at] != Some(start) || parents[at].is_none() {
+        if visited_in[at] != Some(start) || parents[at].is_none() {
             continue;
         }
         let above = |at: &usize| parents[*at].map(|edge| edge.from);
-        let mut round: Vec<usize> = std::iter::successors(Some(at), above)
+        let mut cycle_nodes: Vec<usize> = std::iter::successors(Some(at), above)
             .enumerate()
             .take_while(|(step, next)| *step == 0 || *next != at)
             .map(|(_, next)| next)
             .collect();
-        round.reverse();
-        let shown = round.iter().take(CYCLE_SHOWN).map(|at| names[*at].as_str());
+        cycle_nodes.reverse();
+        let shown = cycle_nodes.iter().take(CYCLE_NODES_SHOWN).map(|at| names[*at].as_str());
         let mut shown: Vec<&str> = shown.collect();
-        shown.push(if round.len() > CYCLE_SHOWN { "…" } else { &names[round[0]] });
+        shown.push(if cycle_nodes.len() > CYCLE_NODES_SHOWN {
+            "…"
+        } else {
+            &names[cycle_nodes[0]]
+        });
         return shown.join(" → ");
     }
     String::new()

@@ -14,8 +14,8 @@ fn edge(from: usize, to: usize, delay_ns: f64) -> TreeEdge {
     TreeEdge { from, to, delay_ns }
 }
 
-fn takes(first_ns: f64, next_ns: f64) -> Processing {
-    Processing { first_ns, next_ns }
+fn takes(first_ns: f64, next_ns: f64) -> ProcessingTime {
+    ProcessingTime { first_ns, next_ns }
 }
 
 fn near(a: f64, b: f64) -> bool {
@@ -35,28 +35,28 @@ fn example() -> (Tree, TreeEngine, TreeEngine) {
 #[test]
 fn delays_are_the_sums_along_the_way() {
     let (tree, before, after) = example();
-    let old = delays(&tree, &before);
+    let old = tree_delays(&tree, &before);
     assert_eq!(old.node_ns, [0.0, 150.0, 280.0, 230.0, 280.0]);
-    assert_eq!((old.tree_ns, old.slowest), (280.0, 2));
+    assert_eq!((old.tree_ns, old.slowest_leaf), (280.0, 2));
     assert!(near(old.mean_ns, 940.0 / 4.0));
-    let new = delays(&tree, &after);
+    let new = tree_delays(&tree, &after);
     assert_eq!(new.node_ns, [0.0, 120.0, 221.0, 150.0, 161.0]);
-    assert_eq!(between(&tree, &before, 1, 4), Some(130.0));
-    assert_eq!(between(&tree, &before, 0, 4), Some(280.0));
-    assert_eq!(between(&tree, &before, 2, 4), None);
-    assert_eq!(between(&tree, &before, 4, 4), Some(0.0));
+    assert_eq!(delay_between(&tree, &before, 1, 4), Some(130.0));
+    assert_eq!(delay_between(&tree, &before, 0, 4), Some(280.0));
+    assert_eq!(delay_between(&tree, &before, 2, 4), None);
+    assert_eq!(delay_between(&tree, &before, 4, 4), Some(0.0));
 }
 
 #[test]
 fn gains_are_differences_of_delays() {
     let (tree, before, after) = example();
-    let all = gain(&tree, &before, &after);
+    let all = replacement_gain(&tree, &before, &after);
     assert!(near(all.tree_ns, 59.0) && near(all.mean_ns, (30.0 + 59.0 + 80.0 + 119.0) / 4.0));
     // Node 4 is as slow before, and no longer after; the first of the slowest counts.
     assert!(all.same_path && near(all.along_path_ns, 59.0));
     let processing: Vec<f64> = all.nodes.iter().map(|node| node.processing_ns).collect();
     assert_eq!(processing, [44.5, 69.5, 0.0, 0.0, 0.0]);
-    assert!(near(all.printed_mean_ns, 69.5 / 4.0), "without the root, and each node once");
+    assert!(near(all.mean_as_published_ns, 69.5 / 4.0), "without the root, and each node once");
     // Each replaced alone: the other's slowest leaf stays.
     assert!(near(all.nodes[0].tree_ns, 30.0) && near(all.nodes[1].tree_ns, 0.0));
 }
@@ -65,7 +65,7 @@ fn gains_are_differences_of_delays() {
 fn replaced(tree: &Tree, before: &TreeEngine, after: &TreeEngine, node: usize) -> TreeDelays {
     let mut one = before.clone();
     one.processing[node] = after.processing[node];
-    delays(tree, &one)
+    tree_delays(tree, &one)
 }
 
 #[test]
@@ -74,13 +74,13 @@ fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
         let tree = Tree::regular(degree, depth, 40.0).unwrap();
         let before = TreeEngine::uniform("a", &tree, takes(20.0, 5.0));
         let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.5));
-        let all = gain(&tree, &before, &after);
-        assert_eq!(all.regular.broken, []);
-        assert!(near(all.regular.leaves_ns.unwrap(), all.tree_ns), "{degree} {depth}");
+        let all = replacement_gain(&tree, &before, &after);
+        assert_eq!(all.equation_4.violated_assumptions, []);
+        assert!(near(all.equation_4.leaves_ns.unwrap(), all.tree_ns), "{degree} {depth}");
         assert!(near(all.along_path_ns, all.tree_ns));
         let processing = 12.0 + 4.5 * (degree - 1) as f64;
-        assert!(near(all.regular.processing_ns, processing));
-        let printed = all.regular.all_nodes_ns.unwrap();
+        assert!(near(all.equation_4.processing_ns, processing));
+        let printed = all.equation_4.all_nodes_ns.unwrap();
         assert!(printed > all.tree_ns && printed < all.tree_ns + processing);
     }
 }
@@ -88,25 +88,25 @@ fn in_a_regular_tree_equation_4_is_exact_with_the_leaves_for_n() {
 #[test]
 fn violated_assumptions_of_equation_4_are_listed() {
     let broken = |tree: &Tree, before: &TreeEngine, after: &TreeEngine| {
-        gain(tree, before, after).regular.broken
+        replacement_gain(tree, before, after).equation_4.violated_assumptions
     };
     let (tree, before, after) = example();
     let what = broken(&tree, &before, &after);
-    assert_eq!(what, [Assumption::SameDepth, Assumption::SameNodes]);
+    assert_eq!(what, [Equation4Assumption::SameDepth, Equation4Assumption::SameProcessing]);
     let chain = Tree::regular(1, 3, 1.0).unwrap();
     let before = TreeEngine::uniform("a", &chain, takes(20.0, 5.0));
-    let all = gain(&chain, &before, &TreeEngine::uniform("b", &chain, takes(1.0, 1.0)));
-    assert_eq!(all.regular.broken, [Assumption::SameDegree]);
-    assert_eq!((all.regular.leaves_ns, all.regular.all_nodes_ns), (None, None));
+    let all = replacement_gain(&chain, &before, &TreeEngine::uniform("b", &chain, takes(1.0, 1.0)));
+    assert_eq!(all.equation_4.violated_assumptions, [Equation4Assumption::SameDegree]);
+    assert_eq!((all.equation_4.leaves_ns, all.equation_4.all_nodes_ns), (None, None));
     // The long edge is at the first index of the root, and at the last one below.
     let edges = [edge(0, 1, 90.0), edge(0, 2, 1.0), edge(1, 3, 1.0), edge(1, 4, 1.0)];
     let edges = [&edges[..], &[edge(2, 5, 1.0), edge(2, 6, 1.0)]].concat();
     let tree = Tree::new(&names(7), &edges).unwrap();
     let before = TreeEngine::uniform("a", &tree, takes(20.0, 5.0));
     let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.0));
-    assert_eq!(broken(&tree, &before, &after), [Assumption::SameIndex]);
+    assert_eq!(broken(&tree, &before, &after), [Equation4Assumption::SameIndex]);
     let other = TreeEngine::uniform("c", &tree, takes(8.0, 200.0));
-    assert!(broken(&tree, &before, &other).contains(&Assumption::SamePath));
+    assert!(broken(&tree, &before, &other).contains(&Equation4Assumption::SamePath));
 }
 
 #[test]
@@ -114,13 +114,13 @@ fn equation_7_as_printed_is_less_than_what_5_and_6_give() {
     let tree = Tree::regular(2, 4, 40.0).unwrap();
     let before = TreeEngine::uniform("a", &tree, takes(20.0, 0.0));
     let after = TreeEngine::uniform("b", &tree, takes(8.0, 0.0));
-    let all = gain(&tree, &before, &after);
+    let all = replacement_gain(&tree, &before, &after);
     // Every node but the root has as many nodes above it as its depth, each of which gains 12.
     let depths: usize = tree.nodes().iter().map(|node| node.depth).sum();
     assert!(near(all.mean_ns, 12.0 * depths as f64 / 30.0));
     // The paper: the mean gain is smaller than that of a single node. It is more.
-    assert!(all.printed_mean_ns < 12.0 && all.mean_ns > 12.0);
-    assert!(near(all.printed_mean_ns, 12.0 * 14.0 / 30.0));
+    assert!(all.mean_as_published_ns < 12.0 && all.mean_ns > 12.0);
+    assert!(near(all.mean_as_published_ns, 12.0 * 14.0 / 30.0));
 }
 
 #[test]
@@ -137,9 +137,12 @@ fn what_is_no_tree_is_refused() {
     assert!(refused(4, &[(0, 1), (2, 3), (3, 2)]).contains("a cycle: n3 → n2 → n3"));
     assert!(refused(5, &[(1, 2), (2, 3), (3, 1), (3, 4)]).contains("n2 → n3 → n1 → n2"));
     assert_eq!(refused(3, &[(0, 2)]), "'n0' and 'n1' both have no parent; a tree has one root");
-    assert!(matches!(Tree::regular(2, 16, 0.0), Err(ShapeError::Regular { degree: 2, depth: 16 })));
-    assert!(matches!(Tree::regular(1 << 40, 9, 0.0), Err(ShapeError::Regular { .. })));
-    assert_eq!(Tree::regular(0, 3, 0.0), Err(ShapeError::Nothing));
+    assert!(matches!(
+        Tree::regular(2, 16, 0.0),
+        Err(ShapeError::RegularTooLarge { degree: 2, depth: 16 })
+    ));
+    assert!(matches!(Tree::regular(1 << 40, 9, 0.0), Err(ShapeError::RegularTooLarge { .. })));
+    assert_eq!(Tree::regular(0, 3, 0.0), Err(ShapeError::ZeroDegreeOrDepth));
     let long: Vec<(usize, usize)> = (0..20).map(|at| (at, (at + 1) % 20)).collect();
     assert!(refused(20, &long).ends_with("→ …"), "{}", refused(20, &long));
 }
@@ -192,12 +195,12 @@ fn error_of_a_tree_file_names_its_line() {
 #[test]
 fn a_file_of_pairs_is_read() {
     let text = "# measured today\nfrom,to,delay_us\na,b,100\n\n b , a , 300.5\nc,a,7\n";
-    let pairs = Pairs::parse(text).unwrap();
+    let pairs = PairDelays::parse(text).unwrap();
     assert_eq!(pairs.names(), ["a", "b", "c"]);
     assert_eq!((pairs.delay_ns(0, 1), pairs.delay_ns(1, 0)), (100_000.0, 300_500.0));
     assert_eq!((pairs.delay_ns(2, 0), pairs.delay_ns(0, 2)), (7_000.0, 7_000.0), "either way");
     assert!(pairs.delay_ns(1, 2).is_infinite());
-    let fault = |text: &str| Pairs::parse(text).unwrap_err().to_string();
+    let fault = |text: &str| PairDelays::parse(text).unwrap_err().to_string();
     assert_eq!(fault(""), "line 1: no pairs; the first line must be 'from,to,delay_us'");
     assert_eq!(fault("\na,b,1"), "line 2: the first line must be 'from,to,delay_us'");
     let line = |line: &str| fault(&format!("from,to,delay_us\na,b,1\n{line}\n"));
@@ -209,20 +212,20 @@ fn a_file_of_pairs_is_read() {
     assert_eq!(line("c,c,1"), "line 3: 'c' and 'c' are the same node");
     assert_eq!(line("a,b,2"), "line 3: the pair 'a', 'b' occurs in line 2 already");
     assert!(line("a b,c,2").starts_with("line 3: invalid node name 'a b'"));
-    let many: Vec<String> = (0..=PAIRED_MAX).map(|at| format!("root,n{at},1\n")).collect();
+    let many: Vec<String> = (0..=PAIR_NODES_MAX).map(|at| format!("root,n{at},1\n")).collect();
     let many = fault(&format!("from,to,delay_us\n{}", many.concat()));
     assert_eq!(many, "line 1025: there are more than 1024 nodes");
 }
 
 #[test]
 fn unreachable_nodes_are_reported() {
-    let pairs = Pairs::parse("from,to,delay_us\na,b,1\nc,d,1\n").unwrap();
-    let error = compact(&pairs, 0, 4, takes(1.0, 1.0)).unwrap_err().to_string();
+    let pairs = PairDelays::parse("from,to,delay_us\na,b,1\nc,d,1\n").unwrap();
+    let error = compact_tree(&pairs, 0, 4, takes(1.0, 1.0)).unwrap_err().to_string();
     assert!(error.starts_with("no path found to 'c' and 1 more nodes with at most 4"), "{error}");
-    assert!(star(&pairs, 0).is_err() && chain(&pairs, 0).is_err());
-    let star_shaped = Pairs::parse("from,to,delay_us\na,b,1\na,c,1\n").unwrap();
-    assert!(compact(&star_shaped, 0, 1, takes(1.0, 1.0)).is_err());
-    assert!(compact(&star_shaped, 0, 2, takes(1.0, 1.0)).is_ok());
+    assert!(star_tree(&pairs, 0).is_err() && chain_tree(&pairs, 0).is_err());
+    let star_shaped = PairDelays::parse("from,to,delay_us\na,b,1\na,c,1\n").unwrap();
+    assert!(compact_tree(&star_shaped, 0, 1, takes(1.0, 1.0)).is_err());
+    assert!(compact_tree(&star_shaped, 0, 2, takes(1.0, 1.0)).is_ok());
 }
 
 /// Every tree over the nodes with the first as its root, children in every order.
@@ -248,8 +251,8 @@ fn all_trees(count: usize, degree_max: usize, delay_ns: &dyn Fn(usize, usize) ->
     trees
 }
 
-fn smallest(trees: &[Tree], processing: Processing) -> f64 {
-    let of = |tree: &Tree| delays(tree, &TreeEngine::uniform("x", tree, processing)).tree_ns;
+fn smallest(trees: &[Tree], processing: ProcessingTime) -> f64 {
+    let of = |tree: &Tree| tree_delays(tree, &TreeEngine::uniform("x", tree, processing)).tree_ns;
     trees.iter().map(of).fold(f64::INFINITY, f64::min)
 }
 
@@ -259,12 +262,12 @@ fn where_all_pairs_are_alike_no_tree_is_better() {
         for (first, next, delay) in
             [(1.0, 1.0, 1.0), (5.0, 1.0, 9.0), (0.0, 4.0, 1.0), (3.0, 0.0, 0.0)]
         {
-            let mut pairs = Pairs::new(names(5));
+            let mut pairs = PairDelays::new(names(5));
             for (from, to) in (0..5).flat_map(|from| (0..5).map(move |to| (from, to))) {
                 pairs.set(from, to, delay);
             }
             let best = smallest(&all_trees(5, degree_max, &|_, _| delay), takes(first, next));
-            let tree = compact(&pairs, 0, degree_max, takes(first, next)).unwrap();
+            let tree = compact_tree(&pairs, 0, degree_max, takes(first, next)).unwrap();
             let found = smallest(&[tree], takes(first, next));
             assert!(near(found, best), "{found} {best}: {degree_max} {first} {next} {delay}");
         }
@@ -282,18 +285,18 @@ fn any_tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-fn any_engine() -> impl Strategy<Value = Vec<Processing>> {
+fn any_engine() -> impl Strategy<Value = Vec<ProcessingTime>> {
     vec((0.0..1e5, 0.0..1e5), 24)
         .prop_map(|times| times.into_iter().map(|(first, next)| takes(first, next)).collect())
 }
 
-fn of(tree: &Tree, processing: &[Processing]) -> TreeEngine {
+fn of(tree: &Tree, processing: &[ProcessingTime]) -> TreeEngine {
     TreeEngine { name: "x".to_owned(), processing: processing[..tree.nodes().len()].to_vec() }
 }
 
-fn any_pairs(count: usize) -> impl Strategy<Value = Pairs> {
+fn any_pairs(count: usize) -> impl Strategy<Value = PairDelays> {
     vec(0.0..1e6, count * count).prop_map(move |delays| {
-        let mut pairs = Pairs::new(names(count));
+        let mut pairs = PairDelays::new(names(count));
         for (at, delay) in delays.into_iter().enumerate() {
             pairs.set(at / count, at % count, delay);
         }
@@ -305,17 +308,17 @@ proptest! {
     #[test]
     fn a_node_is_behind_its_parent_and_the_slowest_is_a_leaf(tree in any_tree(), times in any_engine()) {
         let engine = of(&tree, &times);
-        let all = delays(&tree, &engine);
+        let all = tree_delays(&tree, &engine);
         for (at, node) in tree.nodes().iter().enumerate() {
             let parent = node.parent.unwrap_or(0);
             prop_assert!(parent < at || at == 0);
             prop_assert!(all.node_ns[at] >= all.node_ns[parent]);
-            let whole = between(&tree, &engine, 0, at).unwrap();
+            let whole = delay_between(&tree, &engine, 0, at).unwrap();
             prop_assert!(near(whole, all.node_ns[at]));
-            let halves = all.node_ns[parent] + between(&tree, &engine, parent, at).unwrap();
+            let halves = all.node_ns[parent] + delay_between(&tree, &engine, parent, at).unwrap();
             prop_assert!(near(halves, whole));
         }
-        prop_assert!(tree.nodes()[all.slowest].children.is_empty());
+        prop_assert!(tree.nodes()[all.slowest_leaf].children.is_empty());
         prop_assert!(near(all.tree_ns, all.node_ns.iter().copied().fold(0.0, f64::max)));
         prop_assert!(all.mean_ns <= all.tree_ns * (1.0 + 1e-12));
     }
@@ -328,7 +331,7 @@ proptest! {
         let node = at.index(tree.nodes().len());
         slower[node].first_ns += more;
         slower[node].next_ns += more;
-        let (old, new) = (delays(&tree, &of(&tree, &times)), delays(&tree, &of(&tree, &slower)));
+        let (old, new) = (tree_delays(&tree, &of(&tree, &times)), tree_delays(&tree, &of(&tree, &slower)));
         for (old, new) in old.node_ns.iter().zip(&new.node_ns) {
             prop_assert!(new >= old);
         }
@@ -340,7 +343,7 @@ proptest! {
         tree in any_tree(), times in any_engine(), others in any_engine(),
     ) {
         let (before, after) = (of(&tree, &times), of(&tree, &others));
-        let (all, old) = (gain(&tree, &before, &after), delays(&tree, &before));
+        let (all, old) = (replacement_gain(&tree, &before, &after), tree_delays(&tree, &before));
         for (node, gain) in all.nodes.iter().enumerate() {
             let one = replaced(&tree, &before, &after, node);
             prop_assert!(near(old.tree_ns - one.tree_ns, gain.tree_ns), "{node}");
@@ -361,9 +364,9 @@ proptest! {
         let (before, after) = (
             TreeEngine::uniform("a", &tree, times[0]), TreeEngine::uniform("b", &tree, times[1]),
         );
-        let all = gain(&tree, &before, &after);
-        prop_assert_eq!(&all.regular.broken, &[]);
-        prop_assert!(near(all.regular.leaves_ns.unwrap(), all.tree_ns));
+        let all = replacement_gain(&tree, &before, &after);
+        prop_assert_eq!(&all.equation_4.violated_assumptions, &[]);
+        prop_assert!(near(all.equation_4.leaves_ns.unwrap(), all.tree_ns));
     }
 
     #[test]
@@ -375,7 +378,7 @@ proptest! {
             prop_assert_eq!((&old.name, old.parent, old.child_index), (&new.name, new.parent, new.child_index));
             prop_assert!(near(old.delay_ns, new.delay_ns));
         }
-        let (old, new) = (delays(&file.tree, &file.engines[0]), delays(&read.tree, &read.engines[0]));
+        let (old, new) = (tree_delays(&file.tree, &file.engines[0]), tree_delays(&read.tree, &read.engines[0]));
         prop_assert!(near(old.tree_ns, new.tree_ns));
     }
 
@@ -384,7 +387,7 @@ proptest! {
         pairs in any_pairs(5), first in 0.0..1e6, next in 0.0..1e6, degree_max in 1..5_usize,
     ) {
         let processing = takes(first, next);
-        let tree = compact(&pairs, 0, degree_max, processing).unwrap();
+        let tree = compact_tree(&pairs, 0, degree_max, processing).unwrap();
         prop_assert!(tree.degree_max() <= degree_max);
         prop_assert_eq!(&tree.nodes()[0].name, "n0");
         let number = |at: usize| tree.nodes()[at].name[1..].parse::<usize>().unwrap();
@@ -404,7 +407,7 @@ proptest! {
         prop_assert!(near(smallest(&same, processing), found));
         // Of 4,000 such cases the worst was 2.4 times the smallest.
         prop_assert!(found >= best * (1.0 - 1e-9) && found <= best * 4.0, "{found} {best}");
-        for other in [star(&pairs, 0).unwrap(), chain(&pairs, 0).unwrap()] {
+        for other in [star_tree(&pairs, 0).unwrap(), chain_tree(&pairs, 0).unwrap()] {
             prop_assert_eq!(other.nodes().len(), 5);
         }
     }

@@ -22,14 +22,14 @@ use horolog_xdp::{
     RelaySettings, XdpError, supports_redirect,
 };
 
-use crate::limits::{cap_debt, copies_ahead_ns};
+use crate::limits::{cap_leads, copy_tolerance_ns};
 use crate::route_cache::RouteCache;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX};
 use crate::{ChildCounts, CopyDrop, Group, GroupCounts, PacketRefusal, RoutingTable};
 use ingress::IngressInterfaces;
 pub use ingress::InterfaceListing;
 use offload::OffloadPlan;
-pub(crate) use offload::RING;
+pub(crate) use offload::RING_FRAMES_MIN;
 
 /// Destination addresses of groups' packets: those of the groups, and this host's own for groups
 /// that listen on all of them.
@@ -53,10 +53,10 @@ pub struct XdpEngine {
     /// Held by readers while they wait and read: a change of several groups lets them in between
     /// two.
     readers: Mutex<()>,
-    meters: RelayRateState,
-    handed: Arc<InjectableGroups>,
+    rate_state: RelayRateState,
+    injectable: Arc<InjectableGroups>,
     /// Reason for which copies that find no room in a transmit ring count as sent.
-    ring_drops_unseen: Option<String>,
+    uncounted_drops_reason: Option<String>,
 }
 
 /// Groups whose packets the programs copy when they arrive by the send interface, with the longest
@@ -65,23 +65,23 @@ type InjectableGroups = Mutex<HashMap<SocketAddr, u32>>;
 
 struct XdpEngineState {
     relay: RelayPrograms,
-    entrances: IngressInterfaces,
+    ingress: IngressInterfaces,
     /// Groups that the XDP programs have, by their address.
-    taken: HashMap<SocketAddr, OffloadedGroup>,
+    offloaded: HashMap<SocketAddr, OffloadedGroup>,
     /// Reasons for which others are not among them, by their index.
-    refused: HashMap<usize, String>,
-    handed: Arc<InjectableGroups>,
+    refusals: HashMap<usize, String>,
+    injectable: Arc<InjectableGroups>,
 }
 
 /// Group that the XDP programs have.
 struct OffloadedGroup {
     group: Arc<Group>,
-    wanted: OffloadPlan,
+    plan: OffloadPlan,
 }
 
 impl std::fmt::Debug for XdpEngineState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("entrances", &self.entrances).finish_non_exhaustive()
+        f.debug_struct("State").field("entrances", &self.ingress).finish_non_exhaustive()
     }
 }
 
@@ -93,61 +93,61 @@ impl XdpEngine {
     pub fn load(interfaces: &[String]) -> Result<Self, XdpEngineError> {
         if !interfaces.is_empty() {
             let links = Netlink::open().and_then(|mut netlink| netlink.links()).unwrap_or_default();
-            let is_there = |name: &String| links.iter().any(|link| link.name == *name);
-            if let Some(name) = interfaces.iter().find(|name| !is_there(name)) {
+            let exists = |name: &String| links.iter().any(|link| link.name == *name);
+            if let Some(name) = interfaces.iter().find(|name| !exists(name)) {
                 return Err(XdpEngineError::Interface(name.clone()));
             }
         }
         let relay = RelayPrograms::load(&RelaySettings {
             groups: GROUPS_MAX as u32,
-            children_of_group: CHILDREN_MAX as u32,
+            children_per_group: CHILDREN_MAX as u32,
             children: CHILDREN_MAX as u32,
             addresses: ADDRESSES_MAX,
         })?;
-        let meters = relay.meters();
-        let ring_drops_unseen = relay.uncounted_drops_reason().map(ToString::to_string);
-        let handed = Arc::<InjectableGroups>::default();
+        let rate_state = relay.rate_state();
+        let uncounted_drops_reason = relay.uncounted_drops_reason().map(ToString::to_string);
+        let injectable = Arc::<InjectableGroups>::default();
         let state = XdpEngineState {
             relay,
-            entrances: IngressInterfaces::new(interfaces.to_vec()),
-            taken: HashMap::new(),
-            refused: HashMap::new(),
-            handed: Arc::clone(&handed),
+            ingress: IngressInterfaces::new(interfaces.to_vec()),
+            offloaded: HashMap::new(),
+            refusals: HashMap::new(),
+            injectable: Arc::clone(&injectable),
         };
         let (state, readers) = (Mutex::new(state), Mutex::new(()));
-        Ok(Self { state, readers, meters, handed, ring_drops_unseen })
+        Ok(Self { state, readers, rate_state, injectable, uncounted_drops_reason })
     }
 
-    pub(crate) fn meters(&self) -> RelayRateState {
-        self.meters.clone()
+    pub(crate) fn rate_state(&self) -> RelayRateState {
+        self.rate_state.clone()
     }
 
     /// Returns the reason for which copies that find no room in a transmit ring count as sent;
     /// `None` if they do not.
-    pub(crate) fn ring_drops_unseen(&self) -> Option<String> {
-        self.ring_drops_unseen.clone()
+    pub(crate) fn uncounted_drops_reason(&self) -> Option<String> {
+        self.uncounted_drops_reason.clone()
     }
 
     /// Sets the interface by which only packets that the relay injects arrive.
     pub(crate) fn set_send_interface(&self, index: u32) {
-        self.state().entrances.set_send_interface(index);
+        self.lock_state().ingress.set_send_interface(index);
     }
 
     /// Has the programs copy a packet of this length to a group, by injecting it into the send
     /// interface. Returns false if they do not have the group, or would leave such a packet to the
     /// socket engine.
-    pub(crate) fn can_inject(
+    pub(crate) fn try_inject(
         &self,
-        to: SocketAddr,
+        destination: SocketAddr,
         length: u32,
-        put_in: impl FnOnce() -> bool,
+        inject: impl FnOnce() -> bool,
     ) -> bool {
-        let handed = lock(&self.handed);
-        handed.get(&to).is_some_and(|length_max| length <= *length_max) && put_in()
+        let injectable = lock(&self.injectable);
+        injectable.get(&destination).is_some_and(|length_max| length <= *length_max) && inject()
     }
 
     /// Locks the state for a change; readers take precedence.
-    fn state(&self) -> MutexGuard<'_, XdpEngineState> {
+    fn lock_state(&self) -> MutexGuard<'_, XdpEngineState> {
         drop(lock(&self.readers));
         lock(&self.state)
     }
@@ -160,16 +160,16 @@ impl XdpEngine {
 
     /// Applies the table to the programs, with the present routes. A concurrent reader waits for
     /// one group at most.
-    pub(crate) fn sync(&self, table: &RoutingTable, ways: &RouteCache) {
-        let (gone, wanted) = self.state().compare(table, ways);
+    pub(crate) fn sync(&self, table: &RoutingTable, route_cache: &RouteCache) {
+        let (removed, additions) = self.lock_state().plan_changes(table, route_cache);
         // Removals make room for additions.
-        for at in gone {
-            self.state().let_go(at);
+        for listen in removed {
+            self.lock_state().remove_group(listen);
         }
-        for (group, wanted) in wanted {
-            self.state().take(group, wanted);
+        for (group, plan) in additions {
+            self.lock_state().offload_group(group, plan);
         }
-        cap_debt(&self.meters, table, MonotonicClock.now().as_ns() as u64);
+        cap_leads(&self.rate_state, table, MonotonicClock.now().as_ns() as u64);
     }
 }
 
@@ -181,47 +181,51 @@ pub(crate) struct CounterGuard<'a> {
 
 impl CounterGuard<'_> {
     /// Returns the programs' counts of a group and its children.
-    pub(crate) fn tallies(&self, group: &Group) -> (GroupCounts, Vec<ChildCounts>) {
-        let at = group.spec.listen;
-        let (mut of_group, mut all) = (GroupCounts::default(), HashMap::new());
+    pub(crate) fn counts(&self, group: &Group) -> (GroupCounts, Vec<ChildCounts>) {
+        let listen = group.spec.listen;
+        let (mut group_counts, mut child_counts) = (GroupCounts::default(), HashMap::new());
         // Counts of another group that listened on this address before do not belong to it.
-        let known = self.state.taken.get(&at);
-        if known.is_some_and(|taken| Arc::ptr_eq(&taken.group.xdp_counters, &group.xdp_counters)) {
+        let offloaded = self.state.offloaded.get(&listen);
+        if offloaded
+            .is_some_and(|taken| Arc::ptr_eq(&taken.group.xdp_counters, &group.xdp_counters))
+        {
             let relay = &self.state.relay;
-            of_group = relay.group_counts(at).as_ref().map(tally_of_group).unwrap_or_default();
-            all.extend(relay.child_counts(at));
+            group_counts =
+                relay.group_counts(listen).as_ref().map(to_group_counts).unwrap_or_default();
+            child_counts.extend(relay.child_counts(listen));
         }
-        let of = |address| all.get(&address).map(of_child).unwrap_or_default();
+        let counts_of =
+            |address| child_counts.get(&address).map(to_child_counts).unwrap_or_default();
         let children = group.children.iter().map(|child| {
             // A child that was removed and added again keeps its earlier counts.
-            child.xdp_counters.counts() + of(child.address)
+            child.xdp_counters.counts() + counts_of(child.address)
         });
-        (group.xdp_counters.counts() + of_group, children.collect())
+        (group.xdp_counters.counts() + group_counts, children.collect())
     }
 
     /// Returns the reason for which the programs do not have a group; `None` if they do.
     pub(crate) fn refusal(&self, group: &Group) -> Option<String> {
-        if self.has(group) {
+        if self.is_offloaded(group) {
             return None;
         }
-        let why = self.state.refused.get(&group.index).cloned();
-        Some(why.unwrap_or_else(|| "the in-kernel programs are being started".to_owned()))
+        let reason = self.state.refusals.get(&group.index).cloned();
+        Some(reason.unwrap_or_else(|| "the in-kernel programs are being started".to_owned()))
     }
 
     /// Returns true if the programs have a group or have been refused it, rather than being about
     /// to take it.
     pub(crate) fn is_settled(&self, group: &Group) -> bool {
-        self.has(group) || self.state.refused.contains_key(&group.index)
+        self.is_offloaded(group) || self.state.refusals.contains_key(&group.index)
     }
 
-    fn has(&self, group: &Group) -> bool {
-        let taken = self.state.taken.get(&group.spec.listen);
-        taken.is_some_and(|taken| taken.group.index == group.index)
+    fn is_offloaded(&self, group: &Group) -> bool {
+        let offloaded = self.state.offloaded.get(&group.spec.listen);
+        offloaded.is_some_and(|taken| taken.group.index == group.index)
     }
 
     /// Returns the ingress interfaces of groups' packets.
     pub(crate) fn interfaces(&self) -> Vec<InterfaceListing> {
-        self.state.entrances.listing()
+        self.state.ingress.listing()
     }
 }
 
@@ -233,80 +237,91 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 impl XdpEngineState {
     /// Attaches and detaches the programs as the table requires, and returns the groups that they
     /// must no longer have, and those that they are to have, in their present form.
-    fn compare<'a>(
+    fn plan_changes<'a>(
         &mut self,
         table: &'a RoutingTable,
-        ways: &RouteCache,
+        route_cache: &RouteCache,
     ) -> (Vec<SocketAddr>, Vec<(&'a Arc<Group>, OffloadPlan)>) {
-        self.relay.limit_copies(NonZeroU64::new(copies_ahead_ns(table.copy_rate())));
-        self.entrances.sync(&self.relay, table, ways);
-        self.refused.clear();
+        self.relay.limit_copies(NonZeroU64::new(copy_tolerance_ns(table.copy_rate())));
+        self.ingress.sync(&self.relay, table, route_cache);
+        self.refusals.clear();
         self.relay.poll_completions();
         let mut redirects = HashMap::new();
-        let mut takes = |index| *redirects.entry(index).or_insert_with(|| supports_redirect(index));
-        let mut wanted = Vec::new();
+        let mut accepts_redirects =
+            |index| *redirects.entry(index).or_insert_with(|| supports_redirect(index));
+        let mut additions = Vec::new();
         for group in table.groups() {
-            let entrance = self.entrances.of(group, ways);
-            let chosen = entrance
-                .and_then(|at| offload::plan_offload(table, group, ways, at.only, &mut takes));
-            match chosen {
-                Ok(one) => wanted.push((group, one)),
-                Err(why) => drop(self.refused.insert(group.index, why)),
+            let ingress = self.ingress.group_ingress(group, route_cache);
+            let plan = ingress.and_then(|ingress| {
+                offload::plan_offload(
+                    table,
+                    group,
+                    route_cache,
+                    ingress.sole_interface,
+                    &mut accepts_redirects,
+                )
+            });
+            match plan {
+                Ok(plan) => additions.push((group, plan)),
+                Err(why) => drop(self.refusals.insert(group.index, why)),
             }
         }
         // A group that listens on all addresses gives one up before another gets it.
-        wanted.sort_by_key(|(group, _)| !group.spec.listen.ip().is_unspecified());
-        let stays = |at: &SocketAddr, taken: &OffloadedGroup| {
+        additions.sort_by_key(|(group, _)| !group.spec.listen.ip().is_unspecified());
+        let is_retained = |at: &SocketAddr, offloaded: &OffloadedGroup| {
             let same = |(group, _): &&(&Arc<Group>, OffloadPlan)| group.spec.listen == *at;
-            let group = wanted.iter().find(same).map(|(group, _)| group);
+            let group = additions.iter().find(same).map(|(group, _)| group);
             group.is_some_and(|group| {
-                group.index == taken.group.index
-                    && Arc::ptr_eq(&group.xdp_counters, &taken.group.xdp_counters)
+                group.index == offloaded.group.index
+                    && Arc::ptr_eq(&group.xdp_counters, &offloaded.group.xdp_counters)
             })
         };
-        let gone = self.taken.iter().filter(|(at, taken)| !stays(at, taken)).map(|(at, _)| *at);
-        (gone.collect(), wanted)
+        let removed =
+            self.offloaded.iter().filter(|(at, taken)| !is_retained(at, taken)).map(|(at, _)| *at);
+        (removed.collect(), additions)
     }
 
     /// Leaves a group to the sockets.
-    fn let_go(&mut self, at: SocketAddr) {
-        let Some(taken) = self.taken.remove(&at) else { return };
-        lock(&self.handed).remove(&at);
+    fn remove_group(&mut self, listen: SocketAddr) {
+        let Some(offloaded) = self.offloaded.remove(&listen) else { return };
+        lock(&self.injectable).remove(&listen);
         // Remains that could not be cleared are overwritten when their index is used again.
-        if let Ok(gone) = self.relay.remove(at) {
-            taken.group.xdp_counters.absorb(&tally_of_group(&gone.counts));
-            settle(&taken.group, &gone.children);
+        if let Ok(removed) = self.relay.remove_group(listen) {
+            offloaded.group.xdp_counters.add_counts(&to_group_counts(&removed.counts));
+            retain_counts(&offloaded.group, &removed.children);
         }
     }
 
     /// Has the programs take a group, or update it to its present form.
-    fn take(&mut self, group: &Arc<Group>, wanted: OffloadPlan) {
-        let at = group.spec.listen;
+    fn offload_group(&mut self, group: &Arc<Group>, plan: OffloadPlan) {
+        let listen = group.spec.listen;
         let relay = &self.relay;
-        let known = self.taken.get_mut(&at);
-        if let Some(known) = known.filter(|one| one.wanted == wanted && relay.is_whole(at)) {
+        let offloaded = self.offloaded.get_mut(&listen);
+        if let Some(known) =
+            offloaded.filter(|one| one.plan == plan && relay.has_all_interfaces(listen))
+        {
             known.group = Arc::clone(group);
             return;
         }
-        let length_max = wanted.group.length_max;
-        if let Some(handed) = lock(&self.handed).get_mut(&at) {
-            *handed = length_max.min(*handed);
+        let length_max = plan.group.length_max;
+        if let Some(injectable_length) = lock(&self.injectable).get_mut(&listen) {
+            *injectable_length = length_max.min(*injectable_length);
         }
-        match self.relay.set(&wanted.group, &wanted.children) {
-            Ok(former) => {
-                if self.entrances.has_own() {
-                    lock(&self.handed).insert(at, length_max);
+        match self.relay.set_group(&plan.group, &plan.children) {
+            Ok(removed_children) => {
+                if self.ingress.is_send_interface_attached() {
+                    lock(&self.injectable).insert(listen, length_max);
                 }
                 let group = Arc::clone(group);
-                let before = self.taken.insert(at, OffloadedGroup { group, wanted });
-                if let Some(before) = before {
-                    settle(&before.group, &former);
+                let before = self.offloaded.insert(listen, OffloadedGroup { group, plan });
+                if let Some(previous) = before {
+                    retain_counts(&previous.group, &removed_children);
                 }
             }
             Err(error) => {
                 // Its form in the programs is outdated; the sockets have the present children.
-                self.let_go(at);
-                self.refused.insert(group.index, error_text(&error));
+                self.remove_group(listen);
+                self.refusals.insert(group.index, error_text(&error));
             }
         }
     }
@@ -317,15 +332,15 @@ fn error_text(error: &RelayGroupError) -> String {
 }
 
 /// Records the counts of children that the programs no longer have.
-fn settle(group: &Group, former: &[(SocketAddr, RelayChildCounts)]) {
-    for (address, counts) in former {
+fn retain_counts(group: &Group, removed_children: &[(SocketAddr, RelayChildCounts)]) {
+    for (address, counts) in removed_children {
         if let Some(child) = group.children.iter().find(|child| child.address == *address) {
-            child.xdp_counters.absorb(&of_child(counts));
+            child.xdp_counters.add_counts(&to_child_counts(counts));
         }
     }
 }
 
-fn of_child(counts: &RelayChildCounts) -> ChildCounts {
+fn to_child_counts(counts: &RelayChildCounts) -> ChildCounts {
     let mut dropped = [0; CopyDrop::ALL.len()];
     dropped[CopyDrop::Unresolved as usize] = counts.unresolved;
     dropped[CopyDrop::BufferFull as usize] = counts.driver_full;
@@ -333,15 +348,15 @@ fn of_child(counts: &RelayChildCounts) -> ChildCounts {
     ChildCounts { packets: counts.sent, bytes: counts.bytes, dropped }
 }
 
-fn tally_of_group(counts: &RelayGroupCounts) -> GroupCounts {
+fn to_group_counts(counts: &RelayGroupCounts) -> GroupCounts {
     use horolog_xdp::RelayRefusal as Below;
     let mut refused = [0; PacketRefusal::ALL.len()];
     for (reason, count) in Below::ALL.iter().zip(counts.refused) {
         let reason = match reason {
             Below::Source => PacketRefusal::Source,
             Below::Child => PacketRefusal::Child,
-            Below::Oneself => PacketRefusal::Oneself,
-            Below::Hops => PacketRefusal::HopLimit,
+            Below::Relay => PacketRefusal::Relay,
+            Below::HopLimit => PacketRefusal::HopLimit,
             Below::Rate => PacketRefusal::Rate,
             Below::FanOut => PacketRefusal::CopyRate,
         };

@@ -8,15 +8,15 @@ use std::num::NonZeroU64;
 use horolog_sys::netlink::Link;
 use horolog_xdp::{Interface, RELAY_LENGTH_MAX, RelayChild, RelayGroup, RelayLimit};
 
-use crate::limits::{cost_ns, packets_ahead_ns};
+use crate::limits::{cost_ns, packet_tolerance_ns};
 use crate::route_cache::RouteCache;
 use crate::{Group, GroupChild, Network, RoutingTable};
 
 /// A packet's copies must fit into the transmit ring of their egress interface; that of a virtual
 /// link holds this number of frames, and no NIC's holds fewer.
-pub(crate) const RING: usize = 256;
+pub(crate) const RING_FRAMES_MIN: usize = 256;
 /// Bit in the first byte of a MAC address: broadcast or multicast (IEEE 802, I/G bit).
-const MANY_HOSTS: u8 = 1;
+const GROUP_ADDRESS_BIT: u8 = 1;
 
 /// Group in the form for the XDP programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,67 +31,69 @@ pub(super) struct OffloadPlan {
 pub(super) fn plan_offload(
     table: &RoutingTable,
     group: &Group,
-    ways: &RouteCache,
-    only: Option<u32>,
-    takes_redirects: &mut impl FnMut(u32) -> bool,
+    route_cache: &RouteCache,
+    sole_interface: Option<u32>,
+    accepts_redirects: &mut impl FnMut(u32) -> bool,
 ) -> Result<OffloadPlan, String> {
     let spec = &group.spec;
     if group.children.is_empty() {
         return Err("it has no children".to_owned());
     }
-    let mut leaving: HashMap<u32, usize> = HashMap::new();
+    let mut children_per_egress: HashMap<u32, usize> = HashMap::new();
     let mut length_max = RELAY_LENGTH_MAX;
     let mut children = Vec::with_capacity(group.children.len());
     for child in &group.children {
-        let Some(way) = ways.route(spec.listen, child.address) else {
-            children.push(without_way(child, group));
+        let Some(route) = route_cache.route(spec.listen, child.address) else {
+            children.push(unroutable_child(child, group));
             continue;
         };
-        if way.local {
+        if route.local {
             return Err(format!("its child {} is on this host", child.address));
         }
         // The kernel would have a MAC address for it, and every host of the link would receive a
         // copy.
-        if way.to_many {
+        if route.is_group {
             return Err(format!("its child {} is a broadcast address", child.address));
         }
-        let known = ways.link(way.index);
+        let known = route_cache.link(route.index);
         let link = known.ok_or_else(|| format!("the route to {} is unknown", child.address))?;
-        let count = leaving.entry(link.index).or_default();
-        if *count == 0 && !takes_redirects(link.index) {
-            return Err(no_redirects(link));
+        let count = children_per_egress.entry(link.index).or_default();
+        if *count == 0 && !accepts_redirects(link.index) {
+            return Err(redirect_error(link));
         }
         *count += 1;
-        if *count > RING {
+        if *count > RING_FRAMES_MIN {
             return Err(format!(
-                "more than {RING} of its children are behind '{}', which exceeds the guaranteed \
+                "more than {RING_FRAMES_MIN} of its children are behind '{}', which exceeds the guaranteed \
                  size of a transmit ring",
                 link.name
             ));
         }
-        length_max = length_max.min(ways.mtu(&way).unwrap_or(link.mtu));
-        children.push(with_way(child, group, ways, link, way.source)?);
+        length_max = length_max.min(route_cache.mtu(&route).unwrap_or(link.mtu));
+        children.push(routed_child(child, group, route_cache, link, route.source)?);
     }
     let rate = NonZeroU64::new(cost_ns(1, spec.rate));
-    let limit = rate
-        .map(|interval_ns| RelayLimit { interval_ns, tolerance_ns: packets_ahead_ns(spec.rate) });
+    let limit = rate.map(|interval_ns| RelayLimit {
+        interval_ns,
+        tolerance_ns: packet_tolerance_ns(spec.rate),
+    });
     let group = RelayGroup {
         number: group.index as u32,
         address: spec.listen,
-        addresses: addresses(table, spec.listen, ways),
-        interface: only,
-        sources: sources(group),
-        own: own(spec.listen, ways),
+        addresses: group_addresses(table, spec.listen, route_cache),
+        interface: sole_interface,
+        sources: source_prefixes(group),
+        local_addresses: local_addresses(spec.listen, route_cache),
         length_max,
         hops_max: spec.hop_limit,
         hops_reset: group.is_multicast(),
         limit,
-        copies_ns: cost_ns(group.children.len() as u64, table.copy_rate()),
+        copy_cost_ns: cost_ns(group.children.len() as u64, table.copy_rate()),
     };
     Ok(OffloadPlan { group, children })
 }
 
-fn no_redirects(link: &Link) -> String {
+fn redirect_error(link: &Link) -> String {
     let name = &link.name;
     match link.kind.as_deref() {
         Some("veth") => format!(
@@ -103,7 +105,7 @@ fn no_redirects(link: &Link) -> String {
 }
 
 /// Returns a child without a route: copies for it count as dropped.
-fn without_way(child: &GroupChild, group: &Group) -> RelayChild {
+fn unroutable_child(child: &GroupChild, group: &Group) -> RelayChild {
     RelayChild {
         destination: child.address,
         source: group.spec.listen,
@@ -113,22 +115,22 @@ fn without_way(child: &GroupChild, group: &Group) -> RelayChild {
     }
 }
 
-fn with_way(
+fn routed_child(
     child: &GroupChild,
     group: &Group,
-    ways: &RouteCache,
+    route_cache: &RouteCache,
     link: &Link,
     source: Option<IpAddr>,
 ) -> Result<RelayChild, String> {
     let listen = group.spec.listen;
-    let is_one = !listen.ip().is_multicast() && !listen.ip().is_unspecified();
+    let is_single_address = !listen.ip().is_multicast() && !listen.ip().is_unspecified();
     // A socket that is bound to one address sends from it, any other from the route's source.
-    let source = if is_one { Some(listen.ip()) } else { source };
+    let source = if is_single_address { Some(listen.ip()) } else { source };
     let source =
         source.ok_or_else(|| format!("the source address for {} is unknown", child.address))?;
     let no_mac = || format!("'{}', the egress interface of copies, has no MAC address", link.name);
-    let next_hop = ways.hop(listen, child.address).and_then(|hop| ways.mac(hop));
-    if next_hop.is_some_and(|mac| mac[0] & MANY_HOSTS != 0) {
+    let next_hop = route_cache.next_hop(listen, child.address).and_then(|hop| route_cache.mac(hop));
+    if next_hop.is_some_and(|mac| mac[0] & GROUP_ADDRESS_BIT != 0) {
         return Err(format!(
             "the MAC address of the next hop to {} is a multicast address",
             child.address
@@ -145,18 +147,25 @@ fn with_way(
 
 /// Returns the destination addresses of a group's packets: for one that listens on all addresses of
 /// this host, those on which no other group listens.
-fn addresses(table: &RoutingTable, listen: SocketAddr, ways: &RouteCache) -> Vec<IpAddr> {
+fn group_addresses(
+    table: &RoutingTable,
+    listen: SocketAddr,
+    route_cache: &RouteCache,
+) -> Vec<IpAddr> {
     if !listen.ip().is_unspecified() {
         return vec![listen.ip()];
     }
-    let taken = |ip: &IpAddr| {
+    let is_taken = |ip: &IpAddr| {
         table.groups().iter().any(|other| other.spec.listen == SocketAddr::new(*ip, listen.port()))
     };
-    own(listen, ways).into_iter().filter(|ip| !ip.is_loopback() && !taken(ip)).collect()
+    local_addresses(listen, route_cache)
+        .into_iter()
+        .filter(|ip| !ip.is_loopback() && !is_taken(ip))
+        .collect()
 }
 
 /// Returns the networks whose packets are accepted, of the group's IP version.
-fn sources(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
+fn source_prefixes(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
     let of_version = |prefix: &horolog_sys::netlink::Prefix| {
         prefix.address().is_ipv4() == group.spec.listen.is_ipv4()
     };
@@ -164,12 +173,12 @@ fn sources(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
 }
 
 /// Returns this host's addresses of an IP version, in order.
-fn own(listen: SocketAddr, ways: &RouteCache) -> Vec<IpAddr> {
-    let own = ways.own_addresses().filter(|ip| ip.is_ipv4() == listen.is_ipv4());
-    let mut own: Vec<IpAddr> = own.collect();
-    own.sort_unstable();
-    own.dedup();
-    own
+fn local_addresses(listen: SocketAddr, route_cache: &RouteCache) -> Vec<IpAddr> {
+    let addresses = route_cache.host_addresses().filter(|ip| ip.is_ipv4() == listen.is_ipv4());
+    let mut addresses: Vec<IpAddr> = addresses.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 #[cfg(test)]
@@ -206,14 +215,14 @@ mod tests {
         let route = |index, gateway: Option<&str>, local| {
             let source = Some(ip(&format!("172.16.{index}.1")));
             let (gateway, to_many, mtu) = (gateway.map(ip), false, None);
-            Some(RouteInfo { index, gateway, source, local, to_many, mtu })
+            Some(RouteInfo { index, gateway, source, local, is_group: to_many, mtu })
         };
         let mut routes = Vec::new();
         // Of groups that listen at one address, and of others.
         for at in [Some(ip("10.0.0.9")), None] {
             routes.push((at, ip("10.0.0.1"), route(2, None, false)));
             routes.push((at, ip("10.0.0.3"), route(2, None, false)));
-            let all = route(2, None, false).map(|way| RouteInfo { to_many: true, ..way });
+            let all = route(2, None, false).map(|way| RouteInfo { is_group: true, ..way });
             routes.push((at, ip("10.0.0.255"), all));
             let narrow = |mtu| route(2, None, false).map(|way| RouteInfo { mtu, ..way });
             routes.push((at, ip("10.0.0.4"), narrow(Some(700))));
@@ -283,7 +292,7 @@ mod tests {
             plan_offload(&table, &table.groups()[at], &ways(), None, &mut |_| true).unwrap().group
         };
         assert_eq!(of(0).addresses, [] as [IpAddr; 0]);
-        assert_eq!(of(0).own.len(), 2, "of its IP version");
+        assert_eq!(of(0).local_addresses.len(), 2, "of its IP version");
         assert_eq!(of(1).addresses.len(), 1);
     }
 

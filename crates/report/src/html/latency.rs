@@ -88,7 +88,7 @@ fn bars(distribution: &Distribution) -> Vec<HistogramBar> {
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else { return Vec::new() };
     let edge = |bar: f64| 10_f64.powf(bar / BARS_PER_DECADE).round().max(1.0);
     let mut bars: Vec<HistogramBar> = Vec::new();
-    for (value, count) in histogram.recorded() {
+    for (value, count) in histogram.non_empty_buckets() {
         // A logarithmic axis has no position for 0.
         let bar = ((value.max(1) as f64).log10() * BARS_PER_DECADE).floor();
         let (from, count) = (edge(bar), count as f64);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use horolog_source::{CalibrationConfig, Plausibility, SourceSpec};
+use horolog_source::{CalibrationConfig, PlausibilityRules, SourceSpec};
 use horolog_time::{Span, Timestamp, Utc};
 
 use super::ConfigError;
@@ -58,7 +58,7 @@ pub struct PlausibilityConfig {
 
 impl Default for PlausibilityConfig {
     fn default() -> Self {
-        let Plausibility { build, reach, .. } = Plausibility::default();
+        let PlausibilityRules { build, validity: reach, .. } = PlausibilityRules::default();
         Self { build, reach, saved_time: None }
     }
 }

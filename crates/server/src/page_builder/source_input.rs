@@ -2,7 +2,8 @@
 //! variables, and the absence of both if no source is usable or the time has jumped.
 
 use horolog_source::{
-    Judgement, JumpGuard, KnownLeaps, Plausibility, SourceEstimate, TimeClaim, UNDISCIPLINED,
+    JumpGuard, JumpVerdict, PlausibilityRules, ServerLeapSeconds, SourceEstimate, TimeClaim,
+    UNDISCIPLINED_REFERENCE_ID,
 };
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::leap::{Date, LeapListValidity, LeapSecond};
@@ -44,14 +45,14 @@ impl PageBuilder {
 
     /// Returns the leap seconds known to the server itself; sources that report leap data supplied
     /// to them are trusted less.
-    pub(super) fn update_known_leaps(&self, point: &LeapOutputs) -> KnownLeaps {
+    pub(super) fn update_known_leaps(&self, point: &LeapOutputs) -> ServerLeapSeconds {
         if self.config.leap_seconds.system == LeapSystem::Smears {
-            return KnownLeaps::default();
+            return ServerLeapSeconds::default();
         }
         let list = self.leap_file.as_ref().map(LeapFile::list);
         let list =
             list.as_deref().filter(|list| list.validity(point.utc) != LeapListValidity::Expired);
-        KnownLeaps {
+        ServerLeapSeconds {
             tai_minus_utc_s: self.tai.known_s(),
             has_list: list.is_some(),
             next: point.next.filter(|leap| list.is_some_and(|list| list.leaps().contains(leap))),
@@ -99,8 +100,8 @@ impl PageBuilder {
     }
 
     /// Returns the builder restricted to times that are plausible by these facts.
-    pub(crate) fn within(self, basis: Plausibility) -> Self {
-        Self { guard: JumpGuard::within(basis), ..self }
+    pub(crate) fn within(self, basis: PlausibilityRules) -> Self {
+        Self { guard: JumpGuard::with_plausibility(basis), ..self }
     }
 
     /// Judges the continuity of the time to be served with that of the last page. Without a source
@@ -122,7 +123,14 @@ impl PageBuilder {
             SourceReading::NotPolled | SourceReading::NoSource => (false, None),
         };
         let confirmed = self.confirmed;
-        let claim = TimeClaim { now, ahead, is_claimed, confirmed, host_clock, is_unconfirmed };
+        let claim = TimeClaim {
+            now,
+            utc_minus_monotonic: ahead,
+            is_from_source: is_claimed,
+            confirmed_time: confirmed,
+            host_clock,
+            is_unconfirmed,
+        };
         let judgement = self.guard.judge(claim);
         let utc = Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()));
         self.jump_notice = notice(judgement, utc).or(self.jump_notice.take());
@@ -156,7 +164,8 @@ impl PageBuilder {
         if leap == LeapIndicator::Unsynchronised || is_source_unsynchronised {
             return self.unsynchronised();
         }
-        let nameless = config.source.keep_stratum && report.reference_id == UNDISCIPLINED;
+        let nameless =
+            config.source.keep_stratum && report.reference_id == UNDISCIPLINED_REFERENCE_ID;
         let reference_id = if nameless { config.reference_id() } else { report.reference_id };
         let configured_delay = config.source.keep_root_delay.then_some(config.root_delay);
         let dispersion = config.root_dispersion.unwrap_or(report.dispersion_at(now));
@@ -176,7 +185,7 @@ impl PageBuilder {
         let claimed = page.variables;
         match &self.source_reading {
             SourceReading::Selected(report) if self.config.root_dispersion.is_none() => {
-                report.distance_at(now)
+                report.root_distance_at(now)
             }
             _ => {
                 let half_delay = Span::from_ns(claimed.root_delay.to_span().as_ns() / 2);
@@ -200,30 +209,30 @@ impl PageBuilder {
 }
 
 /// Returns the notice that results from a judgement.
-fn notice(judgement: Judgement, utc: Timestamp<Utc>) -> Option<String> {
+fn notice(judgement: JumpVerdict, utc: Timestamp<Utc>) -> Option<String> {
     match judgement {
-        Judgement::Jumped(by) => Some(format!(
+        JumpVerdict::Jumped(by) => Some(format!(
             "the time jumped by {:+} s; all replies report unsynchronised until it returns or \
              another source confirms it; if it is right, confirm it with: kill -HUP {}",
             by.as_seconds().round(),
             std::process::id(),
         )),
-        Judgement::Implausible(reason) => {
+        JumpVerdict::Implausible(reason) => {
             Some(format!("the time is implausible: {reason}; all replies report unsynchronised"))
         }
-        Judgement::Recovered => Some(format!(
+        JumpVerdict::Recovered => Some(format!(
             "the time is served again after its implausibility ended: it is {}",
             Date(utc)
         )),
-        Judgement::Accepted => {
+        JumpVerdict::Accepted => {
             Some(format!("the time accepted by the operator is served: it is {}", Date(utc)))
         }
-        Judgement::Moved(by) => Some(format!(
+        JumpVerdict::Moved(by) => Some(format!(
             "the time moved by {:+} s to {}; the earlier one was unconfirmed",
             by.as_seconds().round(),
             Date(utc),
         )),
-        Judgement::Steady | Judgement::StillJumped => None,
+        JumpVerdict::Continuous | JumpVerdict::StillJumped => None,
     }
 }
 
@@ -311,8 +320,11 @@ mod tests {
     #[test]
     fn a_system_clock_that_is_slewed_is_served_as_it_will_be() {
         // It lags 30 ms behind and gains 60 ms a second, until it is right in half a second.
-        let slew =
-            Slew { rate_ppb: -60_000_000, lasts: Span::from_ms(500), error_bound_ppb: 60_000_000 };
+        let slew = Slew {
+            rate_ppb: -60_000_000,
+            duration: Span::from_ms(500),
+            error_bound_ppb: 60_000_000,
+        };
         let slewed =
             SourceEstimate { offset: Span::from_ms(30), frequency_ppb: 0, slew, ..report() };
         let mut renewal = renewal(SourceReading::Selected(slewed), |_| ());
@@ -345,8 +357,10 @@ mod tests {
         assert_eq!(variables.root_dispersion, NtpShort::from_span(Span::from_ms(77)));
         renewal.config.reference_id = None;
         renewal.config.stratum = 1;
-        renewal.source_reading =
-            SourceReading::Selected(SourceEstimate { reference_id: UNDISCIPLINED, ..report() });
+        renewal.source_reading = SourceReading::Selected(SourceEstimate {
+            reference_id: UNDISCIPLINED_REFERENCE_ID,
+            ..report()
+        });
         let variables = renewal.pages(&reading(8, Span::ZERO)).stepped.variables;
         assert_eq!(&variables.reference_id, b"LOCL", "a primary server has no address there");
         renewal.config.leap = Some(LeapIndicator::Unsynchronised);
@@ -431,9 +445,12 @@ mod tests {
         for (wrong, date) in [(-years, "2022-11-14"), (years + years, "2025-11-14")] {
             let renewal =
                 renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
-            let reach = Plausibility::years(1);
-            let mut renewal =
-                renewal.within(Plausibility { build, reach, ..Plausibility::default() });
+            let reach = PlausibilityRules::span_of_years(1);
+            let mut renewal = renewal.within(PlausibilityRules {
+                build,
+                validity: reach,
+                ..PlausibilityRules::default()
+            });
             assert!(is_unsynchronised(&renewal.pages(&reading(5, wrong)).stepped));
             let notice = renewal.jump_notice.take().unwrap();
             let begins = format!("the time is implausible: reported time {date}");

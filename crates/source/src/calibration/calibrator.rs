@@ -1,6 +1,6 @@
-//! Processing of pulses and sentences: the labeller names their seconds, the servo computes the
-//! error of the clock, and with that the clock is steered, other programs receive samples and a log
-//! is written. It blocks on nothing and reads no clock of its own; the thread passes its input.
+//! Processing of pulses and sentences: the labeller assigns seconds to pulses, the servo computes
+//! the clock error, which then steers the clock and goes to other programs and the log. It never
+//! blocks and reads no clock; its thread passes all input and clock readings.
 
 mod falseticker;
 mod leap_transition;
@@ -12,9 +12,9 @@ mod steer;
 use std::collections::VecDeque;
 
 use horolog_discipline::{
-    self as discipline, ClockErrorEntry, CoarseTime, Decision, LabelSettings, LabelledPulse,
-    Plausibility, Pulse, PulseLabeller, SentenceReject, Servo, ServoSettings, SynchronisationState,
-    TimeJudge,
+    self as discipline, ClockErrorEntry, CoarseTime, LabelSettings, LabelledPulse,
+    PlausibilityRules, Pulse, PulseLabeller, SentenceReject, Servo, ServoDecision, ServoSettings,
+    SynchronisationState, TimeJudge,
 };
 use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
@@ -22,55 +22,56 @@ use horolog_wire::ntp;
 
 use self::falseticker::SelectionHistory;
 use self::leap_transition::LeapTransitionProgress;
-use self::leaps::Leaps;
-use self::plausible::UnconfirmedRun;
-use super::counts::{pulse_reject, sentence_error, sentence_reject, verdict};
+use self::leaps::CalibrationLeaps;
+use self::plausible::UnconfirmedSentences;
+use super::counts::{pulse_reject_name, sentence_error_name, sentence_reject_name, verdict_name};
 use super::error_log::ErrorLog;
 use super::status::state_name;
 use super::{CalibrationConfig, NamedCounts};
-use crate::gnss::{Fixes, LineInput, RejectedSentence};
-use crate::output::Outputs;
+use crate::gnss::{FixStates, LineInput, RejectedSentence};
+use crate::output::SampleOutputs;
 use crate::{
-    ClockReadings, ClockSteering, Conditioner, FrameCounts, OutputSample, ParsedSentence,
-    PulseEdge, SentenceError, SourceError,
+    ClockReadings, ClockSteering, OutputSample, ParsedSentence, PulseConditioner, PulseEdge,
+    SentenceCounts, SentenceError, SourceError,
 };
 
-/// Error bound of an estimate, in standard deviations.
-const DEVIATIONS: f64 = 3.0;
-/// Slack after the width: if the width is checked, a pulse is known at its end, and everything
-/// waits for that.
+/// Error bound of an estimate, as a multiple of its standard deviation.
+const BOUND_DEVIATIONS: f64 = 3.0;
+/// Margin after the pulse width. If the width is checked, a pulse is known only at its end, and
+/// sentences wait for that too.
 const WIDTH_SLACK: Span = Span::from_ms(50);
-/// Time after which pulses and sentences count as missing.
-const MISSING: Span = Span::from_ns(4 * NS_PER_S);
-/// Time after which a thread that has not advanced reports nothing any more.
-const STUCK: Span = Span::from_ns(5 * NS_PER_S);
-/// Interval at which absence is judged.
-const TICK: Span = Span::from_ns(NS_PER_S);
-/// Smallest step that a single reading detects: the two clocks are not read at the same instant.
-const MOVED_MIN: Span = Span::from_ns(100_000);
-/// Smallest step that sentences alone detect: their lag varies by less.
-const COARSE_MOVED_MIN: Span = Span::from_ms(1_500);
-/// Distance from a leap second within which it cannot be withdrawn any more.
-const LEAP_NEAR: Span = Span::from_ns(2 * NS_PER_S);
-/// Reason for which other programs do not receive the time of sentences alone: SHM and SOCK have no
-/// field for an error of this size that daemons respect.
-const COARSE: &str = "without a pulse the error is up to a second, which SHM and SOCK cannot \
+/// Time without input after which pulses or sentences count as missing.
+const MISSING_AFTER: Span = Span::from_ns(4 * NS_PER_S);
+/// Time without progress of the thread after which no estimate is reported.
+const STALLED_AFTER: Span = Span::from_ns(5 * NS_PER_S);
+/// Interval at which missing input is checked for.
+const TICK_INTERVAL: Span = Span::from_ns(NS_PER_S);
+/// Smallest step of the system clock that is detected: its two clocks are not read at the same
+/// instant.
+const STEP_MIN: Span = Span::from_ns(100_000);
+/// Smallest step that is detected by sentences alone, above the variation of their lag.
+const COARSE_STEP_MIN: Span = Span::from_ms(1_500);
+/// Time around a leap second in which its announcement is not withdrawn.
+const LEAP_MARGIN: Span = Span::from_ns(2 * NS_PER_S);
+/// Reason for which time by sentences alone is not output by default: SHM and SOCK have no field
+/// for an error of this size that daemons respect.
+const COARSE_OUTPUT_REASON: &str = "without a pulse the error is up to a second, which SHM and SOCK cannot \
                       represent; add --pps, or --coarse-output to output it regardless";
-/// Maximum of pending input: more than arrives while the end of a pulse is awaited.
-const WAITING_MAX: usize = 64;
+/// Most inputs in the queue: more than arrive during a pulse.
+const PENDING_MAX: usize = 64;
 
-/// Input that waits for earlier input.
+/// Input in the queue that restores the order of arrival.
 #[derive(Clone, Copy, Debug)]
 enum PendingInput {
     Pulse(PulseEdge),
     Sentence(Result<ParsedSentence, SentenceError>),
 }
 
-/// Arrival of the last input, and its reject reason, if any.
+/// Arrival of the last input and of the last accepted one, and the reject reason, if any.
 #[derive(Clone, Default, Debug)]
 struct LastInput {
     at: Option<Timestamp<Monotonic>>,
-    good_at: Option<Timestamp<Monotonic>>,
+    accepted_at: Option<Timestamp<Monotonic>>,
     reject_reason: Option<String>,
 }
 
@@ -78,86 +79,87 @@ impl LastInput {
     fn record(&mut self, at: Timestamp<Monotonic>, reject: Option<String>) {
         self.at = Some(at);
         if reject.is_none() {
-            self.good_at = Some(at);
+            self.accepted_at = Some(at);
         }
         self.reject_reason = reject;
     }
 
     fn is_missing(&self, now: Timestamp<Monotonic>) -> bool {
-        self.at.is_none_or(|at| now - at > MISSING)
+        self.at.is_none_or(|at| now - at > MISSING_AFTER)
     }
 }
 
-/// The state of a calibration.
+/// State of a calibration.
 pub(super) struct Calibrator {
     name: String,
-    conditioner: Option<Conditioner>,
-    /// Time for which everything waits for earlier input.
+    conditioner: Option<PulseConditioner>,
+    /// Time that input stays in the queue, so that earlier input can still be placed before it.
     reorder_delay: Span,
-    waiting: VecDeque<(Timestamp<Monotonic>, PendingInput)>,
+    pending: VecDeque<(Timestamp<Monotonic>, PendingInput)>,
     judge: TimeJudge,
-    /// Last time of sentences by which the clock may have been set although nothing confirms it.
+    /// UTC minus `CLOCK_MONOTONIC` by the last plausible sentence, if no other evidence supports
+    /// it.
     unconfirmed: Option<Span>,
-    /// Last sentences in a row whose time is implausible.
-    unconfirmed_run: Option<UnconfirmedRun>,
+    /// Last consecutive sentences whose time is implausible.
+    unconfirmed_sentences: Option<UnconfirmedSentences>,
     labeller: PulseLabeller,
     settings: ServoSettings,
     servo: Servo,
-    control: Option<ClockSteering>,
-    control_ended: Option<String>,
-    /// Present correction of the frequency, its last change, and the instant of that.
+    steering: Option<ClockSteering>,
+    steering_ended: Option<String>,
+    /// Present frequency correction, its last change, and the instant of that change.
     commanded_ppb: f64,
     change_ppb: f64,
-    changed: Option<Timestamp<Monotonic>>,
+    changed_at: Option<Timestamp<Monotonic>>,
     pub(super) log: Option<ErrorLog>,
-    outputs: Outputs,
+    outputs: SampleOutputs,
     /// True if outputs also receive the time of sentences alone.
-    gives_coarse: bool,
+    outputs_coarse: bool,
     pulses: NamedCounts,
     sentences: NamedCounts,
     /// Frames received since the line was opened, and the last one that was rejected.
-    frames: FrameCounts,
+    frames: SentenceCounts,
     rejected: Option<RejectedSentence>,
-    /// Last time by sentences alone.
+    /// Latest time by sentences alone.
     coarse: Option<CoarseTime>,
     steps: u64,
     last_pulse: LastInput,
     last_sentence: LastInput,
-    /// Last pulse that was used.
+    /// UTC of the last pulse that entered the estimate.
     reference: Option<Timestamp<Utc>>,
-    fixes: Fixes,
-    ticked: Option<Timestamp<Monotonic>>,
+    fixes: FixStates,
+    ticked_at: Option<Timestamp<Monotonic>>,
     /// Instant of the last clock readings, and the system clock at that instant.
     clocks_read_at: Timestamp<Monotonic>,
     realtime: Timestamp<Utc>,
-    leaps: Leaps,
-    crossing: LeapTransitionProgress,
-    votes: SelectionHistory,
+    leaps: CalibrationLeaps,
+    leap_transition: LeapTransitionProgress,
+    selection_history: SelectionHistory,
     state: SynchronisationState,
     notices: Vec<String>,
-    /// Error of the line or the device.
-    pub(super) broken: Option<SourceError>,
+    /// Error of the serial line, gpsd connection or pulse device.
+    pub(super) input_error: Option<SourceError>,
 }
 
 impl Calibrator {
-    /// Creates the state of a clock whose frequency already has this correction. Times are judged
-    /// by `basis`.
+    /// Creates the state for a clock with the frequency correction `frequency_ppb`. `plausibility`
+    /// limits acceptable times.
     pub(super) fn new(
         config: &CalibrationConfig,
-        basis: Plausibility,
-        control: Option<ClockSteering>,
+        plausibility: PlausibilityRules,
+        steering: Option<ClockSteering>,
         frequency_ppb: f64,
-        mut outputs: Outputs,
+        mut outputs: SampleOutputs,
     ) -> Self {
         let mut notices = Vec::new();
-        let gives_coarse = config.pulse.is_some() || config.coarse_output;
-        if !gives_coarse && !outputs.is_empty() {
-            outputs.note_suspended(COARSE);
-            notices.push(format!("no output to other programs: {COARSE}"));
+        let outputs_coarse = config.pulse.is_some() || config.coarse_output;
+        if !outputs_coarse && !outputs.is_empty() {
+            outputs.set_suspended(COARSE_OUTPUT_REASON);
+            notices.push(format!("no output to other programs: {COARSE_OUTPUT_REASON}"));
         }
         let width = config.pulse.as_ref().and_then(|pulse| pulse.width);
         let settings = ServoSettings {
-            is_steering: control.is_some(),
+            is_steering: steering.is_some(),
             initial_frequency_ppb: frequency_ppb,
             oscillator: config.oscillator,
             // A step moves the time of clients that are already served.
@@ -169,10 +171,10 @@ impl Calibrator {
             name: config.name(),
             conditioner: config.pulse.as_ref().map(crate::PulseSpec::conditioner),
             reorder_delay: width.map_or(Span::ZERO, |width| width + width + WIDTH_SLACK),
-            waiting: VecDeque::new(),
-            judge: TimeJudge::new(basis),
+            pending: VecDeque::new(),
+            judge: TimeJudge::new(plausibility),
             unconfirmed: None,
-            unconfirmed_run: None,
+            unconfirmed_sentences: None,
             labeller: PulseLabeller::new(LabelSettings {
                 width,
                 lag_max: config.sentence_lag,
@@ -180,123 +182,127 @@ impl Calibrator {
             }),
             settings,
             servo: Servo::new(settings),
-            control,
-            control_ended: None,
+            steering,
+            steering_ended: None,
             commanded_ppb: frequency_ppb,
             change_ppb: 0.0,
-            changed: None,
+            changed_at: None,
             log: None,
             outputs,
-            gives_coarse,
+            outputs_coarse,
             pulses: NamedCounts::default(),
             sentences: NamedCounts::default(),
-            frames: FrameCounts::default(),
+            frames: SentenceCounts::default(),
             rejected: None,
             coarse: None,
             steps: 0,
             last_pulse: LastInput::default(),
             last_sentence: LastInput::default(),
             reference: None,
-            fixes: Fixes::default(),
-            ticked: None,
+            fixes: FixStates::default(),
+            ticked_at: None,
             clocks_read_at: Timestamp::from_ns(i64::MIN),
             realtime: Timestamp::from_ns(0),
-            leaps: Leaps::default(),
-            crossing: LeapTransitionProgress::default(),
-            votes: SelectionHistory::default(),
+            leaps: CalibrationLeaps::default(),
+            leap_transition: LeapTransitionProgress::default(),
+            selection_history: SelectionHistory::default(),
             state: SynchronisationState::Starting,
             notices,
-            broken: None,
+            input_error: None,
         }
     }
 
-    /// Takes an edge of the pulse.
-    pub(super) fn edge(&mut self, edge: PulseEdge) {
+    /// Processes an edge of the pulse input.
+    pub(super) fn push_edge(&mut self, edge: PulseEdge) {
         let Some(conditioner) = &mut self.conditioner else { return };
-        match conditioner.take(edge) {
-            Some(pulse) => self.wait(pulse.monotonic, PendingInput::Pulse(pulse)),
-            // If the width is not checked, every pulse is taken at its first edge.
-            None if self.reorder_delay == Span::ZERO => self.labeller.opposite_edge(edge.monotonic),
+        match conditioner.push_edge(edge) {
+            Some(pulse) => self.enqueue(pulse.monotonic, PendingInput::Pulse(pulse)),
+            // If the width is not checked, a pulse is complete at its first edge.
+            None if self.reorder_delay == Span::ZERO => {
+                self.labeller.add_opposite_edge(edge.monotonic)
+            }
             None => {}
         }
     }
 
-    /// Takes the input of the line other than sentences that name the time.
-    pub(super) fn line(&mut self, input: &LineInput) {
+    /// Processes line input other than sentences: leap reports, fix reports and frame counts.
+    pub(super) fn push_line_input(&mut self, input: &LineInput) {
         input.leaps.iter().for_each(|report| self.leap_report(report));
-        input.fixes.iter().for_each(|(note, at)| self.fixes.report(*note, *at));
-        let more = input.counts.since(&self.frames);
+        input.fixes.iter().for_each(|(note, at)| self.fixes.apply_report(*note, *at));
+        let new_counts = input.counts.since(&self.frames);
         self.frames = input.counts;
         for (name, count) in [
-            ("checksum", more.checksum),
-            ("no_checksum", more.no_checksum),
-            ("garbled", more.garbled),
-            ("overlong", more.overlong),
+            ("checksum", new_counts.checksum),
+            ("no_checksum", new_counts.no_checksum),
+            ("garbled", new_counts.garbled),
+            ("overlong", new_counts.overlong),
         ] {
             self.sentences.set(name, self.sentences.get(name) + count);
         }
         self.rejected.clone_from(&input.rejected);
     }
 
-    /// Takes a sentence that began to arrive at `began`.
-    pub(super) fn sentence(
+    /// Queues a sentence whose first character arrived at `began`.
+    pub(super) fn push_sentence(
         &mut self,
         sentence: Result<ParsedSentence, SentenceError>,
         began: Timestamp<Monotonic>,
     ) {
-        self.wait(began, PendingInput::Sentence(sentence));
+        self.enqueue(began, PendingInput::Sentence(sentence));
     }
 
-    fn wait(&mut self, at: Timestamp<Monotonic>, what: PendingInput) {
-        let index = self.waiting.partition_point(|(earlier, _)| *earlier <= at);
-        self.waiting.insert(index, (at, what));
-        if self.waiting.len() > WAITING_MAX {
-            self.waiting.pop_front();
+    fn enqueue(&mut self, at: Timestamp<Monotonic>, input: PendingInput) {
+        let index = self.pending.partition_point(|(earlier, _)| *earlier <= at);
+        self.pending.insert(index, (at, input));
+        if self.pending.len() > PENDING_MAX {
+            self.pending.pop_front();
         }
     }
 
-    /// Advances to `readings`: input that has waited long enough is taken in order of arrival.
+    /// Advances to `readings`: processes queued input that is old enough, in order of arrival.
     pub(super) fn advance(&mut self, readings: &ClockReadings) {
         let now = readings.monotonic;
         (self.clocks_read_at, self.realtime) = (now, readings.realtime());
-        self.cross_leap(readings);
+        self.advance_leap_transition(readings);
         self.advance_leaps(readings);
-        while let Some((at, what)) = self.waiting.front().copied() {
+        while let Some((at, input)) = self.pending.front().copied() {
             if now - at < self.reorder_delay {
                 break;
             }
-            self.waiting.pop_front();
-            match what {
-                PendingInput::Pulse(pulse) => self.take_pulse(&pulse),
-                PendingInput::Sentence(sentence) => self.take_read(&sentence, at, readings),
+            self.pending.pop_front();
+            match input {
+                PendingInput::Pulse(pulse) => self.process_pulse(&pulse),
+                PendingInput::Sentence(sentence) => {
+                    self.process_sentence_result(&sentence, at, readings)
+                }
             }
         }
-        if self.ticked.is_none_or(|ticked| now - ticked >= TICK) {
-            self.ticked = Some(now);
+        if self.ticked_at.is_none_or(|ticked| now - ticked >= TICK_INTERVAL) {
+            self.ticked_at = Some(now);
             if let Some(decision) = self.servo.tick(now) {
-                self.carry_out(&decision, None);
+                self.apply_decision(&decision, None);
             }
         }
-        self.note_state();
+        self.report_state();
     }
 
     /// Adds a notice when the locked state is lost, and when it is reached again.
-    fn note_state(&mut self) {
-        let before = std::mem::replace(&mut self.state, self.servo.state());
+    fn report_state(&mut self) {
+        let previous = std::mem::replace(&mut self.state, self.servo.state());
         let is_reported = matches!(
             self.state,
             SynchronisationState::Locked
                 | SynchronisationState::Holdover
                 | SynchronisationState::Unsynchronised
         );
-        if self.state != before && is_reported {
+        if self.state != previous && is_reported {
             let state = state_name(self.state);
             self.notify(format!("the calibration by {} is {state}", self.name));
         }
     }
 
     fn notify(&mut self, notice: String) {
-        if self.notices.len() < WAITING_MAX {
+        if self.notices.len() < PENDING_MAX {
             self.notices.push(notice);
         }
     }
@@ -306,147 +312,149 @@ impl Calibrator {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns the amount by which another program has set the clock since the last pulse.
-    fn moved(&self, readings: &ClockReadings) -> Option<Span> {
+    /// Returns the step of the clock by another program since the last pulse, if there was one.
+    fn foreign_step(&self, readings: &ClockReadings) -> Option<Span> {
         self.servo
-            .moved(readings.realtime_minus_monotonic)
-            .filter(|moved| moved.as_ns().saturating_abs() > MOVED_MIN.as_ns())
-            .filter(|_| self.leap_passed(readings).is_none())
+            .external_step(readings.realtime_minus_monotonic)
+            .filter(|step| step.as_ns().saturating_abs() > STEP_MIN.as_ns())
+            .filter(|_| self.kernel_leap_step(readings).is_none())
     }
 
-    fn take_pulse(&mut self, edge: &PulseEdge) {
+    fn process_pulse(&mut self, edge: &PulseEdge) {
         let pulse = Pulse {
             monotonic: edge.monotonic,
             realtime: edge.realtime,
             sequence: edge.sequence.into(),
         };
-        match self.labeller.pulse(&pulse) {
+        match self.labeller.label_pulse(&pulse) {
             Ok(labelled) => {
                 self.last_pulse.record(edge.monotonic, None);
-                self.take_labelled(&labelled);
+                self.process_labelled_pulse(&labelled);
             }
             Err(reject) => {
-                self.pulses.add(pulse_reject(reject));
+                self.pulses.add(pulse_reject_name(reject));
                 self.last_pulse.record(edge.monotonic, Some(reject.to_string()));
             }
         }
     }
 
-    fn take_read(
+    fn process_sentence_result(
         &mut self,
-        read: &Result<ParsedSentence, SentenceError>,
+        result: &Result<ParsedSentence, SentenceError>,
         at: Timestamp<Monotonic>,
         readings: &ClockReadings,
     ) {
-        let has_fix = self.fixes.take(read, at);
-        match read {
-            Ok(sentence) => self.take_sentence(sentence, has_fix, at, readings),
+        let has_fix = self.fixes.apply_sentence(result, at);
+        match result {
+            Ok(sentence) => self.process_sentence(sentence, has_fix, at, readings),
             Err(error) => {
-                self.sentences.add(sentence_error(*error));
+                self.sentences.add(sentence_error_name(*error));
                 self.last_sentence.record(at, Some(error.to_string()));
             }
         }
     }
 
-    fn take_sentence(
+    fn process_sentence(
         &mut self,
         sentence: &ParsedSentence,
         has_fix: bool,
         at: Timestamp<Monotonic>,
         readings: &ClockReadings,
     ) {
-        let taken = discipline::Sentence {
+        let input = discipline::Sentence {
             second: sentence.utc,
             received: at,
             is_valid: has_fix,
             is_leap_second: sentence.is_leap_second,
         };
-        // No clock is set by sentences that the labeller does not receive.
-        let judged = if taken.is_valid { self.consider(sentence, at, readings) } else { Ok(()) };
-        let result = match judged {
+        // A sentence without a fix is rejected by the labeller and sets no clock, so it is not
+        // judged.
+        let plausibility =
+            if input.is_valid { self.check_plausibility(sentence, at, readings) } else { Ok(()) };
+        let result = match plausibility {
             Err(reason) => Err(SentenceReject::Implausible(reason)),
-            Ok(()) => self.labeller.sentence(&taken),
+            Ok(()) => self.labeller.add_sentence(&input),
         };
-        // A second kind of sentence for one second is normal, and without a pulse nothing else can
-        // be checked.
+        // A second sentence for one second is normal. Without a pulse input, a sentence that yields
+        // a coarse time counts as accepted.
         let reject = result.err();
-        let begun = at - Span::from_ns(sentence.utc.to_timespec().1.into());
-        let coarse = self.labeller.coarse(at).filter(|coarse| coarse.at == begun);
+        let second_start = at - Span::from_ns(sentence.utc.to_timespec().1.into());
+        let coarse = self.labeller.coarse_time(at).filter(|coarse| coarse.at == second_start);
         let coarse = coarse.filter(|_| self.conditioner.is_none());
         let counted = reject.filter(|_| coarse.is_none());
-        self.sentences.add(counted.map_or("accepted", sentence_reject));
-        let harmless = match reject {
+        self.sentences.add(counted.map_or("accepted", sentence_reject_name));
+        let is_harmless = match reject {
             None | Some(SentenceReject::Repeated) => true,
             Some(SentenceReject::NoPulse) => self.conditioner.is_none(),
             Some(_) => false,
         };
-        let reject = reject.filter(|_| !harmless).map(|reject| reject.to_string());
+        let reject = reject.filter(|_| !is_harmless).map(|reject| reject.to_string());
         self.last_sentence.record(at, reject);
         if let Some(coarse) = coarse {
-            self.note_coarse(coarse);
+            self.report_coarse_step(coarse);
         }
-        if let Some(coarse) = coarse.filter(|_| self.gives_coarse) {
+        if let Some(coarse) = coarse.filter(|_| self.outputs_coarse) {
             let system =
-                Timestamp::<Utc>::from_ns(begun.as_ns()) + readings.realtime_minus_monotonic;
+                Timestamp::<Utc>::from_ns(second_start.as_ns()) + readings.realtime_minus_monotonic;
             let offset = coarse.utc - system;
-            self.give(system, offset, coarse.uncertainty);
+            self.write_outputs(system, offset, coarse.error_bound);
         }
     }
 
-    /// Adds a notice when the time by sentences alone has moved.
-    fn note_coarse(&mut self, now: CoarseTime) {
-        let Some(before) = self.coarse.replace(now) else { return };
-        let moved = now.utc - (before.utc + (now.at - before.at));
-        if moved.as_ns().saturating_abs() > COARSE_MOVED_MIN.as_ns() {
-            let by = moved.as_seconds().round();
+    /// Adds a notice if the time by sentences alone has stepped.
+    fn report_coarse_step(&mut self, now: CoarseTime) {
+        let Some(previous) = self.coarse.replace(now) else { return };
+        let step = now.utc - (previous.utc + (now.at - previous.at));
+        if step.as_ns().saturating_abs() > COARSE_STEP_MIN.as_ns() {
+            let step_s = step.as_seconds().round();
             self.notify(format!(
                 "the sentences of {} have consistently reported another second: the time moves by \
-                 {by:+} s",
+                 {step_s:+} s",
                 self.name
             ));
         }
     }
 
-    /// Carries out the decision that follows from a pulse, or from its absence.
-    fn carry_out(&mut self, decision: &Decision, pulse: Option<&LabelledPulse>) {
+    /// Applies the decision of the servo on a pulse or on its absence.
+    fn apply_decision(&mut self, decision: &ServoDecision, pulse: Option<&LabelledPulse>) {
         let entry = &decision.entry;
-        self.pulses.add(verdict(entry.verdict));
+        self.pulses.add(verdict_name(entry.verdict));
         let step = decision.command.and_then(|command| command.step);
-        let is_done = self.command(decision).unwrap_or_else(|error| {
-            self.end_control(&error);
+        let is_done = self.apply_command(decision).unwrap_or_else(|error| {
+            self.end_steering(&error);
             true
         });
         if !is_done {
-            let undone = ClockErrorEntry { command_ppb: None, step_ns: None, ..*entry };
-            self.log.iter().for_each(|log| log.write(&undone));
+            let not_applied = ClockErrorEntry { command_ppb: None, step_ns: None, ..*entry };
+            self.log.iter().for_each(|log| log.write(&not_applied));
             return;
         }
         if let Some(log) = &self.log {
             log.write(entry);
         }
         if step.is_some() {
-            // Readings of the clock before the step do not describe it any more.
-            self.waiting.retain(|(_, what)| matches!(what, PendingInput::Sentence(_)));
+            // Clock readings from before the step are invalid, so queued pulses are discarded.
+            self.pending.retain(|(_, what)| matches!(what, PendingInput::Sentence(_)));
             return;
         }
         let offset = entry.offset_ns.filter(|_| entry.state.is_synchronised());
         if let (Some(pulse), Some(offset)) = (pulse, offset) {
             self.reference = Some(pulse.utc);
-            let uncertainty = deviations(entry.uncertainty_ns.unwrap_or(f64::INFINITY));
-            self.give(pulse.pulse.realtime, Span::from_ns(-offset), uncertainty);
+            let uncertainty = error_bound(entry.uncertainty_ns.unwrap_or(f64::INFINITY));
+            self.write_outputs(pulse.pulse.realtime, Span::from_ns(-offset), uncertainty);
         }
     }
 
-    fn give(&mut self, system: Timestamp<Utc>, offset: Span, uncertainty: Span) {
+    fn write_outputs(&mut self, system: Timestamp<Utc>, offset: Span, uncertainty: Span) {
         let leap = wire_leap(self.leaps.today);
         let sample = OutputSample { system, offset, uncertainty, leap };
         self.outputs.write(&sample).into_iter().for_each(|notice| self.notify(notice));
     }
 }
 
-/// Returns the error bound of an estimate with this standard deviation, in ns.
-fn deviations(ns: f64) -> Span {
-    Span::from_ns((DEVIATIONS * ns).clamp(0.0, 1e18).ceil() as i64)
+/// Returns the error bound of an estimate with this standard deviation in ns.
+fn error_bound(ns: f64) -> Span {
+    Span::from_ns((BOUND_DEVIATIONS * ns).clamp(0.0, 1e18).ceil() as i64)
 }
 
 const fn wire_leap(leap: PendingLeap) -> ntp::LeapIndicator {

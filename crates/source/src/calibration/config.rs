@@ -9,18 +9,18 @@ use horolog_time::{NS_PER_S, Span};
 
 use super::gpsd_line;
 use crate::gpsd;
-use crate::spec::{GNSS_SPEED, absolute, device_is_there, wrong};
+use crate::spec::{GNSS_SPEED, check_device_present, parse_absolute_path, spec_error};
 use crate::{PulseSpec, SourceError, SourceSpecError};
 
 /// Default address of gpsd.
 const GPSD: &str = "127.0.0.1:2947";
-/// Limits of holdover that make sense: shorter ones end with a single missed pulse.
-const HOLDOVER_MIN: Span = Span::from_ns(10 * NS_PER_S);
-/// Smallest step threshold: less is no reason to move the time of clients.
+/// Smallest holdover limit: a shorter one would end with a single missed pulse.
+const HOLDOVER_LIMIT_MIN: Span = Span::from_ns(10 * NS_PER_S);
+/// Smallest step threshold: smaller offsets do not justify a step of the time served to clients.
 const STEP_MIN: Span = Span::from_ms(1);
-/// Smallest sentence lag: no receiver is certain to be faster.
+/// Smallest configurable sentence lag; no receiver is reliably faster.
 const SENTENCE_LAG_MIN: Span = Span::from_ms(50);
-/// Smallest log: a smaller one would rotate all the time.
+/// Smallest log size in bytes; a smaller log would rotate constantly.
 const LOG_BYTES_MIN: u64 = 1 << 16;
 
 /// Input of sentences.
@@ -28,7 +28,7 @@ const LOG_BYTES_MIN: u64 = 1 << 16;
 pub enum SentenceInput {
     /// Serial line, and its speed in bits per second.
     Serial(PathBuf, u32),
-    /// gpsd, which passes on the receiver's output.
+    /// gpsd at `HOST:PORT`, which forwards the receiver's sentences.
     Gpsd(String),
 }
 
@@ -41,9 +41,9 @@ impl FromStr for SentenceInput {
             return Ok(Self::Gpsd(GPSD.into()));
         }
         if let Some(address) = text.strip_prefix("gpsd:") {
-            return match gpsd::split(address) {
+            return match gpsd::split_address(address) {
                 Ok(_) => Ok(Self::Gpsd(address.to_owned())),
-                Err(_) => wrong("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947"),
+                Err(_) => spec_error("write gpsd or gpsd:HOST:PORT, as in gpsd:127.0.0.1:2947"),
             };
         }
         let (device, speed) = match text.rsplit_once(':') {
@@ -52,54 +52,53 @@ impl FromStr for SentenceInput {
         };
         let hint = "write the path of a serial line, as in /dev/ttyS0 or /dev/ttyS0:115200, or \
                     gpsd";
-        let Some(speed) = speed.filter(|speed| serial::is_speed(*speed)) else {
+        let Some(speed) = speed.filter(|speed| serial::is_supported_speed(*speed)) else {
             let speeds = serial::speeds().map(|speed| speed.to_string()).join(", ");
-            return wrong(format!("unsupported speed; choose one of {speeds}"));
+            return spec_error(format!("unsupported speed; choose one of {speeds}"));
         };
-        Ok(Self::Serial(absolute(Some(device), hint)?, speed))
+        Ok(Self::Serial(parse_absolute_path(Some(device), hint)?, speed))
     }
 }
 
 /// Settings of the clock-error log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorLogConfig {
-    /// Path of the file; the previous one has the suffix `.1`.
+    /// Path of the file; the previous file has the suffix `.1`.
     pub path: PathBuf,
     /// Size of the file, in bytes, at which it is rotated.
     pub bytes_max: u64,
 }
 
-/// Options for calibration.
+/// Configuration of a calibration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CalibrationConfig {
     /// Input of sentences.
     pub sentences: SentenceInput,
-    /// Pulse; without one the time is known to a second.
+    /// Pulse input; without one the time is known only to about a second.
     pub pulse: Option<PulseSpec>,
     /// True if the system clock is steered.
     pub controls_clock: bool,
-    /// Time for which the estimate is served after the last pulse.
+    /// Longest time for which estimates are served after the last pulse.
     pub holdover_limit: Span,
-    /// Offset from which on the clock is stepped later than at the start; `None`: never.
+    /// Smallest offset at which the clock is stepped after the start; `None` if it is only slewed.
     pub step_threshold: Option<Span>,
-    /// Oscillator of the clock, by whose model the uncertainty grows in holdover.
+    /// Oscillator model by which the uncertainty grows in holdover.
     pub oscillator: Oscillator,
     /// Maximum time from a pulse to the start of its sentence.
     pub sentence_lag: Span,
     /// Log of every pulse and correction.
     pub error_log: Option<ErrorLogConfig>,
-    /// Units of shared memory for other programs.
+    /// Units of SHM outputs, as of the NTP SHM driver.
     pub shm_outputs: Vec<u8>,
-    /// Sockets of other programs.
+    /// Paths of SOCK outputs, as of the chronyd SOCK driver.
     pub sock_outputs: Vec<PathBuf>,
-    /// True if these also receive the time of sentences without a pulse, which is a second wrong at
-    /// most.
+    /// True if outputs also receive time by sentences alone, whose error is up to a second.
     pub coarse_output: bool,
 }
 
 impl CalibrationConfig {
-    /// Default maximum lag of a sentence: a later one could be an early one of the next second.
-    pub const SENTENCE_LAG: Span = Span::from_ms(950);
+    /// Default largest sentence lag: a later sentence could be an early one of the next second.
+    pub const SENTENCE_LAG_DEFAULT: Span = Span::from_ms(950);
 
     /// Returns the name of the source in messages.
     #[must_use]
@@ -114,7 +113,7 @@ impl CalibrationConfig {
         }
     }
 
-    /// Returns the devices that are reopened after they have vanished.
+    /// Returns the paths of the devices that are reopened after they have vanished.
     #[must_use]
     pub fn devices(&self) -> Vec<PathBuf> {
         let line = match &self.sentences {
@@ -129,9 +128,9 @@ impl CalibrationConfig {
     ///
     /// # Errors
     ///
-    /// The first that is missing, in one line.
-    pub fn is_there(&self) -> Result<(), SourceError> {
-        self.devices().iter().try_for_each(|device| device_is_there(device))?;
+    /// Names the first that is missing, in one line.
+    pub fn check_present(&self) -> Result<(), SourceError> {
+        self.devices().iter().try_for_each(|device| check_device_present(device))?;
         if let SentenceInput::Gpsd(address) = &self.sentences {
             gpsd_line::resolve(address)?;
         }
@@ -150,28 +149,28 @@ impl CalibrationConfig {
         }
     }
 
-    /// Checks the options against their rules.
+    /// Validates the configuration.
     pub fn check(&self) -> Result<(), SourceSpecError> {
         if let Some(pulse) = &self.pulse {
             pulse.check()?;
         }
-        if self.holdover_limit < HOLDOVER_MIN {
-            return wrong("the holdover limit is at least 10 s");
+        if self.holdover_limit < HOLDOVER_LIMIT_MIN {
+            return spec_error("the holdover limit is at least 10 s");
         }
         if self.step_threshold.is_some_and(|threshold| threshold < STEP_MIN) {
-            return wrong("the step threshold is at least 1 ms; smaller offsets are slewed");
+            return spec_error("the step threshold is at least 1 ms; smaller offsets are slewed");
         }
-        if !(SENTENCE_LAG_MIN..=Self::SENTENCE_LAG).contains(&self.sentence_lag) {
-            return wrong("the offset of a sentence is 50 ms to 950 ms after its pulse");
+        if !(SENTENCE_LAG_MIN..=Self::SENTENCE_LAG_DEFAULT).contains(&self.sentence_lag) {
+            return spec_error("the offset of a sentence is 50 ms to 950 ms after its pulse");
         }
         if self.error_log.as_ref().is_some_and(|log| log.bytes_max < LOG_BYTES_MIN) {
-            return wrong("the size of a clock-error log is at least 65536 bytes");
+            return spec_error("the size of a clock-error log is at least 65536 bytes");
         }
-        let twice = |units: &[u8]| {
+        let has_duplicate = |units: &[u8]| {
             units.iter().enumerate().any(|(index, unit)| units[..index].contains(unit))
         };
-        if twice(&self.shm_outputs) {
-            return wrong("a shared memory unit occurs twice");
+        if has_duplicate(&self.shm_outputs) {
+            return spec_error("a shared memory unit occurs twice");
         }
         Ok(())
     }
@@ -189,7 +188,7 @@ pub(crate) mod tests {
             holdover_limit: Span::from_ns(60 * NS_PER_S),
             step_threshold: None,
             oscillator: Oscillator::RASPBERRY_PI,
-            sentence_lag: CalibrationConfig::SENTENCE_LAG,
+            sentence_lag: CalibrationConfig::SENTENCE_LAG_DEFAULT,
             error_log: None,
             shm_outputs: Vec::new(),
             sock_outputs: Vec::new(),
@@ -215,7 +214,7 @@ pub(crate) mod tests {
         let line = |path: &str| SentenceInput::Serial(path.into(), 9_600);
         let gpsd = SentenceInput::Gpsd("there.is.none.invalid:2947".into());
         let there = CalibrationConfig { sentences: line("/dev/null"), ..config(None) };
-        there.is_there().unwrap();
+        there.check_present().unwrap();
         let log = |path: &str| Some(ErrorLogConfig { path: path.into(), bytes_max: 1 << 20 });
         for (missing, expected) in [
             (CalibrationConfig { sentences: line("/dev/nosuch"), ..config(None) }, "/dev/nosuch"),
@@ -224,11 +223,11 @@ pub(crate) mod tests {
             (CalibrationConfig { error_log: log("/nosuch/log"), ..there.clone() }, "/nosuch/log"),
             (CalibrationConfig { error_log: log("/etc"), ..there.clone() }, "directory"),
         ] {
-            let fault = missing.is_there().unwrap_err().to_string();
+            let fault = missing.check_present().unwrap_err().to_string();
             assert!(fault.contains(expected), "{fault}");
         }
         let named = CalibrationConfig { error_log: log("log"), ..there };
-        named.is_there().unwrap();
+        named.check_present().unwrap();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Counts of pulses and sentences by treatment.
+//! Counts of pulses and sentences by verdict or reject reason.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{NoFix, SentenceError};
 
-/// Counts by a name.
+/// Counts by name; names without a count are omitted.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 #[serde(transparent)]
 pub struct NamedCounts(BTreeMap<&'static str, u64>);
@@ -18,7 +18,7 @@ impl NamedCounts {
         self.set(name, self.get(name) + 1);
     }
 
-    /// Sets a count that is maintained elsewhere.
+    /// Sets a count that is maintained by another component.
     pub(super) fn set(&mut self, name: &'static str, count: u64) {
         if count > 0 {
             self.0.insert(name, count);
@@ -39,10 +39,10 @@ impl NamedCounts {
 }
 
 /// Returns the name of a verdict in the status.
-pub(super) const fn verdict(verdict: PulseVerdict) -> &'static str {
+pub(super) const fn verdict_name(verdict: PulseVerdict) -> &'static str {
     match verdict {
         PulseVerdict::Accepted => "accepted",
-        PulseVerdict::Awaited => "awaited",
+        PulseVerdict::Acquiring => "awaited",
         PulseVerdict::Acquired => "acquired",
         PulseVerdict::Outlier => "outlier",
         PulseVerdict::Jump => "jump",
@@ -50,7 +50,7 @@ pub(super) const fn verdict(verdict: PulseVerdict) -> &'static str {
     }
 }
 
-pub(super) const fn pulse_reject(reject: PulseReject) -> &'static str {
+pub(super) const fn pulse_reject_name(reject: PulseReject) -> &'static str {
     match reject {
         PulseReject::Repeated => "repeated",
         PulseReject::Backwards => "backwards",
@@ -65,7 +65,7 @@ pub(super) const fn pulse_reject(reject: PulseReject) -> &'static str {
     }
 }
 
-pub(super) const fn sentence_reject(reject: SentenceReject) -> &'static str {
+pub(super) const fn sentence_reject_name(reject: SentenceReject) -> &'static str {
     match reject {
         SentenceReject::Void => "void",
         SentenceReject::LeapSecond => "leap_second",
@@ -78,9 +78,9 @@ pub(super) const fn sentence_reject(reject: SentenceReject) -> &'static str {
     }
 }
 
-pub(super) const fn sentence_error(error: SentenceError) -> &'static str {
+pub(super) const fn sentence_error_name(error: SentenceError) -> &'static str {
     match error {
-        SentenceError::NoFix(_, NoFix::Yet | NoFix::Void) => "void",
+        SentenceError::NoFix(_, NoFix::NoTimeYet | NoFix::Void) => "void",
         SentenceError::NoFix(_, NoFix::NotValid) => "not_valid",
         SentenceError::NoFix(_, NoFix::Estimated) => "estimated",
         SentenceError::NoFix(_, NoFix::Manual) => "manual",

@@ -1,6 +1,6 @@
-//! Clock-error log: one line of JSON for each entry, in a file that is rotated when it is full. A
-//! sched-other thread writes it, so that no disk delays the calibration; entries that cannot be
-//! written are counted.
+//! Clock-error log: one JSON line for each entry, in a file that is rotated when it is full. A
+//! thread without real-time scheduling writes it, so that a slow disk does not delay the
+//! calibration; lost entries are counted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ use horolog_discipline::ClockErrorEntry;
 
 use super::ErrorLogConfig;
 
-/// Maximum number of entries that wait for the disk: some minutes of them.
-const WAITING_MAX: usize = 256;
+/// Most entries in the queue to the writer: those of some minutes.
+const PENDING_ENTRIES_MAX: usize = 256;
 /// Mode of the file: readable by its group, and not by others.
-const MODE: u32 = 0o640;
+const FILE_MODE: u32 = 0o640;
 
 /// Open log file.
 #[derive(Debug)]
@@ -32,52 +32,52 @@ pub(super) struct ErrorLogFile {
 impl ErrorLogFile {
     /// Opens the file, or continues an existing one.
     pub(super) fn open(config: &ErrorLogConfig) -> io::Result<Self> {
-        let file = append(&config.path)?;
+        let file = open_for_append(&config.path)?;
         let bytes = file.metadata()?.len();
         let ErrorLogConfig { path, bytes_max } = config.clone();
         Ok(Self { path, bytes_max, file, bytes })
     }
 
-    /// Appends an entry. A full file that cannot be rotated is continued until it can.
+    /// Appends an entry. If a full file cannot be rotated, it continues to grow until it can.
     fn write(&mut self, entry: &ClockErrorEntry) -> io::Result<()> {
         let line = entry.to_json() + "\n";
         let is_full = self.bytes + line.len() as u64 > self.bytes_max;
-        let turned = if is_full { self.turn_over() } else { Ok(()) };
+        let rotated = if is_full { self.rotate() } else { Ok(()) };
         self.bytes += line.len() as u64;
         self.file.write_all(line.as_bytes())?;
-        turned
+        rotated
     }
 
-    fn turn_over(&mut self) -> io::Result<()> {
-        let mut before = self.path.clone().into_os_string();
-        before.push(".1");
-        match fs::rename(&self.path, before) {
-            // Already removed.
+    fn rotate(&mut self) -> io::Result<()> {
+        let mut rotated_path = self.path.clone().into_os_string();
+        rotated_path.push(".1");
+        match fs::rename(&self.path, rotated_path) {
+            // The file was removed by another program.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
-        self.file = append(&self.path)?;
+        self.file = open_for_append(&self.path)?;
         self.bytes = 0;
         Ok(())
     }
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+fn open_for_append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(FILE_MODE).open(path)
 }
 
 /// Log with its writer thread; dropping it writes pending entries.
 #[derive(Debug)]
 pub(super) struct ErrorLog {
-    waiting: Option<SyncSender<ClockErrorEntry>>,
+    sender: Option<SyncSender<ClockErrorEntry>>,
     failures: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ErrorLog {
-    /// Starts its thread.
+    /// Starts the writer thread.
     pub(super) fn start(mut file: ErrorLogFile) -> io::Result<Self> {
-        let (waiting, entries) = mpsc::sync_channel::<ClockErrorEntry>(WAITING_MAX);
+        let (sender, entries) = mpsc::sync_channel::<ClockErrorEntry>(PENDING_ENTRIES_MAX);
         let failures = Arc::<AtomicU64>::default();
         let failed = Arc::clone(&failures);
         let work = move || {
@@ -87,12 +87,12 @@ impl ErrorLog {
             }
         };
         let thread = thread::Builder::new().name("clock-error-log".into()).spawn(work)?;
-        Ok(Self { waiting: Some(waiting), failures, thread: Some(thread) })
+        Ok(Self { sender: Some(sender), failures, thread: Some(thread) })
     }
 
     /// Queues an entry; never blocks.
     pub(super) fn write(&self, entry: &ClockErrorEntry) {
-        let is_lost = self.waiting.as_ref().is_none_or(|log| log.try_send(*entry).is_err());
+        let is_lost = self.sender.as_ref().is_none_or(|log| log.try_send(*entry).is_err());
         self.failures.fetch_add(is_lost.into(), Ordering::Relaxed);
     }
 
@@ -105,7 +105,7 @@ impl ErrorLog {
 
 impl Drop for ErrorLog {
     fn drop(&mut self) {
-        drop(self.waiting.take());
+        drop(self.sender.take());
         // A panic of the thread has already been reported on stderr.
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -159,7 +159,7 @@ mod tests {
         let numbers = numbers(&(before + &now));
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
         assert_eq!(numbers.last(), Some(&29));
-        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777 & !MODE, 0);
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777 & !FILE_MODE, 0);
     }
 
     #[test]
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_accepts_nothing_blocks_no_caller() {
-        let (waiting, _entries) = mpsc::sync_channel(WAITING_MAX);
-        let log = ErrorLog { waiting: Some(waiting), failures: Arc::default(), thread: None };
-        (0..WAITING_MAX as i64 + 5).for_each(|number| log.write(&entry(number)));
+        let (waiting, _entries) = mpsc::sync_channel(PENDING_ENTRIES_MAX);
+        let log = ErrorLog { sender: Some(waiting), failures: Arc::default(), thread: None };
+        (0..PENDING_ENTRIES_MAX as i64 + 5).for_each(|number| log.write(&entry(number)));
         assert_eq!(log.failures(), 5);
     }
 }

@@ -1,6 +1,6 @@
-//! gpsd as a line: it is configured to pass on its receivers' sentences and its own reports, which
-//! come between them and contain leap seconds (its manual page `gpsd_json`: `nmea` and `json` may
-//! both be requested). Sentences come later than over the line by the delay of gpsd.
+//! gpsd as a character line: it is set to forward the receivers' sentences and, interleaved with
+//! them, its own JSON reports, which contain leap seconds (gpsd_json(5): `nmea` and `json` may be
+//! combined). Sentences arrive later than over a serial line, by the delay of gpsd.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::gpsd;
 const GPSD_TIMEOUT: Duration = Duration::from_millis(500);
 const WATCH: &[u8] = b"?WATCH={\"enable\":true,\"nmea\":true,\"json\":true};\n";
 
-/// Connection to the gpsd of this name.
+/// Connection to gpsd, and its address in messages.
 struct GpsdConnection(TcpStream, String);
 
 impl CharacterTransport for GpsdConnection {
@@ -35,7 +35,7 @@ impl CharacterTransport for GpsdConnection {
         }
     }
 
-    fn end(error: &io::Error) -> String {
+    fn end_message(error: &io::Error) -> String {
         error.to_string()
     }
 
@@ -44,13 +44,13 @@ impl CharacterTransport for GpsdConnection {
     }
 }
 
-/// Opens a reader of the sentences of the gpsd at `HOST:PORT`, whose name is resolved once. If gpsd
-/// does not run yet, as while a machine starts, the connection is retried; so is the name
-/// resolution if it `may_come_later`.
+/// Opens a reader of the sentences of the gpsd at `HOST:PORT`, which is resolved once. The
+/// connection is retried, since gpsd may start later; the resolution is retried only if
+/// `may_be_absent`.
 pub(super) fn open(address: &str, may_come_later: bool) -> Result<LineReader, SourceError> {
     let mut resolved = match resolve(address) {
         Err(fault) if !may_come_later => return Err(fault),
-        found => found.unwrap_or_default(),
+        result => result.unwrap_or_default(),
     };
     let name = address.to_owned();
     let mut connect = move || {
@@ -63,12 +63,12 @@ pub(super) fn open(address: &str, may_come_later: bool) -> Result<LineReader, So
             io::Error::new(error.kind(), text)
         })
     };
-    Ok(LineReader::of(connect(), connect))
+    Ok(LineReader::prepare(connect(), connect))
 }
 
 /// Resolves the address `HOST:PORT`.
 pub(super) fn resolve(address: &str) -> Result<Vec<SocketAddr>, SourceError> {
-    let (host, port) = gpsd::split(address)?;
+    let (host, port) = gpsd::split_address(address)?;
     zone::resolve(host, port).map_err(|error| {
         SourceError::Unusable(format!("gpsd at {address}: {error}; use a resolvable host name"))
     })
@@ -83,7 +83,7 @@ fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
                 stream.write_all(WATCH)?;
                 return Ok(stream);
             }
-            Err(refused) => error = refused,
+            Err(connect_error) => error = connect_error,
         }
     }
     Err(error)
@@ -102,7 +102,7 @@ mod tests {
     fn sentences_are_found_between_gpsd_s_reports() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut reader = open(&listener.local_addr().unwrap().to_string(), false).unwrap();
-        reader.take().unwrap();
+        reader.take_input().unwrap();
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = String::new();
         BufReader::new(stream.try_clone().unwrap()).read_line(&mut request).unwrap();
@@ -118,7 +118,7 @@ mod tests {
             .unwrap();
         let started = Instant::now();
         let input = loop {
-            let input = reader.take().unwrap();
+            let input = reader.take_input().unwrap();
             if !input.sentences.is_empty() || started.elapsed() > Duration::from_secs(5) {
                 break input;
             }
@@ -136,7 +136,7 @@ mod tests {
         let mut until = |done: &dyn Fn(Option<&str>) -> bool| {
             let started = Instant::now();
             loop {
-                let ended = reader.take().unwrap().ended;
+                let ended = reader.take_input().unwrap().ended;
                 if done(ended.as_deref()) {
                     break;
                 }

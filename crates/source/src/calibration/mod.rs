@@ -1,6 +1,6 @@
-//! Calibration: the error of the system clock from a receiver's sentences and pulses, in a thread
-//! of its own that no request touches. It is a time source like others; it may steer the clock, if
-//! no other program does, and passes samples to other programs.
+//! Calibration: a thread that estimates the error of the system clock from a receiver's sentences
+//! and pulses, independent of request processing. It is a time source; it may steer the clock if no
+//! other program does, and outputs samples to other programs.
 
 mod calibrator;
 mod config;
@@ -14,14 +14,14 @@ mod thread;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_discipline::{Plausibility, Support};
+use horolog_discipline::{PlausibilityRules, TimeSupport};
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::capability::{Capabilities, Capability};
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use crate::gnss::{LineReader, serial};
-use crate::output::Outputs;
+use crate::gnss::{LineReader, open_serial};
+use crate::output::SampleOutputs;
 use crate::{
     ClockReadings, ClockSteering, FIRST_REPORT_TIMEOUT, SelectionState, SourceError,
     SourceEstimate, SystemClock, TimeSource, find_steerer,
@@ -35,26 +35,25 @@ pub use config::{CalibrationConfig, ErrorLogConfig, SentenceInput};
 pub use counts::NamedCounts;
 pub use status::{AllanStatus, CalibrationStatus};
 
-/// State shared by thread and source: complete whenever the lock is free, which is never held
-/// during a wait.
+/// State shared by thread and source. The lock is never held while waiting.
 type SharedCalibrator = Arc<Mutex<Calibrator>>;
 
 fn lock(shared: &SharedCalibrator) -> MutexGuard<'_, Calibrator> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the system's clocks as a source does.
+/// Reads the system's clocks as for a poll of a source.
 fn read_clocks() -> ClockReadings {
     ClockReadings {
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         monotonic: MonotonicClock.now(),
         kernel: kernel_clock().ok(),
         leaps_s: 0,
-        leaps: crate::KnownLeaps::default(),
+        leaps: crate::ServerLeapSeconds::default(),
     }
 }
 
-/// Calibration whose privileged resources are open, and whose thread does not run yet.
+/// Calibration with its privileged resources open, before its thread is started.
 pub struct OpenCalibration {
     name: String,
     shared: SharedCalibrator,
@@ -64,42 +63,42 @@ pub struct OpenCalibration {
 }
 
 impl OpenCalibration {
-    /// Opens the devices of the options. With another source a line or a pulse's
-    /// device may be missing at first, and is retried. Times are judged by `basis`.
+    /// Opens the configured devices. If the server has other sources, a serial line or pulse device
+    /// may be absent at first; opening it is then retried. `plausibility` limits acceptable times.
     ///
     /// # Errors
     ///
-    /// The device that is missing, or the program that steers the clock, in one line.
+    /// Names the missing device, or the program that steers the clock, in one line.
     pub fn open(
         config: &CalibrationConfig,
         has_other_source: bool,
-        basis: Plausibility,
+        plausibility: PlausibilityRules,
     ) -> Result<Self, SourceError> {
         let reader = match &config.sentences {
-            SentenceInput::Serial(path, speed) => serial(path, *speed, has_other_source)?,
+            SentenceInput::Serial(path, speed) => open_serial(path, *speed, has_other_source)?,
             SentenceInput::Gpsd(address) => gpsd_line::open(address, has_other_source)?,
         };
         let open = |spec| PulseInput::open(spec, has_other_source);
         let pulse = config.pulse.as_ref().map(open).transpose()?;
-        let outputs = Outputs::open(&config.shm_outputs, &config.sock_outputs)?;
+        let outputs = SampleOutputs::open(&config.shm_outputs, &config.sock_outputs)?;
         let log = config.error_log.as_ref().map(open_log).transpose()?;
-        let mut control = config.controls_clock.then(|| ClockSteering::new(SystemClock));
-        if control.is_some() {
-            may_steer()?;
+        let mut steering = config.controls_clock.then(|| ClockSteering::new(SystemClock));
+        if steering.is_some() {
+            check_can_steer()?;
         }
-        let frequency_ppb = match &mut control {
+        let frequency_ppb = match &mut steering {
             Some(control) => control.verify_frequency().map_err(|error| {
                 SourceError::Unusable(format!("{error}; use --no-clock-control"))
             })?,
             None => kernel_clock().map_or(0.0, |kernel| kernel.frequency_ppb),
         };
-        let calibrator = Calibrator::new(config, basis, control, frequency_ppb, outputs);
+        let calibrator = Calibrator::new(config, plausibility, steering, frequency_ppb, outputs);
         let shared = Arc::new(Mutex::new(calibrator));
         Ok(Self { name: config.name(), shared, reader, pulse, log })
     }
 
-    /// Starts the thread and that of the log, with the remaining privileges, the former on this
-    /// core if one is free for it.
+    /// Starts the thread of the calibration, pinned to `core` if given, and that of its log, with
+    /// the present privileges.
     pub fn start(self, core: Option<usize>) -> std::io::Result<Calibration> {
         lock(&self.shared).log = self.log.map(ErrorLog::start).transpose()?;
         let thread =
@@ -115,15 +114,15 @@ fn open_log(config: &ErrorLogConfig) -> Result<ErrorLogFile, SourceError> {
     })
 }
 
-/// Checks that nothing prevents steering the system clock.
-fn may_steer() -> Result<(), SourceError> {
+/// Checks that no other program steers the system clock and that this process may.
+fn check_can_steer() -> Result<(), SourceError> {
     if let Some(other) = find_steerer() {
         return Err(SourceError::Unusable(format!(
             "{other} already steers the system clock; stop it, or use --no-clock-control"
         )));
     }
-    let may = Capabilities::effective().is_ok_and(|all| all.has(Capability::SysTime));
-    may.then_some(()).ok_or_else(|| {
+    let has_capability = Capabilities::effective().is_ok_and(|all| all.has(Capability::SysTime));
+    has_capability.then_some(()).ok_or_else(|| {
         SourceError::Unusable(
             "steering the system clock requires CAP_SYS_TIME; use --no-clock-control".into(),
         )
@@ -148,7 +147,7 @@ impl Calibration {
     #[must_use]
     pub fn source(&self) -> Box<dyn TimeSource> {
         let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
-        Box::new(CalibrationSource { name, shared, begins: None })
+        Box::new(CalibrationSource { name, shared, first_report_deadline: None })
     }
 
     /// Returns the data of `horolog status`.
@@ -159,7 +158,7 @@ impl Calibration {
             (calibrator.status(&read_clocks()), calibrator.stability())
         };
         let (core, real_time) = (self.thread.core(), self.thread.is_real_time());
-        CalibrationStatus { allan: status::allan(&stability), core, real_time, ..status }
+        CalibrationStatus { allan: status::allan_deviations(&stability), core, real_time, ..status }
     }
 
     /// Returns the notices since the last call, one line each.
@@ -179,8 +178,8 @@ impl Calibration {
 struct CalibrationSource {
     name: String,
     shared: SharedCalibrator,
-    /// End of the wait for its first report; `None` before the first poll.
-    begins: Option<Timestamp<Monotonic>>,
+    /// Deadline of the first report; `None` before the first poll.
+    first_report_deadline: Option<Timestamp<Monotonic>>,
 }
 
 impl TimeSource for CalibrationSource {
@@ -191,31 +190,32 @@ impl TimeSource for CalibrationSource {
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
         let mut calibrator = lock(&self.shared);
         calibrator.update_known_leaps(readings.leaps);
-        let begins = *self.begins.get_or_insert(readings.monotonic + FIRST_REPORT_TIMEOUT);
-        match calibrator.report(readings) {
+        let first_report_deadline =
+            *self.first_report_deadline.get_or_insert(readings.monotonic + FIRST_REPORT_TIMEOUT);
+        match calibrator.estimate(readings) {
             Ok(report) => {
-                self.begins = Some(readings.monotonic);
+                self.first_report_deadline = Some(readings.monotonic);
                 Ok(Some(report))
             }
-            Err(fault) => match calibrator.unconfirmed_report(readings) {
-                // Confirmation is decided where the other sources are known.
+            Err(error) => match calibrator.unconfirmed_estimate(readings) {
+                // The selector decides whether the other sources confirm the claim.
                 Some(claim) => Ok(Some(claim)),
-                // The thread, the line and the first sentences take some time.
-                None if readings.monotonic < begins => Ok(None),
-                None => Err(fault),
+                // Starting the thread, the line and the first sentences take some time.
+                None if readings.monotonic < first_report_deadline => Ok(None),
+                None => Err(error),
             },
         }
     }
 
-    fn selection_changed(&mut self, standing: SelectionState) {
-        lock(&self.shared).judged(standing);
+    fn selection_changed(&mut self, state: SelectionState) {
+        lock(&self.shared).selection_changed(state);
     }
 
-    fn vouch(&mut self, ahead: Span, support: Support) {
+    fn vouch(&mut self, ahead: Span, support: TimeSupport) {
         lock(&self.shared).vouch(ahead, support);
     }
 
-    fn set_unconfirmed(&self) -> Option<Span> {
-        lock(&self.shared).set_unconfirmed()
+    fn unconfirmed_clock_setting(&self) -> Option<Span> {
+        lock(&self.shared).unconfirmed_clock_setting()
     }
 }

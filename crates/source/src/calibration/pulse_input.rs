@@ -1,4 +1,4 @@
-//! Pulse device of the thread: it is waited for, and reopened after it has vanished.
+//! Pulse device of the calibration thread, which is reopened after a failure.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use crate::{PulseEdge, PulseSource, PulseSpec, SourceError};
 
 /// Time between two attempts to open a device that has failed.
-const RETRY: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 type PulseSourceOpener = Box<dyn FnMut() -> Result<Box<dyn PulseSource>, SourceError> + Send>;
 
-/// Device, or the state of its absence.
+/// Open device, or the error and instant of the last attempt to open it.
 pub(super) struct PulseInput {
     device: Result<Box<dyn PulseSource>, (SourceError, Instant)>,
     open: PulseSourceOpener,
@@ -18,36 +18,40 @@ pub(super) struct PulseInput {
 }
 
 impl PulseInput {
-    /// Opens the device, which must be present unless it may come later.
-    pub(super) fn open(spec: &PulseSpec, may_come_later: bool) -> Result<Self, SourceError> {
-        let own = spec.clone();
-        match Self::with(Box::new(move || own.open()), RETRY) {
-            Err(fault) if may_come_later => {
-                let (device, own) = (Err((fault, Instant::now())), spec.clone());
-                Ok(Self { device, open: Box::new(move || own.open()), retry: RETRY })
+    /// Opens the device, which must be present unless `may_be_absent`.
+    pub(super) fn open(spec: &PulseSpec, may_be_absent: bool) -> Result<Self, SourceError> {
+        let opener_spec = spec.clone();
+        match Self::with_opener(Box::new(move || opener_spec.open()), RETRY_INTERVAL) {
+            Err(fault) if may_be_absent => {
+                let (device, opener_spec) = (Err((fault, Instant::now())), spec.clone());
+                Ok(Self {
+                    device,
+                    open: Box::new(move || opener_spec.open()),
+                    retry: RETRY_INTERVAL,
+                })
             }
             opened => opened,
         }
     }
 
-    fn with(mut open: PulseSourceOpener, retry: Duration) -> Result<Self, SourceError> {
+    fn with_opener(mut open: PulseSourceOpener, retry: Duration) -> Result<Self, SourceError> {
         Ok(Self { device: Ok(open()?), open, retry })
     }
 
-    /// Waits up to `wait` for an edge. A device that fails is an error until it can be opened
-    /// again.
+    /// Waits up to `wait` for an edge; `None` if there was none. After a failure every call is an
+    /// error until the device can be reopened.
     pub(super) fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         match &mut self.device {
             Ok(device) => match device.wait(wait) {
                 Ok(edge) => return Ok(edge),
                 Err(fault) => self.device = Err((fault, Instant::now())),
             },
-            Err((_, tried)) if tried.elapsed() >= self.retry => {
+            Err((_, failed_at)) if failed_at.elapsed() >= self.retry => {
                 self.device = (self.open)().map_err(|fault| (fault, Instant::now()));
             }
             Err(_) => {}
         }
-        // It fails immediately each time.
+        // A failed device does not block, so this does.
         thread::sleep(wait);
         self.device.as_ref().map(|_| None).map_err(|(fault, _)| fault.clone())
     }
@@ -61,7 +65,7 @@ mod tests {
 
     use super::*;
     use crate::Edge;
-    use crate::pulse::replay::{Replay, ReplayEvent};
+    use crate::pulse::replay::{PulseReplay, PulseReplayEvent};
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -72,17 +76,18 @@ mod tests {
 
     #[test]
     fn a_device_that_was_unplugged_is_opened_again() {
-        let gone = || Err::<Replay, _>(SourceError::Unusable("it is not there".into()));
-        let first = Replay::new([ReplayEvent::Edge(edge(1)), ReplayEvent::Fails]);
-        let second = Replay::new([ReplayEvent::Edge(edge(2))]);
-        let devices: Vec<Result<Replay, SourceError>> = vec![Ok(first), gone(), gone(), Ok(second)];
+        let gone = || Err::<PulseReplay, _>(SourceError::Unusable("it is not there".into()));
+        let first = PulseReplay::new([PulseReplayEvent::Edge(edge(1)), PulseReplayEvent::Failure]);
+        let second = PulseReplay::new([PulseReplayEvent::Edge(edge(2))]);
+        let devices: Vec<Result<PulseReplay, SourceError>> =
+            vec![Ok(first), gone(), gone(), Ok(second)];
         let devices = Arc::new(Mutex::new(devices.into_iter()));
         let left = Arc::clone(&devices);
         let open = move || -> Result<Box<dyn PulseSource>, SourceError> {
             let device = left.lock().unwrap().next().unwrap_or_else(gone)?;
             Ok(Box::new(device))
         };
-        let mut input = PulseInput::with(Box::new(open), MS).unwrap();
+        let mut input = PulseInput::with_opener(Box::new(open), MS).unwrap();
         assert_eq!(input.wait(MS), Ok(Some(edge(1))));
         let results: Vec<_> = (0..20).map(|_| input.wait(2 * MS)).collect();
         assert!(
@@ -98,12 +103,12 @@ mod tests {
         let counted = Arc::clone(&count);
         let open = move || -> Result<Box<dyn PulseSource>, SourceError> {
             *counted.lock().unwrap() += 1;
-            Ok(Box::new(Replay::new([ReplayEvent::Fails])))
+            Ok(Box::new(PulseReplay::new([PulseReplayEvent::Failure])))
         };
-        let mut input = PulseInput::with(Box::new(open), Duration::from_hours(1)).unwrap();
+        let mut input = PulseInput::with_opener(Box::new(open), Duration::from_hours(1)).unwrap();
         (0..10).for_each(|_| assert!(input.wait(MS).is_err()));
         assert_eq!(*count.lock().unwrap(), 1);
         let none = || Err(SourceError::Unusable("it is not there".into()));
-        assert!(PulseInput::with(Box::new(none), RETRY).is_err());
+        assert!(PulseInput::with_opener(Box::new(none), RETRY_INTERVAL).is_err());
     }
 }

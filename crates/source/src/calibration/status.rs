@@ -6,35 +6,35 @@ use serde::Serialize;
 use super::NamedCounts;
 use crate::OutputStatus;
 
-/// The Allan deviation at one averaging time.
+/// Allan deviation at one averaging time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct AllanStatus {
-    /// The averaging time, in seconds.
+    /// Averaging time, in seconds.
     pub tau_s: usize,
-    /// The deviation, in parts per billion.
+    /// Allan deviation, in parts per billion.
     pub deviation_ppb: f64,
 }
 
-/// The calibration as `horolog status` shows it.
+/// Calibration in the output of `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CalibrationStatus {
-    /// Inputs of sentences and pulses.
+    /// Name: the inputs of sentences and pulses.
     pub name: String,
-    /// State of synchronisation; without a pulse `coarse` while sentences agree.
+    /// Synchronisation state; `coarse` without a pulse input while sentences agree.
     pub state: &'static str,
-    /// Reason for the present lack of a time.
+    /// Reason why there is no time at present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// System clock minus UTC, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
-    /// Standard deviation of that in nanoseconds, or without a pulse its bound.
+    /// Standard deviation of the offset in nanoseconds; without a pulse input, its error bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncertainty_ns: Option<f64>,
-    /// Rate at which the clock would gain on UTC without any correction, in parts per billion.
+    /// Free-running frequency error of the clock, relative to UTC, in parts per billion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_ppb: Option<f64>,
-    /// Standard deviation of the pulses' own noise, in nanoseconds.
+    /// Standard deviation of the pulses' noise, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ns: Option<f64>,
     /// Allan deviations of the system clock against the pulses, over the last hours.
@@ -44,21 +44,21 @@ pub struct CalibrationStatus {
     /// True if steering is suspended because the majority of the sources contradicts the
     /// calibration.
     pub control_suspended: bool,
-    /// Time in holdover so far, in seconds; `holdover_limit_s` is the maximum.
+    /// Time in holdover so far, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holdover_s: Option<f64>,
-    /// See `holdover_s`.
+    /// Holdover limit, in seconds.
     pub holdover_limit_s: f64,
-    /// Reason for which it is not steered any more.
+    /// Reason why the clock is no longer steered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_ended: Option<String>,
     /// Number of steps of the system clock.
     pub steps: u64,
-    /// Pulses by treatment.
+    /// Counts of pulses by verdict or reject reason.
     pub pulses: NamedCounts,
-    /// Sentences by treatment.
+    /// Counts of sentences by reject reason, and of accepted ones.
     pub sentences: NamedCounts,
-    /// Last rejected sentence: the reason, and its text.
+    /// Last malformed sentence, with the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected_sentence: Option<String>,
     /// Outputs to other programs.
@@ -77,7 +77,7 @@ pub struct CalibrationStatus {
     /// not be rotated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_failures: Option<u64>,
-    /// Core that the thread has for itself; absent if it shares one.
+    /// CPU that is reserved for the thread; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
     /// True if the thread has real-time scheduling.
@@ -96,8 +96,8 @@ pub(super) const fn state_name(state: SynchronisationState) -> &'static str {
 }
 
 /// Returns the Allan deviations of the disciplined clock.
-pub(super) fn allan(stability: &Stability) -> Vec<AllanStatus> {
+pub(super) fn allan_deviations(stability: &Stability) -> Vec<AllanStatus> {
     let status = |(tau_s, deviation_ppb)| AllanStatus { tau_s, deviation_ppb };
-    let points = stability.clock().into_iter();
+    let points = stability.clock_allan_deviations().into_iter();
     points.map(|point| (point.samples, point.deviation)).map(status).collect()
 }

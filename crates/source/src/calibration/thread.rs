@@ -1,5 +1,5 @@
-//! Thread that passes pulses and sentences to the calibrator. It waits for pulses; sentences carry
-//! the time at which they began and can be fetched later.
+//! Thread that passes pulses and sentences to the calibrator. It blocks on pulses only: sentences
+//! carry the arrival time of their first character, so they can be fetched later.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +16,11 @@ use super::{SharedCalibrator, lock, read_clocks};
 use crate::SourceError;
 use crate::gnss::{LineInput, LineReader, no_time_reason};
 
-/// Wait for a pulse before sentences are fetched.
-const WAIT: Duration = Duration::from_millis(100);
-/// Priority above the clock thread, which has the lowest real-time one: the work here is short and
-/// urgent.
-const PRIORITY: i32 = 2;
-/// Number of waits after which a line without sentences is an error.
+/// Longest wait for a pulse before sentences are fetched.
+const PULSE_TIMEOUT: Duration = Duration::from_millis(100);
+/// Real-time priority, one above the clock thread: the work is short and urgent.
+const REAL_TIME_PRIORITY: i32 = 2;
+/// Consecutive waits without a sentence after which the line is in error.
 const IDLE_WAITS_MAX: u32 = 30;
 
 /// Calibration thread; dropping it ends it.
@@ -33,7 +32,7 @@ pub(super) struct CalibrationThread {
 }
 
 impl CalibrationThread {
-    /// Starts to read and to wait, on `core` if there is one.
+    /// Starts the thread, pinned to `core` if there is one.
     pub(super) fn start(
         shared: SharedCalibrator,
         mut reader: LineReader,
@@ -43,18 +42,18 @@ impl CalibrationThread {
         let (stop, real_time) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (stopped, is_real_time) = (Arc::clone(&stop), Arc::clone(&real_time));
         let work = move || {
-            // A core may have gone offline; then the thread runs on any.
+            // If the core has gone offline, the thread runs on any.
             let _ = core.map(pin_to_core);
-            let scheduling = try_real_time(PRIORITY);
+            let scheduling = try_real_time(REAL_TIME_PRIORITY);
             is_real_time.store(matches!(scheduling, Scheduling::RealTime), Ordering::Relaxed);
             let mut idle_waits = 0;
             while !stopped.load(Ordering::Relaxed) {
-                let faults = [
-                    wait(&shared, pulse.as_mut()).err(),
-                    listen(&shared, &mut reader, &mut idle_waits).err(),
+                let errors = [
+                    wait_for_pulse(&shared, pulse.as_mut()).err(),
+                    fetch_sentences(&shared, &mut reader, &mut idle_waits).err(),
                 ];
                 let mut calibrator = lock(&shared);
-                calibrator.broken = faults.into_iter().flatten().next();
+                calibrator.input_error = errors.into_iter().flatten().next();
                 calibrator.advance(&read_clocks());
             }
             lock(&shared).release_clock();
@@ -84,37 +83,40 @@ impl Drop for CalibrationThread {
     }
 }
 
-/// Waits for an edge, or for the same time without a device.
-fn wait(shared: &SharedCalibrator, pulse: Option<&mut PulseInput>) -> Result<(), SourceError> {
+/// Waits up to [`PULSE_TIMEOUT`] for an edge; without a pulse input, sleeps that long.
+fn wait_for_pulse(
+    shared: &SharedCalibrator,
+    pulse: Option<&mut PulseInput>,
+) -> Result<(), SourceError> {
     let Some(pulse) = pulse else {
-        thread::sleep(WAIT);
+        thread::sleep(PULSE_TIMEOUT);
         return Ok(());
     };
-    if let Some(edge) = pulse.wait(WAIT)? {
-        lock(shared).edge(edge);
+    if let Some(edge) = pulse.wait(PULSE_TIMEOUT)? {
+        lock(shared).push_edge(edge);
     }
     Ok(())
 }
 
-/// Fetches sentences; a line without any is an error after a while.
-fn listen(
+/// Passes the available sentences to the calibrator; an error if there were none for too long.
+fn fetch_sentences(
     shared: &SharedCalibrator,
     reader: &mut LineReader,
     idle_waits: &mut u32,
 ) -> Result<(), SourceError> {
-    let input: LineInput = reader.take().map_err(|error| {
+    let input: LineInput = reader.take_input().map_err(|error| {
         SourceError::NoData(format!("cannot start the thread that reads its line: {error}"))
     })?;
     let mut calibrator = lock(shared);
-    calibrator.line(&input);
+    calibrator.push_line_input(&input);
     if input.sentences.is_empty() {
         *idle_waits = idle_waits.saturating_add(1);
-        let is_over = input.ended.is_some() || *idle_waits > IDLE_WAITS_MAX;
-        return if is_over { Err(no_time_reason(&input, MonotonicClock.now())) } else { Ok(()) };
+        let is_idle = input.ended.is_some() || *idle_waits > IDLE_WAITS_MAX;
+        return if is_idle { Err(no_time_reason(&input, MonotonicClock.now())) } else { Ok(()) };
     }
     *idle_waits = 0;
     for (sentence, began) in input.sentences {
-        calibrator.sentence(sentence, began);
+        calibrator.push_sentence(sentence, began);
     }
     Ok(())
 }

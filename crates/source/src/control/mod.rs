@@ -1,5 +1,5 @@
-//! Steering of a clock behind a trait, and detection of other programs that do so: two of them
-//! would counteract each other, so the clock is not steered here while another does.
+//! Steering of a clock behind a trait, and detection of other programs that steer the system clock:
+//! this process does not steer it while another does, because the two would counteract each other.
 
 mod steerer;
 
@@ -10,28 +10,28 @@ use horolog_sys::clock_steering::{self, ClockStatus};
 use horolog_sys::explain::explain;
 use horolog_time::Span;
 
-pub use steerer::{ClockSteerer, find_steerer};
+pub use steerer::{SteeringProcess, find_steerer};
 
 /// Maximum difference between the kernel's frequency and the one that was set, in parts per
 /// billion: more than its unit of 2^-16 ppm, and less than any real correction.
-const SAME_FREQUENCY_PPB: f64 = 0.05;
+const FREQUENCY_TOLERANCE_PPB: f64 = 0.05;
 
 /// Clock that can be steered.
 pub trait ClockControl: Send {
-    /// Returns the correction of its frequency that is in force, in parts per billion.
+    /// Returns the present frequency correction, in parts per billion.
     fn frequency_ppb(&mut self) -> io::Result<f64>;
 
-    /// Corrects its frequency.
+    /// Sets the frequency correction, in parts per billion.
     fn set_frequency(&mut self, ppb: f64) -> io::Result<()>;
 
-    /// Ends the kernel's slews other than by its frequency; returns true if there was one, or a
-    /// part of the frequency that is counted elsewhere.
+    /// Clears adjustments other than the frequency: pending slews and a tick that is not nominal.
+    /// Returns true if there were any.
     fn clear_adjustments(&mut self) -> io::Result<bool>;
 
-    /// Sets it forward by this much.
+    /// Steps the clock forward by `by`.
     fn step(&mut self, by: Span) -> io::Result<()>;
 
-    /// Sets its status as other programs read it from the system.
+    /// Sets the status that other programs read from the kernel.
     fn set_status(&mut self, declaration: &ClockStatus) -> io::Result<()>;
 }
 
@@ -49,12 +49,12 @@ impl ClockControl for SystemClock {
     }
 
     fn clear_adjustments(&mut self) -> io::Result<bool> {
-        let is_left =
+        let is_pending =
             clock_steering::pending_adjustments()? != clock_steering::PendingAdjustments::default();
-        if is_left {
+        if is_pending {
             clock_steering::clear_adjustments()?;
         }
-        Ok(is_left)
+        Ok(is_pending)
     }
 
     fn step(&mut self, by: Span) -> io::Result<()> {
@@ -66,66 +66,66 @@ impl ClockControl for SystemClock {
     }
 }
 
-/// Reason for which a clock is not steered any more.
+/// Reason why steering of a clock ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ClockControlError {
-    /// Another program has changed its frequency.
+    /// Another program has changed the frequency, to this value in ppb.
     #[error(
         "steering of the system clock stopped: another program set its frequency to {0:.3} ppb; \
          stop that program and restart the server, or use --no-clock-control"
     )]
-    Contested(f64),
+    FrequencyChanged(f64),
     /// The clock cannot be steered.
     #[error("steering of the system clock stopped: {why}", why = explain(.0))]
     Failed(#[from] io::Error),
 }
 
-/// Exclusive steering of a clock: a change by another program ends it.
+/// Exclusive steering of a clock; it ends when another program changes the frequency.
 pub struct ClockSteering {
     clock: Box<dyn ClockControl>,
-    /// Frequency that was set last, or that was in force at the first reading.
+    /// Last frequency set, or that of the first reading, in parts per billion.
     set_ppb: Option<f64>,
-    is_settled: bool,
+    is_cleared: bool,
 }
 
 impl ClockSteering {
     /// Creates the steering without changing anything.
     pub fn new(clock: impl ClockControl + 'static) -> Self {
-        Self { clock: Box::new(clock), set_ppb: None, is_settled: false }
+        Self { clock: Box::new(clock), set_ppb: None, is_cleared: false }
     }
 
-    /// Corrects the frequency to this total, against the clock's nominal one.
+    /// Sets the frequency correction relative to the nominal frequency, in parts per billion.
     pub fn set_frequency(&mut self, ppb: f64) -> Result<(), ClockControlError> {
         self.verify_frequency()?;
-        let most = clock_steering::FREQUENCY_MAX_PPB;
+        let max_ppb = clock_steering::FREQUENCY_MAX_PPB;
         if !ppb.is_finite() {
             return Ok(());
         }
-        let ppb = ppb.clamp(-most, most);
+        let ppb = ppb.clamp(-max_ppb, max_ppb);
         self.clock.set_frequency(ppb)?;
         self.set_ppb = Some(ppb);
         Ok(())
     }
 
-    /// Clears the adjustments of other programs in the kernel before the first command. If there
-    /// were any, the clock runs at another rate than before, and this returns the frequency.
+    /// Clears adjustments by other programs before the first command. If there were any, the clock
+    /// now runs at another rate, and this returns its frequency correction; otherwise `None`.
     pub fn clear_adjustments(&mut self) -> Result<Option<f64>, ClockControlError> {
-        if self.is_settled {
+        if self.is_cleared {
             return Ok(None);
         }
         let before = self.verify_frequency()?;
-        let was_left = self.clock.clear_adjustments()?;
-        self.is_settled = true;
-        if !was_left {
+        let was_pending = self.clock.clear_adjustments()?;
+        self.is_cleared = true;
+        if !was_pending {
             return Ok(None);
         }
-        // The effect of a tick is part of the frequency now.
+        // The tick's share of the frequency is now part of the frequency correction.
         self.set_ppb = None;
         self.set_frequency(before)?;
         Ok(self.set_ppb)
     }
 
-    /// Sets the clock forward by this much.
+    /// Steps the clock forward by `by`.
     pub fn step(&mut self, by: Span) -> Result<(), ClockControlError> {
         self.verify_frequency()?;
         Ok(self.clock.step(by)?)
@@ -136,14 +136,14 @@ impl ClockSteering {
         Ok(self.clock.set_status(declaration)?)
     }
 
-    /// Returns the correction of the frequency in force, unless another program has set it.
+    /// Returns the present frequency correction in ppb; an error if another program has changed it.
     pub fn verify_frequency(&mut self) -> Result<f64, ClockControlError> {
-        let in_force = self.clock.frequency_ppb()?;
-        let set = *self.set_ppb.get_or_insert(in_force);
-        if (set - in_force).abs() > SAME_FREQUENCY_PPB {
-            return Err(ClockControlError::Contested(in_force));
+        let frequency_ppb = self.clock.frequency_ppb()?;
+        let set = *self.set_ppb.get_or_insert(frequency_ppb);
+        if (set - frequency_ppb).abs() > FREQUENCY_TOLERANCE_PPB {
+            return Err(ClockControlError::FrequencyChanged(frequency_ppb));
         }
-        Ok(in_force)
+        Ok(frequency_ppb)
     }
 }
 
@@ -231,7 +231,7 @@ pub(crate) mod tests {
         steering.set_frequency(10.0).unwrap();
         clock.change(|done| done.frequency_ppb = 11.0).unwrap();
         let error = steering.set_frequency(1.0).unwrap_err();
-        assert!(matches!(error, ClockControlError::Contested(_)), "{error}");
+        assert!(matches!(error, ClockControlError::FrequencyChanged(_)), "{error}");
         assert!(steering.step(Span::from_ms(1)).is_err());
         assert!((clock.0.lock().unwrap().frequency_ppb - 11.0).abs() < f64::EPSILON);
     }
@@ -244,7 +244,7 @@ pub(crate) mod tests {
         assert!(steering.verify_frequency().is_ok());
         clock.change(|done| done.frequency_ppb = 5_001.0).unwrap();
         let error = steering.set_frequency(1.0).unwrap_err();
-        assert!(matches!(error, ClockControlError::Contested(_)), "{error}");
+        assert!(matches!(error, ClockControlError::FrequencyChanged(_)), "{error}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Detection of other programs that steer the system clock: known daemons that have the privilege
-//! for it, by the proc file system.
+//! Detection of other programs that steer the system clock: known daemons with the privilege to do
+//! so, found through the proc file system.
 
 use std::fmt;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use horolog_sys::capability::{Capabilities, Capability};
 
-/// Daemons by the first 15 characters of their names, as the kernel stores them; and the arguments
-/// with which they do not steer the clock.
+/// Known daemons by name, cut to 15 characters as in `/proc/PID/comm`, and the arguments with which
+/// they do not steer the clock.
 const DAEMONS: [(&str, &[&str]); 8] = [
     ("chronyd", &["-x"]),
     ("ntpd", &[]),
@@ -20,43 +20,45 @@ const DAEMONS: [(&str, &[&str]); 8] = [
     ("phc2sys", &["--free_running=1"]),
 ];
 
-/// Process that steers the clock.
+/// Process that steers the system clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ClockSteerer {
-    /// Its name.
+pub struct SteeringProcess {
+    /// Process name.
     pub name: String,
-    /// Its process identifier.
+    /// Process identifier.
     pub pid: u32,
 }
 
-impl fmt::Display for ClockSteerer {
+impl fmt::Display for SteeringProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (process {})", self.name, self.pid)
     }
 }
 
-/// Returns the first such process that runs here, as far as `/proc` shows it.
+/// Returns the first process that steers the system clock, as far as `/proc` shows it.
 #[must_use]
-pub fn find_steerer() -> Option<ClockSteerer> {
-    find(Path::new("/proc"))
+pub fn find_steerer() -> Option<SteeringProcess> {
+    find_in(Path::new("/proc"))
 }
 
-fn find(proc: &Path) -> Option<ClockSteerer> {
+fn find_in(proc: &Path) -> Option<SteeringProcess> {
     let mut pids: Vec<u32> = fs::read_dir(proc)
         .ok()?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     pids.sort_unstable();
     pids.into_iter().find_map(|pid| {
-        let of = |file: &str| fs::read(proc.join(pid.to_string()).join(file)).ok();
+        let read = |file: &str| fs::read(proc.join(pid.to_string()).join(file)).ok();
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let name = of("comm").map(text)?.trim_end().to_owned();
-        let (_, harmless) = DAEMONS.iter().find(|(daemon, _)| *daemon == name)?;
-        let arguments = of("cmdline").map(text).unwrap_or_default();
-        let leaves_it_alone = arguments.split('\0').any(|argument| harmless.contains(&argument));
-        let status = of("status").map(text)?;
-        let may = Capabilities::parse(&status).is_some_and(|all| all.has(Capability::SysTime));
-        (may && !leaves_it_alone).then_some(ClockSteerer { name, pid })
+        let name = read("comm").map(text)?.trim_end().to_owned();
+        let (_, passive_arguments) = DAEMONS.iter().find(|(daemon, _)| *daemon == name)?;
+        let arguments = read("cmdline").map(text).unwrap_or_default();
+        let is_passive =
+            arguments.split('\0').any(|argument| passive_arguments.contains(&argument));
+        let status = read("status").map(text)?;
+        let has_privilege =
+            Capabilities::parse(&status).is_some_and(|all| all.has(Capability::SysTime));
+        (has_privilege && !is_passive).then_some(SteeringProcess { name, pid })
     })
 }
 
@@ -77,7 +79,7 @@ mod tests {
             fs::write(own.join("cmdline"), arguments.replace(' ', "\0")).unwrap();
             fs::write(own.join("status"), status).unwrap();
         }
-        find(proc.path()).map(|steerer| steerer.pid)
+        find_in(proc.path()).map(|steerer| steerer.pid)
     }
 
     #[test]
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn it_is_named() {
-        let steerer = ClockSteerer { name: "ntpd".into(), pid: 7 };
+        let steerer = SteeringProcess { name: "ntpd".into(), pid: 7 };
         assert_eq!(steerer.to_string(), "ntpd (process 7)");
         // Any program that steers the clock here may do so.
         assert!(find_steerer().is_none_or(|steerer| steerer.pid > 0));

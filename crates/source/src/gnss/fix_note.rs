@@ -1,34 +1,34 @@
-//! Reports of a fix in sentences without a date: GGA, GLL, GNS and GSA (IEC 61162-1). A receiver
-//! that sends ZDA may send no RMC, so only these show if its time is from satellites. Pure.
+//! Fix reports in sentences without a date: GGA, GLL, GNS and GSA (IEC 61162-1). Of a receiver that
+//! sends ZDA but no RMC, only these show whether its time is from satellites. Pure.
 
 use super::sentence::{SentenceFields, Talker};
 
-/// Quality of GGA that is no fix: none, estimated by dead reckoning, entered by hand, a simulator.
-const NO_QUALITY: [&[u8]; 4] = [b"0", b"6", b"7", b"8"];
-/// Modes that are no fix: not valid, estimated, entered by hand, a simulator.
-pub(super) const NO_MODE: &[u8] = b"NEMS";
+/// GGA quality indicators without a satellite fix: invalid, dead reckoning, manual, simulator.
+const QUALITIES_WITHOUT_FIX: [&[u8]; 4] = [b"0", b"6", b"7", b"8"];
+/// Mode indicators without a satellite fix: not valid, estimated, manual, simulator.
+pub(super) const MODES_WITHOUT_FIX: &[u8] = b"NEMS";
 
-/// Report of a fix by a sentence without a date, for the receiver of a talker.
+/// Fix report of a talker's receiver, from a sentence without a date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FixNote {
-    /// Its talker.
+pub(crate) struct FixReport {
+    /// Talker of the sentence.
     pub(super) talker: Talker,
     /// True if there is a fix.
     pub(super) has_fix: bool,
-    /// True of GSA, which some receivers send for each system of satellites, used or not.
+    /// True for GSA, which some receivers send for each satellite system, used or not.
     pub(super) is_of_one_system: bool,
 }
 
-impl FixNote {
-    /// Parses the text between `$` and `*`; `None` if it reports nothing on a fix.
-    pub(super) fn read(text: &str) -> Option<Self> {
+impl FixReport {
+    /// Parses the text between `$` and `*`; `None` if the sentence contains no fix report.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (talker, fields) = text.as_bytes().split_first_chunk()?;
-        let fields = SentenceFields::of(fields);
+        let fields = SentenceFields::from_text(fields);
         let kind = fields.get(0)?;
         let field = |index| fields.get(index).filter(|field| !field.is_empty());
-        let is_no_mode = |mode: &u8| NO_MODE.contains(&mode.to_ascii_uppercase());
+        let is_no_mode = |mode: &u8| MODES_WITHOUT_FIX.contains(&mode.to_ascii_uppercase());
         let has_fix = match kind {
-            b"GGA" => !NO_QUALITY.contains(&field(6)?),
+            b"GGA" => !QUALITIES_WITHOUT_FIX.contains(&field(6)?),
             b"GLL" => {
                 let is_valid = field(6)?.eq_ignore_ascii_case(b"A");
                 is_valid && !field(7).is_some_and(|mode| mode.iter().all(is_no_mode))
@@ -66,7 +66,7 @@ mod tests {
             ("GP", None),
             ("", None),
         ] {
-            assert_eq!(FixNote::read(text).map(|note| note.has_fix), expected, "{text}");
+            assert_eq!(FixReport::parse(text).map(|note| note.has_fix), expected, "{text}");
         }
     }
 }

@@ -1,81 +1,81 @@
-//! Fix state of several receivers: those on one line, by their talkers, and those of a gpsd, by
-//! their devices. RMC reports its own; ZDA does not, and a receiver without a fix may continue to
-//! send it, with others that report it. Pure.
+//! Fix state of several receivers, identified by talker on a serial line and by device in gpsd. RMC
+//! reports the fix itself. ZDA does not, and receivers may send it without a fix; then other
+//! sentences report that. Pure.
 
 use std::collections::VecDeque;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-use super::fix_note::FixNote;
+use super::fix_note::FixReport;
 use super::sentence::{ParsedSentence, SentenceError, Talker};
 
-/// Validity of a report: receivers may send RMC less often than ZDA.
-const HOLDS: Span = Span::from_ns(10 * NS_PER_S);
-/// Time for which a GSA for an unused system of satellites does not contradict a fix.
-const SYSTEMS_TURN: Span = Span::from_ns(2 * NS_PER_S);
-/// Maximum number of receivers. One of them has a talker for each system of satellites, and one for
-/// all.
+/// Validity of a fix report: receivers may send RMC less often than ZDA.
+const REPORT_VALIDITY: Span = Span::from_ns(10 * NS_PER_S);
+/// Time for which a GSA of an unused satellite system does not override another fix report.
+const SYSTEM_REPORT_INTERVAL: Span = Span::from_ns(2 * NS_PER_S);
+/// Most receivers that are tracked. A single receiver may use several talkers: one for each
+/// satellite system, and one for all.
 const RECEIVERS_MAX: usize = 16;
 
-/// Last report of each receiver, the latest last.
+/// Latest report of each receiver, oldest first.
 #[derive(Clone, Debug)]
-pub(crate) struct Fixes<R = Talker> {
+pub(crate) struct FixStates<R = Talker> {
     reports: VecDeque<(R, bool, Timestamp<Monotonic>)>,
     /// Instant of the last GSA with a fix.
-    by_system: Option<Timestamp<Monotonic>>,
+    last_gsa_fix: Option<Timestamp<Monotonic>>,
 }
 
-impl<R> Default for Fixes<R> {
+impl<R> Default for FixStates<R> {
     fn default() -> Self {
-        Self { reports: VecDeque::new(), by_system: None }
+        Self { reports: VecDeque::new(), last_gsa_fix: None }
     }
 }
 
-impl Fixes {
-    /// Takes a sentence that began at `at`. Returns true if it names a time of a receiver that has
-    /// a fix, or of one that never reported.
-    pub(crate) fn take(
+impl FixStates {
+    /// Processes a sentence whose first character arrived at `at`. Returns true if it contains the
+    /// time of a receiver that has a fix or has never sent a fix report.
+    pub(crate) fn apply_sentence(
         &mut self,
         sentence: &Result<ParsedSentence, SentenceError>,
         at: Timestamp<Monotonic>,
     ) -> bool {
         self.expire(at);
         match sentence {
-            Ok(ParsedSentence { talker, reports_fix: true, .. }) => self.note(*talker, true, at),
-            Err(SentenceError::NoFix(talker, _)) => self.note(*talker, false, at),
+            Ok(ParsedSentence { talker, reports_fix: true, .. }) => self.record(*talker, true, at),
+            Err(SentenceError::NoFix(talker, _)) => self.record(*talker, false, at),
             Ok(ParsedSentence { talker, .. }) => return self.may_have_fix(talker),
             Err(_) => {}
         }
         sentence.is_ok()
     }
 
-    /// Takes the report of a sentence without a date that began at `at`. One for a single system of
-    /// satellites counts if no other report is of a fix.
-    pub(crate) fn report(&mut self, note: FixNote, at: Timestamp<Monotonic>) {
+    /// Processes a fix report that arrived at `at`. A report without a fix for a single satellite
+    /// system is ignored while another report shows a fix.
+    pub(crate) fn apply_report(&mut self, note: FixReport, at: Timestamp<Monotonic>) {
         self.expire(at);
         if !note.is_of_one_system {
-            return self.note(note.talker, note.has_fix, at);
+            return self.record(note.talker, note.has_fix, at);
         }
         let mut fixes = self.reports.iter().filter(|(_, has_fix, _)| *has_fix);
-        let is_recent = |when: Timestamp<Monotonic>| at - when < SYSTEMS_TURN;
+        let is_recent = |when: Timestamp<Monotonic>| at - when < SYSTEM_REPORT_INTERVAL;
         if note.has_fix {
-            self.by_system = Some(at);
+            self.last_gsa_fix = Some(at);
         } else if !fixes.any(|(.., when)| is_recent(*when))
-            && !self.by_system.is_some_and(is_recent)
+            && !self.last_gsa_fix.is_some_and(is_recent)
         {
-            self.note(note.talker, false, at);
+            self.record(note.talker, false, at);
         }
     }
 }
 
-impl<R: PartialEq> Fixes<R> {
-    /// Forgets reports that are too old at `now`: their receiver is gone.
+impl<R: PartialEq> FixStates<R> {
+    /// Removes reports that are too old at `now`.
     pub(crate) fn expire(&mut self, now: Timestamp<Monotonic>) {
-        self.reports.retain(|(.., reported)| now - *reported < HOLDS);
+        self.reports.retain(|(.., reported)| now - *reported < REPORT_VALIDITY);
     }
 
-    /// Takes a receiver's own report at `at`, unless a later one is known.
-    pub(crate) fn note(&mut self, receiver: R, has_fix: bool, at: Timestamp<Monotonic>) {
+    /// Records the fix state of a receiver at `at`, unless a later one is known.
+    pub(crate) fn record(&mut self, receiver: R, has_fix: bool, at: Timestamp<Monotonic>) {
         let is_later = |(other, _, when): &(R, _, _)| *other == receiver && *when > at;
         if self.reports.iter().any(is_later) {
             return;
@@ -87,16 +87,16 @@ impl<R: PartialEq> Fixes<R> {
         self.reports.push_back((receiver, has_fix, at));
     }
 
-    /// Returns true if every receiver that made a report has no fix.
-    pub(crate) fn is_none(&self) -> bool {
+    /// Returns true if there are reports and none of them shows a fix.
+    pub(crate) fn has_no_fix(&self) -> bool {
         !self.reports.is_empty() && self.reports.iter().all(|(_, has_fix, _)| !has_fix)
     }
 
-    /// Returns true if a receiver's own report is of a fix. If it made none, the time may belong to
-    /// any of those that did: a receiver's ZDA and RMC may have different talkers.
+    /// Returns true if the receiver reports a fix. If it has no report, every other receiver must
+    /// report one, because the ZDA and RMC of one receiver may have different talkers.
     pub(crate) fn may_have_fix(&self, receiver: &R) -> bool {
-        let own = self.reports.iter().find(|(other, ..)| other == receiver);
-        own.map_or_else(
+        let report = self.reports.iter().find(|(other, ..)| other == receiver);
+        report.map_or_else(
             || self.reports.iter().all(|(_, has_fix, _)| *has_fix),
             |(_, has_fix, _)| *has_fix,
         )
@@ -113,10 +113,11 @@ mod tests {
 
     /// Takes sentences by talker and text, one each second; returns true if the last was taken.
     fn last(sentences: &[(&str, &str)]) -> bool {
-        let (mut fixes, mut is_taken) = (Fixes::default(), false);
+        let (mut fixes, mut is_taken) = (FixStates::default(), false);
         for (second, (talker, text)) in sentences.iter().enumerate() {
-            let sentence = ParsedSentence::read(&format!("{talker}{text}")).unwrap();
-            is_taken = fixes.take(&sentence, Timestamp::from_ns(second as i64 * NS_PER_S));
+            let sentence = ParsedSentence::parse(&format!("{talker}{text}")).unwrap();
+            is_taken =
+                fixes.apply_sentence(&sentence, Timestamp::from_ns(second as i64 * NS_PER_S));
         }
         is_taken
     }
@@ -144,13 +145,13 @@ mod tests {
 
     /// Fixes of one second, with sentences without a date among them.
     fn last_of(texts: &[&str]) -> bool {
-        let (mut fixes, mut is_taken) = (Fixes::default(), false);
+        let (mut fixes, mut is_taken) = (FixStates::default(), false);
         for (number, text) in texts.iter().enumerate() {
             let at = Timestamp::from_ns(number as i64);
-            if let Some(note) = FixNote::read(text) {
-                fixes.report(note, at);
+            if let Some(note) = FixReport::parse(text) {
+                fixes.apply_report(note, at);
             } else {
-                is_taken = fixes.take(&ParsedSentence::read(text).unwrap(), at);
+                is_taken = fixes.apply_sentence(&ParsedSentence::parse(text).unwrap(), at);
             }
         }
         is_taken
@@ -175,14 +176,14 @@ mod tests {
 
     #[test]
     fn any_number_of_talkers_is_bounded_and_reports_grow_old() {
-        let mut fixes = Fixes::default();
+        let mut fixes = FixStates::default();
         for number in 0..100_u8 {
             let void = Err(SentenceError::NoFix([b'G', number], super::super::NoFix::Void));
-            assert!(!fixes.take(&void, Timestamp::from_ns(0)));
+            assert!(!fixes.apply_sentence(&void, Timestamp::from_ns(0)));
         }
         assert_eq!(fixes.reports.len(), RECEIVERS_MAX);
-        let zda = ParsedSentence::read(&format!("GP{ZDA}")).unwrap();
-        assert!(!fixes.take(&zda, Timestamp::from_ns(1)));
-        assert!(fixes.take(&zda, Timestamp::from_ns(HOLDS.as_ns())));
+        let zda = ParsedSentence::parse(&format!("GP{ZDA}")).unwrap();
+        assert!(!fixes.apply_sentence(&zda, Timestamp::from_ns(1)));
+        assert!(fixes.apply_sentence(&zda, Timestamp::from_ns(REPORT_VALIDITY.as_ns())));
     }
 }

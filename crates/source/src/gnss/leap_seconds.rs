@@ -1,6 +1,6 @@
-//! Leap seconds in reports of a receiver: TAI minus UTC, and the next leap second. Over a line
-//! u-blox's sentence PUBX,04 has the former; gpsd has it in its TPV reports, and both in SUBFRAME
-//! reports, as the satellites send them. Pure.
+//! Leap second reports of a receiver: TAI minus UTC, and the next leap second. On a serial line,
+//! u-blox's PUBX,04 contains the former; gpsd reports it in TPV, and both in SUBFRAME as received
+//! from satellites. Pure.
 
 use horolog_time::leap::{LeapKind, LeapSecond};
 use horolog_time::{NS_PER_S, Timestamp, Utc};
@@ -8,28 +8,28 @@ use serde::Deserialize;
 
 /// TAI minus GPS time (IS-GPS-200, section 3.3.4).
 const TAI_MINUS_GPS_S: i32 = 19;
-/// Possible values of TAI minus UTC in this century; everything else is a damaged report.
-const POSSIBLE_S: std::ops::RangeInclusive<i32> = 30..=60;
-/// Epoch of the GPS weeks, 1980-01-06.
+/// Plausible values of TAI minus UTC in this century, in seconds; any other is a damaged report.
+const TAI_MINUS_UTC_RANGE_S: std::ops::RangeInclusive<i32> = 30..=60;
+/// Unix time of the GPS epoch, 1980-01-06.
 const GPS_EPOCH_S: i64 = 315_964_800;
 const DAY_S: i64 = 86_400;
 const WEEK_S: i64 = 7 * DAY_S;
-/// Modulus of the week: satellites send the last eight bits of the week of a leap second.
-const WEEKS: i64 = 256;
+/// Modulus of the week number: satellites send the low eight bits of the week of a leap second.
+const WEEK_MODULUS: i64 = 256;
 
 /// Leap second data of one report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeapReport {
     /// TAI minus UTC, in seconds.
     pub tai_minus_utc_s: i32,
-    /// Next leap second, if the report would name one.
+    /// Next leap second; `None` if this kind of report does not contain it.
     pub next: Option<NextLeap>,
 }
 
 /// Next leap second as reported by satellites.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextLeap {
-    /// None is decided on.
+    /// No leap second is scheduled.
     Unscheduled,
     /// Announced leap second.
     At(LeapSecond),
@@ -46,23 +46,23 @@ impl NextLeap {
     }
 }
 
-/// Report of gpsd, as far as it is of use here.
+/// Fields of a gpsd report that concern leap seconds.
 #[derive(Deserialize)]
-struct GpsdReport {
+struct GpsdLeapReport {
     class: String,
     mode: Option<i64>,
     leapseconds: Option<i32>,
     #[serde(rename = "IONO")]
-    page: Option<Page18>,
+    page: Option<GpsLeapPage>,
 }
 
 /// Page 18 of subframe 4 (IS-GPS-200, section 20.3.3.5.1.6), from which gpsd makes `IONO`.
 #[derive(Deserialize)]
-struct Page18 {
-    /// `Δt_LS`: GPS minus UTC, now and from the leap second on.
+struct GpsLeapPage {
+    /// `Δt_LS` and `Δt_LSF`: GPS minus UTC in seconds, now and after the leap second.
     ls: i32,
     lsf: i32,
-    /// Week of the leap second, and the day of that week, from 1 on, at whose end it is.
+    /// Week of the leap second, and the day of that week (1 to 7) at whose end it is.
     #[serde(rename = "WNlsf")]
     week: i64,
     #[serde(rename = "DN")]
@@ -73,43 +73,43 @@ struct Page18 {
 const MODE_WITH_FIX: i64 = 2;
 
 impl LeapReport {
-    /// Parses the text between `$` and `*` of a sentence whose checksum was right; `None` if it has
-    /// no such data, or only repeats the firmware's default (`D`).
+    /// Parses the text between `$` and `*` of a sentence with a right checksum; `None` if it
+    /// contains no leap seconds, or only the firmware's default value (suffix `D`).
     #[must_use]
-    pub fn of_sentence(text: &str) -> Option<Self> {
+    pub fn from_sentence(text: &str) -> Option<Self> {
         let mut fields = text.split(',');
         let is_time = fields.next()? == "PUBX" && fields.next()? == "04";
         let leap_seconds = fields.nth(4).filter(|_| is_time)?;
-        Self::of_gps(leap_seconds.parse().ok()?, None)
+        Self::from_gps(leap_seconds.parse().ok()?, None)
     }
 
-    /// Parses a line of gpsd, by a clock that is right to some years; `None` if it has no such
-    /// data.
+    /// Parses a JSON line of gpsd. `now` resolves the truncated week number, so it may be wrong by
+    /// some years. `None` if the line contains no leap seconds.
     #[must_use]
-    pub fn of_gpsd(line: &[u8], now: Timestamp<Utc>) -> Option<Self> {
-        let report: GpsdReport = serde_json::from_slice(line).ok()?;
+    pub fn from_gpsd(line: &[u8], now: Timestamp<Utc>) -> Option<Self> {
+        let report: GpsdLeapReport = serde_json::from_slice(line).ok()?;
         match report.class.as_str() {
-            "TPV" if report.mode? >= MODE_WITH_FIX => Self::of_gps(report.leapseconds?, None),
+            "TPV" if report.mode? >= MODE_WITH_FIX => Self::from_gps(report.leapseconds?, None),
             "SUBFRAME" => {
                 let page = report.page?;
-                let next = page.next(now)?;
-                // Satellites continue to send both numbers for days after the leap second.
+                let next = page.next_leap(now)?;
+                // Satellites continue to send both values for days after the leap second.
                 let ls = if next == NextLeap::Unscheduled { page.lsf } else { page.ls };
-                Self::of_gps(ls, Some(next))
+                Self::from_gps(ls, Some(next))
             }
             _ => None,
         }
     }
 
-    fn of_gps(gps_minus_utc_s: i32, next: Option<NextLeap>) -> Option<Self> {
+    fn from_gps(gps_minus_utc_s: i32, next: Option<NextLeap>) -> Option<Self> {
         let tai_minus_utc_s = gps_minus_utc_s.checked_add(TAI_MINUS_GPS_S)?;
-        POSSIBLE_S.contains(&tai_minus_utc_s).then_some(Self { tai_minus_utc_s, next })
+        TAI_MINUS_UTC_RANGE_S.contains(&tai_minus_utc_s).then_some(Self { tai_minus_utc_s, next })
     }
 }
 
-impl Page18 {
-    /// Returns the pending leap second; `None` if the page cannot be right.
-    fn next(&self, now: Timestamp<Utc>) -> Option<NextLeap> {
+impl GpsLeapPage {
+    /// Returns the next leap second; `None` if the page is inconsistent.
+    fn next_leap(&self, now: Timestamp<Utc>) -> Option<NextLeap> {
         let kind = match self.lsf.checked_sub(self.ls)? {
             0 => return Some(NextLeap::Unscheduled),
             1 => LeapKind::Insert,
@@ -119,14 +119,15 @@ impl Page18 {
         if !(0..=1_023).contains(&self.week) || !(1..=7).contains(&self.day) {
             return None;
         }
-        // The week of these eight bits that is nearest to now.
-        let this = (now.as_ns() / NS_PER_S - GPS_EPOCH_S).div_euclid(WEEK_S);
-        let ahead = (self.week - this + WEEKS / 2).rem_euclid(WEEKS) - WEEKS / 2;
-        let midnight_s = GPS_EPOCH_S + (this + ahead) * WEEK_S + self.day * DAY_S;
+        // Of the weeks with these eight low bits, the one nearest to now.
+        let current_week = (now.as_ns() / NS_PER_S - GPS_EPOCH_S).div_euclid(WEEK_S);
+        let weeks_ahead = (self.week - current_week + WEEK_MODULUS / 2).rem_euclid(WEEK_MODULUS)
+            - WEEK_MODULUS / 2;
+        let midnight_s = GPS_EPOCH_S + (current_week + weeks_ahead) * WEEK_S + self.day * DAY_S;
         let midnight = Timestamp::from_ns(midnight_s.checked_mul(NS_PER_S)?);
         let leap = LeapSecond { midnight, kind };
-        let is_ahead = leap.midnight > now;
-        Some(if is_ahead { NextLeap::At(leap) } else { NextLeap::Unscheduled })
+        let is_pending = leap.midnight > now;
+        Some(if is_pending { NextLeap::At(leap) } else { NextLeap::Unscheduled })
     }
 }
 
@@ -152,7 +153,7 @@ mod tests {
     }
 
     fn subframe(ls: i32, lsf: i32, week: i64, day: i64) -> Option<LeapReport> {
-        LeapReport::of_gpsd(page(ls, lsf, week, day).as_bytes(), DECEMBER)
+        LeapReport::from_gpsd(page(ls, lsf, week, day).as_bytes(), DECEMBER)
     }
 
     #[test]
@@ -160,20 +161,20 @@ mod tests {
         let of = |field: &str| {
             let text =
                 format!("PUBX,04,073731.00,091202,113851.00,1196,{field},1930,-2660.664,43,");
-            LeapReport::of_sentence(&text)
+            LeapReport::from_sentence(&text)
         };
         assert_eq!(of("18"), Some(LeapReport { tai_minus_utc_s: 37, next: None }));
         for other in ["18D", "", "10", "42", "-18", "x", "99999999999"] {
             assert_eq!(of(other), None, "{other}");
         }
         for other in ["PUBX,00,1,2,3,4,18,", "GPRMC,04,1,2,3,4,18", "PUBX,04", "PUBX", ""] {
-            assert_eq!(LeapReport::of_sentence(other), None, "{other}");
+            assert_eq!(LeapReport::from_sentence(other), None, "{other}");
         }
     }
 
     #[test]
     fn gpsd_reports_the_number_where_there_is_a_fix() {
-        let of = |line: &str| LeapReport::of_gpsd(line.as_bytes(), DECEMBER);
+        let of = |line: &str| LeapReport::from_gpsd(line.as_bytes(), DECEMBER);
         let line = "{\"class\":\"TPV\",\"device\":\"/dev/pts/1\",\"mode\":3,\
                     \"time\":\"2026-11-22T20:00:00.000Z\",\"leapseconds\":18,\"lat\":46.5}\r";
         assert_eq!(of(line), Some(LeapReport { tai_minus_utc_s: 37, next: None }));
@@ -199,7 +200,7 @@ mod tests {
         let deleted = LeapSecond { kind: LeapKind::Delete, ..LEAP };
         assert_eq!(subframe(17, 16, 137, 7), reported(NextLeap::At(deleted)));
         let after = LEAP.midnight + horolog_time::Span::from_ns(1);
-        let late = LeapReport::of_gpsd(page(17, 18, 137, 7).as_bytes(), after);
+        let late = LeapReport::from_gpsd(page(17, 18, 137, 7).as_bytes(), after);
         let past = LeapReport { tai_minus_utc_s: 37, next: Some(NextLeap::Unscheduled) };
         assert_eq!(late, Some(past), "the number behind it holds");
         for (ls, lsf, week, day) in [(17, 19, 137, 7), (17, 18, 137, 0), (17, 18, 137, 8)] {
@@ -216,8 +217,8 @@ mod tests {
         ) {
             let line = page(ls, lsf, week, day);
             let now = Timestamp::from_ns(now);
-            if let Some(report) = LeapReport::of_gpsd(line.as_bytes(), now) {
-                prop_assert!(POSSIBLE_S.contains(&report.tai_minus_utc_s));
+            if let Some(report) = LeapReport::from_gpsd(line.as_bytes(), now) {
+                prop_assert!(TAI_MINUS_UTC_RANGE_S.contains(&report.tai_minus_utc_s));
                 if let Some(NextLeap::At(leap)) = report.next {
                     let ahead = (leap.midnight - now).as_ns();
                     prop_assert!((1..=129 * WEEK_S * NS_PER_S).contains(&ahead));
@@ -227,8 +228,8 @@ mod tests {
 
         #[test]
         fn any_text_is_taken(text in ".{0,120}", bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = LeapReport::of_sentence(&text);
-            let _ = LeapReport::of_gpsd(&bytes, DECEMBER);
+            let _ = LeapReport::from_sentence(&text);
+            let _ = LeapReport::from_gpsd(&bytes, DECEMBER);
         }
     }
 }

@@ -1,19 +1,18 @@
-//! Framing of gpsd's own reports, one JSON object a line, between the sentences that it passes on.
-//! Pure.
+//! Framing of the JSON reports of gpsd, one a line, between the sentences that it forwards. Pure.
 
-/// Maximum length of a line of gpsd, in characters (its manual page `gpsd_json`).
+/// Longest report in bytes (gpsd_json(5)).
 const LINE_MAX: usize = 10_240;
 
-/// Assembler of lines, character by character.
+/// Assembler of report lines, byte by byte.
 #[derive(Clone, Default, Debug)]
-pub(super) struct ReportLines {
+pub(super) struct ReportFramer {
     /// Received part of a report; empty outside of one.
     line: Vec<u8>,
 }
 
-impl ReportLines {
-    /// Takes a character, and returns the report that it ends. One that is too long is skipped.
-    pub(super) fn take(&mut self, byte: u8) -> Option<Vec<u8>> {
+impl ReportFramer {
+    /// Processes a byte; returns the report that it completes. An overlong report is skipped.
+    pub(super) fn push_byte(&mut self, byte: u8) -> Option<Vec<u8>> {
         if self.line.is_empty() && byte != b'{' {
             return None;
         }
@@ -33,8 +32,8 @@ mod tests {
     use super::*;
 
     fn reports(bytes: &[u8]) -> Vec<String> {
-        let mut lines = ReportLines::default();
-        let taken = bytes.iter().filter_map(|byte| lines.take(*byte));
+        let mut lines = ReportFramer::default();
+        let taken = bytes.iter().filter_map(|byte| lines.push_byte(*byte));
         taken.map(|line| String::from_utf8_lossy(&line).into_owned()).collect()
     }
 

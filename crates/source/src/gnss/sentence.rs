@@ -1,39 +1,39 @@
-//! Time in a sentence: RMC and ZDA of any talker (IEC 61162-1, NMEA 0183). Required are the time of
-//! day, the date and, in RMC, the status and the mode; the other fields may be absent or odd, since
+//! Time in the sentences RMC and ZDA of any talker (IEC 61162-1, NMEA 0183). Time of day and date
+//! are required, and in RMC status and mode. Other fields may be missing or malformed, since
 //! receivers and versions of the standard differ in them. Pure.
 
 use horolog_time::leap::Date;
 use horolog_time::{NS_PER_S, Span, Timestamp, Utc};
 
-/// First two-digit year of the 20th century: GPS time begins in 1980.
-const CENTURY_FROM: i64 = 80;
-/// Maximum number of digits of a fraction: further ones are below a nanosecond.
+/// Two-digit years from here on are of the 20th century: GPS time begins in 1980.
+const CENTURY_PIVOT: i64 = 80;
+/// Digits of a fraction that are read: those down to a nanosecond.
 const FRACTION_DIGITS: usize = 9;
 
-/// Talker identifier: the two characters before a sentence's kind, which differ between the
-/// receivers on one line.
+/// Talker identifier: the two characters before the sentence formatter. Receivers that share a line
+/// differ in it.
 pub type Talker = [u8; 2];
 
-/// Sentence that names a time of day and a date.
+/// Sentence with a time of day and a date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParsedSentence {
-    /// Its talker.
+    /// Talker of the sentence.
     pub talker: Talker,
-    /// Time that it names; for the second 60 the same part of the second before.
+    /// UTC in the sentence; for second 60, the same fraction of second 59.
     pub utc: Timestamp<Utc>,
-    /// True if it names the second 60, which follows that of `utc`.
+    /// True if the sentence is of second 60, the one after that of `utc`.
     pub is_leap_second: bool,
-    /// True if it reports a fix; ZDA has no field for that.
+    /// True if the sentence itself reports a fix; ZDA has no field for it.
     pub reports_fix: bool,
 }
 
-/// Reason for which a sentence that should name the time names none.
+/// Reason why a sentence of a kind with time contains none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SentenceError {
     /// The receiver of this talker has no fix.
     #[error("{1}")]
     NoFix(Talker, NoFix),
-    /// The time of day or the date is empty, as for a receiver that was just started.
+    /// Time of day or date is empty, as after a start of the receiver.
     #[error("the receiver has no time yet")]
     NoTime,
     /// A required field is missing or invalid.
@@ -41,14 +41,14 @@ pub enum SentenceError {
     Unreadable(SentenceField),
 }
 
-/// Report of the lack of a fix. By IEC 61162-1 the status is V in each of the modes that are named
-/// here; some receivers have A nevertheless. The navigational status after the mode is no such
-/// sign: receivers that do not provide it have V there, with a fix as without.
+/// Reason in RMC why there is no fix. By IEC 61162-1 the status is V for each mode below, but some
+/// receivers send A. The navigational status after the mode is not considered: receivers that do
+/// not support it send V there, even with a fix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoFix {
-    /// Status V, and no time.
+    /// Status V and an empty time or date.
     #[error("the receiver has no fix yet")]
-    Yet,
+    NoTimeYet,
     /// Status V.
     #[error("the receiver has no fix")]
     Void,
@@ -66,10 +66,10 @@ pub enum NoFix {
     Simulated,
 }
 
-/// Field that the time is read from.
+/// Required field of a sentence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SentenceField {
-    /// Validity of the data.
+    /// Status (A or V).
     Status,
     /// Hours, minutes and seconds.
     TimeOfDay,
@@ -78,7 +78,7 @@ pub enum SentenceField {
 }
 
 impl SentenceError {
-    /// Returns the reject reason of a malformed sentence, regardless of the receiver's state.
+    /// Returns the defect of a malformed sentence; `None` for a well-formed one without a time.
     pub(super) const fn rejection(self) -> Option<&'static str> {
         match self {
             Self::NoFix(..) | Self::NoTime => None,
@@ -100,24 +100,24 @@ impl std::fmt::Display for SentenceField {
 }
 
 impl ParsedSentence {
-    /// Parses the text between `$` and `*` of a sentence whose checksum was right; `None` if it has
-    /// no field for the time.
+    /// Parses the text between `$` and `*` of a sentence with a right checksum; `None` for
+    /// sentences without time and date.
     #[must_use]
-    pub fn read(text: &str) -> Option<Result<Self, SentenceError>> {
+    pub fn parse(text: &str) -> Option<Result<Self, SentenceError>> {
         let (talker, fields) = text.as_bytes().split_first_chunk()?;
         let fields = SentenceFields(fields);
         match fields.get(0)? {
-            b"RMC" => Some(Self::of_rmc(*talker, fields)),
-            b"ZDA" => Some(Self::of_zda(*talker, fields)),
+            b"RMC" => Some(Self::from_rmc(*talker, fields)),
+            b"ZDA" => Some(Self::from_zda(*talker, fields)),
             _ => None,
         }
     }
 
-    fn of_rmc(talker: Talker, fields: SentenceFields<'_>) -> Result<Self, SentenceError> {
+    fn from_rmc(talker: Talker, fields: SentenceFields<'_>) -> Result<Self, SentenceError> {
         let [time, status, date, mode] = [1, 2, 9, 12].map(|index| fields.get(index));
         let is_empty = [time, date].into_iter().any(|field| field.is_none_or(<[u8]>::is_empty));
         let no_fix = match (status, mode.unwrap_or_default()) {
-            (Some(b"V" | b"v" | b""), _) if is_empty => NoFix::Yet,
+            (Some(b"V" | b"v" | b""), _) if is_empty => NoFix::NoTimeYet,
             (Some(b"V" | b"v" | b""), _) => NoFix::Void,
             (Some(b"A" | b"a" | b"D" | b"d"), b"N" | b"n") => NoFix::NotValid,
             (Some(b"A" | b"a" | b"D" | b"d"), b"E" | b"e") => NoFix::Estimated,
@@ -125,22 +125,22 @@ impl ParsedSentence {
             (Some(b"A" | b"a" | b"D" | b"d"), b"S" | b"s") => NoFix::Simulated,
             (Some(b"A" | b"a" | b"D" | b"d"), _) => {
                 let date = date.ok_or(SentenceError::Unreadable(SentenceField::Date))?;
-                return Self::of(talker, time, pairs(date), true);
+                return Self::from_fields(talker, time, digit_pairs(date), true);
             }
             _ => return Err(SentenceError::Unreadable(SentenceField::Status)),
         };
         Err(SentenceError::NoFix(talker, no_fix))
     }
 
-    fn of_zda(talker: Talker, fields: SentenceFields<'_>) -> Result<Self, SentenceError> {
+    fn from_zda(talker: Talker, fields: SentenceFields<'_>) -> Result<Self, SentenceError> {
         let [time, day, month, year] = [1, 2, 3, 4].map(|index| fields.get(index));
         let (Some(day), Some(month), Some(year)) = (day, month, year) else {
             return Err(SentenceError::Unreadable(SentenceField::Date));
         };
-        Self::of(talker, time, Some([day, month, year]), false)
+        Self::from_fields(talker, time, Some([day, month, year]), false)
     }
 
-    fn of(
+    fn from_fields(
         talker: Talker,
         time: Option<&[u8]>,
         date: Option<[&[u8]; 3]>,
@@ -151,32 +151,32 @@ impl ParsedSentence {
         if time.is_empty() || date.is_some_and(|date| date.iter().all(is_zero)) {
             return Err(SentenceError::NoTime);
         }
-        let (of_day, is_leap_second) =
+        let (time_of_day, is_leap_second) =
             time_of_day(time).ok_or(SentenceError::Unreadable(SentenceField::TimeOfDay))?;
         let Date(midnight) =
-            date.and_then(day_of).ok_or(SentenceError::Unreadable(SentenceField::Date))?;
-        Ok(Self { talker, utc: midnight + of_day, is_leap_second, reports_fix })
+            date.and_then(parse_date).ok_or(SentenceError::Unreadable(SentenceField::Date))?;
+        Ok(Self { talker, utc: midnight + time_of_day, is_leap_second, reports_fix })
     }
 }
 
-/// Text of a sentence after its talker.
+/// Comma-separated fields of a sentence after its talker.
 #[derive(Clone, Copy)]
 pub(super) struct SentenceFields<'a>(&'a [u8]);
 
 impl<'a> SentenceFields<'a> {
     /// Creates the fields from the text after the talker.
-    pub(super) const fn of(text: &'a [u8]) -> Self {
+    pub(super) const fn from_text(text: &'a [u8]) -> Self {
         Self(text)
     }
 
-    /// Returns a field, without blanks around it; that of index 0 is the sentence's kind.
+    /// Returns a field without surrounding blanks; index 0 is the sentence formatter.
     pub(super) fn get(self, index: usize) -> Option<&'a [u8]> {
         self.0.split(|byte| *byte == b',').nth(index).map(<[u8]>::trim_ascii)
     }
 }
 
-/// Returns two digits each of day, month and year; three empty fields for an empty one.
-fn pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
+/// Splits six digits into pairs; an empty field yields three empty ones.
+fn digit_pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
     match date.len() {
         0 => Some([date; 3]),
         6 => Some([&date[..2], &date[2..4], &date[4..]]),
@@ -184,11 +184,11 @@ fn pairs(date: &[u8]) -> Option<[&[u8]; 3]> {
     }
 }
 
-/// Returns the part of a day, and true for the second 60, which is replaced by 59.
+/// Parses a time of day; returns true with it for second 60, which is replaced by 59.
 fn time_of_day(time: &[u8]) -> Option<(Span, bool)> {
     let point = time.iter().position(|byte| *byte == b'.').unwrap_or(time.len());
     let (whole, fraction) = (&time[..point], time.get(point + 1..).unwrap_or_default());
-    let [hour, minute, second] = pairs(whole)?.map(number);
+    let [hour, minute, second] = digit_pairs(whole)?.map(parse_number);
     let (hour, minute, second) = (hour?, minute?, second?);
     if hour > 23 || minute > 59 || second > 60 || !fraction.iter().all(u8::is_ascii_digit) {
         return None;
@@ -199,11 +199,11 @@ fn time_of_day(time: &[u8]) -> Option<(Span, bool)> {
     Some((Span::from_ns(seconds * NS_PER_S + ns), second == 60))
 }
 
-/// Returns the date of day, month and year.
-fn day_of(date: [&[u8]; 3]) -> Option<Date> {
-    let [day, month, year] = date.map(number);
+/// Parses day, month and a year of two or four digits.
+fn parse_date(date: [&[u8]; 3]) -> Option<Date> {
+    let [day, month, year] = date.map(parse_number);
     let year = match (date[2].len(), year?) {
-        (2, year) if year >= CENTURY_FROM => 1900 + year,
+        (2, year) if year >= CENTURY_PIVOT => 1900 + year,
         (2, year) => 2000 + year,
         (4, year) => year,
         _ => return None,
@@ -211,8 +211,8 @@ fn day_of(date: [&[u8]; 3]) -> Option<Date> {
     Date::from_calendar(year, usize::try_from(month?).ok()?, day?)
 }
 
-/// Parses a number of up to four digits.
-fn number(field: &[u8]) -> Option<i64> {
+/// Parses one to four digits.
+fn parse_number(field: &[u8]) -> Option<i64> {
     let is_number = (1..=4).contains(&field.len()) && field.iter().all(u8::is_ascii_digit);
     is_number.then(|| field.iter().fold(0, |number, digit| 10 * number + i64::from(digit - b'0')))
 }
@@ -227,11 +227,11 @@ mod tests {
     }
 
     fn read(text: &str) -> ParsedSentence {
-        ParsedSentence::read(text).unwrap().unwrap()
+        ParsedSentence::parse(text).unwrap().unwrap()
     }
 
     fn error(text: &str) -> SentenceError {
-        ParsedSentence::read(text).unwrap().unwrap_err()
+        ParsedSentence::parse(text).unwrap().unwrap_err()
     }
 
     const FEBRUARY_27: i64 = 1_551_255_173; // 2019-02-27 08:12:53 UTC
@@ -275,7 +275,7 @@ mod tests {
             "GPZDA,081253.0000000,27,02,19,zone",
         ] {
             assert_eq!(
-                ParsedSentence::read(text).unwrap().map(|one| one.utc),
+                ParsedSentence::parse(text).unwrap().map(|one| one.utc),
                 Ok(at(FEBRUARY_27)),
                 "{text}"
             );
@@ -285,9 +285,9 @@ mod tests {
     #[test]
     fn a_receiver_without_a_fix_is_known_by_its_status_or_its_mode() {
         let known = [
-            ("GNRMC,,V,,,,,,,,,,N", NoFix::Yet),
-            ("GARMC,081253.00,V", NoFix::Yet),
-            ("GPRMC,,,,,,,,,,,", NoFix::Yet),
+            ("GNRMC,,V,,,,,,,,,,N", NoFix::NoTimeYet),
+            ("GARMC,081253.00,V", NoFix::NoTimeYet),
+            ("GPRMC,,,,,,,,,,,", NoFix::NoTimeYet),
             ("GNRMC,081253.00,V,,,,,,,270219,,,N", NoFix::Void),
             ("GNRMC,081253.00,V,3413.1,N,10855.2,E,,,270219,,,E,V", NoFix::Void),
             ("GNRMC,081253.00,A,3413.1,N,10855.2,E,,,270219,,,N", NoFix::NotValid),
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn others_are_passed_over_and_nonsense_is_refused_by_field() {
         for other in ["", "GN", "GNGGA,081253.00", "GNRMCX,1", "PUBX,00", "GN\u{e9}RMC,1"] {
-            assert_eq!(ParsedSentence::read(other), None, "{other}");
+            assert_eq!(ParsedSentence::parse(other), None, "{other}");
         }
         for (wrong, field) in [
             ("GNRMC", SentenceField::Status),
@@ -372,8 +372,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_too_much(text in "\\PC{0,150}", kind in "(GN(RMC|ZDA),)?[0-9.,AVNEW*-]{0,110}") {
-            let _ = ParsedSentence::read(&text);
-            let _ = ParsedSentence::read(&kind);
+            let _ = ParsedSentence::parse(&text);
+            let _ = ParsedSentence::parse(&kind);
         }
 
         #[test]

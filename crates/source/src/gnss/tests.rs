@@ -33,15 +33,15 @@ fn readings() -> ClockReadings {
         realtime_minus_monotonic: realtime_minus_monotonic().offset,
         kernel: None,
         leaps_s: 0,
-        leaps: crate::KnownLeaps::default(),
+        leaps: crate::ServerLeapSeconds::default(),
     }
 }
 
-fn gnss() -> (Gnss, Sender<Vec<u8>>) {
+fn gnss() -> (GnssSource, Sender<Vec<u8>>) {
     let (sender, line) = mpsc::channel();
     let gone = || Err(io::ErrorKind::NotFound.into());
-    let claim = ReferenceClaim { offset: Span::ZERO, uncertainty: Span::ZERO, ..CLAIM };
-    (Gnss::new("gnss".into(), LineReader::new(Memory(line), gone), claim), sender)
+    let claim = ReferenceSettings { offset: Span::ZERO, uncertainty: Span::ZERO, ..CLAIM };
+    (GnssSource::new("gnss".into(), LineReader::new(Memory(line), gone), claim), sender)
 }
 
 /// The sentence of an instant that is so many seconds from now.
@@ -60,7 +60,7 @@ fn named(form: &str, ahead_s: i64) -> String {
 }
 
 /// Polls until it says something else than that nothing has come.
-fn poll(gnss: &mut Gnss) -> Result<Option<SourceEstimate>, SourceError> {
+fn poll(gnss: &mut GnssSource) -> Result<Option<SourceEstimate>, SourceError> {
     let started = Instant::now();
     loop {
         let answer = gnss.poll(&readings());
@@ -132,7 +132,7 @@ fn what_is_wrong_with_a_line_is_named() {
 }
 
 /// Polls so many seconds from now until what was sent has come; what is said then.
-fn later(gnss: &mut Gnss, seconds: i64) -> Result<Option<SourceEstimate>, SourceError> {
+fn later(gnss: &mut GnssSource, seconds: i64) -> Result<Option<SourceEstimate>, SourceError> {
     thread::sleep(Duration::from_millis(300));
     let readings = readings();
     let monotonic = readings.monotonic + Span::from_ns(seconds * NS_PER_S);
@@ -198,7 +198,7 @@ fn a_line_that_ended_is_opened_again() {
     let (second, next) = mpsc::channel();
     let mut next = Some(Memory(next));
     let open = move || next.take().ok_or_else(|| io::ErrorKind::NotFound.into());
-    let mut gnss = Gnss::new("gnss".into(), LineReader::new(Memory(line), open), CLAIM);
+    let mut gnss = GnssSource::new("gnss".into(), LineReader::new(Memory(line), open), CLAIM);
     drop(first);
     assert!(poll(&mut gnss).is_err());
     second.send(zda(0).into()).unwrap();

@@ -22,7 +22,7 @@ fn lines_of_gpsd() {
     let expected = GpsdLine::Sample {
         device: "/dev/ttyS0".into(),
         pulse: true,
-        truth: Timestamp::from_timespec(1_700_000_000, 0),
+        true_time: Timestamp::from_timespec(1_700_000_000, 0),
         system: Timestamp::from_ns(1_699_999_999_999_999_000),
         precision: -20,
     };
@@ -33,7 +33,7 @@ fn lines_of_gpsd() {
     let expected = GpsdLine::Sample {
         device: "/dev/pts/0".into(),
         pulse: false,
-        truth: Timestamp::from_timespec(1_795_374_400, 0),
+        true_time: Timestamp::from_timespec(1_795_374_400, 0),
         system: Timestamp::from_timespec(1_795_374_397, 306_120_836),
         precision: TOFF_PRECISION,
     };
@@ -67,17 +67,17 @@ fn why_a_line_names_no_time_is_reported() {
         (r#"{"class":"PPS","real_sec":1}"#, "PPS lacks its precision"),
         (r#"{"class":"TOFF","real_sec":1}"#, "TOFF lacks a readable time"),
     ] {
-        let complaint = GpsdLine::complaint(line.as_bytes());
+        let complaint = GpsdLine::no_time_reason(line.as_bytes());
         assert!(complaint.contains(expected), "{complaint}");
     }
-    assert!(GpsdLine::complaint(&[b'x'; 10_000]).len() < 150);
+    assert!(GpsdLine::no_time_reason(&[b'x'; 10_000]).len() < 150);
 }
 
 /// A server in place of gpsd, and the source that is connected to it.
-fn connected() -> (Gpsd, TcpStream) {
+fn connected() -> (GpsdSource, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let mut gpsd = Gpsd::open("gpsd".into(), address, CLAIM).unwrap();
+    let mut gpsd = GpsdSource::open("gpsd".into(), address, CLAIM).unwrap();
     assert_eq!(gpsd.poll(&readings(5_000)), Ok(None));
     (gpsd, listener.accept().unwrap().0)
 }
@@ -112,7 +112,7 @@ fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
         (":2947", "invalid address ':2947'; write HOST:PORT"),
         ("fe80::1%nowhere:2947", "cannot resolve the address fe80::1%nowhere:2947: interface"),
     ] {
-        let Err(fault) = Gpsd::open("gpsd".into(), address.into(), CLAIM) else {
+        let Err(fault) = GpsdSource::open("gpsd".into(), address.into(), CLAIM) else {
             panic!("{address} is no address");
         };
         assert!(fault.to_string().starts_with(complaint), "{fault}");
@@ -121,7 +121,7 @@ fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let resolved = vec![closed, listener.local_addr().unwrap()];
-    let mut gpsd = Gpsd::new("gpsd".into(), ":2947".into(), resolved, CLAIM);
+    let mut gpsd = GpsdSource::new("gpsd".into(), ":2947".into(), resolved, CLAIM);
     assert_eq!(gpsd.poll(&readings(1_000)), Ok(None));
     listener.accept().unwrap();
 }
@@ -130,7 +130,7 @@ fn an_address_is_resolved_once_and_named_when_it_cannot_be() {
 fn pulses_go_before_the_rest_and_without_a_fix_nothing_counts() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let mut gpsd = Gpsd::open("gpsd".into(), address, CLAIM).unwrap();
+    let mut gpsd = GpsdSource::open("gpsd".into(), address, CLAIM).unwrap();
     let now = readings(5_000);
     let system = now.realtime().as_ns();
     assert_eq!(gpsd.poll(&now), Ok(None));
@@ -139,7 +139,7 @@ fn pulses_go_before_the_rest_and_without_a_fix_nothing_counts() {
     BufReader::new(stream.try_clone().unwrap()).read_line(&mut request).unwrap();
     assert!(request.starts_with("?WATCH={") && request.contains("\"pps\":true"), "{request}");
 
-    let mut send_and_poll = |gpsd: &mut Gpsd, text: &str, at_ms: i64| {
+    let mut send_and_poll = |gpsd: &mut GpsdSource, text: &str, at_ms: i64| {
         stream.write_all(text.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         gpsd.poll(&readings(at_ms))

@@ -1,5 +1,5 @@
-//! Output of samples to other programs: by shared memory as ntpd's driver SHM reads it, and by
-//! datagrams as chronyd's driver SOCK takes them. There are no replies, so nothing is waited for.
+//! Output of samples to other programs: in shared memory for the SHM driver of ntpd, and as
+//! datagrams for the SOCK driver of chronyd. Writing never blocks.
 
 mod shm;
 mod sock;
@@ -22,22 +22,22 @@ pub struct OutputSample {
     pub system: Timestamp<Utc>,
     /// True time minus the system clock.
     pub offset: Span,
-    /// Maximum error of that.
+    /// Error bound of `offset`.
     pub uncertainty: Span,
     /// Leap indicator.
     pub leap: LeapIndicator,
 }
 
-/// Output as shown by `horolog status`.
+/// Output in the status of `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct OutputStatus {
     /// `shm:UNIT` or `sock:PATH`.
     pub name: String,
-    /// Samples that were written to shared memory, or that the owner of a socket received.
+    /// Samples written to shared memory, or accepted by the socket of the receiver.
     pub delivered: u64,
     /// Samples that no program received.
     pub missed: u64,
-    /// Reason for which the output is suspended or fails.
+    /// Reason why the output is suspended or fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -49,19 +49,19 @@ enum OutputSink {
     Sock(SockOutput),
 }
 
-/// Output and the results of its samples.
+/// Output with its status.
 #[derive(Debug)]
-struct Output {
+struct OutputWithStatus {
     sink: OutputSink,
     status: OutputStatus,
 }
 
-impl Output {
+impl OutputWithStatus {
     const fn new(sink: OutputSink, name: String) -> Self {
         Self { sink, status: OutputStatus { name, delivered: 0, missed: 0, reason: None } }
     }
 
-    /// Writes a sample; returns a notice, only if the result has changed.
+    /// Writes a sample; returns a notice when writing begins to fail or to work again.
     fn write(&mut self, sample: &OutputSample) -> Option<String> {
         let written = match &self.sink {
             OutputSink::Shm(output) => {
@@ -89,12 +89,12 @@ impl Output {
     }
 }
 
-/// Every output.
+/// All outputs.
 #[derive(Debug, Default)]
-pub(crate) struct Outputs(Vec<Output>);
+pub(crate) struct SampleOutputs(Vec<OutputWithStatus>);
 
-impl Outputs {
-    /// Opens these units and prepares to send to these sockets.
+impl SampleOutputs {
+    /// Opens the SHM outputs of `units` and the SOCK outputs of `paths`.
     pub(crate) fn open(units: &[u8], paths: &[PathBuf]) -> Result<Self, SourceError> {
         let shm = |unit: &u8| {
             ShmOutput::open(*unit).map_err(|error| {
@@ -111,10 +111,10 @@ impl Outputs {
         };
         let mut all = Vec::new();
         for unit in units {
-            all.push(Output::new(OutputSink::Shm(shm(unit)?), format!("shm:{unit}")));
+            all.push(OutputWithStatus::new(OutputSink::Shm(shm(unit)?), format!("shm:{unit}")));
         }
         for path in paths {
-            all.push(Output::new(
+            all.push(OutputWithStatus::new(
                 OutputSink::Sock(sock(path)?),
                 format!("sock:{}", path.display()),
             ));
@@ -122,18 +122,18 @@ impl Outputs {
         Ok(Self(all))
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there are no outputs.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Writes a sample to all; returns notices, one line each. Absent programs miss it.
+    /// Writes a sample to all outputs; returns notices, one line each.
     pub(crate) fn write(&mut self, sample: &OutputSample) -> Vec<String> {
         self.0.iter_mut().filter_map(|output| output.write(sample)).collect()
     }
 
     /// Records the reason for which all outputs are suspended.
-    pub(crate) fn note_suspended(&mut self, reason: &str) {
+    pub(crate) fn set_suspended(&mut self, reason: &str) {
         self.0.iter_mut().for_each(|output| output.status.reason = Some(reason.to_owned()));
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn a_missing_socket_is_reported_once_and_again_when_it_exists() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("chrony.sock");
-        let mut outputs = Outputs::open(&[], std::slice::from_ref(&path)).unwrap();
+        let mut outputs = SampleOutputs::open(&[], std::slice::from_ref(&path)).unwrap();
         let sample = OutputSample {
             system: Timestamp::from_ns(0),
             offset: Span::ZERO,

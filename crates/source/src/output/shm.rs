@@ -1,5 +1,5 @@
-//! Shared memory for other programs, in mode 1 of ntpd's driver 28: the count changes before and
-//! after a sample is written, so that a reader detects a torn one.
+//! Shared memory output in mode 1 of ntpd's SHM driver (type 28): the count changes before and
+//! after a sample is written, so that readers detect torn samples.
 
 use std::io;
 
@@ -12,22 +12,22 @@ use crate::shm::{
     RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, RECEIVE_SECONDS, VALID, WORDS, permissions,
 };
 
-/// Word with the number of samples that a reader averages.
-const SAMPLES: usize = 11;
+/// Index of the word with the number of samples that the reader averages.
+const SAMPLES_WORD: usize = 11;
 
-/// Unit of shared memory.
+/// Unit of the SHM driver.
 #[derive(Debug)]
 pub struct ShmOutput {
     memory: SharedMemory<WORDS>,
 }
 
 impl ShmOutput {
-    /// Attaches the unit, and creates it if it is missing. Units 0 and 1 are root's alone.
+    /// Attaches the unit, creating it if necessary. Only root may use units 0 and 1.
     ///
     /// # Errors
     ///
-    /// If another user has created it, more users may write to it than should, or something shorter
-    /// has its key.
+    /// If the segment belongs to another user, is writable by more users than it should be, or is
+    /// shorter than a sample.
     pub fn open(unit: u8) -> io::Result<Self> {
         let memory = SharedMemory::attach_own(KEY + i32::from(unit), permissions(unit))?;
         Ok(Self { memory })
@@ -40,24 +40,24 @@ impl ShmOutput {
         memory.store(MODE, 1);
         memory.store(VALID, 0);
         memory.store(COUNT, count.wrapping_add(1));
-        self.put(
+        self.store_time(
             CLOCK_SECONDS,
             CLOCK_MICROSECONDS,
             CLOCK_NANOSECONDS,
             sample.system + sample.offset,
         );
-        self.put(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, sample.system);
+        self.store_time(RECEIVE_SECONDS, RECEIVE_MICROSECONDS, RECEIVE_NANOSECONDS, sample.system);
         memory.store(LEAP, (sample.leap as u8).into());
         memory.store(PRECISION, precision(sample.uncertainty).cast_unsigned());
-        memory.store(SAMPLES, 0);
+        memory.store(SAMPLES_WORD, 0);
         memory.store(COUNT, count.wrapping_add(2));
         memory.store(VALID, 1);
     }
 
-    fn put(&self, seconds: usize, micros: usize, nanos: usize, time: Timestamp<Utc>) {
-        let (whole, nanoseconds) = time.to_timespec();
-        self.memory.store(seconds, whole as u32);
-        self.memory.store(seconds + 1, (whole >> 32) as u32);
+    fn store_time(&self, seconds: usize, micros: usize, nanos: usize, time: Timestamp<Utc>) {
+        let (whole_seconds, nanoseconds) = time.to_timespec();
+        self.memory.store(seconds, whole_seconds as u32);
+        self.memory.store(seconds + 1, (whole_seconds >> 32) as u32);
         self.memory.store(micros, nanoseconds / 1_000);
         self.memory.store(nanos, nanoseconds);
     }
@@ -100,7 +100,7 @@ mod tests {
         };
         output.write(&sample);
         let first = read(&reader).unwrap();
-        assert_eq!((first.truth, first.system), (sample.system + sample.offset, sample.system));
+        assert_eq!((first.true_time, first.system), (sample.system + sample.offset, sample.system));
         assert_eq!((first.leap, first.precision, first.count), (LeapIndicator::Insert, -20, 2));
         output.write(&sample);
         assert_eq!(read(&reader).unwrap().count, 4);

@@ -1,6 +1,6 @@
-//! Samples to a socket that another program has created, as chronyd's driver SOCK does. Each sample
-//! resolves the path anew, so that a program that starts later, or again, receives the samples from
-//! then on.
+//! Samples for the socket of another program, in the format of the SOCK driver of chronyd. The path
+//! is resolved for each sample, so a program that starts or restarts later receives the samples
+//! from then on.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::OutputSample;
 use crate::SockSample;
 
-/// Destination socket of samples.
+/// Socket that sends samples to a path.
 #[derive(Debug)]
 pub struct SockOutput {
     path: PathBuf,

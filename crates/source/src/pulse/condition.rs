@@ -1,70 +1,70 @@
-//! Conditioning of edges into pulses: the edge that marks the second, the check of the pulse width,
-//! and the delay of cable, antenna and receiver. Pure.
+//! Conversion of edges to pulses: selection of the edge that marks the second, check of the pulse
+//! width, and compensation of the delay of antenna, cable and receiver. Pure.
 
 use horolog_time::Span;
 use serde::Serialize;
 
 use super::{Edge, PulseEdge};
 
-/// Tolerance of the pulse width: a share of it, one in this number.
-const WIDTH_TOLERANCE: i64 = 4;
+/// Divisor of the pulse width that yields its tolerance.
+const WIDTH_TOLERANCE_DIVISOR: i64 = 4;
 
-/// Counts of edges by treatment.
+/// Counts of pulses by treatment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct PulseCounts {
-    /// Pulses that were taken.
+    /// Accepted pulses.
     pub taken: u64,
-    /// Pulses that were too short or too long.
+    /// Pulses of a wrong width.
     pub wrong_width: u64,
-    /// Pulses that the device counted and that were not read.
+    /// Pulses that the device counted but that were not read.
     pub missed: u64,
 }
 
 /// Converter of edges to pulses.
 #[derive(Clone, Debug)]
-pub struct Conditioner {
+pub struct PulseConditioner {
     edge: Edge,
     delay: Span,
     width: Option<Span>,
-    /// Edge that began a pulse whose end is awaited.
-    begun: Option<PulseEdge>,
+    /// First edge of a pulse whose end has not arrived.
+    first_edge: Option<PulseEdge>,
     last: Option<u32>,
     counts: PulseCounts,
 }
 
-impl Conditioner {
-    /// Uses this kind of edges as the beginning of a second, which was `delay` earlier; of pulses
-    /// of this width only, if there is one.
+impl PulseConditioner {
+    /// Creates a converter: `edge` marks the beginning of a second `delay` earlier. If `width` is
+    /// given, only pulses of that width are accepted.
     #[must_use]
     pub fn new(edge: Edge, delay: Span, width: Option<Span>) -> Self {
-        Self { edge, delay, width, begun: None, last: None, counts: PulseCounts::default() }
+        Self { edge, delay, width, first_edge: None, last: None, counts: PulseCounts::default() }
     }
 
-    /// Takes an edge and returns the pulse that it completes, if any: at its first edge, or at its
+    /// Processes an edge; returns the pulse that it completes: with its first edge, or with its
     /// second one if the width is checked.
-    pub fn take(&mut self, edge: PulseEdge) -> Option<PulseEdge> {
+    pub fn push_edge(&mut self, edge: PulseEdge) -> Option<PulseEdge> {
         let Some(width) = self.width else {
-            return (edge.edge == self.edge).then(|| self.give(edge));
+            return (edge.edge == self.edge).then(|| self.complete_pulse(edge));
         };
         if edge.edge == self.edge {
-            // A pulse without an observed end has no width.
-            self.counts.wrong_width += u64::from(self.begun.replace(edge).is_some());
+            // A pulse whose end was not observed has an unknown width.
+            self.counts.wrong_width += u64::from(self.first_edge.replace(edge).is_some());
             return None;
         }
-        let begun = self.begun.take()?;
-        let off = (edge.monotonic - begun.monotonic) - width;
-        if off.as_ns().saturating_abs() > width.as_ns() / WIDTH_TOLERANCE {
+        let first_edge = self.first_edge.take()?;
+        let width_error = (edge.monotonic - first_edge.monotonic) - width;
+        if width_error.as_ns().saturating_abs() > width.as_ns() / WIDTH_TOLERANCE_DIVISOR {
             self.counts.wrong_width += 1;
             return None;
         }
-        Some(self.give(begun))
+        Some(self.complete_pulse(first_edge))
     }
 
-    fn give(&mut self, edge: PulseEdge) -> PulseEdge {
+    fn complete_pulse(&mut self, edge: PulseEdge) -> PulseEdge {
         self.counts.taken += 1;
         let missed = |last: u32| edge.sequence.wrapping_sub(last).wrapping_sub(1);
         if self.width.is_none() {
-            // A device that was reset begins anew; it has not missed that many.
+            // A decrease of the sequence number is a reset of the device and not a loss.
             let missed = self.last.map(missed).filter(|missed| *missed < u32::MAX / 2);
             self.counts.missed += u64::from(missed.unwrap_or(0));
             self.last = Some(edge.sequence);
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn the_configured_edge_is_taken_and_its_delay_subtracted() {
-        let mut clear = Conditioner::new(Edge::Clear, Span::from_ns(150), None);
-        assert_eq!(clear.take(edge(1_000, Edge::Assert)), None);
-        let pulse = clear.take(edge(1_100, Edge::Clear)).unwrap();
+        let mut clear = PulseConditioner::new(Edge::Clear, Span::from_ns(150), None);
+        assert_eq!(clear.push_edge(edge(1_000, Edge::Assert)), None);
+        let pulse = clear.push_edge(edge(1_100, Edge::Clear)).unwrap();
         assert_eq!(pulse.monotonic.as_ns(), 1_100_000_000 - 150);
         assert_eq!(pulse.realtime.to_timespec(), (1_700_000_001, 99_999_850));
         assert_eq!(clear.counts().taken, 1);
@@ -108,26 +108,28 @@ mod tests {
 
     #[test]
     fn pulses_of_another_width_are_passed_over() {
-        let mut pulses = Conditioner::new(Edge::Assert, Span::ZERO, Some(Span::from_ms(100)));
+        let mut pulses = PulseConditioner::new(Edge::Assert, Span::ZERO, Some(Span::from_ms(100)));
         let mut pulse = |begin: i64, end: i64| {
-            assert_eq!(pulses.take(edge(begin, Edge::Assert)), None);
-            pulses.take(edge(end, Edge::Clear)).map(|pulse| pulse.monotonic.as_ns() / 1_000_000)
+            assert_eq!(pulses.push_edge(edge(begin, Edge::Assert)), None);
+            pulses
+                .push_edge(edge(end, Edge::Clear))
+                .map(|pulse| pulse.monotonic.as_ns() / 1_000_000)
         };
         assert_eq!(pulse(1_000, 1_101), Some(1_000));
         assert_eq!(pulse(2_000, 2_001), None, "a glitch");
         assert_eq!(pulse(3_000, 3_900), None, "the other polarity");
         assert_eq!(pulse(4_000, 4_080), Some(4_000));
-        assert_eq!(pulses.take(edge(5_000, Edge::Clear)), None, "an end without a beginning");
-        pulses.take(edge(6_000, Edge::Assert));
-        pulses.take(edge(7_000, Edge::Assert));
+        assert_eq!(pulses.push_edge(edge(5_000, Edge::Clear)), None, "an end without a beginning");
+        pulses.push_edge(edge(6_000, Edge::Assert));
+        pulses.push_edge(edge(7_000, Edge::Assert));
         let expected = PulseCounts { taken: 2, wrong_width: 3, missed: 0 };
         assert_eq!(pulses.counts(), expected);
     }
 
     #[test]
     fn unread_pulses_are_counted_as_missed() {
-        let mut pulses = Conditioner::new(Edge::Assert, Span::ZERO, None);
-        let mut take = |sequence| pulses.take(PulseEdge { sequence, ..edge(1, Edge::Assert) });
+        let mut pulses = PulseConditioner::new(Edge::Assert, Span::ZERO, None);
+        let mut take = |sequence| pulses.push_edge(PulseEdge { sequence, ..edge(1, Edge::Assert) });
         for sequence in [u32::MAX, 0, 3, 2] {
             take(sequence);
         }
@@ -137,11 +139,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_edges_are_taken(edges in prop::collection::vec((any::<i64>(), any::<bool>(), any::<u32>()), 0..40), width in prop::option::of(0i64..)) {
-            let mut pulses = Conditioner::new(Edge::Assert, Span::from_ns(5), width.map(Span::from_ns));
+            let mut pulses = PulseConditioner::new(Edge::Assert, Span::from_ns(5), width.map(Span::from_ns));
             for (ns, is_assert, sequence) in edges {
                 let edge = if is_assert { Edge::Assert } else { Edge::Clear };
                 let at = PulseEdge { realtime: Timestamp::from_ns(ns), monotonic: Timestamp::from_ns(ns), sequence, edge };
-                let pulse = pulses.take(at);
+                let pulse = pulses.push_edge(at);
                 prop_assert!(pulse.is_none_or(|pulse| pulse.edge == Edge::Assert));
             }
         }

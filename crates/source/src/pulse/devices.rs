@@ -1,5 +1,5 @@
-//! Pulse devices: PPS, GPIO lines and PTP clocks. Each of them provides the system clock at an
-//! edge, or can be made to.
+//! Pulse devices: PPS, GPIO lines and PTP clocks. Each provides the reading of the system clock at
+//! an edge, directly or by conversion.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,47 +16,48 @@ use horolog_time::{Span, Timestamp, Utc};
 use super::{Edge, PulseEdge, PulseSource};
 use crate::SourceError;
 
-/// Returns an edge that has just come, with its monotonic time. A step of the system clock between
-/// the edge and this moment makes it wrong by the step, which appears as a jump of the pulses.
+/// Returns an edge that has just arrived, with its monotonic time. If the system clock steps
+/// between the edge and this call, the result is wrong by the step, which the servo detects as a
+/// jump.
 fn pulse_edge(realtime: Timestamp<Utc>, sequence: u32, edge: Edge) -> PulseEdge {
     let ahead = realtime_minus_monotonic().offset;
     let monotonic = Timestamp::from_ns(realtime.as_ns().saturating_sub(ahead.as_ns()));
     PulseEdge { realtime, monotonic, sequence, edge }
 }
 
-fn gone(error: &io::Error) -> SourceError {
+fn device_error(error: &io::Error) -> SourceError {
     SourceError::NoData(format!("the pulse device failed: {error}"))
 }
 
-/// Returns an error that names the device, with a hint.
-fn unusable(path: &Path, error: &io::Error, otherwise: &str) -> SourceError {
+/// Describes a failed open, naming the device and a hint.
+fn open_error(path: &Path, error: &io::Error, default_hint: &str) -> SourceError {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "no such device",
         io::ErrorKind::PermissionDenied => "permission denied for this user",
         io::ErrorKind::ResourceBusy => "in use by another program",
-        _ => otherwise,
+        _ => default_hint,
     };
     SourceError::Unusable(format!("{}: {hint}: {error}", path.display()))
 }
 
 /// PPS device `/dev/ppsN`.
-pub(super) struct Pps {
+pub(super) struct PpsSource {
     device: PpsDevice,
     last: Option<PpsEdges>,
     pending: VecDeque<PulseEdge>,
 }
 
-impl Pps {
+impl PpsSource {
     pub(super) fn open(path: &Path, edge: Edge, both: bool) -> Result<Self, SourceError> {
         let capture =
             PpsCapture { assert: both || edge == Edge::Assert, clear: both || edge == Edge::Clear };
         let device = PpsDevice::open(path, capture)
-            .map_err(|error| unusable(path, &error, "it does not support these pulse edges"))?;
+            .map_err(|error| open_error(path, &error, "it does not support these pulse edges"))?;
         Ok(Self { device, last: None, pending: VecDeque::new() })
     }
 }
 
-/// Returns the new edges, in order of arrival.
+/// Returns the edges that are in `now` but not in `last`, in order of arrival.
 fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, Edge)> {
     let pairs = [(last.assert, now.assert, Edge::Assert), (last.clear, now.clear, Edge::Clear)];
     let is_new = |(last, now, _): &(PpsEdge, PpsEdge, Edge)| last.sequence != now.sequence;
@@ -66,9 +67,9 @@ fn new_edges(last: &PpsEdges, now: &PpsEdges) -> Vec<(PpsEdge, Edge)> {
     edges
 }
 
-/// Waits for newer edges. The device waits for later edges only: those between two waits must be
-/// read before, and those just before a wait, after it.
-fn newer(
+/// Waits for newer edges. The device reports only edges after the start of its wait, so edges
+/// before and during the transition are fetched by polling before and after.
+fn wait_for_edges(
     last: &PpsEdges,
     wait: Duration,
     mut fetch: impl FnMut(Duration) -> io::Result<Option<PpsEdges>>,
@@ -82,22 +83,22 @@ fn newer(
     Ok(None)
 }
 
-impl PulseSource for Pps {
+impl PulseSource for PpsSource {
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
         if let Some(edge) = self.pending.pop_front() {
             return Ok(Some(edge));
         }
-        // Edges before the first reading are old.
+        // Edges before the first reading are outdated.
         let last = match self.last {
             Some(last) => last,
-            None => match self.device.wait(Duration::ZERO).map_err(|error| gone(&error))? {
+            None => match self.device.wait(Duration::ZERO).map_err(|error| device_error(&error))? {
                 Some(edges) => edges,
                 None => return Ok(None),
             },
         };
         self.last = Some(last);
-        let newer = newer(&last, wait, |wait| self.device.wait(wait));
-        if let Some(now) = newer.map_err(|error| gone(&error))? {
+        let edges = wait_for_edges(&last, wait, |wait| self.device.wait(wait));
+        if let Some(now) = edges.map_err(|error| device_error(&error))? {
             self.last = Some(now);
             let edges = new_edges(&last, &now).into_iter();
             self.pending.extend(edges.map(|(edge, kind)| pulse_edge(edge.at, edge.sequence, kind)));
@@ -107,33 +108,33 @@ impl PulseSource for Pps {
 }
 
 /// GPIO line as a pulse device.
-pub(super) struct Gpio(GpioLine);
+pub(super) struct GpioSource(GpioLine);
 
-impl Gpio {
+impl GpioSource {
     pub(super) fn open(path: &Path, line: u32) -> Result<Self, SourceError> {
-        let failed = |error: io::Error| unusable(path, &error, "no such input line");
+        let failed = |error: io::Error| open_error(path, &error, "no such input line");
         GpioLine::open(path, line).map(Self).map_err(failed)
     }
 }
 
-impl PulseSource for Gpio {
+impl PulseSource for GpioSource {
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
-        let event = self.0.wait(wait).map_err(|error| gone(&error))?;
+        let event = self.0.wait(wait).map_err(|error| device_error(&error))?;
         let edge = |is_rising| if is_rising { Edge::Assert } else { Edge::Clear };
-        // Both kinds are counted together, and alternate.
+        // Rising and falling edges share one sequence and alternate.
         Ok(event.map(|event| pulse_edge(event.at, event.sequence / 2, edge(event.is_rising))))
     }
 }
 
-/// Channel of a PTP clock, which timestamps one kind of edges.
-pub(super) struct External {
+/// External timestamp channel of a PTP clock, which timestamps one kind of edges.
+pub(super) struct ExternalTimestampSource {
     timestamps: ExternalTimestamps,
     clock: PhcDevice,
     edge: Edge,
     sequence: u32,
 }
 
-impl External {
+impl ExternalTimestampSource {
     pub(super) fn open(
         path: &Path,
         channel: u32,
@@ -141,7 +142,7 @@ impl External {
         edge: Edge,
     ) -> Result<Self, SourceError> {
         let failed = |error: io::Error| {
-            unusable(path, &error, "no such channel or pin, or not for these edges")
+            open_error(path, &error, "no such channel or pin, or not for these edges")
         };
         let timestamps = ExternalTimestamps::open(path, channel, pin, edge == Edge::Assert);
         let timestamps = timestamps.map_err(failed)?;
@@ -150,19 +151,18 @@ impl External {
     }
 }
 
-/// Returns the system clock's reading at the hardware clock's `phc_ns`, a moment before a reading
-/// of both.
+/// Converts a PTP clock reading to the system clock, by a later reading of both.
 fn system_at(reading: &PhcReading, phc_ns: i64) -> Timestamp<Utc> {
     let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
     reading.before + half - Span::from_ns(reading.phc_ns.saturating_sub(phc_ns))
 }
 
-impl PulseSource for External {
+impl PulseSource for ExternalTimestampSource {
     fn wait(&mut self, wait: Duration) -> Result<Option<PulseEdge>, SourceError> {
-        let Some(event) = self.timestamps.wait(wait).map_err(|error| gone(&error))? else {
+        let Some(event) = self.timestamps.wait(wait).map_err(|error| device_error(&error))? else {
             return Ok(None);
         };
-        let reading = self.clock.read().map_err(|error| gone(&error))?;
+        let reading = self.clock.read().map_err(|error| device_error(&error))?;
         self.sequence = self.sequence.wrapping_add(1);
         Ok(Some(pulse_edge(system_at(&reading, event.phc_ns), self.sequence, self.edge)))
     }
@@ -193,7 +193,7 @@ mod tests {
         // The edge comes after so many questions; a wait ends by an edge that comes meanwhile.
         let newer_after = |after: usize| {
             let mut waits = Vec::new();
-            let found = newer(&last, WAIT, |wait| {
+            let found = wait_for_edges(&last, WAIT, |wait| {
                 waits.push(wait);
                 let has_come = waits.len() > after;
                 let has_edges = wait.is_zero() || waits.len() == after + 1;
@@ -228,15 +228,15 @@ mod tests {
     fn what_is_not_there_is_named() {
         let none = Path::new("/dev/there-is-none");
         let faults = [
-            Pps::open(none, Edge::Assert, false).err(),
-            Gpio::open(none, 1).err(),
-            External::open(none, 0, None, Edge::Assert).err(),
+            PpsSource::open(none, Edge::Assert, false).err(),
+            GpioSource::open(none, 1).err(),
+            ExternalTimestampSource::open(none, 0, None, Edge::Assert).err(),
         ];
         for fault in faults {
             let text = fault.unwrap().to_string();
             assert!(text.starts_with("/dev/there-is-none: no such device"), "{text}");
         }
-        let null = Pps::open(Path::new("/dev/null"), Edge::Clear, true).err().unwrap();
+        let null = PpsSource::open(Path::new("/dev/null"), Edge::Clear, true).err().unwrap();
         assert!(null.to_string().contains("does not support these pulse edges"), "{null}");
     }
 }

@@ -1,5 +1,5 @@
-//! Pulses that mark the beginning of seconds: devices behind one trait, and the conditioning of
-//! their edges. A pulse gives the instant of a second, never its number.
+//! Pulses that mark the beginning of seconds: devices behind one trait, and the conversion of their
+//! edges to pulses. A pulse does not identify its second.
 
 mod condition;
 mod devices;
@@ -13,16 +13,16 @@ use horolog_time::{Monotonic, Timestamp, Utc};
 
 use crate::SourceError;
 
-pub use condition::{Conditioner, PulseCounts};
+pub use condition::{PulseConditioner, PulseCounts};
 pub use spec::PulseSpec;
 
-/// Direction of a line's change.
+/// Kind of an edge (RFC 2783).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Edge {
-    /// It became active, or rose.
+    /// The signal became active, or rose.
     #[default]
     Assert,
-    /// It became inactive, or fell.
+    /// The signal became inactive, or fell.
     Clear,
 }
 

@@ -10,28 +10,28 @@ use crate::SourceError;
 
 /// Next event of a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum ReplayEvent {
+pub(crate) enum PulseReplayEvent {
     /// An edge.
     Edge(PulseEdge),
     /// Nothing, for one wait.
-    Nothing,
+    NoEdge,
     /// The device fails.
-    Fails,
+    Failure,
 }
 
 /// Device that replays a script.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Replay(VecDeque<ReplayEvent>);
+pub(crate) struct PulseReplay(VecDeque<PulseReplayEvent>);
 
-impl Replay {
-    pub(crate) fn new(events: impl IntoIterator<Item = ReplayEvent>) -> Self {
+impl PulseReplay {
+    pub(crate) fn new(events: impl IntoIterator<Item = PulseReplayEvent>) -> Self {
         Self(events.into_iter().collect())
     }
 
     /// Moves each n-th edge.
     pub(crate) fn disturbed(mut self, each: usize, by: Span) -> Self {
         for event in self.0.iter_mut().skip(each - 1).step_by(each) {
-            if let ReplayEvent::Edge(edge) = event {
+            if let PulseReplayEvent::Edge(edge) = event {
                 (edge.realtime, edge.monotonic) = (edge.realtime + by, edge.monotonic + by);
             }
         }
@@ -41,18 +41,20 @@ impl Replay {
     /// Leaves each n-th edge out.
     pub(crate) fn thinned(mut self, each: usize) -> Self {
         for event in self.0.iter_mut().skip(each - 1).step_by(each) {
-            *event = ReplayEvent::Nothing;
+            *event = PulseReplayEvent::NoEdge;
         }
         self
     }
 }
 
-impl PulseSource for Replay {
+impl PulseSource for PulseReplay {
     fn wait(&mut self, _: Duration) -> Result<Option<PulseEdge>, SourceError> {
         match self.0.pop_front() {
-            Some(ReplayEvent::Edge(edge)) => Ok(Some(edge)),
-            Some(ReplayEvent::Nothing) | None => Ok(None),
-            Some(ReplayEvent::Fails) => Err(SourceError::NoData("the pulse device failed".into())),
+            Some(PulseReplayEvent::Edge(edge)) => Ok(Some(edge)),
+            Some(PulseReplayEvent::NoEdge) | None => Ok(None),
+            Some(PulseReplayEvent::Failure) => {
+                Err(SourceError::NoData("the pulse device failed".into()))
+            }
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Text form of a pulse: `KIND:DEVICE[,KEY=VALUE...]`, or the path of a PPS device alone.
+//! Text form of a pulse input: `KIND:DEVICE[,KEY=VALUE...]`, or the path of a PPS device alone.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use horolog_time::Span;
 
-use super::devices::{External, Gpio, Pps};
-use super::{Conditioner, Edge, PulseSource};
-use crate::spec::{SpecOptions, absolute, span, wrong};
+use super::devices::{ExternalTimestampSource, GpioSource, PpsSource};
+use super::{Edge, PulseConditioner, PulseSource};
+use crate::spec::{SpecOptions, parse_absolute_path, parse_span, spec_error};
 use crate::{SourceError, SourceSpecError};
 
-/// Maximum delay: more than that of any cable or receiver.
+/// Largest magnitude of a delay, above that of any cable or receiver.
 const DELAY_MAX: Span = Span::from_ms(10);
 const WIDTH_MAX: Span = Span::from_ms(900);
 
-/// Requested pulse, parsed but not opened.
+/// Specification of a pulse input, parsed but not opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PulseSpec {
-    /// Text that it was parsed from: its name in messages.
+    /// Text of the specification, used as its name in messages.
     pub text: String,
-    /// The edge that marks the second.
+    /// Edge that marks the second.
     pub edge: Edge,
     /// Delay of antenna, cable and receiver.
     pub delay: Span,
-    /// Width of a pulse, if others are to be skipped.
+    /// Expected pulse width; pulses of another width are skipped. `None` disables the check.
     pub width: Option<Span>,
     device: PulseDevice,
 }
@@ -39,18 +39,20 @@ impl PulseSpec {
     /// Opens the device.
     pub fn open(&self) -> Result<Box<dyn PulseSource>, SourceError> {
         Ok(match &self.device {
-            PulseDevice::Pps(path) => Box::new(Pps::open(path, self.edge, self.width.is_some())?),
-            PulseDevice::Gpio(path, line) => Box::new(Gpio::open(path, *line)?),
+            PulseDevice::Pps(path) => {
+                Box::new(PpsSource::open(path, self.edge, self.width.is_some())?)
+            }
+            PulseDevice::Gpio(path, line) => Box::new(GpioSource::open(path, *line)?),
             PulseDevice::External { clock, channel, pin } => {
-                Box::new(External::open(clock, *channel, *pin, self.edge)?)
+                Box::new(ExternalTimestampSource::open(clock, *channel, *pin, self.edge)?)
             }
         })
     }
 
     /// Returns the converter of its edges to pulses.
     #[must_use]
-    pub fn conditioner(&self) -> Conditioner {
-        Conditioner::new(self.edge, self.delay, self.width)
+    pub fn conditioner(&self) -> PulseConditioner {
+        PulseConditioner::new(self.edge, self.delay, self.width)
     }
 
     /// Returns the path of its device.
@@ -62,17 +64,17 @@ impl PulseSpec {
         }
     }
 
-    /// Checks it against the rules.
+    /// Validates the specification.
     pub fn check(&self) -> Result<(), SourceSpecError> {
         if self.delay < -DELAY_MAX || self.delay > DELAY_MAX {
-            return wrong("a pulse delay is at most 10 ms in magnitude");
+            return spec_error("a pulse delay is at most 10 ms in magnitude");
         }
         match (&self.device, self.width) {
-            (PulseDevice::External { .. }, Some(_)) => {
-                wrong("a PTP clock captures one edge of a pulse, so its width cannot be checked")
-            }
+            (PulseDevice::External { .. }, Some(_)) => spec_error(
+                "a PTP clock captures one edge of a pulse, so its width cannot be checked",
+            ),
             (_, Some(width)) if width <= Span::ZERO || width > WIDTH_MAX => {
-                wrong("a pulse width is above 0 and at most 900 ms")
+                spec_error("a pulse width is above 0 and at most 900 ms")
             }
             _ => Ok(()),
         }
@@ -90,7 +92,7 @@ impl FromStr for PulseSpec {
             None => ("pps", head),
         };
         let mut options = SpecOptions::read(parts)?;
-        let path = |hint| absolute(Some(argument), hint);
+        let path = |hint| parse_absolute_path(Some(argument), hint);
         let device = match kind {
             "pps" => {
                 PulseDevice::Pps(path("write /dev/ppsN or pps:/dev/ppsN, as in pps:/dev/pps0")?)
@@ -99,7 +101,7 @@ impl FromStr for PulseSpec {
                 let hint = "write gpio:/dev/gpiochipN,line=N, as in gpio:/dev/gpiochip0,line=18";
                 match number("line", &mut options)? {
                     Some(line) => PulseDevice::Gpio(path(hint)?, line),
-                    None => return wrong(hint),
+                    None => return spec_error(hint),
                 }
             }
             "extts" => PulseDevice::External {
@@ -107,15 +109,15 @@ impl FromStr for PulseSpec {
                 channel: number("channel", &mut options)?.unwrap_or(0),
                 pin: number("pin", &mut options)?,
             },
-            _ => return wrong(format!("unknown pulse '{kind}'; choose pps, gpio or extts")),
+            _ => return spec_error(format!("unknown pulse '{kind}'; choose pps, gpio or extts")),
         };
         let edge = match options.take("edge") {
             None | Some("assert") => Edge::Assert,
             Some("clear") => Edge::Clear,
-            Some(_) => return wrong("edge takes assert or clear"),
+            Some(_) => return spec_error("edge takes assert or clear"),
         };
-        let delay = options.take("delay").map_or(Ok(Span::ZERO), span)?;
-        let width = options.take("width").map(span).transpose()?;
+        let delay = options.take("delay").map_or(Ok(Span::ZERO), parse_span)?;
+        let width = options.take("width").map(parse_span).transpose()?;
         options.finish(head)?;
         let spec = Self { text: text.to_owned(), edge, delay, width, device };
         spec.check().map(|()| spec)
@@ -126,7 +128,7 @@ fn number(key: &str, options: &mut SpecOptions<'_>) -> Result<Option<u32>, Sourc
     match options.take(key).map(str::parse) {
         None => Ok(None),
         Some(Ok(number)) => Ok(Some(number)),
-        Some(Err(_)) => wrong(format!("{key} takes a number from 0")),
+        Some(Err(_)) => spec_error(format!("{key} takes a number from 0")),
     }
 }
 

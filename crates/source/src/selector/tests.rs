@@ -36,11 +36,11 @@ impl TimeSource for Scripted {
         self.2.lock().unwrap().push(standing);
     }
 
-    fn set_unconfirmed(&self) -> Option<Span> {
+    fn unconfirmed_clock_setting(&self) -> Option<Span> {
         *self.3.lock().unwrap()
     }
 
-    fn is_mirror(&self) -> bool {
+    fn is_system_clock_mirror(&self) -> bool {
         self.0 == "a"
     }
 }
@@ -64,7 +64,7 @@ impl Bench {
             Box::new(Scripted(name, Arc::clone(script), Arc::clone(&judged), Arc::clone(&set_to)))
         };
         let sources = ["a", "b", "c"].into_iter().zip(&scripts).map(source).collect();
-        let panel = SourceSelector::new(sources, Plausibility::default());
+        let panel = SourceSelector::new(sources, PlausibilityRules::default());
         let system = Cell::new(SYSTEM);
         Self { panel, scripts, judged, set_to, now: Rc::default(), system }
     }
@@ -83,7 +83,7 @@ impl Bench {
             realtime_minus_monotonic,
             kernel: None,
             leaps_s: 0,
-            leaps: crate::KnownLeaps::default(),
+            leaps: crate::ServerLeapSeconds::default(),
         })
     }
 }
@@ -118,8 +118,9 @@ fn the_system_clock_is_ahead_where_it_is_to_be_set_back() {
     let round = Bench::new(&[-250]).round();
     assert_eq!(round.states[0].offset_ns, Some(250));
     let at = Timestamp::from_ns(0);
-    let claim_text =
-        |offset, uncertainty| claim(&SourceEstimate { at, ..report(offset, uncertainty) }, at);
+    let claim_text = |offset, uncertainty| {
+        offset_text(&SourceEstimate { at, ..report(offset, uncertainty) }, at)
+    };
     let coarse = claim_text(449_628_575, 500_010_357);
     assert_eq!(coarse, "the system clock is ahead by -0.45 s (±0.50 s)");
     assert!(claim_text(-1_234, 96).contains("by +0.000001234 s (±0.000000096 s)"));
@@ -149,7 +150,7 @@ fn a_time_is_confirmed_by_another_source_with_the_same_time() {
     bench.panel.members.truncate(1);
     bench.set_result(0, Ok(Some(report(0, 1_000))));
     let mirror = Scripted("a", Arc::clone(&bench.scripts[0]), Judged::default(), SetTo::default());
-    let mirror = SourceSelector::new(vec![Box::new(mirror)], Plausibility::default());
+    let mirror = SourceSelector::new(vec![Box::new(mirror)], PlausibilityRules::default());
     bench.panel.members.extend(mirror.members);
     let round = bench.round();
     assert_eq!(standings(&round), [SelectionState::Selected, SelectionState::Truechimer]);

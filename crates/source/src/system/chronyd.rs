@@ -1,40 +1,42 @@
-//! chronyd as a daemon of the source `system`: requests the data of `chronyc tracking` over its
-//! command socket.
+//! chronyd for the source `system`: requests the data of `chronyc tracking` over the command
+//! socket.
 
 use horolog_time::Span;
 use horolog_wire::chrony::Tracking;
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
 use super::slew_estimate::SlewEstimate;
-use super::{Daemon, query_error};
+use super::{TimeDaemon, query_error};
 use crate::{ChronydAddress, ChronydSocket, ClockReadings, SourceError, SourceEstimate};
 
 /// Client of a running chronyd.
-pub(super) struct Chronyd {
+pub(super) struct ChronydClient {
     socket: ChronydSocket,
-    corrections: SlewEstimate,
+    slew_estimate: SlewEstimate,
 }
 
-impl Chronyd {
+impl ChronydClient {
     pub(super) fn new(address: ChronydAddress) -> Self {
-        Self { socket: ChronydSocket::new(address), corrections: SlewEstimate::default() }
+        Self { socket: ChronydSocket::new(address), slew_estimate: SlewEstimate::default() }
     }
 }
 
-impl Daemon for Chronyd {
+impl TimeDaemon for ChronydClient {
     fn query(&mut self, readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
         let reply = self
             .socket
             .tracking()
             .map_err(|error| query_error(&self.socket.address_text(), &error))?;
-        let unusable =
+        let unusable_error =
             |what: String| SourceError::Unusable(format!("{} {what}", self.socket.address_text()));
         match reply.tracking {
-            Err(status) => Err(unusable(format!("refuses to report its state (status {status})"))),
-            Ok(tracking) if is_synchronised(&tracking) => {
-                Ok(report(&tracking, readings, &mut self.corrections))
+            Err(status) => {
+                Err(unusable_error(format!("refuses to report its state (status {status})")))
             }
-            Ok(_) => Err(unusable("reports that it is not synchronised".into())),
+            Ok(tracking) if is_synchronised(&tracking) => {
+                Ok(source_estimate(&tracking, readings, &mut self.slew_estimate))
+            }
+            Ok(_) => Err(unusable_error("reports that it is not synchronised".into())),
         }
     }
 }
@@ -44,12 +46,12 @@ fn is_synchronised(tracking: &Tracking) -> bool {
         && (1..STRATUM_UNSYNCHRONISED).contains(&tracking.stratum)
 }
 
-fn report(
+fn source_estimate(
     tracking: &Tracking,
     readings: &ClockReadings,
-    corrections: &mut SlewEstimate,
+    slew_estimate: &mut SlewEstimate,
 ) -> SourceEstimate {
-    let (slew, uncertainty) = corrections.next(readings, tracking.correction);
+    let (slew, uncertainty) = slew_estimate.update(readings, tracking.correction);
     SourceEstimate {
         at: readings.monotonic,
         offset: tracking.correction,

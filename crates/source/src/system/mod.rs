@@ -1,6 +1,6 @@
-//! Source `system`: the kernel's clock, which another daemon disciplines, with that daemon's leap
-//! indicator, stratum, reference identifier, root delay and dispersion. It only reads; it sends no
-//! daemon a command.
+//! Source `system`: the kernel's clock, disciplined by another daemon, with that daemon's leap
+//! indicator, stratum, reference identifier, root delay and dispersion. It only sends requests that
+//! change nothing.
 
 mod chronyd;
 mod ntpd;
@@ -17,73 +17,83 @@ use horolog_wire::ntp::LeapIndicator;
 use horolog_wire::{chrony, ntp};
 
 use crate::{
-    ChronydAddress, ClockReadings, DaemonChoice, STALE, Slew, SourceError, SourceEstimate,
+    ChronydAddress, ClockReadings, DaemonChoice, REPORT_AGE_MAX, Slew, SourceError, SourceEstimate,
     TimeSource,
 };
-use chronyd::Chronyd;
-use ntpd::Ntpd;
+use chronyd::ChronydClient;
+use ntpd::NtpdClient;
 
-/// Stratum claimed for the kernel's clock if no daemon reports its own. One too high is harmless,
-/// while one too low draws clients away from better servers.
+/// Stratum of the kernel's clock if no daemon reports one. A stratum that is too high is harmless;
+/// one that is too low attracts clients of better servers.
 pub const KERNEL_STRATUM: u8 = 10;
-/// Reference identifier of a clock without further data: the address by which the reference
-/// implementation names its own undisciplined clock.
-pub const UNDISCIPLINED: [u8; 4] = [127, 127, 1, 1];
+/// Reference identifier of a clock of unknown origin: the address of ntpd's undisciplined local
+/// clock driver.
+pub const UNDISCIPLINED_REFERENCE_ID: [u8; 4] = [127, 127, 1, 1];
 
-/// Timeout of a daemon's reply, regardless of other input meanwhile: other sources wait.
+/// Timeout of a daemon's reply, short because other sources wait meanwhile.
 pub(crate) const DAEMON_TIMEOUT: Duration = Duration::from_millis(200);
-/// Polls between two searches for a daemon if there is none.
+/// Polls between two searches for a daemon while none replies.
 const SEARCH_INTERVAL: u32 = 16;
 /// Default path of chronyd's command socket.
 pub const CHRONYD_SOCKET: &str = "/run/chrony/chronyd.sock";
 
-/// Daemon that disciplines the clock.
-trait Daemon: Send {
-    /// Queries the data that it would send to its own clients.
+/// Daemon that disciplines the system clock.
+trait TimeDaemon: Send {
+    /// Requests the data that the daemon would report to its own clients.
     fn query(&mut self, readings: &ClockReadings) -> Result<SourceEstimate, SourceError>;
 }
 
-/// Time source by the system clock.
-pub(crate) struct System {
+/// Time source that repeats the system clock.
+pub(crate) struct SystemSource {
     name: String,
-    daemons: Vec<Box<dyn Daemon>>,
+    daemons: Vec<Box<dyn TimeDaemon>>,
     /// True if the kernel is queried when no daemon replies.
-    kernel_too: bool,
-    /// Index of the daemon that replied last, and the instant of that.
-    answered: Option<(usize, Timestamp<horolog_time::Monotonic>)>,
-    /// Polls until the next search.
-    rest: u32,
+    falls_back_to_kernel: bool,
+    /// Index of the daemon that last replied, and the instant of its reply.
+    last_reply: Option<(usize, Timestamp<horolog_time::Monotonic>)>,
+    /// Polls until the next search for a daemon.
+    polls_until_search: u32,
 }
 
-impl System {
-    /// Creates the source with this choice of daemons. A server that listens at `own` is not
-    /// queried about itself.
-    pub(crate) fn new(name: String, choice: &DaemonChoice, own: &[SocketAddr]) -> Self {
-        let daemons: Vec<Box<dyn Daemon>> = match choice {
+impl SystemSource {
+    /// Creates the source for this choice of daemons. A server that listens on the NTP port of this
+    /// host (`server_addresses`) does not query itself as ntpd.
+    pub(crate) fn new(
+        name: String,
+        choice: &DaemonChoice,
+        server_addresses: &[SocketAddr],
+    ) -> Self {
+        let daemons: Vec<Box<dyn TimeDaemon>> = match choice {
             DaemonChoice::Kernel => Vec::new(),
-            DaemonChoice::Chronyd(address) => vec![Box::new(Chronyd::new(address.clone()))],
-            DaemonChoice::Ntpd(address) => vec![Box::new(Ntpd::new(*address))],
-            DaemonChoice::Auto => default_daemons(own),
+            DaemonChoice::Chronyd(address) => vec![Box::new(ChronydClient::new(address.clone()))],
+            DaemonChoice::Ntpd(address) => vec![Box::new(NtpdClient::new(*address))],
+            DaemonChoice::Auto => default_daemons(server_addresses),
         };
         let kernel_too = matches!(choice, DaemonChoice::Kernel | DaemonChoice::Auto);
-        Self { name, daemons, kernel_too, answered: None, rest: 0 }
+        Self {
+            name,
+            daemons,
+            falls_back_to_kernel: kernel_too,
+            last_reply: None,
+            polls_until_search: 0,
+        }
     }
 
-    /// Queries the daemon that replied last, and the others only if it has not for long.
-    fn mirrored(
+    /// Queries the daemon that last replied; the others only if it has not replied for long.
+    fn query_daemon(
         &mut self,
         readings: &ClockReadings,
     ) -> Result<Option<SourceEstimate>, SourceError> {
-        if let Some((index, when)) = self.answered {
+        if let Some((index, when)) = self.last_reply {
             match self.daemons[index].query(readings) {
                 Ok(report) => {
-                    self.answered = Some((index, readings.monotonic));
+                    self.last_reply = Some((index, readings.monotonic));
                     return Ok(Some(report));
                 }
-                Err(SourceError::NoData(_)) if readings.monotonic - when < STALE => {
+                Err(SourceError::NoData(_)) if readings.monotonic - when < REPORT_AGE_MAX => {
                     return Ok(None);
                 }
-                Err(SourceError::NoData(_)) => self.answered = None,
+                Err(SourceError::NoData(_)) => self.last_reply = None,
                 Err(fault) => return Err(fault),
             }
         }
@@ -91,8 +101,8 @@ impl System {
     }
 
     fn search(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        if self.rest > 0 && self.kernel_too {
-            self.rest -= 1;
+        if self.polls_until_search > 0 && self.falls_back_to_kernel {
+            self.polls_until_search -= 1;
             return Err(SourceError::NoData("no time daemon answers".into()));
         }
         let mut fault = SourceError::NoData("no time daemon answers".into());
@@ -100,54 +110,56 @@ impl System {
             match daemon.query(readings) {
                 Err(SourceError::NoData(reason)) => fault = SourceError::NoData(reason),
                 answer => {
-                    self.answered = Some((index, readings.monotonic));
+                    self.last_reply = Some((index, readings.monotonic));
                     return answer.map(Some);
                 }
             }
         }
-        self.rest = SEARCH_INTERVAL;
+        self.polls_until_search = SEARCH_INTERVAL;
         Err(fault)
     }
 }
 
-impl TimeSource for System {
+impl TimeSource for SystemSource {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn poll(&mut self, readings: &ClockReadings) -> Result<Option<SourceEstimate>, SourceError> {
-        match self.mirrored(readings) {
-            Err(SourceError::NoData(_)) if self.kernel_too => kernel(readings).map(Some),
+        match self.query_daemon(readings) {
+            Err(SourceError::NoData(_)) if self.falls_back_to_kernel => {
+                kernel_estimate(readings).map(Some)
+            }
             answer => answer,
         }
     }
 
-    fn is_mirror(&self) -> bool {
+    fn is_system_clock_mirror(&self) -> bool {
         true
     }
 }
 
-fn default_daemons(own: &[SocketAddr]) -> Vec<Box<dyn Daemon>> {
+fn default_daemons(server_addresses: &[SocketAddr]) -> Vec<Box<dyn TimeDaemon>> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut daemons: Vec<Box<dyn Daemon>> = Vec::new();
+    let mut daemons: Vec<Box<dyn TimeDaemon>> = Vec::new();
     if Path::new(CHRONYD_SOCKET).exists() {
-        daemons.push(Box::new(Chronyd::new(ChronydAddress::Unix(CHRONYD_SOCKET.into()))));
+        daemons.push(Box::new(ChronydClient::new(ChronydAddress::Unix(CHRONYD_SOCKET.into()))));
     }
-    daemons.push(Box::new(Chronyd::new(ChronydAddress::Udp(local(chrony::PORT)))));
-    if !own.iter().any(|own| reaches(*own, local(ntp::PORT))) {
-        daemons.push(Box::new(Ntpd::new(local(ntp::PORT))));
+    daemons.push(Box::new(ChronydClient::new(ChronydAddress::Udp(local(chrony::PORT)))));
+    if !server_addresses.iter().any(|own| can_reach(*own, local(ntp::PORT))) {
+        daemons.push(Box::new(NtpdClient::new(local(ntp::PORT))));
     }
     daemons
 }
 
 /// Returns true if datagrams to `address` may reach a socket bound to `own`.
-fn reaches(own: SocketAddr, address: SocketAddr) -> bool {
-    let everywhere = own.ip().is_unspecified() && (own.is_ipv6() || address.is_ipv4());
-    own.port() == address.port() && (everywhere || own.ip() == address.ip())
+fn can_reach(bound: SocketAddr, address: SocketAddr) -> bool {
+    let everywhere = bound.ip().is_unspecified() && (bound.is_ipv6() || address.is_ipv4());
+    bound.port() == address.port() && (everywhere || bound.ip() == address.ip())
 }
 
-/// Returns the kernel's estimate of its own clock.
-fn kernel(readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
+/// Returns the estimate by the kernel's clock status alone.
+fn kernel_estimate(readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
     let Some(kernel) = readings.kernel.filter(|kernel| kernel.synchronised) else {
         return Err(SourceError::Unusable(
             "the kernel reports that its clock is not synchronised".into(),
@@ -167,7 +179,7 @@ fn kernel(readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
             PendingLeap::Delete => LeapIndicator::Delete,
         },
         stratum: KERNEL_STRATUM,
-        reference_id: UNDISCIPLINED,
+        reference_id: UNDISCIPLINED_REFERENCE_ID,
         reference: readings.realtime(),
         root_delay: Span::ZERO,
         root_dispersion: kernel.maximum_error,
@@ -176,23 +188,23 @@ fn kernel(readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
     })
 }
 
-/// Returns the remaining time until `deadline`; an error if that is past.
-pub(crate) fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+/// Returns the time until `deadline`; `TimedOut` if it has passed.
+pub(crate) fn time_until(deadline: Instant) -> io::Result<Duration> {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
 }
 
-/// Converts a failed query to an error that names its target.
-fn query_error(whom: &str, error: &io::Error) -> SourceError {
+/// Converts a failed query to an error that names the queried daemon.
+fn query_error(target: &str, error: &io::Error) -> SourceError {
     let reason = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
         _ => error.to_string(),
     };
-    SourceError::NoData(format!("{whom}: {reason}"))
+    SourceError::NoData(format!("{target}: {reason}"))
 }
 
-/// Returns a local address of the family of `peer` for the query.
-pub(crate) fn any_like(peer: SocketAddr) -> SocketAddr {
+/// Returns the unspecified address of the IP version of `peer`, to bind to.
+pub(crate) fn unspecified_address(peer: SocketAddr) -> SocketAddr {
     let any: IpAddr = if peer.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
     } else {

@@ -1,4 +1,4 @@
-//! ntpd as a daemon of the source `system`: requests its system variables by mode 6 (RFC 9327).
+//! ntpd for the source `system`: requests its system variables by mode 6 (RFC 9327).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,22 +8,22 @@ use horolog_time::Span;
 use horolog_wire::control::{DATA_MAX, HEADER_LEN, Header, SYSTEM_VARIABLES, SystemVariables};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-use super::{DAEMON_TIMEOUT, Daemon, any_like, left, query_error};
+use super::{DAEMON_TIMEOUT, TimeDaemon, query_error, time_until, unspecified_address};
 use crate::{ClockReadings, Slew, SourceError, SourceEstimate};
 
-/// Buffer size: more than the requested variables ever take, in bytes.
+/// Largest response in bytes, above the length of the requested variables.
 const RESPONSE_MAX: usize = 4_096;
-/// Maximum number of datagrams read before there is no reply.
+/// Most datagrams read before the request counts as unanswered.
 const DATAGRAMS_MAX: usize = 32;
 
 /// Client of a running ntpd.
-pub(super) struct Ntpd {
+pub(super) struct NtpdClient {
     address: SocketAddr,
     socket: Option<UdpSocket>,
     sequence: u16,
 }
 
-impl Ntpd {
+impl NtpdClient {
     pub(super) fn new(address: SocketAddr) -> Self {
         Self { address, socket: None, sequence: 0 }
     }
@@ -32,12 +32,12 @@ impl Ntpd {
         if let Some(socket) = self.socket.take() {
             return Ok(socket);
         }
-        let socket = UdpSocket::bind(any_like(self.address))?;
+        let socket = UdpSocket::bind(unspecified_address(self.address))?;
         socket.connect(self.address)?;
         Ok(socket)
     }
 
-    /// Sends the request and reassembles the fragments of the response.
+    /// Sends the request and reassembles the response; the inner error is the status of a refusal.
     fn exchange(&mut self) -> io::Result<Result<Vec<u8>, u16>> {
         let socket = self.open()?;
         self.sequence = self.sequence.wrapping_add(1);
@@ -47,7 +47,7 @@ impl Ntpd {
         socket.send(&packet[..length])?;
         let (mut data, deadline) = (Vec::new(), Instant::now() + DAEMON_TIMEOUT);
         for _ in 0..DATAGRAMS_MAX {
-            socket.set_read_timeout(Some(left(deadline)?))?;
+            socket.set_read_timeout(Some(time_until(deadline)?))?;
             let length = socket.recv(&mut packet)?;
             let Ok((header, fragment)) = Header::parse(&packet[..length]) else { continue };
             if !header.answers(&request) {
@@ -57,7 +57,7 @@ impl Ntpd {
                 self.socket = Some(socket);
                 return Ok(Err(header.status));
             }
-            // Fragments from a neighbour keep their order.
+            // Fragments from a local daemon arrive in order.
             let expected = usize::from(header.offset) == data.len();
             if !expected || data.len() + fragment.len() > RESPONSE_MAX {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -72,11 +72,11 @@ impl Ntpd {
     }
 }
 
-impl Daemon for Ntpd {
+impl TimeDaemon for NtpdClient {
     fn query(&mut self, readings: &ClockReadings) -> Result<SourceEstimate, SourceError> {
-        let whom = format!("ntpd at {}", self.address);
-        let unusable = |what: &str| SourceError::Unusable(format!("{whom} {what}"));
-        let data = match self.exchange().map_err(|error| query_error(&whom, &error))? {
+        let target = format!("ntpd at {}", self.address);
+        let unusable = |what: &str| SourceError::Unusable(format!("{target} {what}"));
+        let data = match self.exchange().map_err(|error| query_error(&target, &error))? {
             Ok(data) => data,
             Err(status) => {
                 return Err(unusable(&format!(
@@ -90,11 +90,11 @@ impl Daemon for Ntpd {
         if variables.leap == LeapIndicator::Unsynchronised || !in_range {
             return Err(unusable("reports that it is not synchronised"));
         }
-        Ok(report(&variables, readings))
+        Ok(source_estimate(&variables, readings))
     }
 }
 
-fn report(variables: &SystemVariables, readings: &ClockReadings) -> SourceEstimate {
+fn source_estimate(variables: &SystemVariables, readings: &ClockReadings) -> SourceEstimate {
     SourceEstimate {
         at: readings.monotonic,
         offset: Span::ZERO,

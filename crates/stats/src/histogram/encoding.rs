@@ -1,9 +1,9 @@
-//! The text form of a histogram: `HdrHistogram`'s V2 encoding, compressed with zlib, in base64.
+//! Text form of a histogram: the V2 encoding of `HdrHistogram`, compressed with zlib, in base64.
 //!
-//! Writing is left to the `hdrhistogram` crate. Reading is done here, because histograms arrive in
-//! files and messages from other hosts: the crate's reader allocates whatever length the header
-//! claims and overflows on forged run lengths. This one accepts the one layout of
-//! [`crate::buckets`], bounds every step, and refuses the rest with a reason.
+//! The `hdrhistogram` crate writes it. Reading is implemented here, because histograms arrive in
+//! files and messages from other hosts, and the crate's reader allocates the length that the header
+//! claims and overflows on forged run lengths. This reader accepts only the layout of
+//! [`crate::buckets`] and limits every step.
 //!
 //! | bytes | field (big-endian) |
 //! |---|---|
@@ -29,21 +29,22 @@ use thiserror::Error;
 
 use super::SIGNIFICANT_DIGITS;
 use crate::buckets::{self, COUNTS, MAX_VALUE};
-use crate::recorder::{RawError, Recorder};
+use crate::recorder::{RawCountsError, Recorder};
 
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 const COOKIE: u32 = 0x1c84_9313;
 const HEADER_LEN: usize = 40;
-/// The longest form of one count.
+/// Longest encoding of one count, in bytes.
 const COUNT_LEN_MAX: usize = 9;
-/// Largest content of a valid histogram's zlib stream.
+/// Longest decompressed content of a valid histogram, in bytes.
 const INFLATED_LEN_MAX: usize = HEADER_LEN + COUNTS * COUNT_LEN_MAX;
-/// Longest text read: base64 adds a third, and incompressible data grow by less than the rest.
+/// Longest accepted text, in bytes: base64 adds a third, and zlib expands incompressible data by
+/// less than the rest.
 const TEXT_LEN_MAX: usize = 2 * INFLATED_LEN_MAX;
 
 /// Reason for which a text is not a histogram of this layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum DecodeError {
+pub enum HistogramDecodeError {
     /// The text is not base64, or longer than any histogram.
     #[error("the histogram is not valid base64 text of at most {TEXT_LEN_MAX} characters")]
     Text,
@@ -58,8 +59,8 @@ pub enum DecodeError {
     Counts,
 }
 
-impl From<RawError> for DecodeError {
-    fn from(_: RawError) -> Self {
+impl From<RawCountsError> for HistogramDecodeError {
+    fn from(_: RawCountsError) -> Self {
         Self::Counts
     }
 }
@@ -76,91 +77,91 @@ pub(super) fn encode(histogram: &hdrhistogram::Histogram<u64>) -> String {
     STANDARD.encode(bytes)
 }
 
-pub(super) fn decode(text: &str) -> Result<Recorder, DecodeError> {
+pub(super) fn decode(text: &str) -> Result<Recorder, HistogramDecodeError> {
     if text.len() > TEXT_LEN_MAX {
-        return Err(DecodeError::Text);
+        return Err(HistogramDecodeError::Text);
     }
-    let bytes = STANDARD.decode(text).map_err(|_| DecodeError::Text)?;
+    let bytes = STANDARD.decode(text).map_err(|_| HistogramDecodeError::Text)?;
     let inflated = inflate(&bytes)?;
     let mut input = inflated.as_slice();
     read_header(&mut input)?;
     let counts = read_counts(input)?;
-    restore(&counts)
+    restore_recorder(&counts)
 }
 
-/// Takes `N` bytes off the front.
-fn take<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], DecodeError> {
-    let (head, rest) = input.split_first_chunk().ok_or(DecodeError::Format)?;
+/// Reads the next `N` bytes.
+fn take_bytes<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], HistogramDecodeError> {
+    let (head, rest) = input.split_first_chunk().ok_or(HistogramDecodeError::Format)?;
     *input = rest;
     Ok(*head)
 }
 
-fn take_u32(input: &mut &[u8]) -> Result<u32, DecodeError> {
-    take(input).map(u32::from_be_bytes)
+fn take_u32(input: &mut &[u8]) -> Result<u32, HistogramDecodeError> {
+    take_bytes(input).map(u32::from_be_bytes)
 }
 
-/// Unwraps the compressed form, reading no more than a valid histogram can need.
-fn inflate(mut bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+/// Decompresses the zlib stream, up to the longest content of a valid histogram.
+fn inflate(mut bytes: &[u8]) -> Result<Vec<u8>, HistogramDecodeError> {
     let cookie = take_u32(&mut bytes)?;
     let length = take_u32(&mut bytes)? as usize;
     if cookie != COMPRESSED_COOKIE {
-        return Err(DecodeError::Format);
+        return Err(HistogramDecodeError::Format);
     }
-    let compressed = bytes.get(..length).ok_or(DecodeError::Format)?;
+    let compressed = bytes.get(..length).ok_or(HistogramDecodeError::Format)?;
     let mut inflated = Vec::new();
     ZlibDecoder::new(compressed)
         .take(INFLATED_LEN_MAX as u64 + 1)
         .read_to_end(&mut inflated)
-        .map_err(|_| DecodeError::Format)?;
+        .map_err(|_| HistogramDecodeError::Format)?;
     if inflated.len() > INFLATED_LEN_MAX {
-        return Err(DecodeError::Counts);
+        return Err(HistogramDecodeError::Counts);
     }
     Ok(inflated)
 }
 
-/// Checks the inner header and leaves `input` at exactly the counts.
-fn read_header(input: &mut &[u8]) -> Result<(), DecodeError> {
+/// Checks the inner header; afterwards `input` is exactly the encoded counts.
+fn read_header(input: &mut &[u8]) -> Result<(), HistogramDecodeError> {
     let cookie = take_u32(input)?;
     let length = take_u32(input)? as usize;
     if cookie != COOKIE {
-        return Err(DecodeError::Format);
+        return Err(HistogramDecodeError::Format);
     }
     let offset = take_u32(input)?;
     let digits = take_u32(input)?;
-    let low = u64::from_be_bytes(take(input)?);
-    let high = u64::from_be_bytes(take(input)?);
-    let ratio = f64::from_be_bytes(take(input)?);
+    let low = u64::from_be_bytes(take_bytes(input)?);
+    let high = u64::from_be_bytes(take_bytes(input)?);
+    let ratio = f64::from_be_bytes(take_bytes(input)?);
     if (offset, digits, low, high, ratio.to_bits())
         != (0, u32::from(SIGNIFICANT_DIGITS), 1, MAX_VALUE, 1.0_f64.to_bits())
     {
-        return Err(DecodeError::Layout);
+        return Err(HistogramDecodeError::Layout);
     }
-    *input = input.get(..length).ok_or(DecodeError::Format)?;
+    *input = input.get(..length).ok_or(HistogramDecodeError::Format)?;
     Ok(())
 }
 
-fn read_counts(mut input: &[u8]) -> Result<Vec<u64>, DecodeError> {
+fn read_counts(mut input: &[u8]) -> Result<Vec<u64>, HistogramDecodeError> {
     let mut counts = vec![0; COUNTS];
     let mut bucket = 0_usize;
     while !input.is_empty() {
         let number = read_signed(&mut input)?;
         if let Ok(count) = u64::try_from(number) {
-            *counts.get_mut(bucket).ok_or(DecodeError::Counts)? = count;
+            *counts.get_mut(bucket).ok_or(HistogramDecodeError::Counts)? = count;
             bucket += 1;
         } else {
-            let zeros = usize::try_from(number.unsigned_abs()).map_err(|_| DecodeError::Counts)?;
-            bucket = bucket.checked_add(zeros).ok_or(DecodeError::Counts)?;
+            let zeros =
+                usize::try_from(number.unsigned_abs()).map_err(|_| HistogramDecodeError::Counts)?;
+            bucket = bucket.checked_add(zeros).ok_or(HistogramDecodeError::Counts)?;
         }
     }
     Ok(counts)
 }
 
-/// Reads one number in LEB128, whose ninth byte carries eight bits, with the sign in the lowest
-/// bit.
-fn read_signed(input: &mut &[u8]) -> Result<i64, DecodeError> {
+/// Reads a `ZigZag` LEB128 number of at most 9 bytes, the ninth of which has 8 value bits.
+fn read_signed(input: &mut &[u8]) -> Result<i64, HistogramDecodeError> {
     let mut value = 0_u64;
     for index in 0..COUNT_LEN_MAX {
-        let [byte] = take(input)?;
+        let [byte] = take_bytes(input)?;
         let last = index == COUNT_LEN_MAX - 1;
         let bits = if last { byte } else { byte & 0x7f };
         value |= u64::from(bits) << (7 * index);
@@ -171,19 +172,19 @@ fn read_signed(input: &mut &[u8]) -> Result<i64, DecodeError> {
     Ok((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
-/// Restores the sum and the extremes to the precision of the buckets.
-fn restore(counts: &[u64]) -> Result<Recorder, DecodeError> {
+/// Creates a recorder from the counts. Sum and extremes have the precision of the buckets.
+fn restore_recorder(counts: &[u64]) -> Result<Recorder, HistogramDecodeError> {
     let used = |n: &u64| *n > 0;
     let first = counts.iter().position(used).unwrap_or(0);
     let last = counts.iter().rposition(used).unwrap_or(0);
     let sum = (0..)
         .zip(counts)
         .map(|(bucket, &n)| {
-            let middle = buckets::lower(bucket).midpoint(buckets::upper(bucket));
+            let middle = buckets::lower_edge(bucket).midpoint(buckets::upper_edge(bucket));
             u128::from(n) * u128::from(middle)
         })
         .sum();
-    Ok(Recorder::from_raw(counts, sum, buckets::lower(first), buckets::upper(last))?)
+    Ok(Recorder::from_raw(counts, sum, buckets::lower_edge(first), buckets::upper_edge(last))?)
 }
 
 #[cfg(test)]
@@ -238,24 +239,27 @@ mod tests {
     #[test]
     fn foreign_and_forged_texts_are_refused() {
         let refused = |text: &str| Histogram::decode(text).unwrap_err();
-        assert_eq!(refused("no base64!"), DecodeError::Text);
-        assert_eq!(refused(&"A".repeat(TEXT_LEN_MAX + 4)), DecodeError::Text);
-        assert_eq!(refused(""), DecodeError::Format);
-        assert_eq!(refused("AAAAAAAAAAAA"), DecodeError::Format);
-        assert_eq!(refused(&wrap(&payload(1_000_000, &[]))), DecodeError::Layout);
+        assert_eq!(refused("no base64!"), HistogramDecodeError::Text);
+        assert_eq!(refused(&"A".repeat(TEXT_LEN_MAX + 4)), HistogramDecodeError::Text);
+        assert_eq!(refused(""), HistogramDecodeError::Format);
+        assert_eq!(refused("AAAAAAAAAAAA"), HistogramDecodeError::Format);
+        assert_eq!(refused(&wrap(&payload(1_000_000, &[]))), HistogramDecodeError::Layout);
         // The most negative number: a run of 2^63 zeros.
         assert_eq!(
             refused(&wrap(&payload(MAX_VALUE, &[[0xff; 9], [0xff; 9]].concat()))),
-            DecodeError::Counts
+            HistogramDecodeError::Counts
         );
-        assert_eq!(refused(&wrap(&payload(MAX_VALUE, &[0x80]))), DecodeError::Format);
+        assert_eq!(refused(&wrap(&payload(MAX_VALUE, &[0x80]))), HistogramDecodeError::Format);
         // One count past the last bucket: 3840 zeros first.
-        assert_eq!(refused(&wrap(&payload(MAX_VALUE, &[0xff, 0x3b, 2]))), DecodeError::Counts);
+        assert_eq!(
+            refused(&wrap(&payload(MAX_VALUE, &[0xff, 0x3b, 2]))),
+            HistogramDecodeError::Counts
+        );
         // A zlib stream of a megabyte of zeros.
-        assert_eq!(refused(&wrap(&vec![0; 1 << 20])), DecodeError::Counts);
+        assert_eq!(refused(&wrap(&vec![0; 1 << 20])), HistogramDecodeError::Counts);
         let mut long = payload(MAX_VALUE, &[2]);
         long[4] = 0xff;
-        assert_eq!(refused(&wrap(&long)), DecodeError::Format);
+        assert_eq!(refused(&wrap(&long)), HistogramDecodeError::Format);
     }
 
     proptest! {

@@ -1,13 +1,12 @@
-//! Evaluation of recorded values: extremes, mean, deviation, quantiles; merging, and transport of
-//! histograms between programs.
+//! Histograms: evaluation of recorded values (extremes, mean, deviation, quantiles), merging, and
+//! an encoding for exchange between programs.
 //!
-//! Counting on a hot path is the task of [`crate::recorder`]; this form is for evaluation
-//! afterwards. An empty histogram has no minimum, mean or quantile: they are `None` rather than
-//! zero.
+//! For counting on a hot path see [`crate::recorder`]. An empty histogram returns `None` instead of
+//! 0 as minimum, mean and quantiles.
 
 mod encoding;
 
-pub use encoding::DecodeError;
+pub use encoding::HistogramDecodeError;
 
 use thiserror::Error;
 
@@ -36,14 +35,14 @@ pub struct Histogram {
 
 /// Summary of a histogram in one line, in the recorded unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
-    /// Returns the number of values.
+pub struct HistogramSummary {
+    /// Number of values.
     pub count: u64,
     /// Smallest value, exact.
     pub min: u64,
     /// Arithmetic mean, exact.
     pub mean: f64,
-    /// Standard deviation of the whole population, from the buckets.
+    /// Population standard deviation, computed from the buckets.
     pub stddev: f64,
     /// Median.
     pub p50: u64,
@@ -82,7 +81,7 @@ impl Histogram {
     pub(crate) fn from_recorder(recorder: &Recorder) -> Self {
         let mut histogram = Self::new();
         for (bucket, &count) in recorder.counts().iter().enumerate().filter(|&(_, &n)| n > 0) {
-            histogram.inner.saturating_record_n(buckets::lower(bucket), count);
+            histogram.inner.saturating_record_n(buckets::lower_edge(bucket), count);
         }
         if let (Some(min), Some(max)) = (recorder.min(), recorder.max()) {
             (histogram.sum, histogram.min, histogram.max) = (recorder.sum(), min, max);
@@ -104,7 +103,7 @@ impl Histogram {
         if self.count().saturating_add(other.count()) > MAX_COUNT {
             return Err(TooManyValues);
         }
-        // The only other error is a value above the range, which one layout for all rules out.
+        // The inner error cannot occur, since all histograms have the same range.
         self.inner.add(&other.inner).map_err(|_| TooManyValues)?;
         self.sum += other.sum;
         self.min = self.min.min(other.min);
@@ -149,8 +148,8 @@ impl Histogram {
     }
 
     /// Returns the smallest value that at least the share `quantile` of all values does not exceed,
-    /// rounded up to the end of its bucket, but not past the maximum. `quantile` is clamped to
-    /// 0..=1; 0 and NaN give the minimum.
+    /// rounded up to the upper edge of its bucket, at most the maximum. `quantile` is clamped to
+    /// 0..=1; 0 and NaN return the minimum. `None` if the histogram is empty.
     #[must_use]
     pub fn value_at_quantile(&self, quantile: f64) -> Option<u64> {
         let quantile = quantile.clamp(0.0, 1.0);
@@ -161,18 +160,19 @@ impl Histogram {
         }
     }
 
-    /// Returns the non-empty buckets in rising order: the largest value of each, and its count.
-    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    /// Returns the largest value and the count of each non-empty bucket, ascending.
+    pub fn non_empty_buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.inner.iter_recorded().map(|step| {
             let upper = self.inner.highest_equivalent(step.value_iterated_to());
             (upper, step.count_since_last_iteration())
         })
     }
 
-    /// Returns the usual statistics together.
+    /// Returns count, extremes, mean, deviation and usual percentiles; `None` if the histogram is
+    /// empty.
     #[must_use]
-    pub fn summary(&self) -> Option<Summary> {
-        Some(Summary {
+    pub fn summary(&self) -> Option<HistogramSummary> {
+        Some(HistogramSummary {
             count: self.count(),
             min: self.min()?,
             mean: self.mean()?,
@@ -186,20 +186,18 @@ impl Histogram {
         })
     }
 
-    /// Returns the histogram as text, in the interchange format of the `HdrHistogram` family: V2,
-    /// DEFLATE, base64. Any of its tools reads it; the exact sum and extremes are not part of the
-    /// format.
+    /// Encodes the histogram as text in the interchange format of `HdrHistogram` (V2, DEFLATE,
+    /// base64), which its tools can read. The exact sum and extremes are not part of it.
     #[must_use]
     pub fn encode(&self) -> String {
         encoding::encode(&self.inner)
     }
 
-    /// Reads the output of [`encode`](Self::encode), from this crate or any tool with the same
-    /// layout.
+    /// Decodes the output of [`encode`](Self::encode), or of another tool with the same layout.
     ///
     /// The format has no sum and no extremes, so they are restored from the buckets: mean, minimum
     /// and maximum are then within 1% like the quantiles.
-    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+    pub fn decode(text: &str) -> Result<Self, HistogramDecodeError> {
         encoding::decode(text).map(|recorder| Self::from_recorder(&recorder))
     }
 }
@@ -248,7 +246,7 @@ mod tests {
 
     #[test]
     fn buckets_hold_all_values_in_order() {
-        let buckets: Vec<_> = recorded(&[5, 1_000_000, 5, 77]).recorded().collect();
+        let buckets: Vec<_> = recorded(&[5, 1_000_000, 5, 77]).non_empty_buckets().collect();
         assert_eq!(buckets[..2], [(5, 2), (77, 1)]);
         let (upper, count) = buckets[2];
         assert!(count == 1 && (1_000_000..1_008_000).contains(&upper), "{upper}");

@@ -1,19 +1,20 @@
-//! Classification of one rate by its trials: RFC 9971's load classification (Appendix A) and
-//! conditional throughput (Appendix B). This module handles one load at a time; the search compares
-//! them.
+//! Classification of one rate by its trials: load classification (RFC 9971, Appendix A) and
+//! conditional throughput (Appendix B).
 
-use super::{REACHED, TrialOutcome};
+use super::{ACHIEVED_SHARE_MIN, TrialOutcome};
 use crate::loss::loss_ratio;
 
-/// Shortfalls that put a load out of the generator's reach. One or two can be transient.
-const SHORTFALLS: usize = 3;
+/// Number of shortfalls from which a rate counts as out of the generator's reach; fewer can be
+/// transient.
+const SHORTFALLS_MIN: usize = 3;
 
-/// A trial this much shorter than full length still counts as full: sending stopped a little early.
-const FULL_LENGTH: f64 = 0.99;
+/// Share of the final trial duration from which a trial counts as full-length, since sending may
+/// stop slightly early.
+const FULL_LENGTH_MIN: f64 = 0.99;
 
 /// Search goal of RFC 9971, without its width.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Goal {
+pub(super) struct SearchGoal {
     pub(super) loss_ratio: f64,
     pub(super) exceed_ratio: f64,
     /// Goal Final Trial Duration, in seconds.
@@ -22,60 +23,62 @@ pub(super) struct Goal {
     pub(super) sum_s: f64,
 }
 
-/// Class of a load with respect to a goal.
+/// Class of a load (RFC 9971, Appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoadClass {
-    /// The goal is certain to hold, whatever the outcome of the missing trials.
+    /// Lower bound: the goal holds, whatever the outcome of the missing trials.
     Lower,
-    /// The goal is certain to fail.
+    /// Upper bound: the goal fails, whatever the outcome of the missing trials.
     Upper,
     Undecided,
 }
 
-/// Data of one trial used by the search.
+/// Outcome of one trial, as the search uses it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TrialData {
     pub(super) duration_s: f64,
     pub(super) loss_ratio: f64,
     pub(super) sent: u64,
     pub(super) lost: u64,
-    /// Rate really sent, per second.
+    /// Achieved rate, in requests per second.
     pub(super) achieved_rate: f64,
 }
 
 impl TrialData {
-    /// Converts an outcome; a trial that sent nothing reached no rate and lost nothing.
+    /// Converts an outcome. A trial that sent nothing has rate 0 and loss ratio 0.
     pub(super) fn from_outcome(outcome: &TrialOutcome) -> Self {
         let ratio = loss_ratio(outcome.sent, outcome.lost);
         let achieved = outcome.achieved_rate;
-        let sane = ratio.is_some() && achieved.is_finite() && achieved > 0.0;
+        let is_measured = ratio.is_some() && achieved.is_finite() && achieved > 0.0;
         Self {
             duration_s: outcome.duration.as_secs_f64(),
             loss_ratio: ratio.unwrap_or(0.0),
             sent: outcome.sent,
             lost: outcome.lost,
-            achieved_rate: if sane { achieved } else { 0.0 },
+            achieved_rate: if is_measured { achieved } else { 0.0 },
         }
     }
 
-    /// Returns the time for which this trial counts as full-length, if it does.
-    fn full_length_s(&self, goal: &Goal) -> Option<f64> {
-        (self.duration_s >= FULL_LENGTH * goal.trial_s).then(|| self.duration_s.max(goal.trial_s))
+    /// Returns the duration with which this trial counts as full-length, in seconds; `None` if it
+    /// is too short.
+    fn full_length_s(&self, goal: &SearchGoal) -> Option<f64> {
+        (self.duration_s >= FULL_LENGTH_MIN * goal.trial_s)
+            .then(|| self.duration_s.max(goal.trial_s))
     }
 
-    fn is_high_loss(&self, goal: &Goal) -> bool {
+    fn is_high_loss(&self, goal: &SearchGoal) -> bool {
         self.loss_ratio > goal.loss_ratio
     }
 }
 
-/// One rate and all its trials.
+/// One rate and the trials at it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RateTrials {
     /// Intended rate, in requests per second.
     pub(super) rate: f64,
     /// Trials that count for this rate.
     trials: Vec<TrialData>,
-    /// Achieved rates of the trials that fell short of it.
+    /// Achieved rates of the shortfalls, in requests per second.
     shortfalls: Vec<f64>,
 }
 
@@ -84,28 +87,28 @@ impl RateTrials {
         Self { rate, trials: Vec::new(), shortfalls: Vec::new() }
     }
 
-    /// Adds a trial, as a shortfall if it sent too little to count for this rate.
-    pub(super) fn add(&mut self, trial: &TrialData, goal: &Goal) {
-        if trial.achieved_rate >= REACHED * self.rate || trial.is_high_loss(goal) {
+    /// Adds a trial. It is a shortfall if it sent too little and did not lose too much.
+    pub(super) fn add(&mut self, trial: &TrialData, goal: &SearchGoal) {
+        if trial.achieved_rate >= ACHIEVED_SHARE_MIN * self.rate || trial.is_high_loss(goal) {
             self.trials.push(*trial);
         } else {
             self.shortfalls.push(trial.achieved_rate);
         }
     }
 
-    /// Returns the rate that the generator can send instead, if it cannot reach this rate: the
-    /// median of the achieved rates.
-    pub(super) fn ceiling(&self) -> Option<f64> {
+    /// Returns the highest rate that the generator can send, the median of the shortfalls' achieved
+    /// rates, if this rate is out of its reach; otherwise `None`.
+    pub(super) fn generator_limit(&self) -> Option<f64> {
         let short = self.shortfalls.len();
-        (short >= SHORTFALLS && short > self.trials.len()).then(|| {
+        (short >= SHORTFALLS_MIN && short > self.trials.len()).then(|| {
             let mut achieved = self.shortfalls.clone();
             achieved.sort_by(f64::total_cmp);
             achieved[short / 2]
         })
     }
 
-    /// Classifies the load by Appendix A of RFC 9971.
-    pub(super) fn classify(&self, goal: &Goal) -> LoadClass {
+    /// Classifies the load by RFC 9971, Appendix A.
+    pub(super) fn classify(&self, goal: &SearchGoal) -> LoadClass {
         let [mut full_low_s, mut full_high_s, mut short_low_s, mut short_high_s] = [0.0; 4];
         for trial in &self.trials {
             let (sum, seconds) = match (trial.full_length_s(goal), trial.is_high_loss(goal)) {
@@ -118,9 +121,9 @@ impl RateTrials {
         }
         let balancing_s = short_low_s * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
         let high_s = full_high_s + f64::max(0.0, short_high_s - balancing_s);
-        let whole_s = f64::max(full_low_s + high_s, goal.sum_s);
-        let allowed_s = whole_s * goal.exceed_ratio;
-        if whole_s - full_low_s <= allowed_s {
+        let total_s = f64::max(full_low_s + high_s, goal.sum_s);
+        let allowed_s = total_s * goal.exceed_ratio;
+        if total_s - full_low_s <= allowed_s {
             LoadClass::Lower
         } else if high_s > allowed_s {
             LoadClass::Upper
@@ -129,20 +132,20 @@ impl RateTrials {
         }
     }
 
-    fn full_length(&self, goal: &Goal) -> impl Iterator<Item = (f64, &TrialData)> {
+    fn full_length(&self, goal: &SearchGoal) -> impl Iterator<Item = (f64, &TrialData)> {
         self.trials.iter().filter_map(|trial| Some((trial.full_length_s(goal)?, trial)))
     }
 
     /// Returns the requests sent and lost in the full-length trials.
-    pub(super) fn totals(&self, goal: &Goal) -> (u64, u64) {
+    pub(super) fn totals(&self, goal: &SearchGoal) -> (u64, u64) {
         self.full_length(goal)
             .fold((0, 0), |(sent, lost), (_, trial)| (sent + trial.sent, lost + trial.lost))
     }
 
-    /// Returns the conditional throughput by Appendix B of RFC 9971, based on the achieved rate
-    /// instead of the intended one: up to 0.5% fewer requests may have been sent, and no reply
-    /// exists for an unsent request.
-    pub(super) fn conditional_throughput(&self, goal: &Goal) -> f64 {
+    /// Returns the conditional throughput (RFC 9971, Appendix B) in replies per second, computed
+    /// from the achieved instead of the intended rate, because up to 0.5% of the requests may not
+    /// have been sent.
+    pub(super) fn conditional_throughput(&self, goal: &SearchGoal) -> f64 {
         let mut trials: Vec<_> = self.full_length(goal).collect();
         trials.sort_by(|(_, a), (_, b)| a.loss_ratio.total_cmp(&b.loss_ratio));
         let measured_s: f64 = trials.iter().map(|(seconds, _)| seconds).sum();
@@ -155,7 +158,7 @@ impl RateTrials {
             throughput = trial.achieved_rate.min(self.rate) * (1.0 - trial.loss_ratio);
             remaining_s -= seconds;
         }
-        // Time that was not measured counts as lost.
+        // Time without trials counts as lost.
         if remaining_s > 0.0 { 0.0 } else { throughput }
     }
 }
@@ -167,12 +170,12 @@ mod tests {
 
     const RATE: f64 = 1e6;
 
-    fn goal(trial_s: f64, sum_s: f64, loss_ratio: f64, exceed_ratio: f64) -> Goal {
-        Goal { loss_ratio, exceed_ratio, trial_s, sum_s }
+    fn goal(trial_s: f64, sum_s: f64, loss_ratio: f64, exceed_ratio: f64) -> SearchGoal {
+        SearchGoal { loss_ratio, exceed_ratio, trial_s, sum_s }
     }
 
     /// The four goals of RFC 9971, Appendix C: RFC2544, TST009, 1s final, 20% exceed.
-    fn example_goals() -> [Goal; 4] {
+    fn example_goals() -> [SearchGoal; 4] {
         [
             goal(60.0, 60.0, 0.0, 0.0),
             goal(60.0, 120.0, 0.0, 0.5),
@@ -246,14 +249,14 @@ mod tests {
         let mut load = RateTrials::new(RATE);
         load.add(&sent_at(0.8 * RATE, 0.0), &goal);
         load.add(&sent_at(0.9 * RATE, 0.0), &goal);
-        assert_eq!(load.ceiling(), None);
+        assert_eq!(load.generator_limit(), None);
         load.add(&sent_at(0.85 * RATE, 0.0), &goal);
-        assert_eq!(load.ceiling(), Some(0.85 * RATE));
+        assert_eq!(load.generator_limit(), Some(0.85 * RATE));
         assert_eq!(load.classify(&goal), Undecided);
         for _ in 0..3 {
             load.add(&sent_at(RATE, 0.0), &goal);
         }
-        assert_eq!(load.ceiling(), None);
+        assert_eq!(load.generator_limit(), None);
     }
 
     #[test]
@@ -263,7 +266,7 @@ mod tests {
         for _ in 0..3 {
             load.add(&sent_at(0.8 * RATE, 0.1), &goal);
         }
-        assert_eq!((load.ceiling(), load.classify(&goal)), (None, Upper));
+        assert_eq!((load.generator_limit(), load.classify(&goal)), (None, Upper));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Configuration of a search: the goal, the range of rates, the durations and the budget. Values
-//! with which no search can work are refused here, so that the search itself cannot fail.
+//! Configuration of a search: goal, range of rates, durations and budget. Invalid configurations
+//! are refused here, so that the search itself cannot fail.
 
 use std::time::Duration;
 
@@ -7,20 +7,22 @@ use horolog_time::Span;
 use thiserror::Error;
 
 use super::GoalStage;
-use super::classify::Goal;
+use super::classify::SearchGoal;
 
-/// Goal width of the first two stages, as powers of the last one's. Simulated servers decided:
-/// finer ones save 3 s where loss sets in at an edge, and cost more than that where it sets in
-/// gradually, because long trials then fail where short ones did not.
+/// Goal widths of the first two stages, as powers of the goal width. Chosen by simulation: finer
+/// widths save 3 s if loss begins abruptly, but cost more if it begins gradually, because then long
+/// trials fail where short ones did not.
 const COARSE_POWERS: [i32; 2] = [8, 4];
 
-/// Factor of the ramp, which doubles the rate: the module's documentation explains the limit.
-const RAMP_STEP: f64 = 2.0;
+/// Largest factor between two rates while the search looks for the first loss; see the module's
+/// documentation.
+const RAMP_FACTOR: f64 = 2.0;
 
-/// Trials that fill the goal duration sum in the first two stages: a lossy one is repeated once.
+/// Number of trials in the duration sum of the first two stages: a trial with loss is repeated
+/// once.
 const COARSE_TRIALS: f64 = 2.0;
 
-/// Largest loss ratio with which a trial still counts as good (RFC 9971: Goal Loss Ratio).
+/// Largest loss ratio of a trial without high loss (RFC 9971, Goal Loss Ratio).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct LossGoal(f64);
 
@@ -30,7 +32,7 @@ impl LossGoal {
     /// Partial drop rate: at most 0.5% are lost.
     pub const PDR: Self = Self(0.005);
 
-    /// Creates any other goal, at least 0 and below 1.
+    /// Creates a goal from a ratio of at least 0 and below 1.
     pub fn new(ratio: f64) -> Result<Self, SearchConfigError> {
         if (0.0..1.0).contains(&ratio) {
             Ok(Self(ratio))
@@ -46,7 +48,7 @@ impl LossGoal {
     }
 }
 
-/// Reason for which a search cannot be created.
+/// Reason for which a search configuration is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum SearchConfigError {
     /// The loss ratio is out of range.
@@ -77,7 +79,7 @@ pub enum SearchConfigError {
     },
 }
 
-/// Configuration of a search. [`SearchConfig::new`] provides defaults to change where needed.
+/// Configuration of a search. [`SearchConfig::new`] sets defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchConfig {
     /// Loss goal.
@@ -88,33 +90,35 @@ pub struct SearchConfig {
     pub start_rate: f64,
     /// Highest rate to try, per second (Max Load).
     pub max_rate: f64,
-    /// Relative distance of the bounds that is close enough (Goal Width). A width below the loss
-    /// ratio of the goal gains nothing.
+    /// Relative distance of the bounds at which the search ends (Goal Width). A width below the
+    /// goal's loss ratio has no benefit.
     pub width: f64,
     /// Length of the first, coarse trials (Goal Initial Trial Duration).
     pub initial_duration: Duration,
-    /// Length of the trials that the result rests on (Goal Final Trial Duration).
+    /// Duration of the trials that determine the result (Goal Final Trial Duration).
     pub final_duration: Duration,
-    /// Total time of such trials that always decides about one rate (Goal Duration Sum).
+    /// Total duration of full-length trials that decides on one rate in any case (Goal Duration
+    /// Sum).
     pub duration_sum: Duration,
-    /// Share of that time that may exceed the loss goal (Goal Exceed Ratio).
+    /// Share of the duration sum in which trials may exceed the loss goal (Goal Exceed Ratio).
     pub exceed_ratio: f64,
     /// Largest number of trials.
     pub max_trials: usize,
-    /// Largest time spent sending.
+    /// Longest total time of sending.
     pub time_budget: Duration,
 }
 
 impl SearchConfig {
-    /// Configures a search from `min_rate` to `max_rate`, both per second, with the usual settings.
+    /// Returns a search from `min_rate` to `max_rate`, in requests per second, with default
+    /// settings.
     ///
-    /// Width 1%. Trials of 0.1 s at first: long enough to fill every queue on the path at any
-    /// relevant rate, and so short that doubling from a thousand to ten million takes under two
-    /// seconds. Trials of 1 s at last, three of them to settle an uncertain rate (two that agree
-    /// do), with the exceed ratio of one half that RFC 9971 recommends: a rate holds the goal when
-    /// it does so more often than not, and one disturbed second decides nothing. Such a search
-    /// sends for about ten seconds where loss sets in at an edge, and for twenty where it sets in
-    /// gradually; the budget of 60 s and 200 trials is for servers with varying capacity.
+    /// The width is 1%. The first trials last 0.1 s, long enough to fill all queues on the path at
+    /// any relevant rate, and short enough that doubling from 1,000 to 10,000,000 requests/s takes
+    /// less than 2 s. The final trials last 1 s, and at most three of them decide on a rate (two if
+    /// they agree), with the exceed ratio of 0.5 that RFC 9971 recommends: a rate meets the goal if
+    /// most trials do, so one disturbed second decides nothing. Such a search sends for about 10 s
+    /// if loss begins abruptly, and for 20 s if it begins gradually. The budget of 60 s and 200
+    /// trials is for servers of varying capacity.
     #[must_use]
     pub fn new(goal: LossGoal, min_rate: f64, max_rate: f64) -> Self {
         Self {
@@ -133,7 +137,7 @@ impl SearchConfig {
     }
 
     pub(super) fn validate(&self) -> Result<(), SearchConfigError> {
-        // Written so that NaN fails each of them.
+        // NaN fails each of these checks.
         let ordered = |values: [f64; 4]| values.is_sorted() && values.iter().all(|v| v.is_finite());
         if !ordered([f64::MIN_POSITIVE, self.min_rate, self.start_rate, self.max_rate]) {
             return Err(SearchConfigError::Rates);
@@ -158,14 +162,15 @@ impl SearchConfig {
         Ok(())
     }
 
-    /// Returns the stages: the goal, after two copies of it that are quicker to decide and wider.
+    /// Returns the stages: two copies of the goal with shorter trials and larger widths, then the
+    /// goal itself.
     pub(super) fn stages(&self) -> [GoalStage; 3] {
         let first_s = self.initial_duration.as_secs_f64();
         let last_s = self.final_duration.as_secs_f64();
         let sum_s = self.duration_sum.as_secs_f64();
         let coarse_trials = COARSE_TRIALS.min(sum_s / last_s);
         let stage = |trial_s: f64, trials: f64, width: f64, first_step: f64| GoalStage {
-            goal: Goal {
+            goal: SearchGoal {
                 loss_ratio: self.goal.ratio(),
                 exceed_ratio: self.exceed_ratio,
                 trial_s,
@@ -178,9 +183,9 @@ impl SearchConfig {
         let [coarse, middle] = COARSE_POWERS.map(|power| width.powi(power));
         let middle_s = (first_s * last_s).sqrt();
         [
-            stage(first_s, coarse_trials, coarse.min(RAMP_STEP), RAMP_STEP),
-            stage(middle_s, coarse_trials, middle.min(RAMP_STEP), coarse.min(RAMP_STEP)),
-            stage(last_s, sum_s / last_s, width, middle.min(RAMP_STEP)),
+            stage(first_s, coarse_trials, coarse.min(RAMP_FACTOR), RAMP_FACTOR),
+            stage(middle_s, coarse_trials, middle.min(RAMP_FACTOR), coarse.min(RAMP_FACTOR)),
+            stage(last_s, sum_s / last_s, width, middle.min(RAMP_FACTOR)),
         ]
     }
 }

@@ -1,9 +1,9 @@
-//! Search for the highest rate at which a loss goal holds: NDR (no drop) or PDR (a partial drop of
-//! 0.5%), to a relative width.
+//! Search for the highest rate at which a loss goal holds, to a relative width: NDR (non-drop rate)
+//! or PDR (partial drop rate, 0.5%).
 //!
-//! It follows `MLRsearch` (RFC 9971, <https://www.rfc-editor.org/rfc/rfc9971>) and is that
-//! document's *Controller*: it selects the next trial and records its outcome. It runs nothing and
-//! reads no clock; the caller loops over [`Search::next`] and [`Search::record`].
+//! It implements `MLRsearch` (RFC 9971, <https://www.rfc-editor.org/rfc/rfc9971>), as the
+//! *Controller* of that document: it selects the next trial and records its outcome. It runs
+//! nothing and reads no clock; the caller loops over [`Search::next`] and [`Search::record`].
 //!
 //! # Conformance
 //!
@@ -35,12 +35,12 @@
 //!
 //! # Generator limits
 //!
-//! A trial in which less was sent than intended, by more than 0.5%, is no success at the
-//! intended rate. If it lost too much nevertheless, that is a high-loss trial: more would not lose
-//! less. If not, it is a *shortfall* and classifies nothing. A load that falls short three times,
-//! and more often than not, is out of the generator's reach: the median of the achieved rates
-//! becomes the highest load to try, and if that holds the goal, the search ends with
-//! [`StopReason::GeneratorLimit`].
+//! A trial that sent less than 99.5% of the intended rate is no success at that rate. If its loss
+//! ratio exceeds the goal nevertheless, it is a high-loss trial, since more requests would not lose
+//! less. Otherwise it is a *shortfall* and does not classify the rate. A rate with at least three
+//! shortfalls, which are more than its other trials, is out of the generator's reach: the median of
+//! the achieved rates becomes the highest rate to try. If the goal holds there, the search ends
+//! with [`StopReason::GeneratorLimit`].
 
 mod classify;
 mod config;
@@ -54,15 +54,15 @@ use std::time::Duration;
 
 pub use config::{LossGoal, SearchConfig, SearchConfigError};
 
-use self::classify::{Goal, RateTrials, TrialData};
+use self::classify::{RateTrials, SearchGoal, TrialData};
 use self::select::{RateBounds, StageDecision};
 use crate::loss::loss_ratio;
 
-/// Least share of the intended rate that must have been achieved for a trial to count for it.
-const REACHED: f64 = 0.995;
+/// Smallest share of the intended rate that a trial must achieve to count at that rate.
+const ACHIEVED_SHARE_MIN: f64 = 0.995;
 
-/// Relative difference of intended rates below which outcomes are trials at one load.
-const SAME_LOAD: f64 = 1e-6;
+/// Relative difference below which two intended rates are the same load.
+const SAME_RATE_TOLERANCE: f64 = 1e-6;
 
 /// Next step of a search.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,36 +83,36 @@ pub enum SearchStep {
 pub struct TrialOutcome {
     /// Intended rate by [`SearchStep::Trial`], per second.
     pub intended_rate: f64,
-    /// Achieved rate, per second, from the first and last transmission (see [`crate::loss::Rate`]).
+    /// Achieved rate in requests per second, from the first to the last request (see
+    /// [`crate::loss::EventRate`]).
     pub achieved_rate: f64,
     /// Requests sent.
     pub sent: u64,
     /// Requests without a valid reply in time.
     pub lost: u64,
-    /// Duration by [`SearchStep::Trial`], or the actual time of sending.
+    /// Duration of sending: that of [`SearchStep::Trial`], or the actual one.
     pub duration: Duration,
 }
 
-/// Reason for the end of a search.
+/// Reason for which a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// The bounds are within the goal width of each other.
     Converged,
     /// The goal holds at the highest rate allowed; the server's limit is above it.
     CappedAtMax,
-    /// The goal holds at the highest rate that the generator reaches; the server's limit is above.
+    /// The goal holds at the generator's highest rate; the server's limit is above it.
     GeneratorLimit,
-    /// The goal does not even hold at the lowest rate allowed.
+    /// The goal fails at the lowest rate allowed.
     BelowMin,
-    /// Trials or time ran out first; the bounds remain as far apart as they are.
+    /// The budget of trials or time is spent; the bounds may be far apart.
     BudgetSpent,
 }
 
 /// Result of a search. RFC 9971 calls it regular if the reason is [`StopReason::Converged`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchOutcome {
-    /// Conditional throughput: replies per second at the relevant lower bound. `None` if there is
-    /// no lower bound.
+    /// Conditional throughput: replies per second at the lower bound; `None` without a lower bound.
     pub rate: Option<f64>,
     /// Relevant lower bound: the highest rate, below every upper bound, at which the goal holds.
     pub lower: Option<f64>,
@@ -131,47 +131,47 @@ pub struct SearchOutcome {
 }
 
 impl SearchOutcome {
-    /// Returns the loss ratio over all trials that count at the lower bound. It can exceed the
-    /// goal, if the exceed ratio forgave a trial.
+    /// Returns the loss ratio over the full-length trials at the lower bound. It can exceed the
+    /// goal, because the exceed ratio allows some trials with high loss.
     #[must_use]
     pub fn loss_ratio(&self) -> Option<f64> {
         loss_ratio(self.sent, self.lost)
     }
 }
 
-/// One goal, and the precision of its search.
+/// Stage of a search: a goal, and the precision to which its bounds are determined.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct GoalStage {
-    goal: Goal,
-    /// Largest ratio of upper to lower bound that ends the stage; above 1.
+    goal: SearchGoal,
+    /// Ratio of upper to lower bound at which the stage ends, above 1.
     width: f64,
     /// Ratio of the first step outwards from a bound.
     first_step: f64,
 }
 
-/// Search: a function of its configuration and of the trials recorded so far.
+/// Search for a rate. Its next step depends only on the configuration and the recorded trials.
 #[derive(Debug, Clone)]
 pub struct Search {
     config: SearchConfig,
     stages: [GoalStage; 3],
     /// Index of the current stage.
-    current: usize,
-    /// Bounds found by the previous stage.
+    current_stage: usize,
+    /// Bounds that the previous stage found.
     hint: RateBounds,
-    /// All rates tried, ascending.
+    /// Rates with trials, ascending.
     loads: Vec<RateTrials>,
     trials: usize,
     trial_time: Duration,
 }
 
 impl Search {
-    /// Creates a search that has not run a trial yet.
+    /// Creates a search without trials.
     pub fn new(config: SearchConfig) -> Result<Self, SearchConfigError> {
         config.validate()?;
         Ok(Self {
             stages: config.stages(),
             config,
-            current: 0,
+            current_stage: 0,
             hint: RateBounds::default(),
             loads: Vec::new(),
             trials: 0,
@@ -179,10 +179,10 @@ impl Search {
         })
     }
 
-    /// Returns the next trial, or the result. It changes nothing: repeated calls return the same.
+    /// Returns the next trial, or the outcome. Repeated calls return the same.
     #[must_use]
     pub fn next(&self) -> SearchStep {
-        let rate = match self.plan() {
+        let rate = match self.decide() {
             StageDecision::Measure(rate) => rate,
             StageDecision::Settled(reason) => return SearchStep::Done(self.outcome(reason)),
         };
@@ -194,31 +194,31 @@ impl Search {
         SearchStep::Trial { rate, duration }
     }
 
-    /// Records the outcome of a trial. Trials that were not requested count as well.
+    /// Records the outcome of a trial; it need not be the one that [`Self::next`] requested.
     pub fn record(&mut self, outcome: &TrialOutcome) {
         self.trials += 1;
         self.trial_time += outcome.duration;
         let goal = self.stage().goal;
-        self.load_at(outcome.intended_rate).add(&TrialData::from_outcome(outcome), &goal);
-        while self.current + 1 < self.stages.len()
-            && matches!(self.plan(), StageDecision::Settled(_))
+        self.trials_at(outcome.intended_rate).add(&TrialData::from_outcome(outcome), &goal);
+        while self.current_stage + 1 < self.stages.len()
+            && matches!(self.decide(), StageDecision::Settled(_))
         {
             self.hint = select::relevant_bounds(&self.loads, &self.stage().goal);
-            self.current += 1;
+            self.current_stage += 1;
         }
     }
 
     fn stage(&self) -> &GoalStage {
-        &self.stages[self.current]
+        &self.stages[self.current_stage]
     }
 
-    fn plan(&self) -> StageDecision {
-        select::plan(&self.config, self.stage(), self.hint, &self.loads)
+    fn decide(&self) -> StageDecision {
+        select::decide(&self.config, self.stage(), self.hint, &self.loads)
     }
 
-    /// Returns the load of this rate, created if it was never tried.
-    fn load_at(&mut self, rate: f64) -> &mut RateTrials {
-        let same = |load: &RateTrials| (load.rate - rate).abs() <= SAME_LOAD * rate;
+    /// Returns the trials at this rate, which are created if there are none.
+    fn trials_at(&mut self, rate: f64) -> &mut RateTrials {
+        let same = |load: &RateTrials| (load.rate - rate).abs() <= SAME_RATE_TOLERANCE * rate;
         let index = self.loads.iter().position(same).unwrap_or_else(|| {
             let index = self.loads.partition_point(|load| load.rate < rate);
             self.loads.insert(index, RateTrials::new(rate));
@@ -227,11 +227,11 @@ impl Search {
         &mut self.loads[index]
     }
 
-    /// Returns the result by the goal itself; or, if the budget ran out before, by the strictest
-    /// stage that has found a bound.
+    /// Returns the outcome for the goal. If the budget was spent earlier, it is based on the
+    /// strictest stage that has found a bound.
     fn outcome(&self, reason: StopReason) -> SearchOutcome {
         let found = |stage: &GoalStage| select::relevant_bounds(&self.loads, &stage.goal);
-        let goal = &self.stages[..=self.current]
+        let goal = &self.stages[..=self.current_stage]
             .iter()
             .rfind(|stage| found(stage) != RateBounds::default())
             .unwrap_or(self.stage())

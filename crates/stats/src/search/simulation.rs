@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 
-/// Returns the loss ratio of a server with a hard capacity: the share of the rate above it.
-pub(super) fn beyond(capacity: f64) -> impl Fn(f64) -> f64 {
+/// Returns the loss ratio as a function of the rate, for a server with a fixed capacity.
+pub(super) fn hard_capacity(capacity: f64) -> impl Fn(f64) -> f64 {
     move |rate| (1.0 - capacity / rate).max(0.0)
 }
 
-/// The outcome of a trial that loses this share and reaches its rate.
+/// Returns the outcome of a trial that achieves its rate and loses this share.
 pub(super) fn outcome(rate: f64, duration: Duration, loss: f64) -> TrialOutcome {
     let sent = (rate * duration.as_secs_f64()).round();
     TrialOutcome {
@@ -21,7 +21,7 @@ pub(super) fn outcome(rate: f64, duration: Duration, loss: f64) -> TrialOutcome 
     }
 }
 
-/// Runs a search to its end, with every trial made by `trial`.
+/// Runs a search to its end; `trial` simulates each trial.
 pub(super) fn run(
     config: SearchConfig,
     mut trial: impl FnMut(f64, Duration) -> TrialOutcome,
@@ -43,8 +43,8 @@ pub(super) fn run_loss(config: SearchConfig, loss: impl Fn(f64) -> f64) -> Searc
     run(config, |rate, duration| outcome(rate, duration, loss(rate)))
 }
 
-/// The outcome when the generator cannot send more than `limit`.
-pub(super) fn limited(
+/// Returns the outcome of a trial with a generator that cannot send more than `limit` per second.
+pub(super) fn generator_limited(
     rate: f64,
     duration: Duration,
     limit: f64,

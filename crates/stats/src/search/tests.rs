@@ -5,7 +5,7 @@ use std::time::Duration;
 use horolog_time::SplitMix64;
 use proptest::prelude::*;
 
-use super::simulation::{beyond, limited, outcome, run, run_loss};
+use super::simulation::{generator_limited, hard_capacity, outcome, run, run_loss};
 use super::*;
 
 fn ndr() -> SearchConfig {
@@ -17,7 +17,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
     let mut random = SplitMix64::new(1);
     for _ in 0..300 {
         let capacity = 1e3 * 1e4_f64.powf(random.unit()).max(1.001);
-        let found = run_loss(ndr(), beyond(capacity));
+        let found = run_loss(ndr(), hard_capacity(capacity));
         assert_eq!(found.reason, StopReason::Converged);
         let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
         assert!(lower <= capacity && capacity <= upper, "{capacity}: {found:?}");
@@ -31,7 +31,7 @@ fn hard_capacity_is_found_within_the_width_and_in_time() {
 #[test]
 fn pdr_reports_the_received_rate_not_the_intended_rate() {
     let config = SearchConfig { goal: LossGoal::PDR, ..ndr() };
-    let found = run_loss(config, beyond(200_000.0));
+    let found = run_loss(config, hard_capacity(200_000.0));
     assert_eq!(found.reason, StopReason::Converged);
     let limit = 200_000.0 / 0.995;
     assert!(found.lower.unwrap() <= limit && limit <= found.upper.unwrap());
@@ -52,7 +52,7 @@ fn soft_loss_curve_gives_pdr_above_ndr() {
 
 #[test]
 fn capacity_above_the_range_is_capped_not_invented() {
-    let found = run_loss(ndr(), beyond(2e7));
+    let found = run_loss(ndr(), hard_capacity(2e7));
     assert_eq!(
         (found.reason, found.lower, found.upper),
         (StopReason::CappedAtMax, Some(1e7), None)
@@ -61,14 +61,14 @@ fn capacity_above_the_range_is_capped_not_invented() {
 
 #[test]
 fn capacity_below_the_range_has_no_rate() {
-    let found = run_loss(ndr(), beyond(500.0));
+    let found = run_loss(ndr(), hard_capacity(500.0));
     assert_eq!((found.reason, found.rate, found.lower), (StopReason::BelowMin, None, None));
     assert_eq!((found.upper, found.loss_ratio()), (Some(1e3), None));
 }
 
 #[test]
 fn start_above_the_capacity_searches_downwards() {
-    let found = run_loss(SearchConfig { start_rate: 5e6, ..ndr() }, beyond(3e4));
+    let found = run_loss(SearchConfig { start_rate: 5e6, ..ndr() }, hard_capacity(3e4));
     assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 3e4 - 1.0).abs() < 0.01);
 }
@@ -78,7 +78,7 @@ fn generator_limit_is_not_credited_to_the_server() {
     let mut random = SplitMix64::new(2);
     let found = run(ndr(), |rate, duration| {
         let limit = 123_456.0 * (1.0 + 0.004 * (random.unit() - 0.5));
-        limited(rate, duration, limit, beyond(1e6))
+        generator_limited(rate, duration, limit, hard_capacity(1e6))
     });
     assert_eq!((found.reason, found.upper), (StopReason::GeneratorLimit, None));
     assert!((found.rate.unwrap() / 123_456.0 - 1.0).abs() < 0.005, "{found:?}");
@@ -86,7 +86,9 @@ fn generator_limit_is_not_credited_to_the_server() {
 
 #[test]
 fn server_limit_below_the_generator_limit_is_found() {
-    let found = run(ndr(), |rate, duration| limited(rate, duration, 90_000.0, beyond(70_000.0)));
+    let found = run(ndr(), |rate, duration| {
+        generator_limited(rate, duration, 90_000.0, hard_capacity(70_000.0))
+    });
     assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 70_000.0 - 1.0).abs() < 0.01, "{found:?}");
 }
@@ -97,7 +99,7 @@ fn a_generator_that_hiccups_now_and_then_is_not_limited() {
     let found = run(ndr(), |rate, duration| {
         trials += 1;
         let limit = if trials % 5 == 0 { 0.8 * rate } else { rate };
-        limited(rate, duration, limit, beyond(250_000.0))
+        generator_limited(rate, duration, limit, hard_capacity(250_000.0))
     });
     assert_eq!(found.reason, StopReason::Converged);
     assert!((found.lower.unwrap() / 250_000.0 - 1.0).abs() < 0.01, "{found:?}");
@@ -155,7 +157,7 @@ fn error_with_spoiled(seed: u64, spoiled: f64, goal: LossGoal) -> (f64, SearchOu
     let config = SearchConfig { goal, ..ndr() };
     let found = run(config, |rate, duration| {
         let extra = if random.unit() < spoiled { 0.05 } else { 0.0 };
-        outcome(rate, duration, beyond(capacity)(rate).max(extra))
+        outcome(rate, duration, hard_capacity(capacity)(rate).max(extra))
     });
     let rate = found.rate.unwrap_or(0.0);
     ((rate / capacity - 1.0).abs(), found)
@@ -201,18 +203,18 @@ fn next_changes_nothing_and_the_end_is_final() {
         let step = search.next();
         assert_eq!(search.next(), step);
         let SearchStep::Trial { rate, duration } = step else { break };
-        search.record(&outcome(rate, duration, beyond(3e5)(rate)));
+        search.record(&outcome(rate, duration, hard_capacity(3e5)(rate)));
     }
 }
 
 #[test]
 fn spent_budget_is_reported_with_the_bounds_found() {
     let few = SearchConfig { max_trials: 20, ..ndr() };
-    let found = run_loss(few, beyond(3e5));
+    let found = run_loss(few, hard_capacity(3e5));
     assert_eq!((found.reason, found.trials), (StopReason::BudgetSpent, 20));
     assert!(found.lower.unwrap() <= 3e5 && found.upper.unwrap() >= 3e5);
     let short = SearchConfig { time_budget: Duration::from_secs(5), ..ndr() };
-    let found = run_loss(short, beyond(3e5));
+    let found = run_loss(short, hard_capacity(3e5));
     assert_eq!(found.reason, StopReason::BudgetSpent);
     assert!(found.trial_time <= Duration::from_secs(5));
 }
@@ -226,7 +228,7 @@ fn strict_settings_are_those_of_rfc_2544() {
         time_budget: Duration::from_hours(1),
         ..ndr()
     };
-    let found = run_loss(config, beyond(3e5));
+    let found = run_loss(config, hard_capacity(3e5));
     assert_eq!(found.reason, StopReason::Converged);
     assert_eq!(found.rate, found.lower);
     assert_eq!(found.sent, (found.lower.unwrap() * 60.0).round() as u64);
@@ -281,7 +283,7 @@ proptest! {
     ) {
         let capacity = 10_f64.powf(exponent);
         let start_rate = 10_f64.powf(start);
-        let found = run_loss(SearchConfig { start_rate, width, exceed_ratio, ..ndr() }, beyond(capacity));
+        let found = run_loss(SearchConfig { start_rate, width, exceed_ratio, ..ndr() }, hard_capacity(capacity));
         prop_assert_eq!(found.reason, StopReason::Converged);
         let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
         prop_assert!(lower <= capacity && capacity <= upper);

@@ -5,21 +5,21 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::Command;
 
-use super::{NetNs, check, enter};
+use super::{NetNs, check, enter_namespace};
 
 impl NetNs {
-    /// Makes `command` start its program inside this namespace. The caller's thread stays where it
-    /// is. The command keeps the namespace alive.
-    pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    /// Makes `command` start its program inside this namespace; the calling thread is not moved.
+    /// The command keeps the namespace alive.
+    pub fn start_inside<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let namespace = self.clone();
         // SAFETY: the closure runs in the forked child, where only async-signal-safe calls are
         // allowed; it makes one setns call, allocates nothing and takes no lock.
-        unsafe { command.pre_exec(move || enter(namespace.as_fd())) }
+        unsafe { command.pre_exec(move || enter_namespace(namespace.as_fd())) }
     }
 }
 
-/// Makes the kernel kill the program (SIGKILL) when the thread that starts it ends, in every case:
-/// that thread returns, panics or dies with its process by kill -9.
+/// Makes the kernel kill the program (SIGKILL) when the thread that starts it ends, whether that
+/// thread returns, panics or is killed with its process.
 ///
 /// The kernel ties this to the parent *thread*, not the process (`PR_SET_PDEATHSIG(2const)`): start
 /// the program from a thread that lives as long as the program should, never from inside
@@ -32,7 +32,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe {
         command.pre_exec(move || {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-            // A parent that died before the prctl will never send the signal.
+            // If the parent died before the prctl, the signal is never sent.
             if parent_id() == parent {
                 Ok(())
             } else {

@@ -1,6 +1,6 @@
-//! Names for namespaces, interoperable with `ip netns`: a name is a file in `/run/netns` on which
-//! the namespace is mounted (`ip-netns(8)`). The name keeps the namespace alive; removing the name
-//! kills no process.
+//! Names of network namespaces, compatible with `ip netns`: a file in `/run/netns` on which the
+//! namespace is mounted (`ip-netns(8)`). A name keeps its namespace alive; removing it ends no
+//! process.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 
 use super::{NamespaceError, NetNs, check};
 
-/// Directory of the names of `ip netns`.
+/// Directory of the namespace names of `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 /// Longest file name in bytes (`NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
-/// Signals by which a terminal or a service manager ends a program.
-const ENDING_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+/// Signals with which a terminal or a service manager terminates a program.
+const TERMINATION_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 impl NetNs {
     /// Opens the namespace with this name.
     pub fn open_named(name: &str) -> Result<Self, NamespaceError> {
-        let path = path_of(name)?;
+        let path = name_path(name)?;
         let file = File::open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => NamespaceError::NotFound(name.to_owned()),
             // The unmounted file has mode 000, which root's capabilities alone get past.
@@ -39,20 +39,20 @@ impl NetNs {
 
     /// Creates a namespace and gives it a name, as `ip netns add` does.
     pub fn create_named(name: &str) -> Result<Self, NamespaceError> {
-        path_of(name)?;
+        name_path(name)?;
         let namespace = Self::anonymous()?;
         publish_all(&[(name, &namespace)])?;
         Ok(namespace)
     }
 }
 
-/// Gives each namespace its name: all of them, or none if one name is taken, the kernel refuses, or
-/// SIGINT, SIGTERM or SIGHUP comes meanwhile.
+/// Names the namespaces: all of them, or none if a name is taken, the kernel refuses, or SIGINT,
+/// SIGTERM or SIGHUP arrives meanwhile.
 ///
-/// The signals are blocked in the calling thread only. In a program with more threads, one of those
-/// may be ended by the signal, and the process with it, unless it has a handler.
+/// The signals are blocked in the calling thread only. If the program has other threads, the signal
+/// may terminate the process, unless it has a handler.
 pub fn publish_all(names: &[(&str, &NetNs)]) -> Result<(), NamespaceError> {
-    let paths = names.iter().map(|(name, _)| path_of(name)).collect::<Result<Vec<_>, _>>()?;
+    let paths = names.iter().map(|(name, _)| name_path(name)).collect::<Result<Vec<_>, _>>()?;
     prepare_directory()?;
     let signals = TerminationSignalsBlocked::new()
         .map_err(|error| NamespaceError::system("hold back signals", error))?;
@@ -74,17 +74,17 @@ pub fn publish_all(names: &[(&str, &NetNs)]) -> Result<(), NamespaceError> {
     Ok(())
 }
 
-/// Removes a name, as `ip netns delete` does. The namespace lives on while processes, sockets or
-/// handles are in it. A file that a crash left without a namespace is removed too.
+/// Removes a name, as `ip netns delete` does, or the stale file of one. The namespace continues to
+/// exist while processes, sockets or handles are in it.
 pub fn delete_named(name: &str) -> Result<(), NamespaceError> {
-    let path = path_of(name)?;
+    let path = name_path(name)?;
     remove(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => NamespaceError::NotFound(name.to_owned()),
         _ => NamespaceError::system(format!("remove {}", path.display()), error),
     })
 }
 
-/// Returns all names, sorted; those that a crash left without a namespace included.
+/// Returns all names, sorted, including stale ones without a namespace.
 pub fn list_named() -> Result<Vec<String>, NamespaceError> {
     let entries = match fs::read_dir(DIRECTORY) {
         Ok(entries) => entries,
@@ -97,7 +97,7 @@ pub fn list_named() -> Result<Vec<String>, NamespaceError> {
     Ok(names)
 }
 
-fn path_of(name: &str) -> Result<PathBuf, NamespaceError> {
+fn name_path(name: &str) -> Result<PathBuf, NamespaceError> {
     let usable = (1..=NAME_BYTES_MAX).contains(&name.len())
         && !name.contains(['/', '\0'])
         && !matches!(name, "." | "..");
@@ -108,9 +108,8 @@ fn path_of(name: &str) -> Result<PathBuf, NamespaceError> {
     }
 }
 
-/// Creates the directory, and makes it a shared mount, so that a name appears and disappears in all
-/// mount namespaces alike. Without that, a service that was started with private mounts would keep
-/// a deleted namespace alive.
+/// Creates the directory and makes it a shared mount, so that names appear and disappear in all
+/// mount namespaces. Otherwise a service with private mounts would keep a deleted namespace alive.
 fn prepare_directory() -> Result<(), NamespaceError> {
     let failed = |error| NamespaceError::system(format!("prepare {DIRECTORY}"), error);
     DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY).map_err(failed)?;
@@ -119,7 +118,7 @@ fn prepare_directory() -> Result<(), NamespaceError> {
     lock.lock().map_err(failed)?;
     let share = || mount(c"none", c"/run/netns", libc::MS_SHARED | libc::MS_REC);
     match share() {
-        // It is no mount point yet.
+        // The directory is not a mount point yet.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             mount(c"/run/netns", c"/run/netns", libc::MS_BIND | libc::MS_REC).map_err(failed)?;
             share().map_err(failed)
@@ -175,7 +174,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
 
 /// Termination signals blocked in this thread until dropped.
 struct TerminationSignalsBlocked {
-    before: libc::sigset_t,
+    previous_mask: libc::sigset_t,
 }
 
 impl TerminationSignalsBlocked {
@@ -186,7 +185,7 @@ impl TerminationSignalsBlocked {
         let (ending, mut before) = unsafe {
             let mut ending: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut ending);
-            for signal in ENDING_SIGNALS {
+            for signal in TERMINATION_SIGNALS {
                 libc::sigaddset(&raw mut ending, signal);
             }
             (ending, std::mem::zeroed::<libc::sigset_t>())
@@ -194,12 +193,12 @@ impl TerminationSignalsBlocked {
         // SAFETY: both sets are valid for the length of the call.
         match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const ending, &raw mut before) }
         {
-            0 => Ok(Self { before }),
+            0 => Ok(Self { previous_mask: before }),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
 
-    /// Returns true if one of the signals is pending.
+    /// Returns true if a termination signal is pending that was not blocked before.
     fn is_pending(&self) -> bool {
         // SAFETY: as above, zero bytes are a valid set, and sigpending writes only to that set.
         let pending = unsafe {
@@ -207,12 +206,12 @@ impl TerminationSignalsBlocked {
             libc::sigpending(&raw mut pending);
             pending
         };
-        ENDING_SIGNALS.iter().any(|&signal| {
+        TERMINATION_SIGNALS.iter().any(|&signal| {
             // SAFETY: sigismember reads two sets that are valid, and the number is a valid signal.
-            // One that was blocked before is the caller's business.
+            // Signals that were blocked before are left to the caller.
             unsafe {
                 libc::sigismember(&raw const pending, signal) == 1
-                    && libc::sigismember(&raw const self.before, signal) == 0
+                    && libc::sigismember(&raw const self.previous_mask, signal) == 0
             }
         })
     }
@@ -222,7 +221,11 @@ impl Drop for TerminationSignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: the set is that of pthread_sigmask; the old one is not requested.
         unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.previous_mask,
+                std::ptr::null_mut(),
+            );
         }
     }
 }
@@ -234,10 +237,10 @@ mod tests {
     #[test]
     fn names_that_leave_the_directory_are_refused() {
         for name in ["", ".", "..", "a/b", "/", "a\0b", &"x".repeat(256)] {
-            assert!(matches!(path_of(name), Err(NamespaceError::BadName(_))), "{name:?}");
+            assert!(matches!(name_path(name), Err(NamespaceError::BadName(_))), "{name:?}");
         }
-        assert_eq!(path_of("lab-1").unwrap(), Path::new("/run/netns/lab-1"));
-        assert!(path_of(&"x".repeat(255)).is_ok());
+        assert_eq!(name_path("lab-1").unwrap(), Path::new("/run/netns/lab-1"));
+        assert!(name_path(&"x".repeat(255)).is_ok());
     }
 
     #[test]

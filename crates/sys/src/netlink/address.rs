@@ -13,7 +13,7 @@ use super::{Netlink, NetlinkError, Prefix};
 pub struct InterfaceAddress {
     /// Index of its interface.
     pub index: u32,
-    /// The address and the prefix length of its network.
+    /// Address, and the prefix length of its network.
     pub prefix: Prefix,
 }
 
@@ -33,8 +33,8 @@ impl Netlink {
     }
 
     /// Adds an address to an interface. For IPv6, duplicate address detection (RFC 4862, section
-    /// 5.4) is skipped; even so the kernel accepts packets for the address only a little after this
-    /// returns, namely once [`Netlink::route_get`] reports it as local.
+    /// 5.4) is skipped; the kernel still accepts packets for the address only a little later, once
+    /// [`Netlink::route_get`] reports it as local.
     pub fn add_address(&mut self, index: u32, prefix: Prefix) -> Result<(), NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.index = index;
@@ -68,15 +68,15 @@ fn parse(message: &AddressMessage) -> Option<InterfaceAddress> {
         AddressAttribute::Local(address) => Some(*address),
         _ => None,
     });
-    // On a point-to-point link IFA_ADDRESS is the far end's, and IFA_LOCAL this end's; without
-    // IFA_LOCAL (IPv6 on other links) IFA_ADDRESS is the interface's own.
-    let own = local.or_else(|| {
+    // On a point-to-point link IFA_LOCAL is the local address and IFA_ADDRESS that of the far end;
+    // without IFA_LOCAL (IPv6 on other links) IFA_ADDRESS is the local address.
+    let interface_address = local.or_else(|| {
         message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Address(address) => Some(*address),
             _ => None,
         })
     })?;
-    let prefix = Prefix::new(own, message.header.prefix_len).ok()?;
+    let prefix = Prefix::new(interface_address, message.header.prefix_len).ok()?;
     Some(InterfaceAddress { index: message.header.index, prefix })
 }
 

@@ -1,5 +1,5 @@
-//! Netlink socket: sends a request, gathers its answer. The meaning of the messages is handled
-//! elsewhere.
+//! Netlink socket: sends a request and collects the response. The other modules interpret the
+//! messages.
 
 use std::io;
 
@@ -12,25 +12,25 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::error::{KernelRefusal, NetlinkError};
 
-/// Attribute of an extended acknowledgement that holds the text (`NLMSGERR_ATTR_MSG`).
-const EXPLANATION: u16 = 1;
-/// Length of `struct nlmsghdr`, the only part of a request that the kernel repeats under
+/// Attribute of an extended acknowledgement with the text (`NLMSGERR_ATTR_MSG`).
+const EXPLANATION_ATTRIBUTE: u16 = 1;
+/// Length of `struct nlmsghdr`, the part of a request that the kernel repeats under
 /// `NETLINK_CAP_ACK`.
 const HEADER_LEN: usize = 16;
-/// Number of attempts of a dump if the table changes during it.
+/// Attempts of a dump if the table changes during it (`NLM_F_DUMP_INTR`).
 const DUMP_ATTEMPTS: usize = 8;
 
-/// Connection to the routing netlink of one network namespace.
+/// rtnetlink socket of one network namespace.
 ///
-/// Opened in the calling thread's network namespace; it stays bound to that one. Reading needs no
-/// privilege, changing needs `CAP_NET_ADMIN` in the namespace.
+/// Opened in the calling thread's network namespace and bound to it. Reading needs no privilege;
+/// changes need `CAP_NET_ADMIN` in the namespace.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
-/// Effect of one received message on the exchange that waits for it.
+/// Effect of a received message on the pending exchange.
 enum MessageEffect {
     Item(RouteNetlinkMessage),
     Skip,
@@ -52,7 +52,7 @@ impl Netlink {
         Ok(socket)
     }
 
-    /// Sends a change; `flags` such as `NLM_F_CREATE` are added to request and acknowledge.
+    /// Sends a change with an acknowledgement; `flags` such as `NLM_F_CREATE` are added.
     pub(super) fn change(
         &mut self,
         action: &str,
@@ -71,7 +71,7 @@ impl Netlink {
         Ok(self.exchange(action, message, NLM_F_ACK)?.items.into_iter().next())
     }
 
-    /// Requests a whole table, again if it changed while it was being read.
+    /// Requests a whole table, repeatedly if it changes during the dump.
     pub(super) fn dump(
         &mut self,
         action: &str,
@@ -92,7 +92,7 @@ impl Netlink {
         action: &str,
         message: RouteNetlinkMessage,
         flags: u16,
-    ) -> Result<Answer, NetlinkError> {
+    ) -> Result<NetlinkResponse, NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -103,10 +103,10 @@ impl Netlink {
         request.serialize(&mut bytes);
         self.socket.send(&bytes, 0).map_err(NetlinkError::Socket)?;
 
-        let mut answer = Answer::default();
+        let mut answer = NetlinkResponse::default();
         loop {
             let (datagram, _) = self.socket.recv_from_full().map_err(NetlinkError::Socket)?;
-            if let Some(end) = answer.take_in(action, self.sequence, &datagram)? {
+            if let Some(end) = answer.add_datagram(action, self.sequence, &datagram)? {
                 return end
                     .map(|()| answer)
                     .map_err(|refusal| NetlinkError::refused(action, refusal));
@@ -115,17 +115,18 @@ impl Netlink {
     }
 }
 
-/// Answer to one request.
+/// Response to one request.
 #[derive(Default)]
-struct Answer {
+struct NetlinkResponse {
     items: Vec<RouteNetlinkMessage>,
-    /// The table changed while it was dumped, so `items` may miss some.
+    /// True if the table changed during the dump, so that `items` may be incomplete.
     interrupted: bool,
 }
 
-impl Answer {
-    /// Adds the messages of one datagram; `Some` when the answer is complete.
-    fn take_in(
+impl NetlinkResponse {
+    /// Adds the messages of a datagram; returns `Some` with the result when the response is
+    /// complete.
+    fn add_datagram(
         &mut self,
         action: &str,
         sequence: u32,
@@ -142,7 +143,7 @@ impl Answer {
                 continue; // remains of an earlier request that failed halfway
             }
             self.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
-            match step(message.payload) {
+            match message_effect(message.payload) {
                 MessageEffect::Item(item) => self.items.push(item),
                 MessageEffect::Skip => {}
                 MessageEffect::End(end) => return Ok(Some(end)),
@@ -152,14 +153,14 @@ impl Answer {
     }
 }
 
-fn step(payload: NetlinkPayload<RouteNetlinkMessage>) -> MessageEffect {
+fn message_effect(payload: NetlinkPayload<RouteNetlinkMessage>) -> MessageEffect {
     match payload {
         NetlinkPayload::InnerMessage(item) => MessageEffect::Item(item),
         NetlinkPayload::Done(done) if done.code < 0 => {
             MessageEffect::End(Err(KernelRefusal { errno: -done.code, explanation: None }))
         }
         NetlinkPayload::Done(_) => MessageEffect::End(Ok(())),
-        NetlinkPayload::Error(error) => MessageEffect::End(verdict(&error)),
+        NetlinkPayload::Error(error) => MessageEffect::End(error_result(&error)),
         NetlinkPayload::Overrun(_) => {
             MessageEffect::End(Err(KernelRefusal { errno: libc::ENOBUFS, explanation: None }))
         }
@@ -167,7 +168,7 @@ fn step(payload: NetlinkPayload<RouteNetlinkMessage>) -> MessageEffect {
     }
 }
 
-fn verdict(error: &ErrorMessage) -> Result<(), KernelRefusal> {
+fn error_result(error: &ErrorMessage) -> Result<(), KernelRefusal> {
     match error.code {
         None => Ok(()),
         Some(code) => Err(KernelRefusal {
@@ -182,7 +183,7 @@ fn explanation(error: &ErrorMessage) -> Option<String> {
     let attributes = error.header.get(HEADER_LEN..)?;
     let text = NlasIterator::new(attributes)
         .filter_map(Result::ok)
-        .find(|attribute| attribute.kind() == EXPLANATION)?;
+        .find(|attribute| attribute.kind() == EXPLANATION_ATTRIBUTE)?;
     let text = DefaultNla::parse(&text).ok()?;
     let mut bytes = vec![0; text.value_len()];
     text.emit_value(&mut bytes);
@@ -209,7 +210,7 @@ mod tests {
         let mut payload = (-errno).to_ne_bytes().to_vec();
         payload.extend([0; HEADER_LEN]);
         payload.extend(u16::try_from(4 + text.len() + 1).unwrap().to_ne_bytes());
-        payload.extend(EXPLANATION.to_ne_bytes());
+        payload.extend(EXPLANATION_ATTRIBUTE.to_ne_bytes());
         payload.extend(text.as_bytes());
         payload.push(0);
         payload.resize(payload.len().next_multiple_of(4), 0);
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn an_error_ends_the_exchange_with_errno_and_explanation() {
         let datagram = netlink_message(2, 9, &error_payload(libc::EEXIST, "already there"));
-        let end = Answer::default().take_in("test", 9, &datagram).unwrap().unwrap();
+        let end = NetlinkResponse::default().add_datagram("test", 9, &datagram).unwrap().unwrap();
         let refusal = end.unwrap_err();
         assert_eq!(refusal.errno, libc::EEXIST);
         assert_eq!(refusal.explanation.as_deref(), Some("already there"));
@@ -229,7 +230,7 @@ mod tests {
     fn an_answer_to_an_earlier_request_is_passed_over() {
         let mut datagram = netlink_message(2, 8, &error_payload(libc::EEXIST, "stale"));
         datagram.extend(netlink_message(3, 9, &0i32.to_ne_bytes()));
-        let end = Answer::default().take_in("test", 9, &datagram).unwrap();
+        let end = NetlinkResponse::default().add_datagram("test", 9, &datagram).unwrap();
         assert!(matches!(end, Some(Ok(()))));
     }
 
@@ -237,7 +238,7 @@ mod tests {
     fn a_truncated_message_is_an_error_and_not_a_panic() {
         let datagram = netlink_message(2, 9, &error_payload(libc::EEXIST, "text"));
         for length in 1..datagram.len() {
-            let error = Answer::default().take_in("test", 9, &datagram[..length]);
+            let error = NetlinkResponse::default().add_datagram("test", 9, &datagram[..length]);
             assert!(matches!(error, Err(NetlinkError::Malformed { .. })), "{length} bytes");
         }
     }

@@ -1,5 +1,5 @@
-//! Errors of the kernel's routing netlink. Every refusal keeps the kernel's errno, so that a caller
-//! can distinguish "exists already" from "not permitted".
+//! Errors of rtnetlink. A refusal retains the kernel's error number, so that a caller can
+//! distinguish `EEXIST` from `EPERM`.
 
 use crate::explain::explain;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct KernelRefusal {
     /// The kernel's errno, as a Linux error number.
     pub errno: i32,
-    /// Kernel's own explanation (the extended acknowledgement), if it gave one.
+    /// Text of the extended acknowledgement, if there is one.
     pub explanation: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl std::error::Error for KernelRefusal {}
 /// Reason for which a netlink operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
-    /// The socket itself failed: out of memory or file descriptors, or no netlink at all.
+    /// The socket failed: out of memory or descriptors, or a kernel without netlink.
     #[error("netlink socket: {why}", why = explain(.0))]
     Socket(#[source] io::Error),
     /// No interface has this name.
@@ -40,7 +40,7 @@ pub enum NetlinkError {
     /// No interface has this index.
     #[error("no interface has index {0}; 'ip link' lists them")]
     NoSuchIndex(u32),
-    /// The routing table has no route to this address, or forbids it.
+    /// No route to this address, or a route that forbids it.
     #[error("no route to {destination}: {refusal}; see 'ip route get {destination}'")]
     Unreachable {
         /// Destination of the route.
@@ -52,7 +52,7 @@ pub enum NetlinkError {
     #[error(
         "no MAC address from {address} on interface index {index} within {} ms; check that it is \
          up and on this link, or specify its MAC address",
-        waited.as_millis()
+        timeout.as_millis()
     )]
     NeighbourUnreachable {
         /// Next hop to be resolved.
@@ -60,14 +60,14 @@ pub enum NetlinkError {
         /// Index of its expected interface.
         index: u32,
         /// Timeout of the resolution.
-        waited: Duration,
+        timeout: Duration,
     },
-    /// The datagram that provokes address resolution could not be sent.
+    /// The datagram that triggers address resolution could not be sent.
     #[error(
         "cannot send a datagram to {address} to resolve its MAC address: {why}",
         why = explain(.source)
     )]
-    Provoke {
+    ResolutionTrigger {
         /// Next hop to be resolved.
         address: IpAddr,
         /// Error of the socket.
@@ -89,12 +89,12 @@ pub enum NetlinkError {
         /// The kernel's reason.
         refusal: KernelRefusal,
     },
-    /// The kernel's answer has an unknown form.
+    /// The kernel's response is malformed.
     #[error("cannot {action}: the kernel's answer is malformed ({detail})")]
     Malformed {
         /// Attempted operation, as a verb phrase.
         action: String,
-        /// Defect of the answer.
+        /// Defect of the response.
         detail: String,
     },
 }
@@ -104,7 +104,9 @@ impl NetlinkError {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Socket(error) | Self::Provoke { source: error, .. } => error.raw_os_error(),
+            Self::Socket(error) | Self::ResolutionTrigger { source: error, .. } => {
+                error.raw_os_error()
+            }
             Self::NoSuchInterface(_) | Self::NoSuchIndex(_) => Some(libc::ENODEV),
             Self::Unreachable { refusal, .. }
             | Self::NotPermitted { refusal, .. }
@@ -127,7 +129,7 @@ impl NetlinkError {
         Self::Malformed { action: action.to_owned(), detail: detail.to_string() }
     }
 
-    /// Adds the interface to an error for which the kernel only reports `ENODEV`.
+    /// Converts an `ENODEV` of the kernel to an error that names the interface index.
     pub(super) fn for_index(self, index: u32) -> Self {
         match self.errno() {
             Some(libc::ENODEV) => Self::NoSuchIndex(index),

@@ -10,47 +10,48 @@ use netlink_packet_route::link::{
 
 use super::{MacAddress, Netlink, NetlinkError};
 
-/// Network interface as the kernel describes it.
+/// Network interface (rtnetlink "link").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Number of the interface in this namespace.
+    /// Interface index in this namespace.
     pub index: u32,
-    /// Its name, at most 15 bytes.
+    /// Interface name, at most 15 bytes.
     pub name: String,
-    /// Its Ethernet address; `None` for interfaces that have none, such as tunnels.
+    /// MAC address; `None` for interfaces without one, such as tunnels.
     pub mac: Option<MacAddress>,
-    /// Largest IP packet that fits into one frame, in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// True if it is administratively up.
+    /// True if the interface is administratively up.
     pub up: bool,
-    /// True if it can pass packets now (RFC 2863, `ifOperStatus`): it is up, has a carrier, and the
-    /// kernel has registered that, which it does a little after the carrier comes. Drivers without
-    /// this report count as operational.
+    /// True if the interface is operational (RFC 2863, `ifOperStatus`): up, with carrier, and
+    /// registered as such by the kernel, which takes a moment. Also true for drivers that do not
+    /// report it.
     pub operational: bool,
-    /// Index of the interface that it is tied to (`IFLA_LINK`): for a veth its peer, for a VLAN the
-    /// interface below. Counted in the namespace that [`Link::peer_nsid`] names.
+    /// Index of the associated interface (`IFLA_LINK`): the peer of a veth, the underlying
+    /// interface of a VLAN. It is valid in the namespace [`Link::peer_nsid`].
     pub peer_index: Option<u32>,
-    /// Identifier of the namespace of that other interface (`IFLA_LINK_NETNSID`), as this namespace
-    /// counts them; `None` for this very namespace. See [`Netlink::nsid_of`].
+    /// Namespace of the associated interface (`IFLA_LINK_NETNSID`), as an identifier of this
+    /// namespace; `None` for this namespace itself. See [`Netlink::nsid_of`].
     pub peer_nsid: Option<i32>,
-    /// Kind of virtual interface (`veth`, `vlan`, `bridge`); `None` for real hardware.
+    /// Kind of a virtual interface (`veth`, `vlan`, `bridge`); `None` for hardware.
     pub kind: Option<String>,
-    /// VLAN of a VLAN interface, at the interface below.
+    /// VLAN tag of a VLAN interface.
     pub vlan: Option<VlanId>,
-    /// Number of allocated receive queues; fewer may be in use (see `ethtool::channels`).
+    /// Number of allocated receive queues, not all of which may be in use (see
+    /// `ethtool::channels`).
     pub num_rx_queues: u32,
     /// Number of allocated transmit queues.
     pub num_tx_queues: u32,
-    /// Counters at the moment of the request.
+    /// Counters at the time of the request.
     pub counters: LinkCounters,
 }
 
-/// VLAN as a tag names it (IEEE 802.1Q, section 9.6).
+/// VLAN tag (IEEE 802.1Q, section 9.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VlanId {
-    /// The tag protocol identifier, such as 0x8100.
+    /// Tag protocol identifier, such as 0x8100.
     pub protocol: u16,
-    /// The VLAN identifier, 12 bits.
+    /// VLAN identifier, 12 bits.
     pub identifier: u16,
 }
 
@@ -68,8 +69,8 @@ impl VlanId {
     }
 }
 
-/// Counters of an interface since its creation (`struct rtnl_link_stats64`). Drivers differ in
-/// counting packets that programs attached by XDP process.
+/// Counters of an interface since its creation (`struct rtnl_link_stats64`). Whether packets
+/// processed by XDP are included depends on the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkCounters {
     /// Packets received.
@@ -80,7 +81,7 @@ pub struct LinkCounters {
     pub rx_bytes: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Received packets that were bad.
+    /// Received packets with errors.
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
@@ -88,7 +89,7 @@ pub struct LinkCounters {
     pub rx_dropped: u64,
     /// Packets dropped before they were sent.
     pub tx_dropped: u64,
-    /// Packets that the hardware missed because its receive ring was full.
+    /// Packets missed by the hardware because the receive ring was full.
     pub rx_missed: u64,
 }
 
@@ -111,7 +112,7 @@ impl Netlink {
         if index == 0 {
             return Err(NetlinkError::NoSuchIndex(0));
         }
-        self.find_link(at_index(index)).map_err(|error| error.for_index(index))
+        self.find_link(link_message(index)).map_err(|error| error.for_index(index))
     }
 
     /// Returns all interfaces of this namespace, in the kernel's order.
@@ -156,7 +157,7 @@ impl Netlink {
 
     /// Deletes a virtual interface; for a veth, its peer as well.
     pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let request = RouteNetlinkMessage::DelLink(at_index(index));
+        let request = RouteNetlinkMessage::DelLink(link_message(index));
         self.change("delete the interface", request, 0).map_err(|error| error.for_index(index))
     }
 
@@ -174,7 +175,7 @@ impl Netlink {
         attribute: LinkAttribute,
         action: &str,
     ) -> Result<(), NetlinkError> {
-        let mut message = at_index(index);
+        let mut message = link_message(index);
         message.attributes.push(attribute);
         self.change(action, RouteNetlinkMessage::SetLink(message), 0)
             .map_err(|error| error.for_index(index))
@@ -186,7 +187,7 @@ impl Netlink {
         flags: LinkFlags,
         action: &str,
     ) -> Result<(), NetlinkError> {
-        let mut message = at_index(index);
+        let mut message = link_message(index);
         message.header.flags = flags;
         message.header.change_mask = LinkFlags::Up;
         self.change(action, RouteNetlinkMessage::SetLink(message), 0)
@@ -194,7 +195,7 @@ impl Netlink {
     }
 }
 
-fn at_index(index: u32) -> LinkMessage {
+fn link_message(index: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
     message
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn attributes_become_fields() {
-        let mut message = at_index(4);
+        let mut message = link_message(4);
         message.header.flags = LinkFlags::Up | LinkFlags::Broadcast;
         message.attributes = vec![
             LinkAttribute::IfName("veth0".to_owned()),
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_vlan_is_read() {
-        let mut message = at_index(5);
+        let mut message = link_message(5);
         let data = vec![InfoVlan::Id(7), InfoVlan::Protocol(0x88a8.into())];
         message.attributes = vec![
             LinkAttribute::Link(4),
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_not_ethernet_is_no_mac() {
-        let mut message = at_index(1);
+        let mut message = link_message(1);
         message.attributes = vec![LinkAttribute::Address(vec![10, 0, 0, 1])];
         assert_eq!(Link::from_message(message).mac, None);
     }

@@ -1,12 +1,11 @@
 //! Links, addresses, routes, neighbours and namespace identifiers through the kernel's routing
 //! netlink (RFC 3549, `rtnetlink(7)`), one small file per kind of object.
 //!
-//! It is synchronous, one request and its answer at a time: the kernel answers a routing request
-//! before `send` returns, so an event loop would add nothing. It subscribes to no notification, and
-//! makes no decision about the network's configuration.
+//! Calls are synchronous, one request and its response at a time: the kernel responds before `send`
+//! returns. Notifications are not subscribed to.
 //!
-//! A [`Netlink`] belongs to the network namespace of the thread that opened it, and stays there
-//! when it is moved to another thread.
+//! A [`Netlink`] belongs to the network namespace of the thread that opened it, even if it is moved
+//! to another thread.
 
 mod address;
 mod connection;

@@ -1,4 +1,4 @@
-//! Neighbour table: the Ethernet address of an IP address on the same link (ARP, RFC 826; Neighbour
+//! Neighbour table: MAC addresses of IP addresses on the same link (ARP, RFC 826; Neighbour
 //! Discovery, RFC 4861).
 
 use std::io;
@@ -17,20 +17,20 @@ use super::{MacAddress, Netlink, NetlinkError};
 
 /// Discard service (RFC 863), which ignores datagrams.
 const DISCARD_PORT: u16 = 9;
-/// Poll interval: a neighbour on a local link replies within a fraction of this.
+/// Poll interval, longer than a neighbour on a local link takes to reply.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Entry of the neighbour table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Ethernet address; `None` during its resolution, or if the link has none.
+    /// MAC address; `None` before its resolution, or on a link without MAC addresses.
     pub mac: Option<MacAddress>,
-    /// True if the kernel would send to it without resolving it again first: reachable, permanent,
-    /// or known from before and not yet found wrong.
+    /// True if the kernel would send to the neighbour without resolving it first: reachable,
+    /// permanent, or stale.
     pub usable: bool,
-    /// True if the kernel has confirmed it: recently reachable, or permanent.
+    /// True if the kernel has confirmed the entry: recently reachable, or permanent.
     pub confirmed: bool,
-    /// True if its resolution failed.
+    /// True if the resolution failed.
     pub failed: bool,
 }
 
@@ -41,7 +41,7 @@ impl Netlink {
         index: u32,
         address: IpAddr,
     ) -> Result<Option<Neighbour>, NetlinkError> {
-        let request = RouteNetlinkMessage::GetNeighbour(entry(index, address));
+        let request = RouteNetlinkMessage::GetNeighbour(neighbour_message(index, address));
         match self.get(&format!("look up the neighbour {address}"), request) {
             Ok(Some(RouteNetlinkMessage::NewNeighbour(message))) => Ok(Some(parse(&message))),
             Ok(_) => Ok(None),
@@ -50,10 +50,10 @@ impl Netlink {
         }
     }
 
-    /// Makes the kernel use the entry of `address` as for a sent packet: it resolves the Ethernet
-    /// address if that is missing or may be out of date. Does not wait.
+    /// Makes the kernel use the entry of `address` as for a sent packet, which resolves a missing
+    /// or stale MAC address. Does not wait.
     pub fn probe_neighbour(&mut self, index: u32, address: IpAddr) -> Result<(), NetlinkError> {
-        let mut message = entry(index, address);
+        let mut message = neighbour_message(index, address);
         message.header.flags = NeighbourFlags::Use;
         self.change(
             &format!("request the neighbour {address}"),
@@ -63,14 +63,14 @@ impl Netlink {
         .map_err(|error| error.for_index(index))
     }
 
-    /// Fixes the Ethernet address of `address`, so that the kernel never resolves it.
+    /// Adds a permanent entry for `address`, which the kernel never resolves.
     pub fn add_permanent_neighbour(
         &mut self,
         index: u32,
         address: IpAddr,
         mac: MacAddress,
     ) -> Result<(), NetlinkError> {
-        let mut message = entry(index, address);
+        let mut message = neighbour_message(index, address);
         message.header.state = NeighbourState::Permanent;
         message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
         self.change(
@@ -81,12 +81,12 @@ impl Netlink {
         .map_err(|error| error.for_index(index))
     }
 
-    /// Returns the Ethernet address of `next_hop` on the interface `index`. If the table does not
-    /// have it, one empty UDP datagram to the discard port makes the kernel resolve it, and the
-    /// table is polled until `timeout`.
+    /// Returns the MAC address of `next_hop` on the interface `index`. If the table does not have
+    /// it, an empty UDP datagram to the discard port makes the kernel resolve it, and the table is
+    /// polled until `timeout`.
     ///
-    /// The datagram leaves from the calling thread's namespace, so that has to be the one in which
-    /// this connection was opened.
+    /// The datagram leaves from the calling thread's namespace, which must be the one of this
+    /// connection.
     pub fn resolve_mac(
         &mut self,
         index: u32,
@@ -96,8 +96,8 @@ impl Netlink {
         if let Some(mac) = self.usable_mac(index, next_hop)? {
             return Ok(mac);
         }
-        provoke_resolution(index, next_hop)
-            .map_err(|source| NetlinkError::Provoke { address: next_hop, source })?;
+        trigger_resolution(index, next_hop)
+            .map_err(|source| NetlinkError::ResolutionTrigger { address: next_hop, source })?;
         let started = Instant::now();
         loop {
             if let Some(mac) = self.usable_mac(index, next_hop)? {
@@ -107,7 +107,7 @@ impl Netlink {
                 return Err(NetlinkError::NeighbourUnreachable {
                     address: next_hop,
                     index,
-                    waited: timeout,
+                    timeout,
                 });
             }
             thread::sleep(POLL_INTERVAL);
@@ -124,11 +124,11 @@ impl Netlink {
     }
 }
 
-fn provoke_resolution(index: u32, next_hop: IpAddr) -> io::Result<()> {
+fn trigger_resolution(index: u32, next_hop: IpAddr) -> io::Result<()> {
     let (any, target): (IpAddr, SocketAddr) = match next_hop {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), SocketAddr::new(next_hop, DISCARD_PORT)),
         IpAddr::V6(v6) => {
-            // Only a link-local address needs its link named; on others the kernel ignores it.
+            // Only a link-local address needs the interface; for others the kernel ignores it.
             let target = SocketAddrV6::new(v6, DISCARD_PORT, 0, index);
             (Ipv6Addr::UNSPECIFIED.into(), target.into())
         }
@@ -136,7 +136,7 @@ fn provoke_resolution(index: u32, next_hop: IpAddr) -> io::Result<()> {
     UdpSocket::bind((any, 0))?.send_to(&[], target).map(drop)
 }
 
-fn entry(index: u32, address: IpAddr) -> NeighbourMessage {
+fn neighbour_message(index: u32, address: IpAddr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = family(address);
     message.header.ifindex = index;
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn in_state(state: NeighbourState) -> Neighbour {
-        let mut message = entry(1, "192.0.2.1".parse().unwrap());
+        let mut message = neighbour_message(1, "192.0.2.1".parse().unwrap());
         message.header.state = state;
         message.attributes.push(NeighbourAttribute::LinkLayerAddress(vec![2, 0, 0, 0, 0, 1]));
         parse(&message)

@@ -1,5 +1,5 @@
-//! Namespace identifiers: the small numbers by which one network namespace refers to another. They
-//! identify the namespace of the peer of a veth (`Link::peer_nsid`).
+//! Network namespace identifiers: numbers by which a namespace refers to others, such as that of
+//! the peer of a veth (`Link::peer_nsid`).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -9,9 +9,9 @@ use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use super::{Netlink, NetlinkError};
 
 impl Netlink {
-    /// Returns the identifier that this connection's namespace has for the one of `namespace`;
-    /// `None` while it has none. The kernel assigns one when it first needs it, for example to
-    /// report a veth whose peer is there.
+    /// Returns the identifier of `namespace` in this connection's namespace; `None` if none is
+    /// assigned. The kernel assigns one when it needs it, for example to report a veth whose peer
+    /// is there.
     pub fn nsid_of(&mut self, namespace: BorrowedFd<'_>) -> Result<Option<i32>, NetlinkError> {
         let action = "look up the identifier of a network namespace";
         let mut message = NsidMessage::default();
@@ -25,7 +25,7 @@ impl Netlink {
 
 fn parse(answer: &NsidMessage) -> Option<i32> {
     answer.attributes.iter().find_map(|attribute| match attribute {
-        // A negative number (NETNSA_NSID_NOT_ASSIGNED) means that there is none.
+        // A negative number (NETNSA_NSID_NOT_ASSIGNED) means that none is assigned.
         NsidAttribute::Id(id) => (*id >= 0).then_some(*id),
         _ => None,
     })

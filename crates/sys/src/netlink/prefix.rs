@@ -1,21 +1,21 @@
-//! IP address with a prefix length, as written in `10.0.0.0/8`. Its meaning (an interface's
-//! address, a destination, a network of simulated clients) is up to the user.
+//! IP address with a prefix length, as in `10.0.0.0/8`: an interface's address, a destination, or a
+//! network.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Address and the number of its leading bits that name the network.
+/// IP address with a prefix length.
 ///
-/// The bits after the prefix may be set: an interface's own address is written so (`192.0.2.1/30`).
-/// [`Prefix::network`] clears them.
+/// Host bits may be set, as in an interface's address (`192.0.2.1/30`); [`Prefix::network`] clears
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Prefix {
     address: IpAddr,
     length: u8,
 }
 
-/// Reason for which a text or a pair is not a prefix.
+/// Reason why a text or an address with a length is not a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The part before the slash is not an IP address, or there is no slash.
@@ -28,13 +28,13 @@ pub enum PrefixError {
         address: IpAddr,
         /// Requested length.
         length: u8,
-        /// 32 for IPv4, 128 for IPv6.
+        /// Largest length: 32 for IPv4, 128 for IPv6.
         max: u8,
     },
 }
 
 impl Prefix {
-    /// Joins an address with a prefix length in bits.
+    /// Creates a prefix; an error if `length` (in bits) is too large for the IP version.
     pub fn new(address: IpAddr, length: u8) -> Result<Self, PrefixError> {
         let max = width(address);
         if length > max {
@@ -49,7 +49,7 @@ impl Prefix {
         Self { address, length: width(address) }
     }
 
-    /// Returns the address as specified, bits after the prefix included.
+    /// Returns the address, host bits included.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
@@ -61,7 +61,7 @@ impl Prefix {
         self.length
     }
 
-    /// Returns the prefix with the bits after it cleared.
+    /// Returns the prefix with its host bits cleared.
     #[must_use]
     pub fn network(&self) -> Self {
         let address = match self.address {
@@ -71,8 +71,7 @@ impl Prefix {
         Self { address, length: self.length }
     }
 
-    /// Returns the broadcast address of an IPv4 network; one of one or two addresses has none (RFC
-    /// 3021).
+    /// Returns the broadcast address of an IPv4 network; `None` for lengths 31 and 32 (RFC 3021).
     #[must_use]
     pub fn broadcast(&self) -> Option<Ipv4Addr> {
         match self.address {
@@ -83,7 +82,7 @@ impl Prefix {
         }
     }
 
-    /// Returns true if `address` lies in this network; never for the other IP version.
+    /// Returns true if `address` is in this network; false for the other IP version.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
@@ -95,7 +94,7 @@ fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-// A shift by the whole width, which a prefix of length 0 needs, is not a shift in Rust.
+// A shift by the full width, needed for length 0, overflows in Rust.
 fn keep_v4(bits: u32, length: u8) -> u32 {
     bits & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
 }

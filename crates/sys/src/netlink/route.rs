@@ -1,4 +1,4 @@
-//! Routes of the main table: adding and deleting them, and querying the route of a packet.
+//! Routes of the main table: adding and deleting them, and looking up the route of a packet.
 
 use std::net::IpAddr;
 
@@ -21,24 +21,24 @@ pub struct RouteInfo {
     pub gateway: Option<IpAddr>,
     /// Source address that the kernel would choose.
     pub source: Option<IpAddr>,
-    /// True if the destination is this host itself.
+    /// True if the destination is an address of this host.
     pub local: bool,
-    /// True if it is not one host: a broadcast address of the interface, or a multicast group.
-    pub to_many: bool,
-    /// Path MTU in bytes, if the route has one or a router has reported one (RFC 1191, RFC 8201);
-    /// the interface's MTU holds in addition.
+    /// True if the destination is a broadcast address of the interface or a multicast group.
+    pub is_group: bool,
+    /// Path MTU in bytes, if set for the route or learned from a router (RFC 1191, RFC 8201); the
+    /// interface's MTU applies in addition.
     pub mtu: Option<u32>,
 }
 
 impl Netlink {
-    /// Adds a route to `destination` through the interface `index`, via `gateway` if there is one.
+    /// Adds a route to `destination` by the interface `index`, via `gateway` if given.
     pub fn add_route(
         &mut self,
         destination: Prefix,
         gateway: Option<IpAddr>,
         index: u32,
     ) -> Result<(), NetlinkError> {
-        let mut message = to_destination(destination);
+        let mut message = route_message(destination);
         message.header.protocol = RouteProtocol::Static;
         message.header.kind = RouteType::Unicast;
         message.header.scope =
@@ -55,7 +55,7 @@ impl Netlink {
 
     /// Deletes the first route of the main table to exactly this destination.
     pub fn delete_route(&mut self, destination: Prefix) -> Result<(), NetlinkError> {
-        let mut message = to_destination(destination);
+        let mut message = route_message(destination);
         message.header.scope = RouteScope::NoWhere; // matches any scope
         self.change(
             &format!("delete the route to {destination}"),
@@ -64,8 +64,8 @@ impl Netlink {
         )
     }
 
-    /// Returns the route of a packet to `destination`, as `ip route get` shows it; only through the
-    /// interface `through` if there is one.
+    /// Returns the route of a packet to `destination`, as `ip route get` does; only by the
+    /// interface `through` if given.
     pub fn route_get(
         &mut self,
         destination: IpAddr,
@@ -74,8 +74,8 @@ impl Netlink {
         self.route_get_from(None, destination, through)
     }
 
-    /// Returns the route of a packet from `source`, an address of this host, if there is one: rules
-    /// may select routes by it.
+    /// Returns the route of a packet from `source`, an address of this host, if given: routing
+    /// rules may depend on it.
     pub fn route_get_from(
         &mut self,
         source: Option<IpAddr>,
@@ -83,7 +83,7 @@ impl Netlink {
         through: Option<u32>,
     ) -> Result<RouteInfo, NetlinkError> {
         let action = format!("look up the route to {destination}");
-        let mut request = to_destination(Prefix::host(destination));
+        let mut request = route_message(Prefix::host(destination));
         request.header.table = RouteHeader::RT_TABLE_UNSPEC;
         request.attributes.extend(through.map(RouteAttribute::Oif));
         if let Some(source) = source {
@@ -92,7 +92,7 @@ impl Netlink {
         }
         let answer = self
             .get(&action, RouteNetlinkMessage::GetRoute(request))
-            .map_err(|error| explain(error, destination, through))?;
+            .map_err(|error| route_error(error, destination, through))?;
         match answer {
             Some(RouteNetlinkMessage::NewRoute(message)) => parse(&action, destination, &message),
             _ => Err(NetlinkError::malformed(&action, "no route in the answer")),
@@ -100,7 +100,7 @@ impl Netlink {
     }
 }
 
-pub(super) fn to_destination(destination: Prefix) -> RouteMessage {
+pub(super) fn route_message(destination: Prefix) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = family(destination.address());
     message.header.destination_prefix_length = destination.length();
@@ -109,10 +109,10 @@ pub(super) fn to_destination(destination: Prefix) -> RouteMessage {
     message
 }
 
-fn explain(error: NetlinkError, destination: IpAddr, through: Option<u32>) -> NetlinkError {
+fn route_error(error: NetlinkError, destination: IpAddr, through: Option<u32>) -> NetlinkError {
     match error {
-        // EACCES is a "prohibit" route here, and EINVAL a "blackhole" one: reading a route needs
-        // no privilege.
+        // EACCES is a "prohibit" route and EINVAL a "blackhole" route here, since reading a route
+        // needs no privilege.
         NetlinkError::Refused { refusal, .. } | NetlinkError::NotPermitted { refusal, .. }
             if matches!(
                 refusal.errno,
@@ -149,7 +149,7 @@ fn parse(
         gateway: None,
         source: None,
         local: message.header.kind == RouteType::Local,
-        to_many: matches!(message.header.kind, RouteType::Broadcast | RouteType::Multicast),
+        is_group: matches!(message.header.kind, RouteType::Broadcast | RouteType::Multicast),
         mtu: None,
     };
     for attribute in &message.attributes {
@@ -182,7 +182,7 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// Returns the gateway of an IPv4 route that leads through an IPv6 router (RFC 5549).
+/// Returns the gateway of an IPv4 route via an IPv6 router (RFC 5549).
 fn via_ip(via: &netlink_packet_route::route::RouteVia) -> Option<IpAddr> {
     use netlink_packet_route::route::RouteVia;
     match via {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_broadcast_address_is_distinguished_from_a_host() {
-        let mut message = to_destination("192.0.2.255/32".parse().unwrap());
+        let mut message = route_message("192.0.2.255/32".parse().unwrap());
         message.attributes.push(RouteAttribute::Oif(7));
         for (kind, to_many) in [
             (RouteType::Unicast, false),
@@ -219,13 +219,13 @@ mod tests {
             (RouteType::Multicast, true),
         ] {
             message.header.kind = kind;
-            assert_eq!(parsed(&message).to_many, to_many, "{kind:?}");
+            assert_eq!(parsed(&message).is_group, to_many, "{kind:?}");
         }
     }
 
     #[test]
     fn a_route_may_have_an_mtu_of_its_own() {
-        let mut message = to_destination("192.0.2.255/32".parse().unwrap());
+        let mut message = route_message("192.0.2.255/32".parse().unwrap());
         message.attributes.push(RouteAttribute::Oif(7));
         assert_eq!(parsed(&message).mtu, None);
         let metrics = vec![RouteMetric::Hoplimit(9), RouteMetric::Mtu(1_400)];
@@ -238,7 +238,7 @@ mod tests {
         let refusal = KernelRefusal { errno: libc::EACCES, explanation: None };
         let error = NetlinkError::refused("look up", refusal);
         let destination = "192.0.2.1".parse().unwrap();
-        let error = explain(error, destination, None);
+        let error = route_error(error, destination, None);
         assert!(matches!(error, NetlinkError::Unreachable { .. }));
         assert_eq!(error.errno(), Some(libc::EACCES));
     }

@@ -1,5 +1,4 @@
-//! Route attributes for the kernel's TCP, which `ip route` shows as `rto_min`, `quickack` and
-//! `initcwnd`. They are read and never set.
+//! TCP metrics of a route, shown by `ip route` as `rto_min`, `quickack` and `initcwnd`. Read only.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,26 +6,25 @@ use std::time::Duration;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteMetric};
 
-use super::route::to_destination;
+use super::route::route_message;
 use super::{Netlink, NetlinkError, Prefix};
 
-/// Attributes of a route; each absent if the route does not have it.
+/// TCP metrics of a route; `None` where the route has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteMetrics {
-    /// Shortest time until a segment is retransmitted, which also limits the delay of an
-    /// acknowledgement.
+    /// Smallest retransmission timeout, which also limits the delay of acknowledgements.
     pub rto_min: Option<Duration>,
-    /// True if connections acknowledge at once.
+    /// True if acknowledgements are not delayed.
     pub quick_ack: Option<bool>,
-    /// Segments that a new connection may send at first.
+    /// Initial congestion window, in segments.
     pub initial_cwnd: Option<u32>,
 }
 
 impl Netlink {
-    /// Returns the attributes of the route of a packet to `destination`.
+    /// Returns the TCP metrics of the route of a packet to `destination`.
     pub fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics, NetlinkError> {
         let action = format!("look up the route to {destination}");
-        let mut request = to_destination(Prefix::host(destination));
+        let mut request = route_message(Prefix::host(destination));
         request.header.table = RouteHeader::RT_TABLE_UNSPEC;
         match self.get(&action, RouteNetlinkMessage::GetRoute(request))? {
             Some(RouteNetlinkMessage::NewRoute(message)) => Ok(parse(&message)),

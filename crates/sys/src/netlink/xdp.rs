@@ -1,6 +1,5 @@
-//! XDP at an interface: the mode of the attached program, and the XDP features of the driver, which
-//! the generic netlink family `netdev` reports (`linux/netdev.h`, since Linux 6.3). Nothing is
-//! attached here.
+//! XDP at an interface: mode of the attached program, and XDP features of the driver as reported by
+//! the generic netlink family `netdev` (`linux/netdev.h`, Linux 6.3).
 
 use std::io;
 
@@ -15,7 +14,7 @@ const GENERIC_HEADER_LEN: usize = 4;
 const ATTRIBUTE_HEADER_LEN: usize = 4;
 const NLM_F_REQUEST: u16 = 1;
 const NLMSG_ERROR: u16 = 2;
-/// Family that resolves the others' numbers (`linux/genetlink.h`).
+/// Family that resolves the numbers of other families (`linux/genetlink.h`).
 const CONTROL: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
@@ -25,17 +24,17 @@ const NETDEV_DEV_GET: u8 = 1;
 const NETDEV_IFINDEX: u16 = 1;
 const NETDEV_XDP_FEATURES: u16 = 3;
 const NETDEV_RX_METADATA: u16 = 5;
-/// Mask without the bits above the kind of an attribute.
+/// Mask of the attribute type, without its flag bits.
 const KIND_MASK: u16 = 0x3fff;
 
 /// Attachment mode of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachment {
-    /// In the driver.
+    /// In the driver (native mode).
     Driver,
     /// After the driver, on socket buffers (generic mode).
     Generic,
-    /// In the NIC.
+    /// In the NIC (offload mode).
     Hardware,
     /// In several of these modes.
     Several,
@@ -44,17 +43,16 @@ pub enum XdpAttachment {
 /// XDP features of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// Bits of `netdev_xdp_act`, from 0 on: aborting, dropping, passing and sending back;
-    /// redirecting; accepting redirects of others; `AF_XDP` without copies; running in the NIC;
-    /// packets in several buffers; redirecting those.
+    /// Bits of `netdev_xdp_act`, from bit 0: basic actions (abort, drop, pass, transmit); redirect;
+    /// being a redirect target; zero-copy `AF_XDP`; offload to the NIC; multi-buffer packets;
+    /// redirect of these.
     pub acts: u64,
-    /// Metadata of a received packet that a program can read: bit 0 its hardware timestamp, 1 its
-    /// hash.
+    /// Receive metadata that a program can read: bit 0 the hardware timestamp, bit 1 the hash.
     pub metadata: u64,
 }
 
 impl Netlink {
-    /// Returns the attachment mode of a program at the interface; `None` without one.
+    /// Returns the mode in which a program is attached to the interface; `None` without a program.
     pub fn xdp_attachment(&mut self, index: u32) -> Result<Option<XdpAttachment>, NetlinkError> {
         let action = "read the XDP program";
         let mut message = LinkMessage::default();
@@ -104,7 +102,7 @@ pub fn xdp_features(index: u32) -> io::Result<XdpFeatures> {
     Ok(XdpFeatures { acts, metadata: bits(NETDEV_RX_METADATA).unwrap_or(0) })
 }
 
-/// Sends a request with one attribute; returns the attributes of its answer.
+/// Sends a request with one attribute; returns the attributes of the response.
 fn query(
     socket: &Socket,
     family: u16,
@@ -124,7 +122,7 @@ fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> Vec<u8> {
     bytes.extend((length as u32).to_ne_bytes());
     bytes.extend(family.to_ne_bytes());
     bytes.extend(NLM_F_REQUEST.to_ne_bytes());
-    // One request is in flight at a time, so that no sequence number is needed.
+    // Only one request is pending at a time, so it needs no sequence number.
     bytes.extend([0; 8]);
     bytes.extend([command, 1, 0, 0]);
     bytes.extend((attribute as u16).to_ne_bytes());
@@ -134,7 +132,7 @@ fn request(family: u16, command: u8, kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the payload after the headers of an answer, or the error that it reports.
+/// Returns the payload of a response after its headers, or the error in it.
 fn payload(answer: &[u8]) -> io::Result<Vec<u8>> {
     let bad = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
@@ -151,7 +149,7 @@ fn payload(answer: &[u8]) -> io::Result<Vec<u8>> {
     Ok(body.get(GENERIC_HEADER_LEN..).ok_or_else(bad)?.to_vec())
 }
 
-/// Returns the value of the first attribute of a kind.
+/// Returns the value of the first attribute of the type `wanted`.
 fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! Handoff channel of two sides: a shared page, and descriptors.
+//! Channel between the two sides of a ping-pong: a shared page, and pipes or eventfds.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -8,29 +8,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::ChannelEnds;
 use crate::descriptor::{check, check_new};
 
-/// Mechanism of handing over a turn.
+/// Mechanism that passes the turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Handoff {
-    /// `sched_yield`: both are ready to run all the time, and yield to each other.
+pub enum HandoffMechanism {
+    /// `sched_yield`: both sides are always runnable, and yield to each other.
     Yield,
-    /// Byte through a pipe forward and another one backward.
+    /// One pipe in each direction.
     Pipe,
-    /// Word in shared memory, and futex(2) to wait for it.
+    /// futex(2) on a word in shared memory.
     Futex,
-    /// Count through an eventfd forward and another one backward.
+    /// One eventfd in each direction.
     EventFd,
 }
 
-/// Owner of the turn, in the word.
-const CALLER: u32 = 0;
-const PEER: u32 = 1;
-const OVER: u32 = 2;
-/// Content of a descriptor: a turn, or the end.
-const TURN: u64 = 1;
-const END: u64 = 1 << 8;
-/// Values of the word of readiness: not yet, ready, or an error and its number above.
+/// Values of the turn word: whose turn it is, or that the ping-pong is stopped.
+const CALLER_TURN: u32 = 0;
+const PEER_TURN: u32 = 1;
+const STOPPED: u32 = 2;
+/// Values written to a descriptor: a turn, or stop.
+const TURN_VALUE: u64 = 1;
+const STOP_VALUE: u64 = 1 << 8;
+/// Values of the readiness word: 0 not yet, ready, or failed with the error number in the upper
+/// bits.
 const READY: u32 = 1;
-const REFUSED: u32 = 2;
+const FAILED: u32 = 2;
 
 /// Page shared by both sides, even after a fork.
 #[derive(Debug)]
@@ -81,25 +82,25 @@ impl Drop for SharedPage {
     }
 }
 
-/// Channel of both sides: the first pair of one side is the second of the other.
+/// Channel of both sides; each side writes to the pair that the other reads.
 #[derive(Debug)]
 pub(super) struct Channel {
-    way: Handoff,
+    mechanism: HandoffMechanism,
     page: SharedPage,
     /// True if both sides are threads of one process.
     private: bool,
-    /// Forward and backward pairs.
+    /// Pairs of the forward and the backward direction.
     pairs: Option<[ChannelEnds; 2]>,
 }
 
 impl Channel {
-    pub(super) fn open(way: Handoff, private: bool) -> io::Result<Self> {
-        let pairs = match way {
-            Handoff::Yield | Handoff::Futex => None,
-            Handoff::Pipe => Some([pipe()?, pipe()?]),
-            Handoff::EventFd => Some([event()?, event()?]),
+    pub(super) fn open(mechanism: HandoffMechanism, private: bool) -> io::Result<Self> {
+        let pairs = match mechanism {
+            HandoffMechanism::Yield | HandoffMechanism::Futex => None,
+            HandoffMechanism::Pipe => Some([pipe_ends()?, pipe_ends()?]),
+            HandoffMechanism::EventFd => Some([eventfd_ends()?, eventfd_ends()?]),
         };
-        Ok(Self { way, page: SharedPage::map()?, private, pairs })
+        Ok(Self { mechanism, page: SharedPage::map()?, private, pairs })
     }
 
     /// Returns the readiness of the peer, or its error, once reported.
@@ -112,12 +113,12 @@ impl Channel {
     }
 
     /// Reports the peer's readiness, or the error that prevents it.
-    pub(super) fn be_ready(&self, error: Option<i32>) {
+    pub(super) fn report_readiness(&self, error: Option<i32>) {
         let value = match error {
             None => READY,
             Some(number) => {
                 let number = if number == 0 { libc::EINVAL } else { number };
-                (number as u32) << 2 | REFUSED
+                (number as u32) << 2 | FAILED
             }
         };
         self.page.words().readiness.store(value, Ordering::Release);
@@ -125,65 +126,65 @@ impl Channel {
 
     #[inline]
     pub(super) fn turn(&self) -> io::Result<()> {
-        match (&self.way, &self.pairs) {
-            (Handoff::Futex, _) => {
+        match (&self.mechanism, &self.pairs) {
+            (HandoffMechanism::Futex, _) => {
                 let word = &self.page.words().turn;
-                word.store(PEER, Ordering::Release);
+                word.store(PEER_TURN, Ordering::Release);
                 self.wake();
-                self.wait_while(PEER)
+                self.wait_while(PEER_TURN)
             }
             (_, Some([there, back])) => {
-                put(&there.1, TURN)?;
-                get(&back.0).map(drop)
+                write_value(&there.1, TURN_VALUE)?;
+                read_value(&back.0).map(drop)
             }
             _ => {
-                give_way();
+                yield_core();
                 Ok(())
             }
         }
     }
 
-    /// Makes the calls of one side without the other.
+    /// Makes the system calls of one side without a peer.
     #[inline]
-    pub(super) fn baseline(&self) -> io::Result<()> {
-        match (&self.way, &self.pairs) {
-            (Handoff::Futex, _) => {
+    pub(super) fn baseline_calls(&self) -> io::Result<()> {
+        match (&self.mechanism, &self.pairs) {
+            (HandoffMechanism::Futex, _) => {
                 let word = &self.page.words().turn;
-                word.store(CALLER, Ordering::Release);
+                word.store(CALLER_TURN, Ordering::Release);
                 self.wake();
                 // The kernel finds another value than this one and does not wait.
-                self.wait_once(PEER)
+                self.wait_once(PEER_TURN)
             }
             (_, Some([there, _])) => {
-                put(&there.1, TURN)?;
-                get(&there.0).map(drop)
+                write_value(&there.1, TURN_VALUE)?;
+                read_value(&there.0).map(drop)
             }
             _ => {
-                give_way();
+                yield_core();
                 Ok(())
             }
         }
     }
 
     /// Runs the peer's side until it is stopped.
-    pub(super) fn answer(&self) {
+    pub(super) fn serve_turns(&self) {
         let word = &self.page.words().turn;
-        match (&self.way, &self.pairs) {
-            (Handoff::Futex, _) => loop {
+        match (&self.mechanism, &self.pairs) {
+            (HandoffMechanism::Futex, _) => loop {
                 // A signal that ends the wait begins it again.
-                let _ = self.wait_while(CALLER);
-                // Never overwrites the word of the end, which may come at any time.
+                let _ = self.wait_while(CALLER_TURN);
+                // Does not overwrite the value of stop, which may arrive at any time.
                 let order = (Ordering::AcqRel, Ordering::Acquire);
-                match word.compare_exchange(PEER, CALLER, order.0, order.1) {
+                match word.compare_exchange(PEER_TURN, CALLER_TURN, order.0, order.1) {
                     Ok(_) => self.wake(),
-                    Err(OVER) => return,
+                    Err(STOPPED) => return,
                     Err(_) => {}
                 }
             },
             (_, Some([there, back])) => loop {
-                match get(&there.0) {
-                    Ok(TURN) => {
-                        if put(&back.1, TURN).is_err() {
+                match read_value(&there.0) {
+                    Ok(TURN_VALUE) => {
+                        if write_value(&back.1, TURN_VALUE).is_err() {
                             return;
                         }
                     }
@@ -192,20 +193,20 @@ impl Channel {
                 }
             },
             _ => {
-                while word.load(Ordering::Relaxed) != OVER {
-                    give_way();
+                while word.load(Ordering::Relaxed) != STOPPED {
+                    yield_core();
                 }
             }
         }
     }
 
-    /// Tells the peer to end.
+    /// Makes the peer end.
     pub(super) fn stop(&self) {
-        self.page.words().turn.store(OVER, Ordering::Release);
+        self.page.words().turn.store(STOPPED, Ordering::Release);
         self.wake();
         if let Some([there, _]) = &self.pairs {
-            // It has room: no turn is in progress, or one of a peer that is gone.
-            let _ = put(&there.1, END);
+            // The write cannot block: no turn is in progress, or the peer has ended.
+            let _ = write_value(&there.1, STOP_VALUE);
         }
     }
 
@@ -215,13 +216,13 @@ impl Channel {
             libc::syscall(
                 libc::SYS_futex,
                 self.page.words().turn.as_ptr(),
-                libc::FUTEX_WAKE | self.flag(),
+                libc::FUTEX_WAKE | self.futex_flag(),
                 1,
             )
         };
     }
 
-    /// Waits as long as the word has this value.
+    /// Waits while the turn word has this value.
     #[inline]
     fn wait_while(&self, value: u32) -> io::Result<()> {
         while self.page.words().turn.load(Ordering::Acquire) == value {
@@ -237,7 +238,7 @@ impl Channel {
             libc::syscall(
                 libc::SYS_futex,
                 self.page.words().turn.as_ptr(),
-                libc::FUTEX_WAIT | self.flag(),
+                libc::FUTEX_WAIT | self.futex_flag(),
                 value,
                 std::ptr::null::<libc::timespec>(),
             ) as libc::c_int
@@ -249,19 +250,19 @@ impl Channel {
         }
     }
 
-    const fn flag(&self) -> libc::c_int {
+    const fn futex_flag(&self) -> libc::c_int {
         if self.private { libc::FUTEX_PRIVATE_FLAG } else { 0 }
     }
 }
 
 #[inline]
-fn give_way() {
+fn yield_core() {
     // SAFETY: no argument; on Linux it always succeeds.
     unsafe { libc::sched_yield() };
 }
 
-/// Returns the end to read at and the end to write at.
-fn pipe() -> io::Result<ChannelEnds> {
+/// Returns the read end and the write end of a new pipe.
+fn pipe_ends() -> io::Result<ChannelEnds> {
     let mut ends = [0; 2];
     // SAFETY: room for two descriptors, which are new and without another owner.
     unsafe {
@@ -270,8 +271,8 @@ fn pipe() -> io::Result<ChannelEnds> {
     }
 }
 
-/// Returns the same descriptor for both.
-fn event() -> io::Result<ChannelEnds> {
+/// Returns two descriptors of a new eventfd.
+fn eventfd_ends() -> io::Result<ChannelEnds> {
     // SAFETY: numbers in, a new descriptor out, owned from here on.
     let event = unsafe { check_new(libc::eventfd(0, libc::EFD_CLOEXEC)) }?;
     Ok((event.try_clone()?, event))
@@ -279,7 +280,7 @@ fn event() -> io::Result<ChannelEnds> {
 
 /// Writes 8 bytes, which both a pipe and an eventfd accept.
 #[inline]
-fn put(end: &OwnedFd, value: u64) -> io::Result<()> {
+fn write_value(end: &OwnedFd, value: u64) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`.
     let written = unsafe {
         libc::write(end.as_raw_fd(), std::ptr::from_ref(&value).cast(), size_of::<u64>())
@@ -288,7 +289,7 @@ fn put(end: &OwnedFd, value: u64) -> io::Result<()> {
 }
 
 #[inline]
-fn get(end: &OwnedFd) -> io::Result<u64> {
+fn read_value(end: &OwnedFd) -> io::Result<u64> {
     let mut value = 0_u64;
     // SAFETY: the pointer and the length are those of `value`, in which any bytes are valid.
     let read = unsafe {

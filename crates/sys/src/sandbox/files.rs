@@ -1,5 +1,5 @@
-//! Files that a process may still reach, by Landlock
-//! (Documentation/userspace-api/landlock.rst). Files that are open stay usable.
+//! File access restricted by Landlock (Documentation/userspace-api/landlock.rst). Open files remain
+//! usable.
 
 use std::path::{Path, PathBuf};
 
@@ -8,29 +8,31 @@ use landlock::{
     path_beneath_rules,
 };
 
-/// Rights that are removed: those of files as of Linux 6.2. Later ones are about sockets and
-/// devices, which are restricted by other means.
+/// Restricted rights: those on files as of Linux 6.2. Later ones concern sockets and devices, which
+/// are restricted in other ways.
 const RIGHTS: ABI = ABI::V3;
 
-/// Extent to which Landlock is in force.
+/// Degree to which Landlock is enforced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Extent {
-    /// Every requested right.
-    Whole,
-    /// Only the rights that this kernel supports.
-    Part,
-    /// Not at all: this kernel has no Landlock, or it is switched off.
+pub enum LandlockStatus {
+    /// All requested rights are restricted.
+    Full,
+    /// Only the rights that this kernel supports are restricted.
+    Partial,
+    /// Not enforced: the kernel has no Landlock, or it is disabled.
     None,
 }
 
-/// Restricts this thread, and those started from here on: they may read below `readable`, read and
-/// write below `writable`, and access no other file. Nothing can be executed. Missing paths are
-/// skipped.
+/// Restricts this thread and those started later: they may read below `readable`, read and write
+/// below `writable`, and access no other file. Nothing can be executed. Missing paths are skipped.
 ///
 /// # Errors
 ///
 /// If the kernel has Landlock and refuses the rules.
-pub fn confine_files(readable: &[PathBuf], writable: &[PathBuf]) -> Result<Extent, RulesetError> {
+pub fn confine_files(
+    readable: &[PathBuf],
+    writable: &[PathBuf],
+) -> Result<LandlockStatus, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(RIGHTS) & !AccessFs::Execute;
     let status = Ruleset::default()
@@ -40,9 +42,9 @@ pub fn confine_files(readable: &[PathBuf], writable: &[PathBuf]) -> Result<Exten
         .add_rules(path_beneath_rules(writable.iter().map(Path::new), write))?
         .restrict_self()?;
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Extent::Whole,
-        RulesetStatus::PartiallyEnforced => Extent::Part,
-        RulesetStatus::NotEnforced => Extent::None,
+        RulesetStatus::FullyEnforced => LandlockStatus::Full,
+        RulesetStatus::PartiallyEnforced => LandlockStatus::Partial,
+        RulesetStatus::NotEnforced => LandlockStatus::None,
     })
 }
 
@@ -57,7 +59,7 @@ mod tests {
             let own = std::env::temp_dir().join(format!("horolog-files-{}", std::process::id()));
             std::fs::create_dir_all(&own).unwrap();
             let extent = confine_files(&["/proc".into()], std::slice::from_ref(&own)).unwrap();
-            if extent == Extent::None {
+            if extent == LandlockStatus::None {
                 std::fs::remove_dir_all(&own).unwrap();
                 return;
             }

@@ -1,12 +1,12 @@
-//! Dropping of capabilities, and the promise never to gain any by running a program
-//! (capabilities(7), `PR_SET_NO_NEW_PRIVS` in prctl(2)).
+//! Dropping of capabilities, and no gain of privileges by executing programs (capabilities(7),
+//! `PR_SET_NO_NEW_PRIVS` in prctl(2)).
 
 use std::io;
 
 use crate::capability::Capability;
 use crate::descriptor::check;
 
-/// `_LINUX_CAPABILITY_VERSION_3`, which takes 64 bits in two parts.
+/// `_LINUX_CAPABILITY_VERSION_3`: 64 bits in two structures.
 const VERSION: u32 = 0x2008_0522;
 
 /// `struct __user_cap_header_struct`.
@@ -16,44 +16,45 @@ struct CapabilityHeader {
     thread: libc::c_int,
 }
 
-/// `struct __user_cap_data_struct`, one for each half.
+/// `struct __user_cap_data_struct`: 32 of the 64 capabilities.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Half {
+struct CapabilityHalf {
     effective: u32,
     permitted: u32,
     inheritable: u32,
 }
 
-/// Keeps those of this thread's capabilities that are named, as far as it has them, and drops all
-/// others for good: from the effective, permitted, inheritable, ambient and bounding sets.
+/// Keeps the capabilities in `keep` that this thread has, and drops all others permanently from the
+/// effective, permitted, inheritable, ambient and bounding sets.
 ///
 /// # Errors
 ///
 /// None is known; dropping is always allowed.
 pub fn keep_capabilities(keep: &[Capability]) -> io::Result<()> {
     let mut header = CapabilityHeader { version: VERSION, thread: 0 };
-    let mut halves = [Half::default(); 2];
+    let mut halves = [CapabilityHalf::default(); 2];
     // SAFETY: a header of version 3 and room for two halves, alive for the call.
     check(unsafe {
         libc::syscall(libc::SYS_capget, &raw mut header, halves.as_mut_ptr()) as libc::c_int
     })?;
-    // Switching the user has made them ineffective, and narrowing the bounds needs one.
+    // Switching the user has cleared the effective set, and narrowing the bounding set requires
+    // CAP_SETPCAP in it.
     for half in &mut halves {
         half.effective = half.permitted;
     }
-    set(&mut header, &halves)?;
+    set_capabilities(&mut header, &halves)?;
     let wanted = keep.iter().fold(0u64, |set, capability| set | 1 << (*capability as u32));
-    narrow_bounds(wanted)?;
+    narrow_bounding_set(wanted)?;
     for (half, wanted) in halves.iter_mut().zip([wanted as u32, (wanted >> 32) as u32]) {
         half.permitted &= wanted;
         half.effective = half.permitted;
         half.inheritable = 0;
     }
-    set(&mut header, &halves)
+    set_capabilities(&mut header, &halves)
 }
 
-fn set(header: &mut CapabilityHeader, halves: &[Half; 2]) -> io::Result<()> {
+fn set_capabilities(header: &mut CapabilityHeader, halves: &[CapabilityHalf; 2]) -> io::Result<()> {
     let header = std::ptr::from_mut(header);
     // SAFETY: a header of version 3 and two halves, alive for the call; the kernel only reads them.
     check(unsafe { libc::syscall(libc::SYS_capset, header, halves.as_ptr()) as libc::c_int })
@@ -61,8 +62,8 @@ fn set(header: &mut CapabilityHeader, halves: &[Half; 2]) -> io::Result<()> {
 }
 
 /// Drops capabilities from the bounding set, so that no program can regain them. Without
-/// `CAP_SETPCAP` the bounds stay, and "no new privileges" serves the same end.
-fn narrow_bounds(wanted: u64) -> io::Result<()> {
+/// `CAP_SETPCAP` the set is unchanged, and `no_new_privs` serves the same purpose.
+fn narrow_bounding_set(wanted: u64) -> io::Result<()> {
     for number in 0..64 {
         // SAFETY: numbers only. An unknown number is refused, which ends the list.
         let known = unsafe { libc::prctl(libc::PR_CAPBSET_READ, number, 0, 0, 0) };
@@ -81,8 +82,7 @@ fn narrow_bounds(wanted: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Promises that this thread, and those started from here on, never gain privileges by running a
-/// program.
+/// Prevents this thread and those started later from gaining privileges by executing a program.
 ///
 /// # Errors
 ///

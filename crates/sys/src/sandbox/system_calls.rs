@@ -1,6 +1,6 @@
-//! System calls of a server, restricted by seccomp (seccomp(2)): a list of those that it was
-//! observed to make or that its library may make instead. All others fail with `EPERM`; those that
-//! only foreign code in this process would make end it at once.
+//! System call filter of a server (seccomp(2)). Allowed are calls that a server was observed to
+//! make, or that its libraries may make instead. All others fail with `EPERM`; those that only
+//! injected code would make kill the process.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Reason for which there is no filter.
+/// Reason why no filter is installed.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// The filter cannot be built, for example for this processor.
+    /// The filter cannot be built, for example for this CPU architecture.
     #[error(transparent)]
     Build(#[from] BackendError),
     /// The kernel refused it.
@@ -21,17 +21,17 @@ pub enum FilterError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Threads that a filter applies to.
+/// Threads to which a filter applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
-    /// Every thread of the process, and those that they start.
+pub enum FilterScope {
+    /// All threads of the process, and those that they start.
     Process,
     /// This thread, and those that it starts.
     Thread,
 }
 
-/// Calls that nothing here has a reason to make.
-const FOREIGN: &[c_long] = &[
+/// Calls that a server never makes; they kill the process.
+const FORBIDDEN_CALLS: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -64,8 +64,8 @@ const FOREIGN: &[c_long] = &[
     libc::SYS_io_uring_setup,
 ];
 
-/// Packets, sockets and waiting for them.
-const NETWORK: &[c_long] = &[
+/// Sockets, packets and waiting for them.
+const NETWORK_CALLS: &[c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
     libc::SYS_bind,
@@ -94,8 +94,8 @@ const NETWORK: &[c_long] = &[
     libc::SYS_pipe2,
 ];
 
-/// Files, as far as Landlock allows any.
-const FILES: &[c_long] = &[
+/// Files, to the extent that Landlock allows access.
+const FILE_CALLS: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -135,7 +135,7 @@ const FILES: &[c_long] = &[
 ];
 
 /// Memory, of this process and shared with time sources.
-const MEMORY: &[c_long] = &[
+const MEMORY_CALLS: &[c_long] = &[
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
@@ -151,7 +151,7 @@ const MEMORY: &[c_long] = &[
 ];
 
 /// Threads, signals, and properties of this process.
-const THREADS: &[c_long] = &[
+const THREAD_CALLS: &[c_long] = &[
     libc::SYS_clone3,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -192,8 +192,8 @@ const THREADS: &[c_long] = &[
     libc::SYS_getrandom,
 ];
 
-/// Reading clocks and waiting. Setting one needs a capability that is gone.
-const TIME: &[c_long] = &[
+/// Reading clocks and waiting. Setting a clock needs a capability that was dropped.
+const TIME_CALLS: &[c_long] = &[
     libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
     libc::SYS_clock_nanosleep,
@@ -205,9 +205,9 @@ const TIME: &[c_long] = &[
     libc::SYS_timerfd_settime,
 ];
 
-/// Older forms of some calls, which the C library still makes on this processor.
+/// Legacy calls that the C library still makes on this architecture.
 #[cfg(target_arch = "x86_64")]
-const OLDER: &[c_long] = &[
+const LEGACY_CALLS: &[c_long] = &[
     libc::SYS_open,
     libc::SYS_stat,
     libc::SYS_lstat,
@@ -228,7 +228,7 @@ const OLDER: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[c_long] = &[];
 
-/// Commands of bpf(2) on maps and links that are open; none creates or loads anything.
+/// Commands of bpf(2) on open maps and links; none creates or loads anything.
 const BPF_COMMANDS: [u64; 9] = [
     1,  // BPF_MAP_LOOKUP_ELEM
     2,  // BPF_MAP_UPDATE_ELEM
@@ -241,7 +241,7 @@ const BPF_COMMANDS: [u64; 9] = [
     34, // BPF_LINK_DETACH
 ];
 
-/// Flags of new namespaces, which threads do not need: all `CLONE_NEW` flags of clone(2).
+/// All `CLONE_NEW*` flags of clone(2); threads need no new namespaces.
 const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -250,35 +250,36 @@ const NEW_NAMESPACES: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Restricts system calls from here on, for good.
+/// Restricts system calls permanently.
 ///
 /// # Errors
 ///
 /// If the kernel has no seccomp, or not for this processor.
-pub fn filter_system_calls(reach: Reach) -> Result<(), FilterError> {
+pub fn filter_system_calls(scope: FilterScope) -> Result<(), FilterError> {
     let errno = |number: i32| SeccompAction::Errno(number.cast_unsigned());
     let (allow, end) = (SeccompAction::Allow, SeccompAction::KillProcess);
-    let foreign = FOREIGN.iter().map(|call| (*call, Vec::new())).collect();
-    // Its flags cannot be inspected, and the C library uses clone(2) if this one is unknown.
+    let foreign = FORBIDDEN_CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    // clone3's flags cannot be inspected; with `ENOSYS` the C library falls back to clone(2).
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     for program in [
-        compile(foreign, allow.clone(), end)?,
-        compile(unknown, allow.clone(), errno(libc::ENOSYS))?,
-        // Installed last, because it prevents further filters. The strictest result counts.
-        compile(allowed()?, errno(libc::EPERM), allow)?,
+        compile_filter(foreign, allow.clone(), end)?,
+        compile_filter(unknown, allow.clone(), errno(libc::ENOSYS))?,
+        // Installed last, because it forbids installing filters. The strictest result of all
+        // filters applies.
+        compile_filter(allowed_calls()?, errno(libc::EPERM), allow)?,
     ] {
-        match reach {
-            Reach::Process => seccompiler::apply_filter_all_threads(&program)?,
-            Reach::Thread => seccompiler::apply_filter(&program)?,
+        match scope {
+            FilterScope::Process => seccompiler::apply_filter_all_threads(&program)?,
+            FilterScope::Thread => seccompiler::apply_filter(&program)?,
         }
     }
     Ok(())
 }
 
-type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
+type SeccompRules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-fn compile(
-    rules: Rules,
+fn compile_filter(
+    rules: SeccompRules,
     otherwise: SeccompAction,
     matched: SeccompAction,
 ) -> Result<BpfProgram, BackendError> {
@@ -286,20 +287,26 @@ fn compile(
     SeccompFilter::new(rules, otherwise, matched, processor)?.try_into()
 }
 
-fn allowed() -> Result<Rules, BackendError> {
-    let whole = [NETWORK, FILES, MEMORY, THREADS, TIME, OLDER];
-    let mut rules: Rules = whole.into_iter().flatten().map(|call| (*call, Vec::new())).collect();
-    let without = |argument, flags| rule(argument, SeccompCmpOp::MaskedEq(flags), 0);
+fn allowed_calls() -> Result<SeccompRules, BackendError> {
+    let whole = [NETWORK_CALLS, FILE_CALLS, MEMORY_CALLS, THREAD_CALLS, TIME_CALLS, LEGACY_CALLS];
+    let mut rules: SeccompRules =
+        whole.into_iter().flatten().map(|call| (*call, Vec::new())).collect();
+    let without = |argument, flags| argument_rule(argument, SeccompCmpOp::MaskedEq(flags), 0);
     let executable = libc::PROT_EXEC as u64;
     rules.insert(libc::SYS_mmap, vec![without(2, executable)?]);
     rules.insert(libc::SYS_mprotect, vec![without(2, executable)?]);
     rules.insert(libc::SYS_clone, vec![without(0, NEW_NAMESPACES)?]);
-    let commands = BPF_COMMANDS.into_iter().map(|command| rule(0, SeccompCmpOp::Eq, command));
+    let commands =
+        BPF_COMMANDS.into_iter().map(|command| argument_rule(0, SeccompCmpOp::Eq, command));
     rules.insert(libc::SYS_bpf, commands.collect::<Result<_, _>>()?);
     Ok(rules)
 }
 
-fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
+fn argument_rule(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, BackendError> {
     let length = SeccompCmpArgLen::Qword;
     SeccompRule::new(vec![SeccompCondition::new(argument, length, operator, value)?])
 }
@@ -320,7 +327,7 @@ mod tests {
     #[test]
     fn a_thread_can_do_its_work_and_nothing_else() {
         std::thread::spawn(|| {
-            filter_system_calls(Reach::Thread).unwrap();
+            filter_system_calls(FilterScope::Thread).unwrap();
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
             std::fs::read("/proc/self/status").unwrap();

@@ -1,4 +1,4 @@
-//! Permanent switch to another user, with the capabilities to retain.
+//! Permanent switch to another user, which leaves the permitted capabilities in place.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::descriptor::check;
 use crate::explain::explain;
 
-/// Reason for which this process still has its user.
+/// Reason why the user was not switched.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// There is no such user.
@@ -20,29 +20,29 @@ pub enum UserError {
     Refused(String, #[source] io::Error),
 }
 
-/// Switches to the user `name` with its groups, and gives it `own`, a directory of this process.
-/// All threads change together; permitted capabilities stay, to be dropped next. If the process is
-/// that user already, nothing changes, and no privilege is needed.
+/// Switches all threads to the user `name` and its groups, and gives it ownership of `directory`.
+/// Permitted capabilities remain, to be dropped next. If the process already runs as that user,
+/// nothing changes and no privilege is needed.
 ///
 /// # Errors
 ///
 /// Errors of [`UserError`]; after [`UserError::Refused`] the process should end.
-pub fn switch_user(name: &str, own: Option<&Path>) -> Result<(), UserError> {
+pub fn switch_user(name: &str, directory: Option<&Path>) -> Result<(), UserError> {
     let unknown = || UserError::Unknown(name.to_owned());
     let c_name = CString::new(name).map_err(|_| unknown())?;
     let (user, group) = find_user(&c_name).ok_or_else(unknown)?;
-    if is(user, group) {
+    if is_current_user(user, group) {
         return Ok(());
     }
     let refused = |error| UserError::Refused(name.to_owned(), error);
-    if let Some(own) = own {
-        give(own, user, group).map_err(refused)?;
+    if let Some(own) = directory {
+        change_owner(own, user, group).map_err(refused)?;
     }
-    change(&c_name, user, group).map_err(refused)
+    change_user(&c_name, user, group).map_err(refused)
 }
 
-/// Returns true if this process is that user, and cannot switch back to another.
-fn is(user: libc::uid_t, group: libc::gid_t) -> bool {
+/// Returns true if this process runs as that user and cannot switch back.
+fn is_current_user(user: libc::uid_t, group: libc::gid_t) -> bool {
     let [mut users, mut groups] = [[0; 3]; 2];
     let ([real, effective, saved], [g_real, g_effective, g_saved]) = (&mut users, &mut groups);
     // SAFETY: room for three numbers, alive for the call.
@@ -75,13 +75,13 @@ fn find_user(name: &CStr) -> Option<(libc::uid_t, libc::gid_t)> {
     Some((entry.pw_uid, entry.pw_gid))
 }
 
-fn give(path: &Path, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
+fn change_owner(path: &Path, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: a C string, alive for the call, and numbers. A symbolic link itself would change.
     check(unsafe { libc::lchown(path.as_ptr(), user, group) }).map(drop)
 }
 
-fn change(name: &CStr, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
+fn change_user(name: &CStr, user: libc::uid_t, group: libc::gid_t) -> io::Result<()> {
     // SAFETY: numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
     // SAFETY: a C string, alive for the call, and a number.
@@ -110,6 +110,6 @@ mod tests {
     #[test]
     fn an_unknown_user_is_refused() {
         assert!(matches!(switch_user("no:such", None), Err(UserError::Unknown(_))));
-        assert!(!is(u32::MAX - 1, u32::MAX - 1));
+        assert!(!is_current_user(u32::MAX - 1, u32::MAX - 1));
     }
 }

@@ -1,5 +1,5 @@
-//! Socket options for the transmission and reception of datagrams: traffic class, hop limit,
-//! fragmentation, broadcast, busy polling, timestamps of all of them.
+//! Socket options for datagrams: traffic class, hop limit, fragmentation, broadcast, busy polling,
+//! timestamps of all datagrams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,8 +35,8 @@ impl Socket {
         self.set_by_family(local, libc::IP_RECVTTL, libc::IPV6_RECVHOPLIMIT, 1)
     }
 
-    /// Sends datagrams that are longer than the path MTU, as far as this host knows it, in
-    /// fragments, and forbids routers to fragment the others (`IP_PMTUDISC_WANT`).
+    /// Fragments datagrams that exceed the known path MTU, and sets "don't fragment" on others
+    /// (`IP_PMTUDISC_WANT`).
     pub fn allow_fragmentation(&self, local: SocketAddr) -> io::Result<()> {
         self.set_by_family(
             local,
@@ -46,8 +46,8 @@ impl Socket {
         )
     }
 
-    /// Refuses to send datagrams that are longer than the path MTU as far as this host knows it,
-    /// and forbids routers to fragment others (`IP_PMTUDISC_DO`).
+    /// Refuses datagrams that exceed the known path MTU, and sets "don't fragment" on others
+    /// (`IP_PMTUDISC_DO`).
     pub fn never_fragment(&self, local: SocketAddr) -> io::Result<()> {
         self.set_by_family(
             local,
@@ -57,16 +57,14 @@ impl Socket {
         )
     }
 
-    /// Allows other sockets with the same option to listen at this address and port, or at a
-    /// wildcard that includes it (`SO_REUSEADDR`). The kernel checks both sockets when one is
-    /// bound: a packet to one host is then for the socket whose address is the closest, one to a
-    /// multicast group for all.
+    /// Allows sockets with this option to share an address and port, or to overlap by a wildcard
+    /// (`SO_REUSEADDR`). The kernel checks it on both sockets at bind(2). A unicast packet goes to
+    /// the socket with the most specific address, a multicast packet to all.
     pub fn set_reuse_address(&self, on: bool) -> io::Result<()> {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_REUSEADDR, &c_int::from(on))
     }
 
-    /// Returns the path MTU to the connected peer, as far as this host knows it (`IP_MTU`,
-    /// `IPV6_MTU`).
+    /// Returns the known path MTU to the connected peer, in bytes (`IP_MTU`, `IPV6_MTU`).
     pub fn path_mtu(&self, local: SocketAddr) -> io::Result<u32> {
         let (level, name) = if local.is_ipv4() {
             (IPPROTO_IP, libc::IP_MTU)
@@ -81,17 +79,17 @@ impl Socket {
         self.switch_on(SOL_SOCKET, libc::SO_BROADCAST)
     }
 
-    /// Makes a receiving call poll the interface's queue for this many microseconds before it
-    /// sleeps (`SO_BUSY_POLL`); only drivers that can be polled gain by it.
+    /// Sets the time for which a receive call polls the queue of the interface before it sleeps, in
+    /// microseconds (`SO_BUSY_POLL`); it helps only with drivers that support it.
     pub fn set_busy_poll(&self, us: u32) -> io::Result<()> {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_BUSY_POLL, &(us as c_int))
     }
 
-    /// Sets the timeout of a receiving call, which then ends with `WouldBlock` (`SO_RCVTIMEO`).
+    /// Sets the timeout of a receive call, after which it returns `WouldBlock` (`SO_RCVTIMEO`).
     ///
     /// # Errors
     ///
-    /// None is known; zero would mean no timeout and is taken for a microsecond.
+    /// None is known. Zero would mean no timeout, so it is replaced by one microsecond.
     pub fn set_receive_timeout(&self, wait: Duration) -> io::Result<()> {
         let wait = wait.max(Duration::from_micros(1));
         let timeout = libc::timeval {
@@ -101,9 +99,9 @@ impl Socket {
         set_option(self.as_fd(), SOL_SOCKET, libc::SO_RCVTIMEO, &timeout)
     }
 
-    /// Requests the kernel's timestamps of all datagrams, received and sent; the latter come by the
-    /// error queue without the bytes, numbered from 0 on in the order of sending
-    /// (`SOF_TIMESTAMPING_OPT_ID`). A new request begins with 0 again.
+    /// Requests software timestamps of all received and sent datagrams. Transmit timestamps arrive
+    /// in the error queue without payload, numbered from 0 in the order of sending
+    /// (`SOF_TIMESTAMPING_OPT_ID`); each call restarts the numbers.
     pub fn enable_all_timestamps(&self) -> io::Result<()> {
         let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
             | libc::SOF_TIMESTAMPING_TX_SOFTWARE

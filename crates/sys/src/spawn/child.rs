@@ -1,45 +1,45 @@
-//! Child between its creation and its program. It shares the memory of this process, whose thread
-//! that created it stands still meanwhile, so nothing here allocates, locks or panics.
+//! Child process from its creation until it executes its program. It shares the memory of this
+//! process, whose creating thread is suspended meanwhile, so it must not allocate, lock or panic.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering::SeqCst};
 
 use super::{CancelHandle, StartPriority, StartTime};
 use crate::affinity::SchedulingParameters;
-use crate::alarm_clock::AlarmClock;
+use crate::alarm_clock::SleepClock;
 use crate::descriptor::check;
 use crate::signal::{change_mask, signal_set};
 
-/// Order to the child.
+/// Input of the child.
 pub(super) struct ChildOrder<'a> {
-    /// Candidate paths of the program, and its words and environment, each list with a null at its
-    /// end.
+    /// Candidate paths of the program, its arguments, and its environment; the last two end with a
+    /// null pointer.
     pub(super) candidate_paths: &'a [*const libc::c_char],
     pub(super) words: *const *const libc::c_char,
     pub(super) environment: *const *const libc::c_char,
-    /// Input, output and errors of the program, if they differ from those of this process; it then
-    /// ends with the thread that starts it.
+    /// Standard input, output and error of the program, if they differ from those of this process;
+    /// the program is then killed when the thread that starts it ends.
     pub(super) streams: Option<[libc::c_int; 3]>,
     pub(super) own_group: bool,
-    pub(super) at: Option<&'a StartTime>,
-    /// Process identifier of this process, and its thread that stands still.
+    pub(super) start_time: Option<&'a StartTime>,
+    /// IDs of this process and of its suspended thread.
     pub(super) process: libc::pid_t,
     pub(super) thread: libc::pid_t,
-    /// Policy of the program.
+    /// Scheduling policy of the program.
     pub(super) policy: SchedulingParameters,
     pub(super) slack_ns: u32,
-    pub(super) cancel: &'a CancelHandle,
+    pub(super) cancel_handle: &'a CancelHandle,
     pub(super) report: &'a ChildReport,
 }
 
-/// Report of the child.
+/// Output of the child.
 #[derive(Default)]
 pub(super) struct ChildReport {
-    /// Clock reading at its wake-up; 0 if it did not wake.
+    /// Clock reading at its wake-up, in ns since 1970; 0 if it did not wake.
     pub(super) woken_ns: AtomicI64,
-    /// True if it has a real-time priority.
-    pub(super) rushes: AtomicBool,
-    /// Error that stopped it; 0 if none.
+    /// True if the child obtained its real-time priority.
+    pub(super) is_real_time: AtomicBool,
+    /// Error number that ended the child; 0 if none.
     pub(super) error: AtomicI32,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct ChildReport {
 pub(super) extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `spawn` passes an order that lives until the child has executed or ended.
     let order: &ChildOrder<'_> = unsafe { &*order.cast::<ChildOrder<'_>>() };
-    let error = match order.get_ready() {
+    let error = match order.prepare() {
         Ok(()) => order.execute(),
         Err(error) => error.raw_os_error().unwrap_or(libc::EINVAL),
     };
@@ -56,7 +56,7 @@ pub(super) extern "C" fn run(order: *mut libc::c_void) -> libc::c_int {
 }
 
 impl ChildOrder<'_> {
-    fn get_ready(&self) -> io::Result<()> {
+    fn prepare(&self) -> io::Result<()> {
         if self.own_group {
             // SAFETY: numbers only; 0 and 0 are a new group for this process.
             check(unsafe { libc::setpgid(0, 0) })?;
@@ -69,59 +69,68 @@ impl ChildOrder<'_> {
             }
             self.end_with_starter()?;
         }
-        let start_priority =
-            self.at.and_then(|at| at.start_priority).filter(|_| !self.policy.is_real_time());
-        if let Some(at) = self.at {
+        let start_priority = self
+            .start_time
+            .and_then(|at| at.start_priority)
+            .filter(|_| !self.policy.is_real_time());
+        if let Some(at) = self.start_time {
             self.wait(at, start_priority)?;
         }
-        if !start_priority.is_some_and(|start_priority| start_priority.keep) {
+        if !start_priority.is_some_and(|start_priority| start_priority.keeps_priority) {
             self.policy.set(0)?;
-            // In this order: with a real-time priority there is none to be set.
-            set(libc::PR_SET_TIMERSLACK, self.slack_ns)?;
+            // After the policy: a real-time thread has no timer slack to set.
+            set_process_option(libc::PR_SET_TIMERSLACK, self.slack_ns)?;
         }
         change_mask(libc::SIG_SETMASK, &signal_set([]))
     }
 
-    /// Makes the kernel end the child when the thread that created it ends.
+    /// Makes the kernel kill the child when the thread that created it ends.
     fn end_with_starter(&self) -> io::Result<()> {
-        set(libc::PR_SET_PDEATHSIG, libc::SIGKILL.unsigned_abs())?;
+        set_process_option(libc::PR_SET_PDEATHSIG, libc::SIGKILL.unsigned_abs())?;
         // SAFETY: no argument, cannot fail.
         let is_orphan = unsafe { libc::getppid() } != self.process;
         if is_orphan { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(()) }
     }
 
-    /// Sleeps until the start time. If the starter ends meanwhile, the child ends too.
-    fn wait(&self, at: &StartTime, start_priority: Option<StartPriority>) -> io::Result<()> {
+    /// Sleeps until the start time; the child ends if the starting thread ends before.
+    fn wait(
+        &self,
+        start_time: &StartTime,
+        start_priority: Option<StartPriority>,
+    ) -> io::Result<()> {
         self.end_with_starter()?;
-        set(libc::PR_SET_TIMERSLACK, 1)?;
+        set_process_option(libc::PR_SET_TIMERSLACK, 1)?;
         if let Some(start_priority) = start_priority {
-            // The thread has precedence over the child, so that it can always restore the
-            // scheduling.
+            // The starting thread has a higher priority than the child, so that it can always
+            // restore the child's scheduling.
             let raised = SchedulingParameters::fifo(start_priority.priority, false)
                 .set(self.thread)
                 .and_then(|()| {
-                    SchedulingParameters::fifo(start_priority.priority - 1, start_priority.keep)
-                        .set(0)
+                    SchedulingParameters::fifo(
+                        start_priority.priority - 1,
+                        start_priority.keeps_priority,
+                    )
+                    .set(0)
                 });
-            self.report.rushes.store(raised.is_ok(), SeqCst);
+            self.report.is_real_time.store(raised.is_ok(), SeqCst);
         }
         loop {
-            if self.cancel.is_called_off() {
+            if self.cancel_handle.is_cancelled() {
                 return Err(io::Error::from_raw_os_error(libc::ECANCELED));
             }
-            let now_ns = at.clock.now_ns();
-            if now_ns >= at.ns {
+            let now_ns = start_time.clock.now_ns();
+            if now_ns >= start_time.ns {
                 self.report.woken_ns.store(now_ns, SeqCst);
                 break;
             }
-            sleep_until(at.clock, at.ns)?;
+            sleep_until(start_time.clock, start_time.ns)?;
         }
-        if self.streams.is_some() { Ok(()) } else { set(libc::PR_SET_PDEATHSIG, 0) }
+        if self.streams.is_some() { Ok(()) } else { set_process_option(libc::PR_SET_PDEATHSIG, 0) }
     }
 
-    /// Becomes the program; returns the error if it cannot (`execvp(3)`).
+    /// Executes the program; returns the error number if that fails (`execvp(3)`).
     fn execute(&self) -> libc::c_int {
-        self.cancel.executes.store(true, SeqCst);
+        self.cancel_handle.executes.store(true, SeqCst);
         let mut denied = false;
         for path in self.candidate_paths {
             // SAFETY: a text that ends with a zero, and two lists of such that end with a null.
@@ -136,8 +145,7 @@ impl ChildOrder<'_> {
     }
 }
 
-/// Restores the default of `SIGPIPE`: Rust's programs ignore it, which their children do not
-/// expect.
+/// Restores the default action of `SIGPIPE`, which Rust programs ignore and other programs expect.
 fn restore_broken_pipe() -> io::Result<()> {
     // SAFETY: a plain C structure, for which all bytes zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -147,14 +155,14 @@ fn restore_broken_pipe() -> io::Result<()> {
         .map(drop)
 }
 
-fn set(what: libc::c_int, value: u32) -> io::Result<()> {
+fn set_process_option(option: libc::c_int, value: u32) -> io::Result<()> {
     // SAFETY: numbers only.
-    check(unsafe { libc::prctl(what, libc::c_ulong::from(value)) }).map(drop)
+    check(unsafe { libc::prctl(option, libc::c_ulong::from(value)) }).map(drop)
 }
 
-/// Makes the system call itself: the C library's function is a cancellation point, and writes into
-/// the state that the thread that stands still keeps of that.
-fn sleep_until(clock: AlarmClock, ns: i64) -> io::Result<()> {
+/// Sleeps by a direct system call: the C library's function is a cancellation point and writes to
+/// the state of the suspended thread.
+fn sleep_until(clock: SleepClock, ns: i64) -> io::Result<()> {
     let until = crate::alarm_clock::timespec(ns);
     // SAFETY: numbers, and one timespec that outlives the call; the remainder is not requested.
     let result = unsafe {

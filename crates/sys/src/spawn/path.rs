@@ -1,4 +1,4 @@
-//! Search for a program by its name, before it is needed.
+//! Search for a program in `PATH`, done before the start.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -6,18 +6,19 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Default search path of `execvp(3)` if there is no `PATH`.
-const DEFAULT: &str = "/bin:/usr/bin";
+/// Search path of `execvp(3)` if `PATH` is not set.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Returns the paths to try, in order: the present location, and then each directory of `path`, for
-/// it may be elsewhere when it is started. A name with a slash is a path.
+/// Returns the candidate paths in order: the present location of the program, then each directory
+/// of `path`, in case the program is replaced before the start. A name with a slash is the only
+/// candidate.
 pub(super) fn candidate_paths(name: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
     if name.is_empty() || name.as_bytes().contains(&b'/') {
         return Ok(vec![CString::new(name.as_bytes())?]);
     }
-    let path = path.unwrap_or(OsStr::new(DEFAULT));
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
     let all = std::env::split_paths(path).map(|directory| {
-        // An empty one is the working directory.
+        // An empty entry is the working directory.
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
         directory.join(name).into_os_string()
     });

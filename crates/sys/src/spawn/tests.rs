@@ -29,7 +29,7 @@ fn run(words: &[&str]) -> ExitStatus {
 }
 
 fn in_ms(ms: i64) -> StartTime {
-    let clock = AlarmClock::Realtime;
+    let clock = SleepClock::Realtime;
     StartTime { clock, ns: clock.now_ns() + ms * 1_000_000, start_priority: None }
 }
 
@@ -60,7 +60,7 @@ fn signals_that_a_thread_keeps_back_reach_what_it_starts() {
 
 #[test]
 fn a_program_starts_at_its_instant() {
-    for clock in [AlarmClock::Realtime, AlarmClock::Tai] {
+    for clock in [SleepClock::Realtime, SleepClock::Tai] {
         let at = StartTime { clock, ns: clock.now_ns() + 30_000_000, start_priority: None };
         let attempt =
             spawn(&recipe(&["true"], false), Some(&at), usual(), &CancelHandle::default()).unwrap();
@@ -72,7 +72,7 @@ fn a_program_starts_at_its_instant() {
 
 #[test]
 fn what_is_past_starts_at_once() {
-    let past = StartTime { clock: AlarmClock::Realtime, ns: -1, start_priority: None };
+    let past = StartTime { clock: SleepClock::Realtime, ns: -1, start_priority: None };
     let attempt =
         spawn(&recipe(&["true"], false), Some(&past), usual(), &CancelHandle::default()).unwrap();
     assert!(attempt.started.unwrap().unwrap().wait().unwrap().success());
@@ -122,7 +122,7 @@ fn a_program_has_the_scheduling_that_its_starter_has() {
         let plain = facts(None);
         assert!(plain.starts_with("10 0 0\n"), "{plain}");
         for keep in [false, true] {
-            assert_eq!(facts(Some(StartPriority { priority: 2, keep })), plain);
+            assert_eq!(facts(Some(StartPriority { priority: 2, keeps_priority: keep })), plain);
         }
     })
     .join()
@@ -145,7 +145,7 @@ fn a_program_has_its_configured_environment() {
         let around =
             SpawnEnvironment::new(output_end.into(), errors_end.into(), variables).unwrap();
         let line = "echo \"$A-$HOME\"; cat; echo no >&2";
-        let recipe = recipe(&["/bin/sh", "-c", line], false).within(around);
+        let recipe = recipe(&["/bin/sh", "-c", line], false).with_environment(around);
         let attempt = spawn(&recipe, at.as_ref(), usual(), &CancelHandle::default()).unwrap();
         // The writing ends here go with it, so that the reading ones see an end.
         drop(recipe);
@@ -165,12 +165,13 @@ fn such_a_program_ends_with_the_thread_that_started_it() {
         let environment = std::env::vars_os();
         let around =
             SpawnEnvironment::new(end.try_clone().unwrap().into(), end.into(), environment);
-        let recipe = recipe(&["sleep", "60"], false).within(around.unwrap());
+        let recipe = recipe(&["sleep", "60"], false).with_environment(around.unwrap());
         let attempt = spawn(&recipe, Some(&in_ms(5)), usual(), &CancelHandle::default()).unwrap();
         attempt.started.unwrap().unwrap().pid()
     })
     .join()
     .unwrap();
-    let ended = SpawnedProgram { pid: pid.cast_signed(), thread_usual: None, program_usual: None };
+    let ended =
+        SpawnedProgram { pid: pid.cast_signed(), thread_default: None, program_default: None };
     assert_eq!(ended.wait().unwrap().signal(), Some(libc::SIGKILL));
 }

@@ -1,32 +1,31 @@
-//! `TCP_INFO` in the kernel's layout (`struct tcp_info` in linux/tcp.h), read byte by byte. An
-//! older kernel returns fewer bytes; missing fields are 0. The same bytes come by `sock_diag`(7).
+//! `TCP_INFO` in the kernel's layout (`struct tcp_info` in linux/tcp.h), parsed byte by byte.
+//! Fields that an older kernel does not return are 0. `sock_diag`(7) returns the same bytes.
 
 use std::time::Duration;
 
-/// State of a connection, with the names of RFC 9293.
+/// State of a TCP connection (RFC 9293).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpState {
     /// Data can flow in both directions.
     Established,
-    /// Any other one, by the kernel's number.
+    /// Any other state, by its number in the kernel.
     Other(u8),
 }
 
-/// State of a connection in the kernel: the fields that explain why data does not leave.
+/// Kernel state of a TCP connection: the fields that explain why data does not leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpInfo {
-    /// Kernel's number of its state.
+    /// Number of the connection's state in the kernel.
     pub state_number: u8,
-    /// Retransmission timeout: the time without an acknowledgement after which a segment is sent
-    /// again.
+    /// Retransmission timeout (RTO).
     pub rto: Duration,
-    /// Acknowledgement timeout: the time after which an acknowledgement without data is sent.
+    /// Delayed acknowledgement timeout (ATO).
     pub ato: Duration,
     /// Largest payload of a sent segment, in bytes.
     pub mss: u32,
-    /// Kernel's estimate of the remote end's segments, in bytes.
+    /// Estimated payload of received segments, in bytes.
     pub receive_mss: u32,
-    /// Segments that are sent and not acknowledged.
+    /// Segments sent and not acknowledged.
     pub unacknowledged: u32,
     /// Smoothed round-trip time.
     pub rtt: Duration,
@@ -34,15 +33,15 @@ pub struct TcpInfo {
     pub rtt_variance: Duration,
     /// Shortest recent round-trip time.
     pub rtt_min: Duration,
-    /// Segments from which on the window grows slowly.
+    /// Slow start threshold, in segments.
     pub slow_start_threshold: u32,
     /// Congestion window, in segments.
     pub cwnd: u32,
-    /// Segments sent again in the connection's life.
+    /// Retransmitted segments since the start of the connection.
     pub retransmitted: u32,
-    /// Bytes written and not sent yet.
+    /// Bytes written and not yet sent.
     pub not_sent: u32,
-    /// Segments that were sent with data.
+    /// Segments with data that were sent.
     pub data_segments_sent: u32,
     /// Received segments with data.
     pub data_segments_received: u32,
@@ -52,14 +51,14 @@ pub struct TcpInfo {
     pub segments_received: u32,
     /// Received bytes.
     pub bytes_received: u64,
-    /// Bytes that the other end has acknowledged.
+    /// Bytes acknowledged by the remote end.
     pub bytes_acknowledged: u64,
-    /// Time limited by the other end's window.
+    /// Time during which the receive window of the remote end limited sending.
     pub receive_window_limited: Duration,
 }
 
-/// Offsets of the fields.
-mod at {
+/// Offsets of the fields in `struct tcp_info`, in bytes.
+mod offsets {
     pub(super) const STATE: usize = 0;
     pub(super) const RTO: usize = 8;
     pub(super) const ATO: usize = 12;
@@ -82,14 +81,14 @@ mod at {
     pub(super) const RWND_LIMITED: usize = 176;
 }
 
-/// The number of an established connection (`TCP_ESTABLISHED` in `linux/tcp_states.h`).
+/// Number of the established state (`TCP_ESTABLISHED` in `linux/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
 
 impl TcpInfo {
-    /// Bytes up to the last field that is read here.
+    /// Length of the part of `struct tcp_info` that is read, in bytes.
     pub(crate) const BYTES: usize = 192;
 
-    /// Parses the kernel's bytes; fields past their end are 0.
+    /// Parses `struct tcp_info`; fields beyond the end of `bytes` are 0.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let word = |at: usize| {
@@ -102,26 +101,26 @@ impl TcpInfo {
         };
         let us = |at| Duration::from_micros(word(at).into());
         Self {
-            state_number: bytes.get(at::STATE).copied().unwrap_or(0),
-            rto: us(at::RTO),
-            ato: us(at::ATO),
-            mss: word(at::SND_MSS),
-            receive_mss: word(at::RCV_MSS),
-            unacknowledged: word(at::UNACKED),
-            rtt: us(at::RTT),
-            rtt_variance: us(at::RTTVAR),
-            rtt_min: us(at::MIN_RTT),
-            slow_start_threshold: word(at::SND_SSTHRESH),
-            cwnd: word(at::SND_CWND),
-            retransmitted: word(at::TOTAL_RETRANS),
-            not_sent: word(at::NOTSENT_BYTES),
-            data_segments_sent: word(at::DATA_SEGS_OUT),
-            data_segments_received: word(at::DATA_SEGS_IN),
-            segments_sent: word(at::SEGS_OUT),
-            segments_received: word(at::SEGS_IN),
-            bytes_received: long(at::BYTES_RECEIVED),
-            bytes_acknowledged: long(at::BYTES_ACKED),
-            receive_window_limited: Duration::from_micros(long(at::RWND_LIMITED)),
+            state_number: bytes.get(offsets::STATE).copied().unwrap_or(0),
+            rto: us(offsets::RTO),
+            ato: us(offsets::ATO),
+            mss: word(offsets::SND_MSS),
+            receive_mss: word(offsets::RCV_MSS),
+            unacknowledged: word(offsets::UNACKED),
+            rtt: us(offsets::RTT),
+            rtt_variance: us(offsets::RTTVAR),
+            rtt_min: us(offsets::MIN_RTT),
+            slow_start_threshold: word(offsets::SND_SSTHRESH),
+            cwnd: word(offsets::SND_CWND),
+            retransmitted: word(offsets::TOTAL_RETRANS),
+            not_sent: word(offsets::NOTSENT_BYTES),
+            data_segments_sent: word(offsets::DATA_SEGS_OUT),
+            data_segments_received: word(offsets::DATA_SEGS_IN),
+            segments_sent: word(offsets::SEGS_OUT),
+            segments_received: word(offsets::SEGS_IN),
+            bytes_received: long(offsets::BYTES_RECEIVED),
+            bytes_acknowledged: long(offsets::BYTES_ACKED),
+            receive_window_limited: Duration::from_micros(long(offsets::RWND_LIMITED)),
         }
     }
 
@@ -142,20 +141,20 @@ mod tests {
     #[test]
     fn fields_stand_where_the_kernel_puts_them() {
         use std::mem::offset_of;
-        assert_eq!(at::RTO, offset_of!(libc::tcp_info, tcpi_rto));
-        assert_eq!(at::ATO, offset_of!(libc::tcp_info, tcpi_ato));
-        assert_eq!(at::UNACKED, offset_of!(libc::tcp_info, tcpi_unacked));
-        assert_eq!(at::RTT, offset_of!(libc::tcp_info, tcpi_rtt));
-        assert_eq!(at::SND_CWND, offset_of!(libc::tcp_info, tcpi_snd_cwnd));
-        assert_eq!(at::TOTAL_RETRANS, offset_of!(libc::tcp_info, tcpi_total_retrans));
+        assert_eq!(offsets::RTO, offset_of!(libc::tcp_info, tcpi_rto));
+        assert_eq!(offsets::ATO, offset_of!(libc::tcp_info, tcpi_ato));
+        assert_eq!(offsets::UNACKED, offset_of!(libc::tcp_info, tcpi_unacked));
+        assert_eq!(offsets::RTT, offset_of!(libc::tcp_info, tcpi_rtt));
+        assert_eq!(offsets::SND_CWND, offset_of!(libc::tcp_info, tcpi_snd_cwnd));
+        assert_eq!(offsets::TOTAL_RETRANS, offset_of!(libc::tcp_info, tcpi_total_retrans));
     }
 
     #[test]
     fn what_is_cut_off_is_zero() {
         let mut bytes = [0; TcpInfo::BYTES];
-        bytes[at::STATE] = ESTABLISHED;
-        bytes[at::SND_CWND..][..4].copy_from_slice(&10_u32.to_ne_bytes());
-        bytes[at::NOTSENT_BYTES..][..4].copy_from_slice(&7_u32.to_ne_bytes());
+        bytes[offsets::STATE] = ESTABLISHED;
+        bytes[offsets::SND_CWND..][..4].copy_from_slice(&10_u32.to_ne_bytes());
+        bytes[offsets::NOTSENT_BYTES..][..4].copy_from_slice(&7_u32.to_ne_bytes());
         let whole = TcpInfo::parse(&bytes);
         assert_eq!((whole.cwnd, whole.not_sent), (10, 7));
         let short = TcpInfo::parse(&bytes[..104]);

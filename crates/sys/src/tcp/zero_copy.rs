@@ -1,6 +1,6 @@
-//! Sending without a copy (`MSG_ZEROCOPY` of `Documentation/networking/msg_zerocopy.rst`): the
-//! kernel reads the bytes from the program's own pages and reports later, through the socket's
-//! error queue, that it needs them no more. One payload, which never changes, is sent repeatedly.
+//! Zero-copy transmission (`MSG_ZEROCOPY`; Linux, `Documentation/networking/msg_zerocopy.rst`): the
+//! kernel reads from the program's pages and reports in the socket's error queue when it no longer
+//! needs them. One constant payload is sent repeatedly.
 
 use std::io;
 use std::mem::size_of;
@@ -12,15 +12,14 @@ use crate::descriptor::wait_for;
 
 /// Origin of a notification (`SO_EE_ORIGIN_ZEROCOPY` in linux/errqueue.h).
 const ORIGIN_ZERO_COPY: u8 = 5;
-/// Code of a send that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`).
+/// Code of a send whose data the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`).
 const CODE_COPIED: u8 = 1;
-/// Maximum number of sends in progress; the kernel refuses more when its memory for them is used
-/// up.
+/// Most pending sends; the kernel refuses more when its memory for notifications is exhausted.
 const PENDING_MAX: u32 = 1_024;
 /// Timeout of the final wait for the kernel's completions.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Payload and the connection that it is sent by.
+/// Sender of one payload over a TCP connection without copies.
 #[derive(Debug)]
 pub struct ZeroCopySender<'a> {
     stream: &'a TcpStream,
@@ -31,7 +30,7 @@ pub struct ZeroCopySender<'a> {
 }
 
 impl<'a> ZeroCopySender<'a> {
-    /// Enables it in the kernel (`SO_ZEROCOPY`).
+    /// Enables zero-copy transmission on the stream (`SO_ZEROCOPY`).
     ///
     /// # Errors
     ///
@@ -41,11 +40,11 @@ impl<'a> ZeroCopySender<'a> {
         Ok(Self { stream, payload: Some(payload), sent: 0, completed: 0, copied: 0 })
     }
 
-    /// Sends the payload from `from` on, as much of it as there is room for; returns the number of
-    /// bytes. It waits for room as the stream does.
+    /// Sends the payload from offset `from` on, as far as there is room; returns the number of
+    /// bytes. Blocks like the stream.
     pub fn send(&mut self, from: usize) -> io::Result<usize> {
         if self.pending() >= PENDING_MAX {
-            self.reap(COMPLETION_TIMEOUT)?;
+            self.read_notifications(COMPLETION_TIMEOUT)?;
         }
         loop {
             let payload = self.payload.as_deref().unwrap_or_default();
@@ -63,29 +62,31 @@ impl<'a> ZeroCopySender<'a> {
             };
             if let Ok(sent) = usize::try_from(sent) {
                 self.sent = self.sent.wrapping_add(1);
-                self.reap(Duration::ZERO)?;
+                self.read_notifications(Duration::ZERO)?;
                 return Ok(sent);
             }
             let error = io::Error::last_os_error();
-            // No memory for one more notification: some have to be read first.
-            if error.raw_os_error() != Some(libc::ENOBUFS) || !self.reap(COMPLETION_TIMEOUT)? {
+            // No memory for another notification: pending ones have to be read first.
+            if error.raw_os_error() != Some(libc::ENOBUFS)
+                || !self.read_notifications(COMPLETION_TIMEOUT)?
+            {
                 return Err(error);
             }
         }
     }
 
-    /// Returns the sends that the kernel has completed, and the number of them that it copied after
-    /// all, as it does on loopback and if the driver cannot do otherwise. Modulo 2^32.
+    /// Returns the number of completed sends, and of those that the kernel copied after all, as on
+    /// loopback or without driver support; modulo 2^32.
     #[must_use]
     pub const fn completions(&self) -> (u32, u32) {
         (self.completed, self.copied)
     }
 
-    /// Waits until the kernel has completed all sends, with a short timeout.
+    /// Waits until the kernel has completed all sends, with a timeout of [`COMPLETION_TIMEOUT`].
     pub fn finish(&mut self) -> io::Result<()> {
         let begun = Instant::now();
         while self.pending() > 0 && begun.elapsed() < COMPLETION_TIMEOUT {
-            self.reap(COMPLETION_TIMEOUT)?;
+            self.read_notifications(COMPLETION_TIMEOUT)?;
         }
         Ok(())
     }
@@ -94,11 +95,12 @@ impl<'a> ZeroCopySender<'a> {
         self.sent.wrapping_sub(self.completed)
     }
 
-    /// Reads all pending notifications, waiting for the first; returns true if there was one.
-    fn reap(&mut self, wait: Duration) -> io::Result<bool> {
+    /// Reads all pending notifications, waiting up to `wait` for the first; returns true if there
+    /// was one.
+    fn read_notifications(&mut self, wait: Duration) -> io::Result<bool> {
         let before = self.completed;
         loop {
-            match receive(self.stream) {
+            match receive_notification(self.stream) {
                 Ok(Some(notification)) => {
                     self.completed = self.completed.wrapping_add(notification.sends);
                     if notification.copied {
@@ -110,7 +112,7 @@ impl<'a> ZeroCopySender<'a> {
                     if self.completed != before || wait.is_zero() {
                         return Ok(self.completed != before);
                     }
-                    // An error queue that is not empty always counts as an event.
+                    // A non-empty error queue always reports `POLLERR`.
                     if !wait_for(self.stream.as_fd(), libc::POLLERR, wait)? {
                         return Ok(false);
                     }
@@ -126,7 +128,7 @@ impl Drop for ZeroCopySender<'_> {
         // Errors are irrelevant at this point.
         let _ = self.finish();
         if self.pending() > 0 {
-            // The kernel may read it still, so it stays for the life of the process.
+            // The kernel may still read the payload, so it is never freed.
             std::mem::forget(self.payload.take());
         }
     }
@@ -140,10 +142,10 @@ struct SendCompletion {
 
 /// Buffer for a control message with an extended error and the address after it.
 #[repr(C, align(8))]
-struct Room([u8; 128]);
+struct ErrorControlBuffer([u8; 128]);
 
-fn receive(stream: &TcpStream) -> io::Result<Option<SendCompletion>> {
-    let mut room = Room([0; 128]);
+fn receive_notification(stream: &TcpStream) -> io::Result<Option<SendCompletion>> {
+    let mut room = ErrorControlBuffer([0; 128]);
     // SAFETY: a plain C structure of numbers and pointers, for which all bytes zero is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_control = room.0.as_mut_ptr().cast();
@@ -155,11 +157,11 @@ fn receive(stream: &TcpStream) -> io::Result<Option<SendCompletion>> {
         return Err(io::Error::last_os_error());
     }
     let used = room.0.len().min(header.msg_controllen as _);
-    Ok(parse(room.0.get(..used).unwrap_or_default()))
+    Ok(parse_notification(room.0.get(..used).unwrap_or_default()))
 }
 
 /// Returns the first control message, if it is a notification.
-fn parse(control: &[u8]) -> Option<SendCompletion> {
+fn parse_notification(control: &[u8]) -> Option<SendCompletion> {
     // The payload begins where the header ends, which is a multiple of its alignment.
     let error = control.get(size_of::<libc::cmsghdr>()..)?;
     let word = |at: usize| Some(u32::from_ne_bytes(*error.get(at..)?.first_chunk()?));
@@ -211,6 +213,10 @@ mod tests {
 
     #[test]
     fn other_messages_are_no_notifications() {
-        assert!(parse(&[]).is_none() && parse(&[0; 20]).is_none() && parse(&[0; 64]).is_none());
+        assert!(
+            parse_notification(&[]).is_none()
+                && parse_notification(&[0; 20]).is_none()
+                && parse_notification(&[0; 64]).is_none()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Pair of connected datagram sockets, of which one end is for a child program: its messages come
-//! with the time of their sending, regardless of the scheduling of the receiver.
+//! Pair of connected Unix datagram sockets, one end of which is for a child program. Messages carry
+//! the time of their send call, regardless of the scheduling of the receiver.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,42 +9,42 @@ use std::time::Duration;
 
 use horolog_time::{Timestamp, Utc};
 
-use crate::datagram::{Envelope, Wait};
+use crate::datagram::{MessageHeader, WaitMode};
 use crate::descriptor::{check, get_option, pass_descriptor, set_option};
 
-/// Local end.
+/// Local end of the pair.
 #[derive(Debug)]
 pub struct ChildSocket {
     socket: UnixDatagram,
-    envelope: Envelope,
+    header: MessageHeader,
 }
 
 impl ChildSocket {
-    /// Creates a pair, of which the program that `command` starts finds the other end under
-    /// `number`. The second returned value must live until it is started.
+    /// Creates a pair and passes one end to the program that `command` starts, as the descriptor
+    /// `number`. The returned socket must live until the program is started.
     ///
     /// # Errors
     ///
     /// If no descriptors are available.
-    pub fn to(command: &mut Command, number: RawFd) -> io::Result<(Self, UnixDatagram)> {
+    pub fn pair(command: &mut Command, number: RawFd) -> io::Result<(Self, UnixDatagram)> {
         let (here, there) = UnixDatagram::pair()?;
         set_option(here.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32)?;
         pass_descriptor(command, there.as_raw_fd(), number);
-        Ok((Self { socket: here, envelope: Envelope::new() }, there))
+        Ok((Self { socket: here, header: MessageHeader::new() }, there))
     }
 
     /// Sends a message, without waiting.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if the other end has not read earlier messages, `ConnectionRefused` if it is
+    /// `WouldBlock` if the queue of the other end is full, `ConnectionRefused` if the other end is
     /// closed.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         crate::datagram::send(self.socket.as_fd(), bytes)
     }
 
-    /// Waits for a message of the other end, up to this timeout, and briefly if that is 0; returns
-    /// its length, truncated to the buffer, and the time of its sending (`SO_TIMESTAMPNS`).
+    /// Waits up to `wait` for a message; returns its length, truncated to the buffer, and the time
+    /// of its send call (`SO_TIMESTAMPNS`). A zero `wait` is replaced by one microsecond.
     ///
     /// # Errors
     ///
@@ -54,37 +54,41 @@ impl ChildSocket {
         buffer: &mut [u8],
         wait: Duration,
     ) -> io::Result<(usize, Timestamp<Utc>)> {
-        // A timeout of 0 would be none.
+        // A timeout of 0 would disable the timeout.
         self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
-        self.next(buffer, Wait::Asleep)
+        self.receive_message(buffer, WaitMode::Blocking)
     }
 
-    /// Returns a pending message of the other end.
+    /// Returns a pending message without blocking.
     ///
     /// # Errors
     ///
-    /// As [`ChildSocket::recv`].
+    /// Errors of [`ChildSocket::recv`].
     pub fn try_recv(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Timestamp<Utc>)> {
-        self.next(buffer, Wait::Never)
+        self.receive_message(buffer, WaitMode::NonBlocking)
     }
 
-    fn next(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<(usize, Timestamp<Utc>)> {
-        let received = self.envelope.receive(self.socket.as_fd(), buffer, wait)?;
+    fn receive_message(
+        &mut self,
+        buffer: &mut [u8],
+        wait: WaitMode,
+    ) -> io::Result<(usize, Timestamp<Utc>)> {
+        let received = self.header.receive(self.socket.as_fd(), buffer, wait)?;
         let received_at = received.control.received_at.ok_or(io::ErrorKind::InvalidData)?;
         Ok((received.len, received_at))
     }
 }
 
-/// Returns the end that the program which started this one passed under this number.
+/// Returns the end that the parent program passed under this descriptor number.
 ///
 /// # Errors
 ///
-/// `InvalidInput` if the number is no datagram socket of this kind, which is left alone then.
+/// `InvalidInput` if the descriptor is no Unix datagram socket; it is then left open.
 ///
 /// # Panics
 ///
-/// Never; but it may be called once only for each number.
-pub fn inherited(number: RawFd) -> io::Result<UnixDatagram> {
+/// Never. Call it at most once for each number.
+pub fn inherited_socket(number: RawFd) -> io::Result<UnixDatagram> {
     const WANTED: [u32; 2] = [libc::AF_UNIX as u32, libc::SOCK_DGRAM as u32];
     // SAFETY: numbers only; a number that is no descriptor is an error.
     let is_open = number >= 3 && check(unsafe { libc::fcntl(number, libc::F_GETFD) }).is_ok();
@@ -119,7 +123,7 @@ mod tests {
     fn messages_of_a_program_are_received_by_its_descriptor_with_timestamps() {
         let mut command = Command::new("sh");
         command.args(["-c", "printf begin >&9; sleep 0.1; printf end >&9; [ $(dd bs=9 count=1 <&9 2>/dev/null) = stop ] && exit 3"]);
-        let (mut here, there) = ChildSocket::to(&mut command, 9).unwrap();
+        let (mut here, there) = ChildSocket::pair(&mut command, 9).unwrap();
         let before = Realtime.now();
         let mut child = command.stdin(Stdio::null()).spawn().unwrap();
         drop(there);
@@ -139,15 +143,18 @@ mod tests {
 
     #[test]
     fn only_a_socket_of_the_right_kind_is_taken_over() {
-        assert_eq!(inherited(-1).unwrap_err().kind(), ErrorKind::InvalidInput);
-        assert_eq!(inherited(987_654).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(inherited_socket(-1).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(inherited_socket(987_654).unwrap_err().kind(), ErrorKind::InvalidInput);
         let (stream, other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(inherited(stream.as_raw_fd()).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            inherited_socket(stream.as_raw_fd()).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
         // It was left alone.
         std::io::Write::write_all(&mut &other, b"x").unwrap();
         let (here, there) = UnixDatagram::pair().unwrap();
         let number = std::os::fd::IntoRawFd::into_raw_fd(there);
-        inherited(number).unwrap().send(b"hello").unwrap();
+        inherited_socket(number).unwrap().send(b"hello").unwrap();
         let mut buffer = [0; 8];
         assert_eq!(here.recv(&mut buffer).unwrap(), 5);
     }

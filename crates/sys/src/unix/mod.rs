@@ -1,4 +1,4 @@
-//! Unix sockets, for cases in which the standard library's calls would wait without a limit.
+//! Unix sockets, where the calls of the standard library could block without a limit.
 
 mod child_socket;
 mod responder;
@@ -14,19 +14,19 @@ use std::path::Path;
 use crate::descriptor::check;
 use crate::socket::Socket;
 
-pub use child_socket::{ChildSocket, inherited};
+pub use child_socket::{ChildSocket, inherited_socket};
 pub use responder::{UnixResponder, UnixResponderError, make_directory};
 
-/// Connections that may wait for a listener, as with the standard library.
+/// Backlog of a listener, as in the standard library.
 const BACKLOG: c_int = 128;
 
-/// Returns an address, and the number of its bytes that count.
+/// Returns a socket address with its length in bytes.
 fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: a structure of numbers, for which all zeros are valid.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let bytes = path.as_os_str().as_bytes();
-    // The kernel's text ends with a zero.
+    // The path needs room for a terminating NUL byte.
     if bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a valid socket path"));
     }
@@ -37,12 +37,12 @@ fn address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     Ok((address, length as libc::socklen_t))
 }
 
-/// Connects to the listener at `path`, at once or not at all.
+/// Connects to the listener at `path` without blocking.
 ///
 /// # Errors
 ///
 /// Of connect(2): `WouldBlock` if the queue of a stopped listener is full.
-pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+pub fn connect_without_waiting(path: &Path) -> io::Result<UnixStream> {
     let (address, length) = address_of(path)?;
     let socket = Socket::open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
     // SAFETY: an open descriptor; the address and its length, alive for the call.
@@ -54,8 +54,8 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Listens at `path`. Clients are restricted by `mode`, less the process's mask, from the first
-/// moment on: the kernel creates the file with the mode of the socket (`unix_bind_bsd` of
+/// Listens at `path`. Access is restricted by `mode`, less the process's umask, from the beginning:
+/// the kernel creates the file with the mode of the socket (`unix_bind_bsd` of
 /// `net/unix/af_unix.c`).
 ///
 /// # Errors
@@ -88,7 +88,7 @@ mod tests {
             let path = std::env::temp_dir().join(name);
             let listener = listen(&path, mode).unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, mode);
-            let mut client = connect_at_once(&path).unwrap();
+            let mut client = connect_without_waiting(&path).unwrap();
             client.write_all(b"hello").unwrap();
             drop(client);
             let mut text = String::new();
@@ -102,13 +102,13 @@ mod tests {
     #[test]
     fn a_stopped_listener_is_waited_for_no_longer_than_a_present_one() {
         let path = std::env::temp_dir().join(format!("horolog.{}.sock", std::process::id()));
-        assert_eq!(connect_at_once(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(connect_without_waiting(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
         // SAFETY: an open descriptor and a number; listen(2) may be repeated.
         check(unsafe { libc::listen(listener.as_raw_fd(), 1) }).unwrap();
-        let mut first = connect_at_once(&path).unwrap();
-        let _second = connect_at_once(&path).unwrap();
-        assert_eq!(connect_at_once(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let mut first = connect_without_waiting(&path).unwrap();
+        let _second = connect_without_waiting(&path).unwrap();
+        assert_eq!(connect_without_waiting(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         listener.accept().unwrap().0.write_all(b"hello").unwrap();
         let mut text = String::new();
         first.read_to_string(&mut text).unwrap();
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_no_path_is_refused() {
         for bad in ["a".repeat(108), "a\0b".to_owned()] {
-            let error = connect_at_once(Path::new(&bad)).unwrap_err();
+            let error = connect_without_waiting(Path::new(&bad)).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
     }

@@ -9,22 +9,22 @@ pub const RELAY_INTERFACES_MAX: usize = 64;
 pub(super) const INTERFACE_INDICES: u32 = 1 << 16;
 /// `RELAY_BULK`.
 const BULK: usize = 16;
-/// `RELAY_NO_SLOT`.
+/// `RELAY_NO_SLOT`: no slot, for a group without children.
 pub(super) const NO_SLOT: u64 = u64::MAX;
 /// `RELAY_PASSED_REASONS` of `enum relay_passed`.
 pub(super) const PASSED_REASONS: usize = 4;
 /// `RELAY_REFUSALS` of `enum relay_refusal`.
 pub(super) const REFUSALS: usize = 6;
-/// `RELAY_SOURCE_ALLOWED`.
+/// `RELAY_SOURCE_ALLOWED`: the source may send to the group.
 pub(super) const SOURCE_ALLOWED: u8 = 1;
-/// `RELAY_SOURCE_CHILD`.
+/// `RELAY_SOURCE_CHILD`: the source is a child of the group.
 pub(super) const SOURCE_CHILD: u8 = 2;
-/// `RELAY_SOURCE_OWN`.
+/// `RELAY_SOURCE_OWN`: the source is an address of this host.
 pub(super) const SOURCE_OWN: u8 = 4;
-/// `RELAY_PORTS_OF_WORD`.
+/// `RELAY_PORTS_OF_WORD`: ports in one word of the bitmap of ports.
 pub(super) const PORTS_OF_WORD: u16 = 64;
 
-/// `struct relay_config`.
+/// `struct relay_config`: sizes of the tables.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct RawRelayConfig {
@@ -32,7 +32,7 @@ pub(super) struct RawRelayConfig {
     pub(super) children: u32,
 }
 
-/// `struct relay_source_key`.
+/// `struct relay_source_key`: prefix of source addresses of a group.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct SourceKey {
@@ -41,7 +41,7 @@ pub(super) struct SourceKey {
     pub(super) address: [u8; 16],
 }
 
-/// `struct relay_endpoint_key`.
+/// `struct relay_endpoint_key`: destination address and port of a child of a group.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct RawEndpointKey {
@@ -51,7 +51,7 @@ pub(super) struct RawEndpointKey {
     pub(super) address: [u8; 16],
 }
 
-/// `struct relay_interface`.
+/// `struct relay_interface`: MAC address and number of an interface.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct InterfaceEntry {
@@ -60,7 +60,7 @@ pub(super) struct InterfaceEntry {
     pub(super) mac: [u8; 6],
 }
 
-/// `struct relay_group`.
+/// `struct relay_group`: present slot of a group, and the state of its rate limit.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct GroupEntry {
@@ -70,17 +70,17 @@ pub(super) struct GroupEntry {
     pub(super) reserved2: [u64; 7],
 }
 
-/// `struct relay_fan_out`.
+/// `struct relay_fan_out`: rate limit of all copies, with its state.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct FanOut {
+pub(super) struct FanOutRateState {
     pub(super) tolerance_ns: u64,
     pub(super) reserved: [u64; 7],
     pub(super) arrival: u64,
     pub(super) reserved2: [u64; 7],
 }
 
-/// `struct relay_span`.
+/// `struct relay_span`: range of child rows.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -90,7 +90,8 @@ pub(super) struct RowRange {
     pub(super) count: u32,
 }
 
-/// `struct relay_slot`.
+/// `struct relay_slot`: conditions and children of a group; packets are copied from one of its two
+/// slots.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RelaySlot {
@@ -106,7 +107,7 @@ pub(super) struct RelaySlot {
     pub(super) rows: [RowRange; RELAY_INTERFACES_MAX],
 }
 
-/// `struct relay_row`.
+/// `struct relay_row`: headers for the copies to one child.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -124,7 +125,7 @@ pub(super) struct ChildRow {
     pub(super) unresolved: u32,
 }
 
-/// `struct relay_state`.
+/// `struct relay_state`: counters and pending copies of one CPU.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RelayCpuState {
@@ -137,7 +138,7 @@ pub(super) struct RelayCpuState {
     pub(super) leaving: [[u64; 2]; RELAY_INTERFACES_MAX],
 }
 
-/// `struct relay_slot_counts`.
+/// `struct relay_slot_counts`: packets of a slot on one CPU.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct SlotCounts {
@@ -148,7 +149,7 @@ pub(super) struct SlotCounts {
     pub(super) reserved: [u64; 7],
 }
 
-/// `struct relay_child_counts`.
+/// `struct relay_child_counts`: copies for a child on one CPU.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RawChildCounts {
@@ -164,7 +165,7 @@ const _: () = {
     assert!(size_of::<RawEndpointKey>() == 24);
     assert!(size_of::<InterfaceEntry>() == 8);
     assert!(size_of::<GroupEntry>() == 128);
-    assert!(size_of::<FanOut>() == 128);
+    assert!(size_of::<FanOutRateState>() == 128);
     assert!(size_of::<RelaySlot>() == 40 + 8 * RELAY_INTERFACES_MAX);
     assert!(size_of::<ChildRow>() == 64);
     assert!(size_of::<RelayCpuState>() == 128 + 16 * RELAY_INTERFACES_MAX);

@@ -1,19 +1,19 @@
-//! A child of a group, and the row that its copies are written from.
+//! Child of a group, and the table row with the headers of its copies.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::abi::ChildRow;
 use crate::Interface;
 
-/// Destination and source of a child's copies.
+/// Child of a group: destination and source of its copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RelayChild {
-    /// Destination of the copies. It identifies the child within its group.
+    /// Destination of the copies; identifies the child within its group.
     pub destination: SocketAddr,
     /// Source of the copies: an address of this host, and a port.
     pub source: SocketAddr,
-    /// Egress interface of the copies; `None` while there is no route to the child: then no copies
-    /// are made for it, and those that were due count as [`interface_down`].
+    /// Egress interface of the copies; `None` if there is no route to the child. Then no copies are
+    /// made, and the missing ones count as [`interface_down`].
     ///
     /// [`interface_down`]: super::RelayChildCounts::interface_down
     pub interface: Option<Interface>,
@@ -25,7 +25,7 @@ pub struct RelayChild {
 
 impl RelayChild {
     pub(super) fn row(&self, number: u32) -> ChildRow {
-        let [source, destination] = [self.source.ip(), self.destination.ip()].map(in_front);
+        let [source, destination] = [self.source.ip(), self.destination.ip()].map(to_padded_bytes);
         let [source_port, destination_port] =
             [self.source.port(), self.destination.port()].map(u16::to_be_bytes);
         ChildRow {
@@ -35,16 +35,16 @@ impl RelayChild {
             destination_port,
             source,
             destination,
-            address_sum: sum(&source) + sum(&destination),
-            port_sum: sum(&source_port) + sum(&destination_port),
+            address_sum: ones_complement_sum(&source) + ones_complement_sum(&destination),
+            port_sum: ones_complement_sum(&source_port) + ones_complement_sum(&destination_port),
             child: number,
             unresolved: self.next_hop.is_none().into(),
         }
     }
 }
 
-/// Returns an address in 16 bytes, an IPv4 address in the first four of them.
-pub(super) fn in_front(address: IpAddr) -> [u8; 16] {
+/// Returns an address in 16 bytes; an IPv4 address is in the first four, the others are 0.
+pub(super) fn to_padded_bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => {
             let mut bytes = [0; 16];
@@ -55,9 +55,9 @@ pub(super) fn in_front(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Returns the sum of the bytes as 16-bit words, in host byte order (RFC 1071: any will do, if all
-/// sums use it).
-fn sum(bytes: &[u8]) -> u32 {
+/// Returns the sum of the bytes as 16-bit words in host byte order, not folded (RFC 1071: the byte
+/// order does not matter if all sums use the same).
+fn ones_complement_sum(bytes: &[u8]) -> u32 {
     let (words, _) = bytes.as_chunks::<2>();
     words.iter().map(|&word| u32::from(u16::from_ne_bytes(word))).sum()
 }

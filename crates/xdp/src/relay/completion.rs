@@ -1,45 +1,47 @@
-//! Tracking of the group's packets whose copies have certainly been made. The kernel takes packets
-//! in first and makes the copies of all of them afterwards, so a copy that has not left may still
-//! be pending.
+//! Tracking of packets whose copies are certainly complete. The kernel first receives a batch of
+//! packets and then makes the copies of all of them, so a copy that has not left yet may still be
+//! pending.
 
 use std::time::{Duration, Instant};
 
-/// Packets that a CPU takes in before it makes their copies (NAPI's weight).
-const TAKEN_IN: u64 = 64;
-/// Upper limit of the time from then until all copies are made.
-const GRACE: Duration = Duration::from_millis(100);
+/// Most packets that a CPU receives before it makes their copies (NAPI weight).
+const NAPI_WEIGHT: u64 = 64;
+/// Upper limit of the time from the receipt of a packet until all of its copies are made.
+const COPY_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// Earlier counts of a group's packets, by CPU.
+/// Packet counts of a group, by CPU, up to which all copies are complete.
 #[derive(Clone, Debug)]
 pub(super) struct CompletionTracker {
-    /// Packets whose copies are made.
-    packets: Vec<u64>,
-    /// Next such count, and the time at which it was read.
+    /// Packets whose copies are complete, by CPU.
+    completed: Vec<u64>,
+    /// Latest packet counts and the time of their reading; their copies are complete after
+    /// [`COPY_TIME_MAX`].
     last_reading: Option<(Instant, Vec<u64>)>,
 }
 
 impl CompletionTracker {
-    /// Starts with these packet counts, by CPU, while none is in flight.
+    /// Starts with these packet counts, by CPU, none of whose copies is pending.
     pub(super) const fn new(packets: Vec<u64>) -> Self {
-        Self { packets, last_reading: None }
+        Self { completed: packets, last_reading: None }
     }
 
-    /// Records the present packet counts, if another reading is due.
+    /// Records packet counts, unless the last reading is younger than [`COPY_TIME_MAX`].
     pub(super) fn record(&mut self, now: Instant, packets: impl FnOnce() -> Vec<u64>) {
-        if let Some((at, then)) = &mut self.last_reading {
-            if now.saturating_duration_since(*at) < GRACE {
+        if let Some((read_at, earlier)) = &mut self.last_reading {
+            if now.saturating_duration_since(*read_at) < COPY_TIME_MAX {
                 return;
             }
-            self.packets = std::mem::take(then);
+            self.completed = std::mem::take(earlier);
         }
         self.last_reading = Some((now, packets()));
     }
 
-    /// Returns the most packets of these counts whose copies may still be pending.
+    /// Returns the upper limit of the packets, among these counts, whose copies may still be
+    /// pending.
     pub(super) fn in_flight(&self, packets: &[u64]) -> u64 {
-        let settled = self.packets.iter().copied().chain(std::iter::repeat(0));
-        let each = packets.iter().zip(settled);
-        each.map(|(now, settled)| now.saturating_sub(settled).min(TAKEN_IN)).sum()
+        let completed = self.completed.iter().copied().chain(std::iter::repeat(0));
+        let pairs = packets.iter().zip(completed);
+        pairs.map(|(now, settled)| now.saturating_sub(settled).min(NAPI_WEIGHT)).sum()
     }
 }
 
@@ -55,16 +57,16 @@ mod tests {
         assert_eq!(settled.in_flight(&[103, 1]), 4);
         settled.record(begun, || vec![103, 1]);
         assert_eq!(settled.in_flight(&[103, 1]), 4, "it was only just seen");
-        settled.record(begun + GRACE / 2, || vec![110, 1]);
+        settled.record(begun + COPY_TIME_MAX / 2, || vec![110, 1]);
         assert_eq!(settled.in_flight(&[110, 1]), 11);
-        settled.record(begun + GRACE, || vec![110, 1]);
+        settled.record(begun + COPY_TIME_MAX, || vec![110, 1]);
         assert_eq!(settled.in_flight(&[110, 1]), 7);
-        settled.record(begun + 2 * GRACE, || vec![110, 1]);
+        settled.record(begun + 2 * COPY_TIME_MAX, || vec![110, 1]);
         assert_eq!(settled.in_flight(&[110, 1]), 0);
     }
 
     #[test]
     fn no_more_are_under_way_than_a_processor_takes_in() {
-        assert_eq!(CompletionTracker::new(vec![0, 7]).in_flight(&[1_000_000, 9]), TAKEN_IN + 2);
+        assert_eq!(CompletionTracker::new(vec![0, 7]).in_flight(&[1_000_000, 9]), NAPI_WEIGHT + 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of the relay, over all CPUs.
+//! Counts of the relay, summed over all CPUs.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,21 +11,21 @@ use super::group::{ChildState, GroupState};
 /// Reason for which the relay passed a packet to the network stack, in the order of `enum
 /// relay_passed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RelayPassed {
-    /// Not a whole UDP packet, without options or extension headers, to a group.
+pub enum RelayPassedReason {
+    /// Not a complete UDP packet to a group, or one with IP options or extension headers.
     Other,
-    /// Lengths do not fit, there are trailing bytes, or no UDP checksum over IPv6.
+    /// The lengths do not match, bytes follow the datagram, or a UDP checksum over IPv6 is missing.
     Malformed,
-    /// Longer than the limit of the group's copies.
-    Long,
-    /// The group has no children here.
+    /// Longer than the longest packet that the group copies.
+    TooLong,
+    /// The group has no children in the kernel.
     NoChildren,
 }
 
-impl RelayPassed {
+impl RelayPassedReason {
     /// All reasons, in the order of the counters.
     pub const ALL: [Self; PASSED_REASONS] =
-        [Self::Other, Self::Malformed, Self::Long, Self::NoChildren];
+        [Self::Other, Self::Malformed, Self::TooLong, Self::NoChildren];
 }
 
 /// Reason for which the relay dropped a packet to a group, in the order of `enum relay_refusal`.
@@ -33,22 +33,22 @@ impl RelayPassed {
 pub enum RelayRefusal {
     /// The group does not accept packets from this source.
     Source,
-    /// One of the group's children sent it.
+    /// The source is a child of the group.
     Child,
-    /// The relay itself sent it.
-    Oneself,
+    /// The source is the relay itself.
+    Relay,
     /// The TTL or hop limit was 1, so it may not be forwarded.
-    Hops,
+    HopLimit,
     /// The group exceeded its rate.
     Rate,
-    /// All groups together exceeded the copy rate.
+    /// All groups together exceeded the limit of copies.
     FanOut,
 }
 
 impl RelayRefusal {
     /// All reasons, in the order of the counters.
     pub const ALL: [Self; REFUSALS] =
-        [Self::Source, Self::Child, Self::Oneself, Self::Hops, Self::Rate, Self::FanOut];
+        [Self::Source, Self::Child, Self::Relay, Self::HopLimit, Self::Rate, Self::FanOut];
 }
 
 /// Counts of all packets since the relay was loaded.
@@ -56,10 +56,11 @@ impl RelayRefusal {
 pub struct RelayCounts {
     /// Packets that were copied.
     pub packets: u64,
-    /// Copies without an owner, which were dropped. There are none as long as the kernel lets the
-    /// copies of a packet leave an interface in the order of its map's entries.
-    pub strays: u64,
-    /// Packets passed to the network stack, in the order of [`RelayPassed::ALL`].
+    /// Copies that could not be assigned to a child, and were dropped. There are none as long as
+    /// the kernel sends the copies of a packet by each interface in the order of the device map's
+    /// entries.
+    pub unmatched: u64,
+    /// Packets passed to the network stack, in the order of [`RelayPassedReason::ALL`].
     pub passed: [u64; PASSED_REASONS],
 }
 
@@ -68,7 +69,7 @@ pub struct RelayCounts {
 pub struct RelayGroupCounts {
     /// Packets that were copied.
     pub packets: u64,
-    /// Bytes of their UDP payloads.
+    /// Bytes of UDP payload of these packets.
     pub bytes: u64,
     /// Packets dropped, in the order of [`RelayRefusal::ALL`].
     pub refused: [u64; REFUSALS],
@@ -76,8 +77,8 @@ pub struct RelayGroupCounts {
     pub refused_bytes: u64,
 }
 
-/// Counts of a child's copies since it was added. Their sum is the number of packets that the group
-/// copied meanwhile; while packets are in flight, a few may be missing.
+/// Counts of a child's copies since it was added. Their sum equals the number of packets copied for
+/// the group since then, except for a few in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RelayChildCounts {
     /// Copies sent.
@@ -89,10 +90,10 @@ pub struct RelayChildCounts {
     /// Copies dropped because the driver had no room for them. They count as sent if
     /// [`RelayPrograms::uncounted_drops_reason`] returns a reason.
     pub driver_full: u64,
-    /// Copies that the kernel did not make: there was no route to the child, the interface was down
-    /// or did not accept frames from BPF programs, or memory was exhausted. A copy counts here once
-    /// it certainly will not be made, which requires calls of [`RelayPrograms::poll_completions`];
-    /// so the count never falls.
+    /// Copies that the kernel did not make: no route to the child, interface down or without
+    /// support for redirected frames, or no memory. A copy is counted here only once it certainly
+    /// will not be made, which requires calls of [`RelayPrograms::poll_completions`]; so the count
+    /// never falls.
     pub interface_down: u64,
 }
 
@@ -104,16 +105,16 @@ impl RelayPrograms {
         for processor in 0..self.states.entries() {
             let state = self.states.read(processor);
             counts.packets += state.packets;
-            counts.strays += state.strays;
+            counts.unmatched += state.strays;
             add(&mut counts.passed, state.passed);
         }
         counts
     }
 
-    /// Returns the counts of the packets to this address, if it is a group's.
+    /// Returns the counts of the group with this address; `None` if there is none.
     #[must_use]
     pub fn group_counts(&self, address: SocketAddr) -> Option<RelayGroupCounts> {
-        self.group_states.get(&address).map(|group_state| self.of_group(group_state))
+        self.group_states.get(&address).map(|group_state| self.counts_of_group(group_state))
     }
 
     /// Returns the counts of the copies to the children of the group with this address, by
@@ -122,26 +123,28 @@ impl RelayPrograms {
     pub fn child_counts(&self, address: SocketAddr) -> Vec<(SocketAddr, RelayChildCounts)> {
         let Some(group_state) = self.group_states.get(&address) else { return Vec::new() };
         let by_processor = self.packets_by_processor(group_state.slot(group_state.side));
-        let under_way = group_state.settled.in_flight(&by_processor);
+        let in_flight = group_state.completion.in_flight(&by_processor);
         let packets = by_processor.iter().sum::<u64>().saturating_sub(group_state.packets_before);
-        let of = |child: &ChildState| (child.destination, self.of_child(child, packets, under_way));
-        group_state.children.iter().map(of).collect()
+        let with_counts = |child: &ChildState| {
+            (child.destination, self.counts_of_child(child, packets, in_flight))
+        };
+        group_state.children.iter().map(with_counts).collect()
     }
 
-    /// Records the packets whose copies have been made by now. Must be called a few times a second:
-    /// while packets arrive, the count of copies that the kernel did not make lags by at most 64
-    /// packets of each CPU, and from the third call after the last packet it is exact.
+    /// Records the packets whose copies are complete by now. Call it a few times a second: while
+    /// packets arrive, [`RelayChildCounts::interface_down`] lags by at most 64 packets of each CPU;
+    /// from the third call after the last packet it is exact.
     pub fn poll_completions(&mut self) {
         let now = Instant::now();
         let mut group_states = std::mem::take(&mut self.group_states);
         for group_state in group_states.values_mut() {
             let slot = group_state.slot(group_state.side);
-            group_state.settled.record(now, || self.packets_by_processor(slot));
+            group_state.completion.record(now, || self.packets_by_processor(slot));
         }
         self.group_states = group_states;
     }
 
-    pub(super) fn of_group(&self, group_state: &GroupState) -> RelayGroupCounts {
+    pub(super) fn counts_of_group(&self, group_state: &GroupState) -> RelayGroupCounts {
         let [mut counts, other] = [0, 1].map(|side| self.slot_counts(group_state.slot(side)));
         counts.packets += other.packets;
         counts.bytes += other.bytes;
@@ -150,38 +153,39 @@ impl RelayPrograms {
         counts
     }
 
-    /// Returns the packets ever copied from a slot, by CPU.
+    /// Returns the packets copied from a slot since loading, by CPU.
     pub(super) fn packets_by_processor(&self, slot: u32) -> Vec<u64> {
-        let of = |processor| self.slot_counts.read(processor * self.config.slots + slot).packets;
-        (0..self.states.entries()).map(of).collect()
+        let packets_of =
+            |processor| self.slot_counts.read(processor * self.config.slots + slot).packets;
+        (0..self.states.entries()).map(packets_of).collect()
     }
 
     fn slot_counts(&self, slot: u32) -> RelayGroupCounts {
         let mut counts = RelayGroupCounts::default();
         for processor in 0..self.states.entries() {
-            let one = self.slot_counts.read(processor * self.config.slots + slot);
-            counts.packets += one.packets;
-            counts.bytes += one.bytes;
-            counts.refused_bytes += one.refused_bytes;
-            add(&mut counts.refused, one.refused);
+            let counts_of_processor = self.slot_counts.read(processor * self.config.slots + slot);
+            counts.packets += counts_of_processor.packets;
+            counts.bytes += counts_of_processor.bytes;
+            counts.refused_bytes += counts_of_processor.refused_bytes;
+            add(&mut counts.refused, counts_of_processor.refused);
         }
         counts
     }
 
     /// Returns the packets copied since the group's last change.
-    pub(super) fn packets_now(&self, group_state: &GroupState) -> u64 {
+    pub(super) fn packets_since_change(&self, group_state: &GroupState) -> u64 {
         let counted =
             self.packets_by_processor(group_state.slot(group_state.side)).iter().sum::<u64>();
         counted.saturating_sub(group_state.packets_before)
     }
 
-    /// Returns a child's counts, if `packets` were copied since its group's last change, and copies
-    /// of `under_way` of them may be pending.
-    pub(super) fn of_child(
+    /// Returns a child's counts, given that `packets` were copied since its group's last change and
+    /// the copies of `in_flight` of them may be pending.
+    pub(super) fn counts_of_child(
         &self,
         child: &ChildState,
         packets: u64,
-        under_way: u64,
+        in_flight: u64,
     ) -> RelayChildCounts {
         let (mut made, mut counts) = (0, RelayChildCounts::default());
         for processor in 0..self.states.entries() {
@@ -195,10 +199,10 @@ impl RelayPrograms {
         }
         counts.sent = made.saturating_sub(counts.driver_full);
         let accounted = made + counts.unresolved;
-        // Without a route, none is made.
-        let under_way = child.interface.map_or(0, |_| under_way);
-        let unmade = (child.packets_before + packets).saturating_sub(accounted + under_way);
-        counts.interface_down = child.unmade.fetch_max(unmade, Relaxed).max(unmade);
+        // No copy is pending without a route.
+        let in_flight = child.interface.map_or(0, |_| in_flight);
+        let not_made = (child.packets_before + packets).saturating_sub(accounted + in_flight);
+        counts.interface_down = child.not_made_max.fetch_max(not_made, Relaxed).max(not_made);
         counts
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::abi::{INTERFACE_INDICES, RELAY_INTERFACES_MAX};
 use crate::XdpError;
 
-/// Reason for which a group was not set; it stays unchanged.
+/// Reason for which a group could not be set; it keeps its previous state.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayGroupError {
     /// A map or program failed.
@@ -29,7 +29,7 @@ pub enum RelayGroupError {
     },
     /// The group has too many children.
     #[error("group {address} has {count} children; the limit of the BPF maps is {max} per group")]
-    ChildrenOfGroup {
+    GroupFull {
         /// Address of the group.
         address: SocketAddr,
         /// Number of its children.
@@ -66,21 +66,21 @@ pub enum RelayGroupError {
         "interface '{interface}' takes no frames from BPF programs; on a virtual link, enable GRO \
          at the peer end or run an XDP program there"
     )]
-    NoRedirects {
+    RedirectUnsupported {
         /// Name of the interface.
         interface: String,
     },
-    /// A child or a source has an address of another IP version than the group.
+    /// An address of the group or of a child has another IP version than the group.
     #[error("group {group} cannot have the child {other}: copies keep the packet's IP version")]
-    Family {
+    IpVersionMismatch {
         /// Address of the group.
         group: SocketAddr,
         /// Address of the other IP version.
         other: IpAddr,
     },
-    /// A child is listed twice.
+    /// Two children have the same destination.
     #[error("group {group} has the child {child} twice")]
-    Twice {
+    DuplicateChild {
         /// Address of the group.
         group: SocketAddr,
         /// Destination of the child.

@@ -1,5 +1,5 @@
-//! Numbers of the interfaces, and the order in which copies leave: both are determined before a
-//! group changes.
+//! Numbers of egress interfaces, and the order of the copies of a packet. Both are determined
+//! before a group changes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct InterfaceNumbers(BTreeMap<u32, u8>);
 
 impl InterfaceNumbers {
     /// Assigns numbers to the interfaces of these children that have none.
-    pub(super) fn admit(&mut self, children: &[RelayChild]) -> Result<(), RelayGroupError> {
+    pub(super) fn assign(&mut self, children: &[RelayChild]) -> Result<(), RelayGroupError> {
         for interface in children.iter().filter_map(|child| child.interface.as_ref()) {
             if interface.index >= INTERFACE_INDICES {
                 let (interface, index) = (interface.name.clone(), interface.index);
@@ -36,15 +36,15 @@ impl InterfaceNumbers {
         unused
     }
 
-    /// Returns all of them: index and number.
+    /// Returns the interfaces as pairs of index and number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u8)> + '_ {
         self.0.iter().map(|(&index, &number)| (index, number))
     }
 
-    /// Returns the children in the order in which copies leave: interface by interface, in the
-    /// order of `children`, and the position of each interface's rows, which begin at `first`.
-    /// Children without an interface are left out.
-    pub(super) fn in_order<'a>(
+    /// Returns the children in the order of their copies, by interface and then in the order of
+    /// `children`, and the range of each interface's rows, which begin at `first`. Children without
+    /// an interface are omitted.
+    pub(super) fn egress_order<'a>(
         &self,
         children: &'a [RelayChild],
         first: u32,
@@ -89,8 +89,8 @@ mod tests {
         let children =
             [child(30, 1), child(20, 2), child(30, 3), nowhere, child(20, 4), child(30, 5)];
         let mut interfaces = InterfaceNumbers::default();
-        interfaces.admit(&children).unwrap();
-        let (ordered, spans) = interfaces.in_order(&children, 100);
+        interfaces.assign(&children).unwrap();
+        let (ordered, spans) = interfaces.egress_order(&children, 100);
         let ports: Vec<u16> = ordered.iter().map(|child| child.destination.port()).collect();
         assert_eq!(ports, [1, 3, 5, 2, 4]);
         assert_eq!(spans[0], RowRange { first: 100, count: 3 });
@@ -102,17 +102,17 @@ mod tests {
     fn numbers_are_reused_after_their_release() {
         let mut interfaces = InterfaceNumbers::default();
         let all: Vec<_> = (1..=RELAY_INTERFACES_MAX as u32).map(|i| child(i, 1)).collect();
-        interfaces.admit(&all).unwrap();
+        interfaces.assign(&all).unwrap();
         let one_more = [child(1000, 1)];
-        assert!(matches!(interfaces.admit(&one_more), Err(RelayGroupError::InterfacesFull)));
+        assert!(matches!(interfaces.assign(&one_more), Err(RelayGroupError::InterfacesFull)));
         assert_eq!(interfaces.release(|index| index != 7), [7]);
-        interfaces.admit(&one_more).unwrap();
+        interfaces.assign(&one_more).unwrap();
         assert_eq!(interfaces.iter().find(|&(index, _)| index == 1000), Some((1000, 6)));
     }
 
     #[test]
     fn an_index_beyond_the_table_is_refused() {
-        let error = InterfaceNumbers::default().admit(&[child(1 << 16, 1)]).unwrap_err();
+        let error = InterfaceNumbers::default().assign(&[child(1 << 16, 1)]).unwrap_err();
         let message = "interface 'eth65536' has index 65536, and the BPF map ends at 65536; \
                     relay by sockets there";
         assert_eq!(error.to_string(), message);

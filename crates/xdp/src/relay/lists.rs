@@ -1,6 +1,6 @@
-//! Lookup tables of the kernel: destinations of groups' packets, permitted sources, source
-//! addresses of children and of the relay itself. Before a change packets find all of the old
-//! entries and all of the new ones, and after it only the new ones.
+//! Entries of a group in the kernel's lookup tables: destinations of its packets, permitted
+//! sources, addresses of children and of the relay itself. During a change the tables contain all
+//! old and all new entries, afterwards only the new ones.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,15 +8,15 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::IntoBytes;
 
 use super::abi::{PORTS_OF_WORD, RawEndpointKey, SOURCE_ALLOWED, SourceKey};
-use super::child::in_front;
-use super::group::{GroupState, Sources};
+use super::child::to_padded_bytes;
+use super::group::{GroupState, SourceRoles};
 use super::{RelayChild, RelayPrograms};
 use crate::responder::listen_key;
 use crate::{XdpError, object};
 
 impl RelayPrograms {
-    /// Adds these destinations to the group's, without removing others.
-    pub(super) fn list_addresses(
+    /// Adds these destination addresses to the group's, without removing others.
+    pub(super) fn add_addresses(
         &self,
         group_state: &GroupState,
         addresses: &[SocketAddr],
@@ -30,114 +30,135 @@ impl RelayPrograms {
                     &group_state.number.to_ne_bytes(),
                     MapFlags::ANY,
                 )
-                .map_err(|error| map_failed(&error))?;
+                .map_err(|error| map_error(&error))?;
         }
         Ok(())
     }
 
-    /// Removes the destinations in `from` that are not in `to`.
-    pub(super) fn forget_addresses(
+    /// Removes the destination addresses in `from` that are not in `to`.
+    pub(super) fn remove_addresses(
         &self,
         from: &[SocketAddr],
         to: &[SocketAddr],
     ) -> Result<(), XdpError> {
         let numbers = self.loaded.map("relay_numbers")?;
-        let gone = from.iter().filter(|address| !to.contains(address));
-        gone.map(|address| listen_key(*address))
-            .try_for_each(|key| absent_is_fine(numbers.delete(key.as_bytes())))
+        let removed = from.iter().filter(|address| !to.contains(address));
+        removed
+            .map(|address| listen_key(*address))
+            .try_for_each(|key| ignore_not_found(numbers.delete(key.as_bytes())))
     }
 
-    /// Adds the addresses at which these children listen, without removing others.
-    pub(super) fn list_ends(
+    /// Adds the destinations of these children, without removing others.
+    pub(super) fn add_endpoints(
         &self,
         group_state: &GroupState,
         children: &[RelayChild],
     ) -> Result<(), XdpError> {
-        let ends = self.loaded.map("relay_endpoints")?;
+        let endpoints = self.loaded.map("relay_endpoints")?;
         for RelayChild { destination, .. } in children {
-            ends.update(end_key(group_state.number, *destination).as_bytes(), &[1], MapFlags::ANY)
-                .map_err(|error| map_failed(&error))?;
+            endpoints
+                .update(
+                    endpoint_key(group_state.number, *destination).as_bytes(),
+                    &[1],
+                    MapFlags::ANY,
+                )
+                .map_err(|error| map_error(&error))?;
         }
         Ok(())
     }
 
-    /// Removes the addresses at which these listen, except those that are still children.
-    pub(super) fn forget_ends(
+    /// Removes these destinations, except those of present children.
+    pub(super) fn remove_endpoints(
         &self,
         group_state: &GroupState,
-        mut gone: impl Iterator<Item = SocketAddr>,
+        mut removed: impl Iterator<Item = SocketAddr>,
     ) -> Result<(), XdpError> {
-        let ends = self.loaded.map("relay_endpoints")?;
-        gone.try_for_each(|end| {
-            let stays = group_state.children.iter().any(|child| child.destination == end);
-            let forget = || ends.delete(end_key(group_state.number, end).as_bytes());
-            if stays { Ok(()) } else { absent_is_fine(forget()) }
+        let endpoints = self.loaded.map("relay_endpoints")?;
+        removed.try_for_each(|endpoint| {
+            let is_retained =
+                group_state.children.iter().any(|child| child.destination == endpoint);
+            let remove = || endpoints.delete(endpoint_key(group_state.number, endpoint).as_bytes());
+            if is_retained { Ok(()) } else { ignore_not_found(remove()) }
         })
     }
 
-    /// Adds the new entries. Each combines the roles of an address before and after the change.
-    pub(super) fn list_sources(
+    /// Adds the entries of `to`. Until the change is complete, each also has the roles of the
+    /// address before the change.
+    pub(super) fn add_sources(
         &self,
         group: u32,
-        from: &Sources,
-        to: &Sources,
+        from: &SourceRoles,
+        to: &SourceRoles,
     ) -> Result<(), XdpError> {
-        let meanwhile = to.iter().map(|(prefix, what)| {
+        let interim = to.iter().map(|(prefix, roles)| {
             let before = from.get(prefix).map_or(0, |before| before & !SOURCE_ALLOWED);
-            (*prefix, what | before)
+            (*prefix, roles | before)
         });
-        self.write_sources(group, from, meanwhile)
+        self.write_changed_sources(group, from, interim)
     }
 
-    /// Changes the entries from `from`, all of which exist, to `to`.
-    pub(super) fn settle_sources(
+    /// Changes the entries of `from`, all of which exist, to those of `to`.
+    pub(super) fn finish_sources(
         &self,
         group: u32,
-        to: &Sources,
-        from: &Sources,
+        to: &SourceRoles,
+        from: &SourceRoles,
     ) -> Result<(), XdpError> {
-        self.write_sources(group, &Sources::new(), to.iter().map(|(prefix, what)| (*prefix, *what)))
-            .and(self.forget_sources(group, from, to))
+        self.write_changed_sources(
+            group,
+            &SourceRoles::new(),
+            to.iter().map(|(prefix, what)| (*prefix, *what)),
+        )
+        .and(self.remove_sources(group, from, to))
     }
 
-    fn write_sources(
+    fn write_changed_sources(
         &self,
         group: u32,
-        there: &Sources,
+        current: &SourceRoles,
         entries: impl Iterator<Item = ((IpAddr, u8), u8)>,
     ) -> Result<(), XdpError> {
         let sources = self.loaded.map("relay_sources")?;
-        for (prefix, what) in entries.filter(|(prefix, what)| there.get(prefix) != Some(what)) {
+        for (prefix, roles) in entries.filter(|(prefix, what)| current.get(prefix) != Some(what)) {
             sources
-                .update(source_key(group, prefix).as_bytes(), &[what], MapFlags::ANY)
-                .map_err(|error| map_failed(&error))?;
+                .update(source_key(group, prefix).as_bytes(), &[roles], MapFlags::ANY)
+                .map_err(|error| map_error(&error))?;
         }
         Ok(())
     }
 
     /// Removes the entries in `from` that are not in `to`.
-    fn forget_sources(&self, group: u32, from: &Sources, to: &Sources) -> Result<(), XdpError> {
+    fn remove_sources(
+        &self,
+        group: u32,
+        from: &SourceRoles,
+        to: &SourceRoles,
+    ) -> Result<(), XdpError> {
         let sources = self.loaded.map("relay_sources")?;
-        let gone = from.keys().filter(|prefix| !to.contains_key(prefix));
-        gone.map(|prefix| source_key(group, *prefix))
-            .try_for_each(|key| absent_is_fine(sources.delete(key.as_bytes())))
+        let removed = from.keys().filter(|prefix| !to.contains_key(prefix));
+        removed
+            .map(|prefix| source_key(group, *prefix))
+            .try_for_each(|key| ignore_not_found(sources.delete(key.as_bytes())))
     }
 
-    /// Removes all entries of a group.
-    pub(super) fn forget_lists(&self, group_state: &GroupState) -> Result<(), XdpError> {
-        let ends = self.loaded.map("relay_endpoints")?;
-        let children =
-            group_state.children.iter().map(|child| end_key(group_state.number, child.destination));
-        let done = children.map(|key| absent_is_fine(ends.delete(key.as_bytes())));
-        done.fold(Ok(()), Result::and)
-            .and(self.forget_sources(group_state.number, &group_state.sources, &Sources::new()))
-            .and(self.forget_addresses(&group_state.addresses, &[]))
+    /// Removes all entries of a group from the lookup tables.
+    pub(super) fn remove_entries(&self, group_state: &GroupState) -> Result<(), XdpError> {
+        let endpoints = self.loaded.map("relay_endpoints")?;
+        let children = group_state
+            .children
+            .iter()
+            .map(|child| endpoint_key(group_state.number, child.destination));
+        let results = children.map(|key| ignore_not_found(endpoints.delete(key.as_bytes())));
+        results
+            .fold(Ok(()), Result::and)
+            .and(self.remove_sources(group_state.number, &group_state.sources, &SourceRoles::new()))
+            .and(self.remove_addresses(&group_state.addresses, &[]))
     }
 
-    /// Sets the ports at which groups listen: those of all groups, and `more`.
-    pub(super) fn mark_ports(&self, more: Option<u16>) {
+    /// Updates the bitmap of listen ports: those of all groups, and `extra`.
+    pub(super) fn update_ports(&self, extra: Option<u16>) {
         let mut words = vec![0_u64; self.ports.entries() as usize];
-        for port in self.group_states.keys().map(SocketAddr::port).chain(more) {
+        for port in self.group_states.keys().map(SocketAddr::port).chain(extra) {
             words[usize::from(port / PORTS_OF_WORD)] |= 1 << (port % PORTS_OF_WORD);
         }
         for (index, word) in (0..).zip(&words) {
@@ -149,21 +170,21 @@ impl RelayPrograms {
 }
 
 fn source_key(group: u32, (address, length): (IpAddr, u8)) -> SourceKey {
-    SourceKey { length: u32::BITS + u32::from(length), group, address: in_front(address) }
+    SourceKey { length: u32::BITS + u32::from(length), group, address: to_padded_bytes(address) }
 }
 
-fn end_key(group: u32, end: SocketAddr) -> RawEndpointKey {
-    let (port, address) = (end.port().to_be_bytes(), in_front(end.ip()));
+fn endpoint_key(group: u32, endpoint: SocketAddr) -> RawEndpointKey {
+    let (port, address) = (endpoint.port().to_be_bytes(), to_padded_bytes(endpoint.ip()));
     RawEndpointKey { group, port, reserved: 0, address }
 }
 
-pub(super) fn map_failed(error: &libbpf_rs::Error) -> XdpError {
-    XdpError::Map(object::to_io(error))
+pub(super) fn map_error(error: &libbpf_rs::Error) -> XdpError {
+    XdpError::Map(object::to_io_error(error))
 }
 
-pub(super) fn absent_is_fine(done: libbpf_rs::Result<()>) -> Result<(), XdpError> {
-    match done {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(map_failed(&error)),
+pub(super) fn ignore_not_found(result: libbpf_rs::Result<()>) -> Result<(), XdpError> {
+    match result {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(map_error(&error)),
         _ => Ok(()),
     }
 }

@@ -1,15 +1,15 @@
-//! XDP engine of the relay: application-layer multicast with in-kernel copies. One packet to a
-//! group comes in, and for each child of the group a unicast copy leaves, without a system call or
-//! a socket buffer.
+//! XDP engine of the relay: application-layer multicast with in-kernel copies. For each packet to a
+//! group, a unicast copy leaves to every child of the group, without a system call or a socket
+//! buffer.
 //!
-//! It has groups, children, and the interface and MAC addresses of each copy; resolving these, and
-//! copying the packets that it passes to the network stack, is done elsewhere.
+//! The caller supplies groups, children, and the interface and MAC addresses of each copy. It
+//! resolves these itself, and copies the packets that this engine passes to the network stack.
 //!
-//! Limits: [`RELAY_LENGTH_MAX`] bytes of a packet, [`RELAY_INTERFACES_MAX`] egress interfaces of
-//! copies, and those of [`RelaySettings`]. A driver's transmit ring must hold the copies of all
-//! packets that the kernel takes in at once, up to 64 of them (that of a virtual link holds 256
-//! frames); it takes them from the first child on, and copies that it has no room for are lost and
-//! counted. Each copy takes a page of memory until it has left.
+//! Limits: [`RELAY_LENGTH_MAX`] bytes of a packet, [`RELAY_INTERFACES_MAX`] egress interfaces, and
+//! those of [`RelaySettings`]. The kernel receives up to 64 packets at once, and the driver's
+//! transmit ring must hold all of their copies (that of a veth holds 256 frames). It fills from the
+//! first child on; copies that do not fit are dropped and counted. Each copy takes a page of memory
+//! until it has left.
 
 mod abi;
 mod change;
@@ -42,7 +42,9 @@ use crate::{AttachMode, Attachment, Interface, XdpError};
 pub use abi::RELAY_INTERFACES_MAX;
 pub use change::{RemovedChildren, RemovedGroup};
 pub use child::RelayChild;
-pub use counts::{RelayChildCounts, RelayCounts, RelayGroupCounts, RelayPassed, RelayRefusal};
+pub use counts::{
+    RelayChildCounts, RelayCounts, RelayGroupCounts, RelayPassedReason, RelayRefusal,
+};
 pub use error::RelayGroupError;
 pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayLimit};
 pub use rate_state::RelayRateState;
@@ -52,34 +54,34 @@ use interface_numbers::InterfaceNumbers;
 
 const NAME: &str = "relay";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/relay.o"));
-const DROPS: &str = "count_driver_drops";
-/// Room for prefixes of sources and own addresses, for each group.
-const SOURCES_OF_GROUP: u32 = 128;
+const DROP_COUNTER_PROGRAM: &str = "count_driver_drops";
+/// Capacity for prefixes of sources and local addresses, for each group.
+const PREFIXES_PER_GROUP: u32 = 128;
 
-/// Words of the set of ports.
+/// Words of the bitmap of listen ports.
 const PORT_WORDS: u32 = (1 << 16) / abi::PORTS_OF_WORD as u32;
 
-/// Sizes of the kernel's tables: memory is allocated when the programs are loaded, about 128 bytes
-/// for each group and possible child of it, and 32 for each child and CPU.
+/// Capacities of the kernel's tables. Memory is allocated when the programs are loaded: about 128
+/// bytes for each possible child of each group, and 32 for each child and CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RelaySettings {
     /// Most groups at once.
     pub groups: u32,
     /// Most children of a group.
-    pub children_of_group: u32,
+    pub children_per_group: u32,
     /// Most children of all groups together.
     pub children: u32,
     /// Most destination addresses of all groups together.
     pub addresses: u32,
 }
 
-/// Loaded programs of the relay; they work where they are attached. All of its functions must be
-/// called by threads in the network namespace of the interfaces.
+/// Loaded programs of the relay, which copy packets on the interfaces to which they are attached.
+/// Call its functions only from threads in the network namespace of those interfaces.
 pub struct RelayPrograms {
     settings: RelaySettings,
     config: abi::RawRelayConfig,
     groups: Arc<SharedArray<abi::GroupEntry>>,
-    fan_out: Arc<SharedArray<abi::FanOut>>,
+    fan_out: Arc<SharedArray<abi::FanOutRateState>>,
     ports: SharedArray<u64>,
     slots: SharedArray<abi::RelaySlot>,
     rows: SharedArray<abi::ChildRow>,
@@ -88,44 +90,44 @@ pub struct RelayPrograms {
     slot_counts: SharedArray<abi::SlotCounts>,
     child_counts: SharedArray<abi::RawChildCounts>,
     group_states: BTreeMap<SocketAddr, GroupState>,
-    /// Free counters of children.
+    /// Numbers of unused child counters.
     free_children: Vec<u32>,
     interfaces: InterfaceNumbers,
-    /// Holds the program that counts packets that drivers have no room for, or the reason for which
-    /// there is none.
-    drops: Result<OwnedFd, XdpError>,
+    /// Link of the program that counts frames dropped by drivers for lack of room, or the reason
+    /// why it could not be attached.
+    drop_counter: Result<OwnedFd, XdpError>,
     loaded: LoadedObject,
 }
 
 impl RelayPrograms {
-    /// Loads the programs. They copy nothing before a group is set and they are attached.
+    /// Loads the programs. They copy nothing until a group is set and they are attached.
     pub fn load(settings: &RelaySettings) -> Result<Self, XdpError> {
         let settings = RelaySettings {
             groups: settings.groups.max(1),
-            children_of_group: settings.children_of_group.max(1),
+            children_per_group: settings.children_per_group.max(1),
             children: settings.children.max(1),
             addresses: settings.addresses.max(1),
         };
         let processors = possible_processors();
         // During a change, removed children still have their counters while new ones are added.
-        let counted = settings.children + settings.children_of_group;
+        let counted = settings.children + settings.children_per_group;
         let config = abi::RawRelayConfig { slots: 2 * settings.groups, children: counted };
-        let sizes = settings.sizes(config, processors);
-        // Not every kernel reports packets that drivers have no room for to programs.
-        let load = |drops| {
+        let sizes = settings.map_sizes(config, processors);
+        // Not every kernel lets programs observe frames dropped by drivers.
+        let load = |with_drop_counter| {
             LoadedObject::load(NAME, OBJECT, |open| {
                 sizes
                     .iter()
-                    .try_for_each(|&(map, size)| object::size_map(open, NAME, map, size))?;
+                    .try_for_each(|&(map, size)| object::set_map_entries(open, NAME, map, size))?;
                 object::set_constants(open, NAME, config.as_bytes())?;
-                include_drops(open, drops)
+                set_drop_counter_autoload(open, with_drop_counter)
             })
         };
         let (loaded, drops) = match load(true) {
-            Err(why @ XdpError::Load { .. }) => (load(false)?, Err(why)),
+            Err(error @ XdpError::Load { .. }) => (load(false)?, Err(error)),
             loaded => {
                 let loaded = loaded?;
-                let drops = see_drops(&loaded);
+                let drops = attach_drop_counter(&loaded);
                 (loaded, drops)
             }
         };
@@ -151,19 +153,18 @@ impl RelayPrograms {
             group_states: BTreeMap::new(),
             free_children: (0..counted).rev().collect(),
             interfaces: InterfaceNumbers::default(),
-            drops,
+            drop_counter: drops,
             loaded,
         })
     }
 
-    /// Attaches the relay in native mode to an ingress interface of packets to groups. It works
-    /// there until the attachment is dropped.
+    /// Attaches the relay in native mode to an ingress interface, until the attachment is dropped.
     pub fn attach(&self, interface: &Interface) -> Result<Attachment, XdpError> {
         self.attach_program(interface, false)
     }
 
-    /// Attaches the relay to an interface by which only packets come in that this process sends
-    /// there itself, after checking their source: sources are not checked again.
+    /// Attaches the relay to the send interface, by which only packets of this process arrive.
+    /// Their sources were checked before they were sent, and are not checked again.
     pub fn attach_send_interface(&self, interface: &Interface) -> Result<Attachment, XdpError> {
         self.attach_program(interface, true)
     }
@@ -180,8 +181,9 @@ impl RelayPrograms {
         Attachment::new(self.loaded.program("relay")?, interface, AttachMode::Native)
     }
 
-    /// Sets the MAC address of an interface: frames that come in by it to another one are passed to
-    /// the network stack. Until it is set, all incoming frames are for this host.
+    /// Sets the MAC address of an interface: frames to other MAC addresses are passed to the
+    /// network stack. Until it is set, all frames that arrive there count as addressed to this
+    /// host.
     pub fn set_mac(&self, index: u32, mac: [u8; 6]) {
         if index < abi::INTERFACE_INDICES {
             let entry = self.interface_entries.read(index);
@@ -189,49 +191,50 @@ impl RelayPrograms {
         }
     }
 
-    /// Limits the copies of all groups together: the tolerance in ns by which they may be ahead of
-    /// the cost in [`RelayGroup::copies_ns`]. A packet is copied for all children or none.
+    /// Limits the rate of the copies of all groups together, whose cost is
+    /// [`RelayGroup::copy_cost_ns`]; `tolerance_ns` is the time by which they may be ahead, `None`
+    /// sets no limit. A packet is copied for all children or for none.
     pub fn limit_copies(&self, tolerance_ns: Option<NonZeroU64>) {
-        let offset = std::mem::offset_of!(abi::FanOut, tolerance_ns);
+        let offset = std::mem::offset_of!(abi::FanOutRateState, tolerance_ns);
         let tolerance_ns = tolerance_ns.map_or(0, NonZeroU64::get);
         self.fan_out.atomic(0, offset).store(tolerance_ns, Relaxed);
     }
 
-    /// Returns the state of the rate limits, for other engines that make copies for the same
-    /// groups.
+    /// Returns the state of the rate limits, which another engine shares that makes copies for the
+    /// same groups.
     #[must_use]
-    pub fn meters(&self) -> RelayRateState {
+    pub fn rate_state(&self) -> RelayRateState {
         RelayRateState::new(Arc::clone(&self.groups), Arc::clone(&self.fan_out))
     }
 
-    /// Returns the reason for which copies that a driver had no room for are counted as sent, if
-    /// the kernel does not report them.
+    /// Returns the reason why the kernel does not report frames dropped by drivers; such copies
+    /// then count as sent.
     #[must_use]
     pub fn uncounted_drops_reason(&self) -> Option<&XdpError> {
-        self.drops.as_ref().err()
+        self.drop_counter.as_ref().err()
     }
 
-    /// Runs the program once over a frame, as if it had arrived at the loopback interface, without
+    /// Runs the program once over a frame, as if it had arrived by the loopback interface, without
     /// making copies.
     pub fn test_run(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
-        test_run::once(self.loaded.program("relay")?, frame)
+        test_run::run_once(self.loaded.program("relay")?, frame)
     }
 }
 
 impl RelaySettings {
-    /// Returns the numbers of entries of the maps.
-    const fn sizes(
+    /// Returns the names of the maps and their numbers of entries.
+    const fn map_sizes(
         &self,
         config: abi::RawRelayConfig,
         processors: u32,
     ) -> [(&'static str, u32); 11] {
         [
             ("relay_numbers", 2 * self.addresses),
-            ("relay_sources", 2 * (config.children + self.groups * SOURCES_OF_GROUP)),
+            ("relay_sources", 2 * (config.children + self.groups * PREFIXES_PER_GROUP)),
             ("relay_endpoints", config.children),
             ("relay_groups", self.groups),
             ("relay_slots", config.slots),
-            ("relay_rows", config.slots * self.children_of_group),
+            ("relay_rows", config.slots * self.children_per_group),
             ("relay_copies", config.slots),
             ("relay_states", processors),
             ("relay_slot_counts", processors * config.slots),
@@ -241,18 +244,17 @@ impl RelaySettings {
     }
 }
 
-fn include_drops(open: &mut OpenObject, include: bool) -> Result<(), XdpError> {
+fn set_drop_counter_autoload(open: &mut OpenObject, include: bool) -> Result<(), XdpError> {
     open.progs_mut()
-        .find(|program| program.name() == OsStr::new(DROPS))
-        .ok_or(XdpError::Missing { object: NAME, part: DROPS })?
+        .find(|program| program.name() == OsStr::new(DROP_COUNTER_PROGRAM))
+        .ok_or(XdpError::Missing { object: NAME, part: DROP_COUNTER_PROGRAM })?
         .set_autoload(include);
     Ok(())
 }
 
-/// Attaches the program that counts packets that drivers have no room for. Closing the descriptor
-/// detaches it.
-fn see_drops(loaded: &LoadedObject) -> Result<OwnedFd, XdpError> {
-    let program = loaded.program(DROPS)?.as_raw_fd();
+/// Attaches the program that counts frames dropped by drivers. Closing the descriptor detaches it.
+fn attach_drop_counter(loaded: &LoadedObject) -> Result<OwnedFd, XdpError> {
+    let program = loaded.program(DROP_COUNTER_PROGRAM)?.as_raw_fd();
     // SAFETY: the name is a constant string that ends with a NUL, the program's descriptor is open.
     let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(c"xdp_devmap_xmit".as_ptr(), program) };
     if link < 0 {

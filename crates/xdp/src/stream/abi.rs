@@ -5,14 +5,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::RawHistogram;
 
-/// `STREAM_HEADERS`: length of the Ethernet, IPv4 and UDP headers.
-pub(super) const HEADERS: usize = 14 + 20 + 8;
-/// `struct stream_mark`: least payload of a stream, in bytes.
+/// `STREAM_HEADERS`: length of the Ethernet, IPv4 and UDP headers, in bytes.
+pub(super) const HEADERS_LEN: usize = 14 + 20 + 8;
+/// Length of `struct stream_mark`, the smallest payload of a stream packet, in bytes.
 pub const STREAM_MARK_LEN: usize = 24;
-/// `WINDOW` of `stream_sink.bpf.c`.
-pub(super) const WINDOW: u32 = 1 << 16;
+/// `WINDOW` of `stream_sink.bpf.c`: most packets of a lane that may be in flight.
+pub(super) const IN_FLIGHT_PACKETS_MAX: u32 = 1 << 16;
 
-/// `struct stream_config`.
+/// `struct stream_config`: constants of the source.
 #[derive(Clone, Copy, IntoBytes, Immutable)]
 #[repr(C)]
 pub(super) struct RawStreamConfig {
@@ -22,11 +22,12 @@ pub(super) struct RawStreamConfig {
     pub(super) reserved: u32,
 }
 
-/// `struct stream_lane`: position of a CPU in its schedule. Times after `start_ns` are in 2^-16 ns.
+/// `struct stream_lane`: schedule and progress of a sending CPU. Times after `start_ns` are in
+/// 2^-16 ns since the start.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct StreamLane {
-    /// Monotonic instant of the start, in ns.
+    /// Start of the schedule on the monotonic clock, in ns.
     pub start_ns: u64,
     /// Intended send time of the next packet.
     pub next: u64,
@@ -34,7 +35,7 @@ pub struct StreamLane {
     pub interval: u64,
     /// End of the schedule.
     pub end: u64,
-    /// Lateness above which a packet is postponed, with all after it.
+    /// Lateness above which a packet and all after it are postponed.
     pub late_max: u64,
     /// Packets sent.
     pub sent: u64,
@@ -46,15 +47,15 @@ pub struct StreamLane {
     pub trial: u32,
     /// Number of the lane, below the number of lanes.
     pub number: u32,
-    /// The lane sends: 0 or 1.
+    /// 1 if the lane sends, otherwise 0.
     pub active: u32,
-    /// The schedule is over: 0 or 1.
+    /// 1 if the schedule is complete, otherwise 0.
     pub done: u32,
     /// Padding.
     pub reserved: [u64; 6],
 }
 
-/// `struct stream_expected`.
+/// `struct stream_expected`: packets that the sink expects in a trial.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RawStreamExpected {
@@ -67,7 +68,7 @@ pub(super) struct RawStreamExpected {
     pub(super) reserved: u32,
 }
 
-/// `struct stream_count`.
+/// `struct stream_count`: packets for one child from one lane on one CPU.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RawStreamCount {
@@ -81,7 +82,7 @@ pub(super) struct RawStreamCount {
     pub(super) reserved: u64,
 }
 
-/// `struct stream_delays`.
+/// `struct stream_delays`: delays of the first and the last copy of each packet.
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct RawStreamDelays {

@@ -1,9 +1,9 @@
-//! Receiving end of a stream.
+//! Sink of a stream: counts the copies that arrive.
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-use super::abi::{RawStreamCount, RawStreamDelays, RawStreamExpected, WINDOW};
+use super::abi::{IN_FLIGHT_PACKETS_MAX, RawStreamCount, RawStreamDelays, RawStreamExpected};
 use crate::XdpError;
 use crate::abi::RawHistogram;
 use crate::attach::{AttachMode, Attachment, Interface};
@@ -13,31 +13,31 @@ use crate::object::{self, LoadedObject, possible_processors};
 const NAME: &str = "stream_sink";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_sink.o"));
 
-/// Packets expected in a trial.
+/// Packets that the sink expects in a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamTrial {
-    /// Number of the trial; packets of others are dropped.
+    /// Number of the trial; packets of other trials are dropped.
     pub number: u32,
-    /// Lanes of the source.
+    /// Number of lanes of the source.
     pub lanes: u32,
-    /// Children, which are consecutive UDP ports ...
+    /// Number of children, which have consecutive UDP ports.
     pub children: u32,
-    /// ... from this one on.
+    /// UDP port of the first child.
     pub first_port: u16,
-    /// Bytes of UDP payload.
+    /// Length of the UDP payload, in bytes.
     pub payload_len: u32,
-    /// True if latencies are measured, which makes each copy cost more.
+    /// True if delays are measured, which adds to the cost of each copy.
     pub timed: bool,
 }
 
-/// Packets received for a child from one lane.
+/// Counts of the packets for one child from one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StreamChild {
+pub struct StreamChildCounts {
     /// Packets.
     pub packets: u64,
     /// Bytes of UDP payload.
     pub bytes: u64,
-    /// Packets whose number was not above that of the one before on the same CPU.
+    /// Packets whose number was not above the previous one on the same CPU.
     pub disordered: u64,
     /// Packets of another length.
     pub damaged: u64,
@@ -45,29 +45,29 @@ pub struct StreamChild {
     squares: u64,
 }
 
-impl StreamChild {
-    /// Returns true if these are the packets 0 to `sent` - 1, each of them once.
+impl StreamChildCounts {
+    /// Returns true if the packets 0 to `sent` - 1 arrived exactly once each, judged by count, sum
+    /// and sum of squares of their numbers.
     #[must_use]
-    pub fn is_each_once(&self, sent: u64) -> bool {
-        (self.packets, self.sum, self.squares) == (sent, sum(sent), squares(sent))
+    pub fn has_each_once(&self, sent: u64) -> bool {
+        (self.packets, self.sum, self.squares) == (sent, number_sum(sent), square_sum(sent))
     }
 }
 
 /// Returns 0 + 1 + ... + (count - 1), modulo 2^64.
-fn sum(count: u64) -> u64 {
+fn number_sum(count: u64) -> u64 {
     let count = u128::from(count);
     (count * count.saturating_sub(1) / 2) as u64
 }
 
-/// Returns the sum of the squares of these numbers, modulo 2^64. For counts below 2^40 no step
-/// overflows.
-fn squares(count: u64) -> u64 {
+/// Returns 0² + 1² + ... + (count - 1)², modulo 2^64. No step overflows for counts below 2^40.
+fn square_sum(count: u64) -> u64 {
     let count = u128::from(count);
-    let below = count.saturating_sub(1);
-    (below * count * (below + count) / 6) as u64
+    let last = count.saturating_sub(1);
+    (last * count * (last + count) / 6) as u64
 }
 
-/// A loaded program; it counts where it is attached.
+/// Loaded sink program; it counts on the interfaces to which it is attached.
 pub struct StreamSink {
     expected: SharedArray<RawStreamExpected>,
     counts: SharedArray<RawStreamCount>,
@@ -77,15 +77,15 @@ pub struct StreamSink {
 }
 
 impl StreamSink {
-    /// Loads the program for at most this number of lanes and children: 64 bytes of memory for each
-    /// child of each lane on each CPU, and 512 KiB for each lane.
+    /// Loads the program for at most this many lanes and children. It takes 64 bytes of memory for
+    /// each child of each lane on each CPU, and 512 KiB for each lane.
     pub fn load(lanes: u32, children: u32) -> Result<Self, XdpError> {
         let processors = possible_processors();
         let counts = processors * lanes * children;
         let loaded = LoadedObject::load(NAME, OBJECT, |open| {
-            object::size_map(open, NAME, "counts", counts)?;
-            object::size_map(open, NAME, "in_flight", lanes * WINDOW)?;
-            object::size_map(open, NAME, "delays", processors)
+            object::set_map_entries(open, NAME, "counts", counts)?;
+            object::set_map_entries(open, NAME, "in_flight", lanes * IN_FLIGHT_PACKETS_MAX)?;
+            object::set_map_entries(open, NAME, "delays", processors)
         })?;
         Ok(Self {
             expected: SharedArray::map(loaded.map("expected")?.as_fd(), 1)?,
@@ -102,12 +102,13 @@ impl StreamSink {
         Attachment::new(self.loaded.program("receive")?, interface, AttachMode::Native)
     }
 
-    /// Clears the counts and expects another trial, of which no packet may be in flight yet.
+    /// Clears the counts and starts to expect another trial. No packet of that trial may be in
+    /// flight yet.
     ///
     /// # Panics
     ///
-    /// A trial with more lanes and children than the program was loaded for.
-    pub fn expect(&self, trial: &StreamTrial) {
+    /// Panics if the trial has more lanes and children than the program was loaded for.
+    pub fn begin_trial(&self, trial: &StreamTrial) {
         let entries = self.processors * trial.lanes * trial.children;
         // Packets of the previous trial still in flight belong to no trial from here on.
         self.expected.write(0, &RawStreamExpected::default());
@@ -134,23 +135,23 @@ impl StreamSink {
 
     /// Returns the packets received for a child from a lane, on all CPUs.
     #[must_use]
-    pub fn child(&self, lane: u32, child: u32) -> StreamChild {
+    pub fn child_counts(&self, lane: u32, child: u32) -> StreamChildCounts {
         let RawStreamExpected { lanes, children, .. } = self.expected.read(0);
-        let mut all = StreamChild::default();
+        let mut total = StreamChildCounts::default();
         for processor in 0..self.processors {
             let count = self.counts.read((processor * lanes + lane) * children + child);
-            all.packets += count.packets;
-            all.bytes += count.bytes;
-            all.disordered += count.disordered;
-            all.damaged += count.damaged;
-            all.sum = all.sum.wrapping_add(count.sum);
-            all.squares = all.squares.wrapping_add(count.squares);
+            total.packets += count.packets;
+            total.bytes += count.bytes;
+            total.disordered += count.disordered;
+            total.damaged += count.damaged;
+            total.sum = total.sum.wrapping_add(count.sum);
+            total.squares = total.squares.wrapping_add(count.squares);
         }
-        all
+        total
     }
 
-    /// Returns the delays of the first and the last copies of packets, in ns from when the packet
-    /// was sent, as measured by each CPU.
+    /// Returns the delays of the first and of the last copy of each packet since the packet was
+    /// sent, in ns, as one pair for each CPU.
     pub fn delays(&self) -> impl Iterator<Item = (Box<RawHistogram>, Box<RawHistogram>)> + '_ {
         (0..self.processors).map(|processor| {
             let RawStreamDelays { first, last } = *self.delays.read_boxed(processor);
@@ -163,8 +164,8 @@ impl StreamSink {
 mod tests {
     use super::*;
 
-    fn received(numbers: impl Iterator<Item = u64>) -> StreamChild {
-        numbers.fold(StreamChild::default(), |all, number| StreamChild {
+    fn received(numbers: impl Iterator<Item = u64>) -> StreamChildCounts {
+        numbers.fold(StreamChildCounts::default(), |all, number| StreamChildCounts {
             packets: all.packets + 1,
             sum: all.sum.wrapping_add(number),
             squares: all.squares.wrapping_add(number.wrapping_mul(number)),
@@ -175,11 +176,11 @@ mod tests {
     #[test]
     fn each_once_is_distinguished_from_one_lost_and_one_twice() {
         for sent in [0, 1, 2, 1_000, 100_000] {
-            assert!(received(0..sent).is_each_once(sent), "{sent}");
+            assert!(received(0..sent).has_each_once(sent), "{sent}");
         }
-        assert!(received((0..1_000).rev()).is_each_once(1_000), "in any order");
-        assert!(!received(0..999).is_each_once(1_000));
-        assert!(!received((0..1_000).map(|n| if n == 7 { 8 } else { n })).is_each_once(1_000));
+        assert!(received((0..1_000).rev()).has_each_once(1_000), "in any order");
+        assert!(!received(0..999).has_each_once(1_000));
+        assert!(!received((0..1_000).map(|n| if n == 7 { 8 } else { n })).has_each_once(1_000));
         // The same sum.
         let swapped = |n| {
             if n == 7 {
@@ -190,13 +191,13 @@ mod tests {
                 n
             }
         };
-        assert!(!received((0..1_000).map(swapped)).is_each_once(1_000));
+        assert!(!received((0..1_000).map(swapped)).has_each_once(1_000));
     }
 
     #[test]
     fn sums_of_long_trials_do_not_overflow() {
         let sent = 10_000_000_000;
-        assert_eq!(sum(sent + 1), sum(sent).wrapping_add(sent));
-        assert_eq!(squares(sent + 1), squares(sent).wrapping_add(sent.wrapping_mul(sent)));
+        assert_eq!(number_sum(sent + 1), number_sum(sent).wrapping_add(sent));
+        assert_eq!(square_sum(sent + 1), square_sum(sent).wrapping_add(sent.wrapping_mul(sent)));
     }
 }

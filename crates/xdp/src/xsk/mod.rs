@@ -1,5 +1,5 @@
-//! `AF_XDP` sockets: frames that an XDP program redirects to one arrive in memory shared with this
-//! process, and frames that the process sends leave by the interface, both bypassing the network
+//! `AF_XDP` sockets. Frames that an XDP program redirects to a socket arrive in memory shared with
+//! this process, and frames that the process sends leave by the interface; both bypass the network
 //! stack (Linux, `Documentation/networking/af_xdp.rst`). A socket serves one receive queue of one
 //! interface. The caller interprets the frames.
 
@@ -18,22 +18,23 @@ use crate::{Interface, XdpError};
 use ring::Ring;
 use umem::{FRAME_BYTES, Umem};
 
-/// Bytes that the program prepends to a frame: the monotonic instant of its arrival, in ns.
+/// Length of the receive timestamp that the program prepends to a frame: monotonic time in ns.
 const TIMESTAMP_BYTES: usize = 8;
-/// Entries of the rings of incoming frames; a power of two. At 200,000 a second they fill up in 10
-/// ms: a few time slices, which a thread that shares its core may have to wait.
+/// Entries of the fill and receive rings; a power of two. At 200,000 frames a second they fill up
+/// in 10 ms, a few time slices, which a thread that shares its core may have to wait.
 const RECEIVE_RING: u32 = 2048;
-/// Entries of the rings of outgoing frames; a power of two.
+/// Entries of the transmit and completion rings; a power of two.
 const TRANSMIT_RING: u32 = 512;
 /// Number of frames: one for each entry of the fill ring and of the transmit ring.
 const FRAMES: u32 = RECEIVE_RING + TRANSMIT_RING;
-/// Longest frame that can be sent or received.
+/// Longest frame that can be sent or received, in bytes.
 const FRAME_MAX: usize = FRAME_BYTES - 256;
 const _: () = assert!(FRAME_MAX == XSK_FRAME_MAX);
-/// Length of a frame that must not leave: longer than its memory, so the kernel skips it.
-const WITHDRAWN: u32 = 2 * FRAME_BYTES as u32;
+/// Length that marks a frame as withdrawn: it exceeds the frame memory, so the kernel skips the
+/// descriptor.
+const WITHDRAWN_LEN: u32 = 2 * FRAME_BYTES as u32;
 
-/// An `AF_XDP` socket, bound to one queue; it receives once it is in a program's map.
+/// `AF_XDP` socket bound to one receive queue; it receives once it is in the map of an XDP program.
 pub struct XskSocket {
     // Unmapped and closed in this order: the kernel releases the memory with the descriptor.
     fill: Ring<u64>,
@@ -42,13 +43,13 @@ pub struct XskSocket {
     transmit: Ring<xdp_desc>,
     descriptor: OwnedFd,
     memory: Umem,
-    /// Frames that are neither with the kernel nor in use.
+    /// Offsets of the frames that neither the kernel nor a ring holds.
     free: Vec<u64>,
-    /// Frames withdrawn from the end of the transmit ring, in order. The kernel may already have
-    /// sent some at their start; while there are any, nothing is added after them.
+    /// Offsets of the frames withdrawn from the transmit ring, in order. The kernel may already
+    /// have sent the first of them; nothing is queued until they are reclaimed.
     withdrawn: Vec<u64>,
-    /// Frames that the kernel has skipped, by its last report.
-    passed_over: u64,
+    /// Frames that the kernel has skipped so far (`tx_invalid_descs`).
+    skipped: u64,
 }
 
 /// A received frame.
@@ -56,12 +57,12 @@ pub struct XskSocket {
 pub struct XskFrame<'a> {
     /// Contents of the frame.
     pub bytes: &'a [u8],
-    /// Arrival at the program, on the monotonic clock, in ns.
+    /// Arrival at the XDP program on the monotonic clock, in ns.
     pub received_ns: u64,
 }
 
 impl XskSocket {
-    /// Opens a socket on receive queue `queue` of the interface. The kernel copies frames.
+    /// Opens a socket in copy mode on receive queue `queue` of the interface.
     pub fn open(interface: &Interface, queue: u32) -> Result<Self, XdpError> {
         Self::try_open(interface.index, queue).map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM) => XdpError::QueuePrivilege { interface: interface.name.clone() },
@@ -78,16 +79,16 @@ impl XskSocket {
         };
         let socket = descriptor.as_fd();
         let memory = Umem::new(FRAMES)?;
-        set(socket, libc::XDP_UMEM_REG, &memory.registration())?;
+        set_option(socket, libc::XDP_UMEM_REG, &memory.registration())?;
         for (ring, entries) in [
             (libc::XDP_UMEM_FILL_RING, RECEIVE_RING),
             (libc::XDP_UMEM_COMPLETION_RING, TRANSMIT_RING),
             (libc::XDP_RX_RING, RECEIVE_RING),
             (libc::XDP_TX_RING, TRANSMIT_RING),
         ] {
-            set(socket, ring, &entries)?;
+            set_option(socket, ring, &entries)?;
         }
-        let offsets = offsets(socket)?;
+        let offsets = ring_offsets(socket)?;
         let fill = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
         let completion = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
         let mut opened = Self {
@@ -97,7 +98,7 @@ impl XskSocket {
             transmit: Ring::map(socket, libc::XDP_PGOFF_TX_RING, offsets.tx, TRANSMIT_RING)?,
             free: (RECEIVE_RING..FRAMES).map(offset_of_frame).collect(),
             withdrawn: Vec::with_capacity(TRANSMIT_RING as usize),
-            passed_over: 0,
+            skipped: 0,
             memory,
             descriptor,
         };
@@ -109,20 +110,20 @@ impl XskSocket {
         Ok(opened)
     }
 
-    /// Passes up to `limit` frames that have arrived to `take`, without waiting, and returns their
-    /// number. A frame's memory is returned to the kernel when `take` returns.
-    pub fn receive(&mut self, limit: usize, mut take: impl FnMut(XskFrame<'_>)) -> usize {
-        let room = self.fill.free();
-        let count = self.receive.ready().min(limit as u32).min(room);
+    /// Calls `handle` for up to `limit` frames that have arrived, without waiting, and returns
+    /// their number. The frame's memory returns to the kernel after the call.
+    pub fn receive(&mut self, limit: usize, mut handle: impl FnMut(XskFrame<'_>)) -> usize {
+        let room = self.fill.free_entries();
+        let count = self.receive.ready_entries().min(limit as u32).min(room);
         for _ in 0..count {
             let descriptor = self.receive.consume();
-            let stamp = descriptor.addr.saturating_sub(TIMESTAMP_BYTES as u64);
-            let stamp = self.memory.bytes(stamp, TIMESTAMP_BYTES).first_chunk().copied();
-            take(XskFrame {
+            let offset = descriptor.addr.saturating_sub(TIMESTAMP_BYTES as u64);
+            let timestamp = self.memory.bytes(offset, TIMESTAMP_BYTES).first_chunk().copied();
+            handle(XskFrame {
                 bytes: self.memory.bytes(descriptor.addr, descriptor.len as usize),
-                received_ns: u64::from_ne_bytes(stamp.unwrap_or_default()),
+                received_ns: u64::from_ne_bytes(timestamp.unwrap_or_default()),
             });
-            // The kernel finds the frame that contains an address.
+            // Any address within a frame returns the whole frame to the kernel.
             self.fill.produce(descriptor.addr);
         }
         if count > 0 {
@@ -132,8 +133,8 @@ impl XskSocket {
         count as usize
     }
 
-    /// Waits up to `wait` until a frame has arrived; returns true if one has. A signal ends the
-    /// wait as if the time were over.
+    /// Waits up to `wait` for a frame; returns true if one has arrived. A signal ends the wait
+    /// early.
     ///
     /// # Errors
     ///
@@ -154,16 +155,16 @@ impl XskSocket {
         }
     }
 
-    /// Queues a frame that `write` writes into the buffer and returns the length of, 0 for none;
-    /// returns true if there is one. It leaves with [`XskSocket::flush`].
+    /// Queues a frame for [`XskSocket::flush`]. `write` fills the buffer and returns the length, 0
+    /// for no frame. Returns false if there is no frame or no room.
     pub fn push(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        if !self.withdrawn.is_empty() && !self.recover() {
+        if !self.withdrawn.is_empty() && !self.reclaim_withdrawn() {
             return false;
         }
         if self.free.is_empty() {
             self.reclaim();
         }
-        if self.transmit.free() == 0 {
+        if self.transmit.free_entries() == 0 {
             return false;
         }
         let Some(addr) = self.free.pop() else { return false };
@@ -177,23 +178,22 @@ impl XskSocket {
         true
     }
 
-    /// Sends the queued frames and returns how many did not leave; with an error none did. They do
-    /// not leave later either.
+    /// Sends the queued frames and returns the number that did not leave; after an error none left.
+    /// They are withdrawn and do not leave later.
     ///
     /// # Errors
     ///
     /// Errors of the interface itself: it is down, or removed.
     pub fn flush(&mut self) -> io::Result<usize> {
         self.transmit.publish();
-        let moved = self.move_along();
-        let left = if self.is_drained() { 0 } else { self.withdraw() };
+        let result = self.drive_transmit();
+        let unsent = if self.is_drained() { 0 } else { self.withdraw() };
         self.reclaim();
-        moved.map(|()| left)
+        result.map(|()| unsent)
     }
 
-    /// Makes the kernel take the frames in the transmit ring, as far as the interface has room for
-    /// them.
-    fn move_along(&mut self) -> io::Result<()> {
+    /// Makes the kernel send the frames in the transmit ring, as far as the interface has room.
+    fn drive_transmit(&mut self) -> io::Result<()> {
         // Without support in the driver each call sends a few dozen frames and reports whether more
         // are left, or ends with a frame that was dropped or skipped.
         for _ in 0..=TRANSMIT_RING {
@@ -224,50 +224,49 @@ impl XskSocket {
         Ok(())
     }
 
-    /// Returns true if the kernel has taken all frames in the transmit ring.
+    /// Returns true if the kernel has consumed all frames in the transmit ring.
     fn is_drained(&mut self) -> bool {
-        self.transmit.free() == TRANSMIT_RING
+        self.transmit.free_entries() == TRANSMIT_RING
     }
 
-    /// Makes the kernel skip the frames left in the transmit ring, and returns their number: an
-    /// interface that comes up after minutes must not send outdated frames. The kernel copies
-    /// frames, so it reads the ring in system calls of this thread only, and the entries can be
-    /// rewritten in between. They cannot be removed: the kernel may have cached that they exist,
-    /// and may have taken the first of them without having reported it.
+    /// Withdraws the frames left in the transmit ring and returns their number: an interface that
+    /// comes up after minutes must not send outdated frames. In copy mode the kernel reads the ring
+    /// only in system calls of this thread, so entries can be rewritten in between. They cannot be
+    /// removed, because the kernel may have cached that they exist, and may have consumed the first
+    /// of them without having reported it.
     fn withdraw(&mut self) -> usize {
         let withdrawn = &mut self.withdrawn;
         let before = withdrawn.len();
         self.transmit.rewrite(|entry| {
-            if entry.len != WITHDRAWN {
+            if entry.len != WITHDRAWN_LEN {
                 withdrawn.push(entry.addr);
             }
-            xdp_desc { len: WITHDRAWN, ..entry }
+            xdp_desc { len: WITHDRAWN_LEN, ..entry }
         });
         self.withdrawn.len() - before
     }
 
-    /// Reclaims the memory of withdrawn frames if the kernel has skipped them; returns true if it
-    /// has.
-    fn recover(&mut self) -> bool {
-        if self.move_along().is_err() || !self.is_drained() {
+    /// Reclaims the withdrawn frames once the kernel has skipped them; returns true if it has.
+    fn reclaim_withdrawn(&mut self) -> bool {
+        if self.drive_transmit().is_err() || !self.is_drained() {
             return false;
         }
         let mut statistics = no_statistics();
-        if get(self.descriptor.as_fd(), libc::XDP_STATISTICS, &mut statistics).is_err() {
+        if get_option(self.descriptor.as_fd(), libc::XDP_STATISTICS, &mut statistics).is_err() {
             return false;
         }
-        let passed_over = (statistics.tx_invalid_descs - self.passed_over) as usize;
-        self.passed_over = statistics.tx_invalid_descs;
-        // It processes the ring in order: earlier frames were taken, and are returned as others
-        // are.
-        let taken = self.withdrawn.len().saturating_sub(passed_over);
+        let skipped = (statistics.tx_invalid_descs - self.skipped) as usize;
+        self.skipped = statistics.tx_invalid_descs;
+        // The kernel processes the ring in order: the first frames were sent before the withdrawal,
+        // and return through the completion ring.
+        let taken = self.withdrawn.len().saturating_sub(skipped);
         self.free.extend(self.withdrawn.drain(..).skip(taken));
         true
     }
 
-    /// Reclaims frames that have left.
+    /// Reclaims the frames in the completion ring, which have left.
     fn reclaim(&mut self) {
-        let done = self.completion.ready();
+        let done = self.completion.ready_entries();
         for _ in 0..done {
             let addr = self.completion.consume();
             self.free.push(addr);
@@ -277,21 +276,21 @@ impl XskSocket {
         }
     }
 
-    /// Returns a second handle, to read the number of dropped frames.
+    /// Returns a reader of the number of dropped frames, usable by another thread.
     ///
     /// # Errors
     ///
     /// The limit of open descriptors of the process.
-    pub fn drops(&self) -> io::Result<XskDrops> {
-        self.descriptor.try_clone().map(XskDrops)
+    pub fn drop_counter(&self) -> io::Result<XskDropCounter> {
+        self.descriptor.try_clone().map(XskDropCounter)
     }
 }
 
-/// Counter of the frames that an [`XskSocket`] had no room for.
+/// Reader of the number of received frames that an [`XskSocket`] had no room for.
 #[derive(Debug)]
-pub struct XskDrops(OwnedFd);
+pub struct XskDropCounter(OwnedFd);
 
-impl XskDrops {
+impl XskDropCounter {
     /// Returns the number of frames dropped for lack of room since the socket was opened.
     ///
     /// # Errors
@@ -299,7 +298,7 @@ impl XskDrops {
     /// Errors of the kernel.
     pub fn count(&self) -> io::Result<u64> {
         let mut statistics = no_statistics();
-        get(self.0.as_fd(), libc::XDP_STATISTICS, &mut statistics)?;
+        get_option(self.0.as_fd(), libc::XDP_STATISTICS, &mut statistics)?;
         // The three are separate: no room in the ring, no free frame, and anything else.
         let full = statistics.rx_ring_full + statistics.rx_fill_ring_empty_descs;
         Ok(statistics.rx_dropped + full)
@@ -330,7 +329,8 @@ fn offset_of_frame(number: u32) -> u64 {
 fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
-        // A NIC's queue keeps its own memory: other frames that come in by it are not slowed.
+        // Copy mode: the NIC's queue keeps its own memory, so frames for the network stack are not
+        // slowed.
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP | libc::XDP_COPY,
         sxdp_ifindex: interface,
         sxdp_queue_id: queue,
@@ -341,10 +341,10 @@ fn bind(socket: BorrowedFd<'_>, interface: u32, queue: u32) -> io::Result<()> {
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
 }
 
-fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
+fn ring_offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: a structure of numbers, for which all bytes zero is valid.
     let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    get(socket, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+    get_option(socket, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
     Ok(offsets)
 }
 
@@ -352,7 +352,7 @@ fn check(result: c_int) -> io::Result<c_int> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn set<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
+fn set_option<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and length are those of `value`, which outlives the call.
     let result = unsafe {
@@ -361,7 +361,7 @@ fn set<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
     check(result).map(drop)
 }
 
-fn get<T>(socket: BorrowedFd<'_>, option: c_int, value: &mut T) -> io::Result<()> {
+fn get_option<T>(socket: BorrowedFd<'_>, option: c_int, value: &mut T) -> io::Result<()> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and length are those of `value`, which holds numbers only.
     let result = unsafe {

@@ -1,6 +1,6 @@
-//! The four rings of an `AF_XDP` socket: single-producer, single-consumer queues in memory that the
-//! kernel shares (Linux, `Documentation/networking/af_xdp.rst`). This end is either the producer or
-//! the consumer of a ring; the kernel is the other.
+//! Ring of an `AF_XDP` socket: a single-producer, single-consumer queue in memory shared with the
+//! kernel (Linux, `Documentation/networking/af_xdp.rst`). This process is the producer of the fill
+//! and transmit rings and the consumer of the other two.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::xdp_ring_offset;
 
-/// A mapped ring of `T`. `produced` and `consumed` are this end's own copies of the two counters.
+/// Mapped ring of entries `T`. `produced` and `consumed` are local copies of the two shared
+/// counters.
 pub(super) struct Ring<T> {
     base: NonNull<u8>,
     bytes: usize,
@@ -25,7 +26,8 @@ pub(super) struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// Maps a ring of `entries` entries, a power of two, that the kernel made for the socket.
+    /// Maps a ring of `entries` entries, a power of two, that the kernel has created for the
+    /// socket.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         page_offset: libc::off_t,
@@ -65,14 +67,14 @@ impl<T: Copy> Ring<T> {
         unsafe { self.base.as_ptr().add(self.offsets.desc as usize).cast::<T>().add(index) }
     }
 
-    /// Returns, as producer, the number of entries that can be written now.
-    pub(super) fn free(&mut self) -> u32 {
+    /// Returns the number of entries that can be written now (producer).
+    pub(super) fn free_entries(&mut self) -> u32 {
         self.consumed = self.counter(self.offsets.consumer).load(Ordering::Acquire);
         self.entries - self.produced.wrapping_sub(self.consumed)
     }
 
-    /// Writes, as producer, an entry that the other end reads after [`Ring::publish`]. There must
-    /// be a free one.
+    /// Writes an entry, which the kernel reads after [`Ring::publish`] (producer). An entry must be
+    /// free.
     pub(super) fn produce(&mut self, value: T) {
         debug_assert!(self.produced.wrapping_sub(self.consumed) < self.entries);
         // SAFETY: the slot lies in the mapping, is aligned for `T` by the kernel's layout, and is
@@ -81,17 +83,16 @@ impl<T: Copy> Ring<T> {
         self.produced = self.produced.wrapping_add(1);
     }
 
-    /// Publishes, as producer, the written entries to the other end.
+    /// Publishes the written entries to the kernel (producer).
     pub(super) fn publish(&mut self) {
         self.counter(self.offsets.producer).store(self.produced, Ordering::Release);
     }
 
-    /// Lets, as producer, `change` rewrite the entries that were published and that the other end
-    /// has not released, in order. It may have read some of them already, and must not be reading
-    /// meanwhile.
+    /// Replaces the published entries that the kernel has not released by the result of `change`,
+    /// in order (producer). The kernel may have read some of them, but must not be reading now.
     pub(super) fn rewrite(&mut self, mut change: impl FnMut(T) -> T) {
-        let waiting = self.entries - self.free();
-        for index in (0..waiting).map(|ahead| self.consumed.wrapping_add(ahead)) {
+        let unreleased = self.entries - self.free_entries();
+        for index in (0..unreleased).map(|ahead| self.consumed.wrapping_add(ahead)) {
             // SAFETY: the slot lies in the mapping and was written by `produce`; the other end does
             // not read now, as the caller ensures.
             unsafe {
@@ -101,13 +102,13 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// Returns, as consumer, the number of entries that can be read now.
-    pub(super) fn ready(&mut self) -> u32 {
+    /// Returns the number of entries that can be read now (consumer).
+    pub(super) fn ready_entries(&mut self) -> u32 {
         self.produced = self.counter(self.offsets.producer).load(Ordering::Acquire);
         self.produced.wrapping_sub(self.consumed)
     }
 
-    /// Reads, as consumer, the next entry, which must be ready.
+    /// Reads the next entry, which must be ready (consumer).
     pub(super) fn consume(&mut self) -> T {
         debug_assert!(self.produced != self.consumed);
         // SAFETY: the slot lies in the mapping and was written before the kernel published it.
@@ -116,7 +117,7 @@ impl<T: Copy> Ring<T> {
         value
     }
 
-    /// Releases, as consumer, the entries read to the other end.
+    /// Releases the entries read so far to the kernel (consumer).
     pub(super) fn release(&mut self) {
         self.counter(self.offsets.consumer).store(self.consumed, Ordering::Release);
     }

@@ -1,14 +1,13 @@
-//! Memory of an `AF_XDP` socket: frames of one size that kernel and process exchange by their
-//! offsets (UMEM; Linux, `Documentation/networking/af_xdp.rst`).
+//! UMEM of an `AF_XDP` socket: frames of equal size that kernel and process exchange by their
+//! offsets (Linux, `Documentation/networking/af_xdp.rst`).
 
 use std::io;
 use std::ptr::NonNull;
 
-/// Bytes of one frame, headroom for the kernel included: the smallest size that it accepts on all
-/// NICs.
+/// Size of one frame in bytes, including the kernel's headroom: the smallest that all NICs accept.
 pub(super) const FRAME_BYTES: usize = 2048;
 
-/// A number of contiguous frames, aligned to a page.
+/// Page-aligned memory of contiguous frames.
 pub(super) struct Umem {
     base: NonNull<u8>,
     bytes: usize,
@@ -39,7 +38,7 @@ impl Umem {
         Ok(Self { base, bytes })
     }
 
-    /// Returns the description that the kernel registers.
+    /// Returns the argument of `XDP_UMEM_REG`.
     pub(super) fn registration(&self) -> libc::xdp_umem_reg {
         libc::xdp_umem_reg {
             addr: self.base.as_ptr() as u64,
@@ -51,8 +50,8 @@ impl Umem {
         }
     }
 
-    /// Returns `len` bytes from `offset` on, which this process owns now; fewer at the end of the
-    /// memory.
+    /// Returns up to `len` bytes from `offset` on, fewer at the end of the memory. They must belong
+    /// to this process, not to the kernel.
     pub(super) fn bytes(&self, offset: u64, len: usize) -> &[u8] {
         let (offset, len) = self.clip(offset, len);
         // SAFETY: the range lies within the mapping, which lives as long as `self`; the kernel does
@@ -60,7 +59,7 @@ impl Umem {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
     }
 
-    /// Returns the same bytes as [`Umem::bytes`], for writing.
+    /// Returns the bytes of [`Umem::bytes`] for writing.
     pub(super) fn bytes_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
         let (offset, len) = self.clip(offset, len);
         // SAFETY: as above, and `&mut self` keeps other references away.

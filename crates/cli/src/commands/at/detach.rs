@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use horolog_launch::{
-    BackgroundError, ClaimedNumber, Instant, JobOutline, Queue, QueueError, Systemd, SystemdError,
-    TransientTimer, start_background,
+    BackgroundError, ClaimedNumber, Instant, JobDescription, Queue, QueueError, Systemd,
+    SystemdError, TransientTimer, start_background,
 };
-use horolog_sys::alarm_clock::AlarmClock;
+use horolog_sys::alarm_clock::SleepClock;
 
 use super::{AtArgs, JobBackend, when};
 use crate::failure::CommandFailure;
@@ -62,8 +62,8 @@ pub(super) fn systemd(by: Option<JobBackend>) -> Option<Systemd> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match by {
         Some(JobBackend::Process) => None,
-        Some(JobBackend::Systemd) => Some(Systemd::of(is_root())),
-        None => Systemd::running(is_root(), runtime.as_deref()),
+        Some(JobBackend::Systemd) => Some(Systemd::unchecked(is_root())),
+        None => Systemd::find_running(is_root(), runtime.as_deref()),
     }
 }
 
@@ -105,8 +105,8 @@ fn to_systemd(
         &id,
         &TransientTimer {
             first,
-            now_ns: AlarmClock::Realtime.now_ns(),
-            tai_ahead_ns: i64::from(args.moment.tai_ahead_s()) * 1_000_000_000,
+            now_ns: SleepClock::Realtime.now_ns(),
+            tai_minus_utc_ns: i64::from(args.moment.tai_ahead_s()) * 1_000_000_000,
             description: &description,
             directory,
             environment: &environment,
@@ -121,10 +121,10 @@ fn to_systemd(
 
 fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), CommandFailure> {
     let every = args.series.every.map(|every| every.as_nanos());
-    let outline = JobOutline {
+    let outline = JobDescription {
         first: first.to_string(),
         every_ns: every.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
-        programs: args.programs.programs().iter().map(horolog_launch::Program::shown).collect(),
+        programs: args.programs.programs().iter().map(horolog_launch::Program::to_words).collect(),
         directory: directory.display().to_string(),
     };
     let arguments_of_claim = |claim: &ClaimedNumber| arguments(args, first, directory, Some(claim));
@@ -141,7 +141,7 @@ fn to_process(args: &AtArgs, first: Instant, directory: &Path) -> Result<(), Com
 /// Its programs, in one line.
 fn summary(args: &AtArgs) -> String {
     let programs = args.programs.programs();
-    let programs: Vec<_> = programs.iter().map(|program| program.shown().join(" ")).collect();
+    let programs: Vec<_> = programs.iter().map(|program| program.to_words().join(" ")).collect();
     programs.join("; ").replace(char::is_control, " ")
 }
 
@@ -172,7 +172,7 @@ fn arguments(
     }
     words.extend(args.programs.parallel.then(|| "--parallel".into()));
     words.extend(args.quiet.then(|| "--quiet".into()));
-    words.push(first.notation().into());
+    words.push(first.to_notation().into());
     if !args.programs.program.is_empty() {
         words.push("--".into());
         words.extend(args.programs.program.iter().cloned());

@@ -65,8 +65,8 @@ pub(super) fn list(args: &JobListArgs) -> Result<(), CommandFailure> {
 }
 
 fn entry_line(entry: &QueueEntry) -> String {
-    let standing = match &entry.standing {
-        JobState::Unreadable(why) => format!("{}: job file {why}", name(&entry.standing)),
+    let standing = match &entry.state {
+        JobState::Unreadable(why) => format!("{}: job file {why}", name(&entry.state)),
         standing => name(standing).to_owned(),
     };
     let ended = entry.job.as_ref().and_then(|job| job.ended.as_ref());
@@ -75,7 +75,7 @@ fn entry_line(entry: &QueueEntry) -> String {
         None => format!(" {} by a signal", ended.at),
     });
     let job = entry.job.as_ref().map_or_else(String::new, |job| format!("  {}", job_text(job)));
-    let log = match (&entry.standing, &entry.log) {
+    let log = match (&entry.state, &entry.log) {
         (JobState::Waiting | JobState::Running | JobState::Starting, _) | (_, None) => {
             String::new()
         }
@@ -109,7 +109,7 @@ fn entry_json(entry: &QueueEntry) -> Value {
     json!({
         "id": entry.id.to_string(),
         "keeper": "process",
-        "standing": name(&entry.standing),
+        "standing": name(&entry.state),
         "first": entry.job.as_ref().map(|job| &job.first),
         "every_ns": entry.job.as_ref().and_then(|job| job.every_ns),
         "programs": entry.job.as_ref().map(|job| &job.programs),
@@ -132,8 +132,7 @@ fn unit_json(unit: &SystemdJob) -> Value {
 pub(super) fn cancel(args: &CancelArgs) -> Result<(), CommandFailure> {
     if args.finished {
         let queue = detach::queue()?;
-        let is_over =
-            |entry: &QueueEntry| matches!(entry.standing, JobState::Ended | JobState::Lost);
+        let is_over = |entry: &QueueEntry| matches!(entry.state, JobState::Ended | JobState::Lost);
         for entry in queue.list()?.into_iter().filter(is_over) {
             queue.cancel(entry.id)?;
             output::line(&format!("job {}: removed", entry.id))?;
@@ -147,7 +146,7 @@ pub(super) fn cancel(args: &CancelArgs) -> Result<(), CommandFailure> {
 fn one(args: &CancelArgs, job: &str) -> Result<(), CommandFailure> {
     let number = job.parse::<u32>().ok().filter(|_| args.backend != Some(JobBackend::Systemd));
     let done = match (number, detach::systemd(args.backend)) {
-        (Some(id), _) => match detach::queue()?.cancel(id)?.standing {
+        (Some(id), _) => match detach::queue()?.cancel(id)?.state {
             JobState::Waiting | JobState::Running | JobState::Starting => "cancelled",
             _ => "removed",
         },

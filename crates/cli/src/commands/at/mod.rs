@@ -19,7 +19,7 @@ use horolog_launch::{
 };
 use horolog_record::{AtEnd, Finding};
 use horolog_report::Render;
-use horolog_sys::undo::{self, Undo};
+use horolog_sys::undo::{self, UndoGuard};
 
 use crate::failure::CommandFailure;
 use crate::output::{self, ResultDestination};
@@ -119,9 +119,9 @@ struct ProgramArgs {
 impl ProgramArgs {
     fn programs(&self) -> Vec<Program> {
         if self.program.is_empty() {
-            return self.lines.iter().cloned().map(Program::Line).collect();
+            return self.lines.iter().cloned().map(Program::ShellLine).collect();
         }
-        vec![Program::Words(self.program.clone())]
+        vec![Program::Argv(self.program.clone())]
     }
 }
 
@@ -146,12 +146,12 @@ pub(crate) fn run(args: &AtArgs) -> Result<(), CommandFailure> {
     if !await_go_ahead(io::stdin().lock()) {
         return Err(CommandFailure::environment("this job is not in the queue"));
     }
-    let mut mark = queue.mark(id)?;
+    let mut mark = queue.open_running_lock(id)?;
     let status = Arc::new(OnceLock::new());
     // The queue records the outcome of every kind of end.
     let of_job = Arc::clone(&status);
     let finish = move || queue.finish(id, of_job.get().copied());
-    let ((), _entry) = Undo::after(|| Ok::<_, CommandFailure>(()), finish)?;
+    let ((), _entry) = UndoGuard::after_change(|| Ok::<_, CommandFailure>(()), finish)?;
     let ended = run_here(args, first, Box::new(move |is_running| mark.set(is_running)));
     let code = ended.unwrap_or_else(|failure| {
         failure.report();
@@ -183,7 +183,7 @@ fn run_here(
         every: args.series.every,
         count: args.series.count.map(u64::from),
         programs,
-        together: args.programs.parallel,
+        in_parallel: args.programs.parallel,
         own_group: args.job.is_some(),
         head_start: args.priority_hold,
         command: output::command_line(),

@@ -7,7 +7,7 @@ use clap::Args;
 use horolog_launch::notation::{Notation, NotationError, PresentTime, ResolveError, Zone};
 use horolog_launch::{Instant, InstantTimescale};
 use horolog_sys::adjtimex::kernel_clock;
-use horolog_sys::alarm_clock::AlarmClock;
+use horolog_sys::alarm_clock::SleepClock;
 use jiff::tz::TimeZone;
 
 use crate::failure::CommandFailure;
@@ -50,7 +50,7 @@ impl WhenArgs {
     /// The instant; that of a series may be in the past.
     pub(super) fn instant(&self, every: Option<Duration>) -> Result<Instant, CommandFailure> {
         let kernel_s = kernel_clock().map_or(0, |clock| clock.tai_offset_s);
-        let utc_ns = AlarmClock::Realtime.now_ns();
+        let utc_ns = SleepClock::Realtime.now_ns();
         self.instant_at(utc_ns, local_zone()?, kernel_s, every)
     }
 
@@ -129,7 +129,7 @@ fn local_zone() -> Result<TimeZone, CommandFailure> {
 
 /// An instant, and the local time at it.
 pub(super) fn shown(instant: Instant) -> String {
-    let local = instant.local(&TimeZone::system()).filter(|local| !local.ends_with(" UTC"));
+    let local = instant.format_local(&TimeZone::system()).filter(|local| !local.ends_with(" UTC"));
     let local = local.map_or_else(String::new, |local| format!(" ({local})"));
     format!("{instant}{local}")
 }

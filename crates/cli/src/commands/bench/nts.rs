@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_lab::{Lab, LabConfig};
-use horolog_load::nts::{Algorithm, MasterSecret, SESSIONS, Sessions};
+use horolog_load::nts::{Algorithm, MasterSecret, NtsSessions, SESSIONS_DEFAULT};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
@@ -268,8 +268,9 @@ impl<'a> NtsBench<'a> {
             BenchAlgorithmArg::AesSivCmac256 => Algorithm::AesSivCmac256,
             BenchAlgorithmArg::Aes128GcmSiv => Algorithm::Aes128GcmSiv,
         };
-        let sessions = Sessions::sealed(&self.secret, algorithm, SESSIONS, share)
-            .map_err(CommandFailure::environment)?;
+        let sessions =
+            NtsSessions::from_master_secret(&self.secret, algorithm, SESSIONS_DEFAULT, share)
+                .map_err(CommandFailure::environment)?;
         let mut options = LoadOptions::new(server_under_test::target(self.address())?, job);
         // The same engine for all shares, so that their results are comparable.
         options.engine = Some(LoadEngineKind::Packet);

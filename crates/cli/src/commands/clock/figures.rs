@@ -76,7 +76,7 @@ mod tests {
     fn method(recovered_after_s: Option<u64>) -> ClockMethod {
         ClockMethod {
             kind: ClockMethodKind::Servo,
-            error_ns: ExactSummary::of([-3_000, 1_000]),
+            error_ns: ExactSummary::from_values([-3_000, 1_000]),
             allan: Vec::new(),
             outages: vec![ClockOutage {
                 begin_s: 1,
@@ -123,7 +123,7 @@ mod tests {
             from_first: false,
             missed: 0,
             error: None,
-            offset_ns: ExactSummary::of(offsets.iter().copied()),
+            offset_ns: ExactSummary::from_values(offsets.iter().copied()),
             error_bound_ns: None,
             drift: None,
             allan: Vec::new(),

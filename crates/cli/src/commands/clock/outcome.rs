@@ -19,8 +19,8 @@ const STRETCHES_MAX: usize = 1_000;
 type ErrorOf = fn(&SimulationSample) -> i64;
 
 const METHODS: [(ClockMethodKind, ErrorOf); 2] = [
-    (ClockMethodKind::Servo, |sample| sample.ours_ns),
-    (ClockMethodKind::SetAtPulse, |sample| sample.theirs_ns),
+    (ClockMethodKind::Servo, |sample| sample.steered_ns),
+    (ClockMethodKind::SetAtPulse, |sample| sample.set_per_pulse_ns),
 ];
 
 /// The record of a simulation, before limits are evaluated.
@@ -79,7 +79,7 @@ fn oscillator(oscillator: &Oscillator) -> ClockOscillator {
 }
 
 fn method(outcome: &SimulationOutcome, kind: ClockMethodKind, error: ErrorOf) -> ClockMethod {
-    let allan = outcome.allan(error).into_iter().map(|point| AllanDeviation {
+    let allan = outcome.allan_deviations(error).into_iter().map(|point| AllanDeviation {
         tau_s: point.samples as f64,
         // From ns per second.
         deviation: point.deviation * 1e-9,
@@ -93,9 +93,9 @@ fn method(outcome: &SimulationOutcome, kind: ClockMethodKind, error: ErrorOf) ->
     };
     ClockMethod {
         kind,
-        error_ns: outcome.spread(error),
+        error_ns: outcome.error_summary(error),
         allan: allan.collect(),
-        outages: outcome.outages(error).into_iter().map(outage).collect(),
+        outages: outcome.outage_errors(error).into_iter().map(outage).collect(),
         series: series(&outcome.samples, error),
     }
 }

@@ -58,13 +58,13 @@ pub(crate) fn check_features(
     features: &[RequiredFeature],
 ) -> Result<(), CommandFailure> {
     for limit in limits {
-        let wants = limit.wants().filter(|wants| !features.contains(wants));
+        let wants = limit.required_feature().filter(|wants| !features.contains(wants));
         let missing = match wants {
             None => continue,
             Some(RequiredFeature::Search(SearchKind::Ndr)) => "a search; add --search ndr",
             Some(RequiredFeature::Search(SearchKind::Pdr)) => "a search; add --search pdr",
             Some(RequiredFeature::Offsets) => "offsets; add --measure-offset",
-            Some(RequiredFeature::WellBehaved) => "compliant clients; add --compliant-clients",
+            Some(RequiredFeature::CompliantClients) => "compliant clients; add --compliant-clients",
         };
         let text = limit.text();
         return Err(CommandFailure::usage(format!("the limit '{text}' is for {missing}")));

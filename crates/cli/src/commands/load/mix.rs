@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use horolog_load::LoadOptions;
 use horolog_load::mix::{MixPart, NtpRequestOptions, RequestKind};
-use horolog_load::ptp::PtpKind;
+use horolog_load::ptp::PtpRequestKind;
 
 use super::flags::TrailerArgs;
 use super::nts::LoadNtsArgs;
@@ -140,10 +140,12 @@ impl MixArgs {
                     RequestKind::Ntp(NtpRequestOptions { nts, sessions, ..plain })
                 }
                 MixRequestKind::Mac => {
-                    RequestKind::Ntp(NtpRequestOptions { additions: additions.clone(), ..plain })
+                    RequestKind::Ntp(NtpRequestOptions { trailer: additions.clone(), ..plain })
                 }
-                MixRequestKind::PtpDelay => RequestKind::Ptp(self.header.plan(PtpKind::Delay)),
-                MixRequestKind::PtpNsm => RequestKind::Ptp(self.header.plan(PtpKind::Nsm)),
+                MixRequestKind::PtpDelay => {
+                    RequestKind::Ptp(self.header.plan(PtpRequestKind::Delay))
+                }
+                MixRequestKind::PtpNsm => RequestKind::Ptp(self.header.plan(PtpRequestKind::Nsm)),
                 MixRequestKind::PtpUnicast => {
                     RequestKind::Ptp(self.header.plan(self.contract.kind()?))
                 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, ArgGroup, Args};
-use horolog_load::nts::Sessions;
+use horolog_load::nts::NtsSessions;
 use horolog_load::offset::OffsetOptions;
-use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan};
+use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{RouteHints, TargetName};
 use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
@@ -187,8 +187,8 @@ fn rates(text: &str) -> Result<(u32, u32), String> {
 impl NtpperfArgs {
     const fn ptp(&self) -> Option<PtpPlan> {
         let (kind, domain) = match (self.delay, self.monitor) {
-            (Some(domain), _) => (PtpKind::Delay, domain),
-            (_, Some(domain)) => (PtpKind::Nsm, domain),
+            (Some(domain), _) => (PtpRequestKind::Delay, domain),
+            (_, Some(domain)) => (PtpRequestKind::Nsm, domain),
             (None, None) => return None,
         };
         Some(PtpPlan {
@@ -237,7 +237,7 @@ impl NtpperfArgs {
             threads: Some(self.threads),
             spacing,
             interleaved: self.interleaved,
-            sessions: imported.map(|session| Arc::new(Sessions::from_imported(&session))),
+            sessions: imported.map(|session| Arc::new(NtsSessions::from_imported(&session))),
             ptp,
             offset,
             command,

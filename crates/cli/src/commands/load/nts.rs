@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use horolog_load::nts::{
-    Algorithm, KE_PORT, NtsOptions, SESSIONS, SESSIONS_MAX, SessionCount, Sessions, TrustAnchors,
+    Algorithm, KE_PORT, NtsOptions, NtsSessions, SESSIONS_DEFAULT, SESSIONS_MAX, SessionCount,
+    TrustAnchors,
 };
 use horolog_load::target::TargetName;
 
@@ -71,10 +72,10 @@ fn sessions(text: &str) -> Result<SessionCount, String> {
 
 impl LoadNtsArgs {
     /// The imported session.
-    pub(crate) fn imported_session(&self) -> Result<Option<Arc<Sessions>>, CommandFailure> {
+    pub(crate) fn imported_session(&self) -> Result<Option<Arc<NtsSessions>>, CommandFailure> {
         let imported =
             self.nts_cookie.as_ref().map(|text| text.session("--nts-cookie")).transpose()?;
-        Ok(imported.map(|session| Arc::new(Sessions::from_imported(&session))))
+        Ok(imported.map(|session| Arc::new(NtsSessions::from_imported(&session))))
     }
 
     /// A command with the secrets among these arguments hidden.
@@ -100,7 +101,7 @@ impl LoadNtsArgs {
             trust: TrustAnchors::from_pem_file(self.ca.as_deref())
                 .map_err(CommandFailure::usage)?,
             algorithms,
-            sessions: self.nts_sessions.unwrap_or(SessionCount::Shared(SESSIONS)),
+            sessions: self.nts_sessions.unwrap_or(SessionCount::Shared(SESSIONS_DEFAULT)),
             share: self.nts_share,
         }))
     }

@@ -9,8 +9,8 @@ use clap::Args;
 use horolog_load::limit::{LoadLimit, RequiredFeature};
 use horolog_load::nts::TrustAnchors;
 use horolog_load::nts_ke::{
-    self, CONNECTIONS, NtsKeJob, NtsKeLoadOptions, NtsKeObserver, SEARCH_CONNECTIONS,
-    SEARCH_TIMEOUT,
+    self, CONNECTIONS_DEFAULT, NtsKeJob, NtsKeLoadOptions, NtsKeObserver,
+    SEARCH_CONNECTIONS_DEFAULT, SEARCH_TIMEOUT,
 };
 use horolog_load::target::TargetName;
 use horolog_record::{NtsKeTrial, PartSummary, Snapshot};
@@ -105,9 +105,9 @@ impl NtsKeArgs {
         let job = self.job()?;
         let outputs = self.output.open()?;
         let (connections, timeout, search) = match &job {
-            NtsKeJob::ClosedLoop(_) => (CONNECTIONS, Duration::from_secs(5), None),
+            NtsKeJob::ClosedLoop(_) => (CONNECTIONS_DEFAULT, Duration::from_secs(5), None),
             NtsKeJob::Search { kind, .. } => {
-                (SEARCH_CONNECTIONS, SEARCH_TIMEOUT, Some(RequiredFeature::Search(*kind)))
+                (SEARCH_CONNECTIONS_DEFAULT, SEARCH_TIMEOUT, Some(RequiredFeature::Search(*kind)))
             }
         };
         let does: Vec<_> = search.into_iter().collect();
@@ -149,7 +149,7 @@ impl NtsKeObserver for KeTrialRows {
         }
     }
 
-    fn ended(&mut self, index: usize, trial: &NtsKeTrial) {
+    fn trial_ended(&mut self, index: usize, trial: &NtsKeTrial) {
         if let Some(feed) = &self.feed {
             feed.ended(PartSummary::of_nts_ke(index, trial));
         }

@@ -4,7 +4,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use horolog_load::LoadOptions;
-use horolog_load::ptp::{PtpKind, PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms};
+use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind, UnicastMessages, UnicastTerms};
 use horolog_wire::ptp::MessageType;
 
 use super::{LoadOutputs, LoadRunArgs};
@@ -103,7 +103,7 @@ enum MessageArg {
 }
 
 impl ContractArgs {
-    pub(super) fn kind(&self) -> Result<PtpKind, CommandFailure> {
+    pub(super) fn kind(&self) -> Result<PtpRequestKind, CommandFailure> {
         let kinds: Vec<_> = self
             .messages
             .iter()
@@ -116,7 +116,7 @@ impl ContractArgs {
         let messages =
             UnicastMessages::new(&kinds).ok_or_else(|| CommandFailure::usage("no messages"))?;
         let (log_interval, duration_s) = (self.message_interval, self.grant_duration);
-        Ok(PtpKind::Unicast(UnicastTerms { messages, log_interval, duration_s }))
+        Ok(PtpRequestKind::Unicast(UnicastTerms { messages, log_interval, duration_s }))
     }
 }
 
@@ -161,7 +161,7 @@ enum PtpTransportArg {
 
 impl HeaderArgs {
     /// Requests of this kind over UDP.
-    pub(super) fn plan(&self, kind: PtpKind) -> PtpPlan {
+    pub(super) fn plan(&self, kind: PtpRequestKind) -> PtpPlan {
         let minor_version = match self.ptp_version {
             VersionArg::V2_0 => 0,
             VersionArg::V2_1 => 1,
@@ -172,7 +172,7 @@ impl HeaderArgs {
 }
 
 impl CommonArgs {
-    fn plan(&self, kind: PtpKind, multicast: bool) -> PtpPlan {
+    fn plan(&self, kind: PtpRequestKind, multicast: bool) -> PtpPlan {
         let transport = match self.transport {
             PtpTransportArg::Udp => PtpLoadTransport::Udp,
             PtpTransportArg::L2 => PtpLoadTransport::Ethernet,
@@ -185,11 +185,11 @@ impl LoadPtpArgs {
     pub(super) fn resolve(self) -> Result<(LoadOptions, LoadOutputs), CommandFailure> {
         let (run, plan) = match self.mode {
             PtpModeArgs::Delay(args) => {
-                let plan = args.common.plan(PtpKind::Delay, args.multicast);
+                let plan = args.common.plan(PtpRequestKind::Delay, args.multicast);
                 (args.run, plan)
             }
             PtpModeArgs::Nsm(args) => {
-                let plan = args.common.plan(PtpKind::Nsm, false);
+                let plan = args.common.plan(PtpRequestKind::Nsm, false);
                 (args.run, plan)
             }
             PtpModeArgs::Unicast(args) => {

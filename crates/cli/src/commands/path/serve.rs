@@ -11,7 +11,7 @@ use horolog_probe::path::serve::udp::{self, ListenOptions};
 use horolog_probe::path::serve::{FarEnd, ServeError};
 use horolog_probe::path::tcp::{self, FarEndSettings, TcpFarEnd, TcpLimits};
 use horolog_report::units::full_count;
-use horolog_sys::listen::Wildcards;
+use horolog_sys::listen::WildcardAddresses;
 use horolog_sys::netlink::Prefix;
 use horolog_sys::signal::{BlockedSignals, Signal};
 use horolog_sys::zone::{self, AddressError};
@@ -88,7 +88,7 @@ fn stamp_address(text: &str) -> Result<SocketAddr, AddressError> {
 fn address(text: &str, port: u16) -> Result<SocketAddr, AddressError> {
     match zone::split_host(text) {
         Ok((host, specified_port)) => {
-            zone::host_address(host, specified_port.unwrap_or(port)).and_then(zone::in_a_zone)
+            zone::host_address(host, specified_port.unwrap_or(port)).and_then(zone::require_zone)
         }
         Err(_) => zone::socket_address(text),
     }
@@ -105,7 +105,7 @@ impl PathServeArgs {
         if !self.listen.is_empty() {
             return self.listen.clone();
         }
-        Wildcards::of_this_kernel(path_probe::PORT).addresses
+        WildcardAddresses::supported_by_kernel(path_probe::PORT).addresses
     }
 
     /// Starts the parts without connections.
@@ -154,7 +154,9 @@ pub(super) fn run(args: &PathServeArgs) -> Result<(), CommandFailure> {
     let signals = BlockedSignals::block(&[Signal::Interrupt, Signal::Terminate])
         .map_err(CommandFailure::environment)?;
     let far = args.start()?;
-    if let Some(missing) = Wildcards::of_this_kernel(0).missing.filter(|_| args.listen.is_empty()) {
+    if let Some(missing) =
+        WildcardAddresses::supported_by_kernel(0).missing.filter(|_| args.listen.is_empty())
+    {
         output::print_note(&format!("horolog: {missing}"));
     }
     let at =

@@ -9,7 +9,7 @@ use clap::Args;
 use horolog_relay::control::{
     ControlClientError, ControlRequest, ErrorClass, default_path, request,
 };
-use horolog_relay::{GroupSpec, HOP_LIMIT, Listing, Network, RATE, text};
+use horolog_relay::{GroupSpec, HOP_LIMIT, Network, RATE, RelayListing, render_text};
 
 use super::no_default_path;
 use crate::failure::CommandFailure;
@@ -97,7 +97,10 @@ impl From<ControlClientError> for CommandFailure {
 }
 
 impl SocketArgs {
-    fn send_request(&self, wanted: &ControlRequest) -> Result<Option<Listing>, CommandFailure> {
+    fn send_request(
+        &self,
+        wanted: &ControlRequest,
+    ) -> Result<Option<RelayListing>, CommandFailure> {
         let path = self.socket.clone().or_else(default_path).ok_or_else(no_default_path)?;
         Ok(request(&path, wanted)?)
     }
@@ -142,7 +145,7 @@ pub(super) fn list(args: &RelayListArgs) -> Result<(), CommandFailure> {
     } else if args.toml {
         listing.table.to_toml()
     } else {
-        text(&listing)
+        render_text(&listing)
     };
     output::line(shown.trim_end())
 }

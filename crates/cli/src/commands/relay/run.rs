@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_http::{HttpRequest, HttpResponder};
-use horolog_relay::control::{Control, ControlSocketError, default_path};
+use horolog_relay::control::{ControlServer, ControlSocketError, default_path};
 use horolog_relay::{
-    EngineKind, Listing, Relay, RelayError, RoutingTable, SendInterface, Spec, XdpEngine,
-    XdpEngineError, metrics, ring_drops, text,
+    EngineKind, Relay, RelayError, RelayListing, RoutingTable, SendInterface, TableSpec, XdpEngine,
+    XdpEngineError, metrics, render_text, ring_drops_text,
 };
 use horolog_report::to_json;
 use horolog_sys::capability::Capability;
@@ -108,7 +108,7 @@ impl From<ControlSocketError> for CommandFailure {
 }
 
 impl RelayRunArgs {
-    fn spec(&self) -> Result<Spec, CommandFailure> {
+    fn spec(&self) -> Result<TableSpec, CommandFailure> {
         let path = self.config.display();
         let cannot = |error| CommandFailure::usage(format!("cannot read {path}: {error}"));
         let mut text = String::new();
@@ -119,7 +119,7 @@ impl RelayRunArgs {
                 "{path} is not a table file: longer than {TABLE_BYTES_MAX} bytes"
             )));
         }
-        let mut spec = Spec::parse(&text)
+        let mut spec = TableSpec::parse(&text)
             .map_err(|fault| CommandFailure::usage(format!("{path}, {fault}")))?;
         if self.no_fragment {
             spec.groups.iter_mut().for_each(|group| group.fragment = false);
@@ -149,7 +149,7 @@ impl RelayRunArgs {
         let Some(address) = self.metrics else { return Ok(None) };
         let relay = Arc::clone(relay);
         let answer =
-            move |request: &HttpRequest<'_>| metrics::answer(request.path, || relay.listing());
+            move |request: &HttpRequest<'_>| metrics::respond(request.path, || relay.listing());
         let started = TcpListener::bind(address)
             .and_then(|listener| HttpResponder::start("metrics", listener, answer));
         let reason = "choose another with --metrics ADDR:PORT";
@@ -183,7 +183,7 @@ impl RelayRunArgs {
 
     /// The present content of the file. Opening a file that is not regular may block, and with it
     /// the signals that end the relay.
-    fn changed_spec(&self) -> Result<Spec, CommandFailure> {
+    fn changed_spec(&self) -> Result<TableSpec, CommandFailure> {
         let is_other = fs::metadata(&self.config).is_ok_and(|file| !file.is_file());
         if is_other {
             let path = self.config.display();
@@ -193,7 +193,7 @@ impl RelayRunArgs {
     }
 
     fn reload(&self, relay: &Relay) -> Result<(), CommandFailure> {
-        let new = self.changed_spec().inspect_err(|_| relay.note_refused())?;
+        let new = self.changed_spec().inspect_err(|_| relay.count_refused_change())?;
         let taken = relay.change(|spec| {
             *spec = new;
             Ok(())
@@ -226,7 +226,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     retained.extend(kernel.as_ref().map(|_| Capability::Bpf));
     sandbox::keep_capabilities(&retained).map_err(CommandFailure::environment)?;
     sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
-    let relay = Relay::start_with(&spec, engine, kernel, send_interface)
+    let relay = Relay::start_with_send_interface(&spec, engine, kernel, send_interface)
         .map_err(|error| args.locate(error))?;
     let relay = Arc::new(relay);
     let listing = relay.listing();
@@ -234,11 +234,11 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
         refuse_without_xdp(&listing)?;
     }
     let metrics = args.responder(&relay)?;
-    let control = Control::start(&socket, Arc::clone(&relay))?;
+    let control = ControlServer::start(&socket, Arc::clone(&relay))?;
     print_engine(&listing, without);
     output::print_note(&format!("horolog: relaying ({size}); control at {}", socket.display()));
     output::notify(&[NotifyState::Ready]);
-    let (mut last_problem, mut refusals) = (None, relay.not_in_kernel());
+    let (mut last_problem, mut refusals) = (None, relay.xdp_refusals());
     loop {
         match signals.wait(TICK).map_err(CommandFailure::environment)? {
             Some(Signal::HangUp) => match args.reload(&relay) {
@@ -251,7 +251,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
             Some(_) => break,
             None => last_problem = keep_joined(&relay, last_problem.as_deref()),
         }
-        let now = relay.not_in_kernel();
+        let now = relay.xdp_refusals();
         print_groups_by_engine(&changed(&refusals, &now), &listing.host_engine, true);
         refusals = now;
         if relay.has_died()
@@ -263,7 +263,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
     }
     drop((control, metrics));
     let listing = relay.listing();
-    output::print_note(text(&listing).trim_end());
+    output::print_note(render_text(&listing).trim_end());
     json.map_or(Ok(()), |json| json.write(&to_json(&listing)))
 }
 
@@ -282,7 +282,7 @@ fn keep_joined(relay: &Relay, last_problem: Option<&str>) -> Option<String> {
 }
 
 /// Rejects a relay whose packets no program sees, although XDP was required.
-fn refuse_without_xdp(listing: &Listing) -> Result<(), CommandFailure> {
+fn refuse_without_xdp(listing: &RelayListing) -> Result<(), CommandFailure> {
     let is_attached = listing.interfaces.iter().any(|interface| interface.refused.is_none());
     let by_sockets = listing
         .groups
@@ -297,8 +297,8 @@ fn refuse_without_xdp(listing: &Listing) -> Result<(), CommandFailure> {
 }
 
 /// Prints the engine that makes the copies, and the requirements of a better one.
-fn print_engine(listing: &Listing, without: Option<String>) {
-    let Listing { engine, host_engine, limits, groups, .. } = listing;
+fn print_engine(listing: &RelayListing, without: Option<String>) {
+    let RelayListing { engine, host_engine, limits, groups, .. } = listing;
     if let Some(why) = without {
         output::print_note(&format!(
             "horolog: copies are sent by {engine}; xdp unavailable: {why}"
@@ -309,7 +309,7 @@ fn print_engine(listing: &Listing, without: Option<String>) {
     if let Some(why) =
         limits.kernel.as_ref().and_then(|kernel| kernel.uncounted_ring_drops.as_ref())
     {
-        output::print_note(&format!("horolog: {}", ring_drops(why)));
+        output::print_note(&format!("horolog: {}", ring_drops_text(why)));
     }
     let refused = groups.iter().filter(|group| group.xdp_unavailable.is_some());
     let refused = refused.map(|group| (&*group.name, group.xdp_unavailable.as_deref()));

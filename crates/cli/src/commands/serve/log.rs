@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use horolog_sys::explain::in_words;
+use horolog_sys::explain::explain_line;
 use serde_json::{Map, Value, json};
 
 /// Format of the lines.
@@ -53,7 +53,7 @@ pub(crate) struct LogEvent {
 impl LogEvent {
     /// An event without fields.
     pub(crate) fn new(level: Level, name: &'static str, message: impl Into<String>) -> Self {
-        let message = in_words(&message.into()).into_owned();
+        let message = explain_line(&message.into()).into_owned();
         Self { level, name, message, fields: Map::new() }
     }
 

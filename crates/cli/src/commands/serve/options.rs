@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use horolog_server::ServerConfig;
-use horolog_sys::listen::Wildcards;
+use horolog_sys::listen::WildcardAddresses;
 
 use super::ServeArgs;
 use super::file::{self, FileSetting, is_switch};
@@ -107,7 +107,7 @@ impl ServeOptions {
     /// A line on the IP version that the kernel lacks, unless addresses were named.
     pub(crate) fn missing_ip(&self) -> Option<String> {
         let is_default = !self.values.contains_key("listen") && !self.config.listen.is_empty();
-        Wildcards::of_this_kernel(0).missing.filter(|_| is_default)
+        WildcardAddresses::supported_by_kernel(0).missing.filter(|_| is_default)
     }
 
     /// All options in the form of a file.

@@ -10,14 +10,14 @@ fn sentences_alone_are_right_within_their_bound_however_late_they_begin() {
     for lag_ms in [0, 120, 700, 950, 1_100, 1_490] {
         let mut bench = Bench { lag_ms, ..Bench::new(LabelSettings::default()) };
         assert_eq!(bench.sentence(0), Err(SentenceReject::NoPulse));
-        assert_eq!(bench.labeller.coarse(at_ms(1_500)), None);
+        assert_eq!(bench.labeller.coarse_time(at_ms(1_500)), None);
         (1..3).for_each(|second| bench.sentence(second).unwrap_err().discard());
-        let coarse = bench.labeller.coarse(at_ms(3_500)).unwrap();
+        let coarse = bench.labeller.coarse_time(at_ms(3_500)).unwrap();
         assert_eq!(coarse.at, at_ms(2_000 + lag_ms));
         let truth = Timestamp::from_timespec(START + 2, lag_ms * 1_000_000);
         let error = coarse.utc - truth;
-        assert!(error.as_ns().abs() <= coarse.uncertainty.as_ns(), "{lag_ms}: {coarse:?}");
-        assert_eq!(bench.labeller.coarse(at_ms(12_100 + lag_ms)), None, "too old");
+        assert!(error.as_ns().abs() <= coarse.error_bound.as_ns(), "{lag_ms}: {coarse:?}");
+        assert_eq!(bench.labeller.coarse_time(at_ms(12_100 + lag_ms)), None, "too old");
     }
 }
 
@@ -27,7 +27,7 @@ fn sentences_alone_are_contradicted_by_many_only() {
     (0..10).for_each(|second| bench.sentence(second).unwrap_err().discard());
     let off = |bench: &Bench, second: i64| {
         let at = at_ms(second * 1_000 + 500);
-        let coarse = bench.labeller.coarse(at)?;
+        let coarse = bench.labeller.coarse_time(at)?;
         let expected = Timestamp::from_timespec(START, 0) + (coarse.at - at_ms(0));
         Some((coarse.utc - expected).as_seconds().round() as i64)
     };

@@ -9,7 +9,7 @@ use crate::{LabelSettings, Sentence, SentenceReject};
 impl Bench {
     /// A sentence that names an instant `lag_ms` before it comes.
     fn fraction(&mut self, named_ms: i64, lag_ms: i64) -> Result<(), SentenceReject> {
-        self.labeller.sentence(&Sentence {
+        self.labeller.add_sentence(&Sentence {
             second: Timestamp::from_timespec(START, named_ms * 1_000_000),
             received: at_ms(named_ms + lag_ms),
             is_valid: true,
@@ -59,10 +59,10 @@ fn fractions_alone_name_the_time_within_its_bounds() {
             assert!(bench.fraction(second * 1_000 + fraction_ms, lag_ms).is_err(), "no pulse");
         }
         let at = 9_000 + fraction_ms + lag_ms;
-        let coarse = bench.labeller.coarse(at_ms(at)).unwrap();
+        let coarse = bench.labeller.coarse_time(at_ms(at)).unwrap();
         let truth = Timestamp::from_timespec(START, coarse.at.as_ns());
         let off = (coarse.utc - truth).as_ns().abs();
-        assert!(off <= coarse.uncertainty.as_ns() && off < NS_PER_S, "{coarse:?}");
+        assert!(off <= coarse.error_bound.as_ns() && off < NS_PER_S, "{coarse:?}");
     }
 }
 
@@ -73,7 +73,7 @@ proptest! {
         let second = Timestamp::from_ns(second);
         let received = at_ms(at_s * 1_000 + 120);
         let sentence = Sentence { second, received, is_valid: true, is_leap_second: false };
-        let _ = bench.labeller.sentence(&sentence);
+        let _ = bench.labeller.add_sentence(&sentence);
         prop_assert_eq!(bench.pulse(at_s * 1_000 + 1_000), Ok(at_s + 1));
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns the replies to the `n`-th request, received at `at`; none for other packets.
 pub(super) fn replies(
-    (behaviour, number): (Behaviour, u64),
+    (behaviour, number): (ServerBehaviour, u64),
     payload: &[u8],
     at: Timestamp<Utc>,
     departures: Option<&mut HashMap<u64, NtpTimestamp>>,

@@ -8,9 +8,9 @@ use crate::offset::OffsetCounts;
 /// Time between the timestamp and the departure of a reply.
 const EARLY: Span = Span::from_ns(12_345);
 
-/// Writes the departure time into a reply, which ends where the packet ends, or keeps it for the
-/// next reply if this one is interleaved.
-pub(super) fn stamp(
+/// Writes the departure time into the transmit timestamp of a basic reply, at the end of the
+/// packet. For interleaved mode, stores it for the next reply to the client.
+pub(super) fn set_transmit_timestamp(
     packet: &mut [u8],
     left: NtpTimestamp,
     departures: Option<&mut HashMap<u64, NtpTimestamp>>,
@@ -26,8 +26,8 @@ pub(super) fn stamp(
     }
 }
 
-/// Delay of each reply by 20 µs: no reply has a timestamp before that of its request.
-fn later(_: u64, reply: Header) -> Vec<(Span, Header)> {
+/// Delays each reply by 20 µs, so that no transmit timestamp precedes the receive timestamp.
+fn delayed_reply(_: u64, reply: Header) -> Vec<(Span, Header)> {
     vec![(Span::from_ns(20_000), reply)]
 }
 
@@ -35,13 +35,13 @@ fn options() -> OffsetOptions {
     OffsetOptions { correction: LINK_DELAY, ..OffsetOptions::default() }
 }
 
-fn measured(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCounts) {
-    let mut scene = Scene::frames(FaultPlan::default(), later);
+fn measure_offsets(options: OffsetOptions, interleaved: bool) -> (TrialCounts, OffsetCounts) {
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), delayed_reply);
     scene.offset = Some(OffsetPlan { options, phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
-    scene.world().early = Some(EARLY);
-    scene.world().departures = interleaved.then(HashMap::new);
-    let mut counts = scene.trial();
+    scene.path().transmit_error = Some(EARLY);
+    scene.path().departures = interleaved.then(HashMap::new);
+    let mut counts = scene.run_trial();
     let offsets = counts.offsets.take().unwrap();
     (counts, offsets)
 }
@@ -56,7 +56,7 @@ fn assert_error(offsets: &OffsetCounts, expected: i64) {
 #[test]
 fn the_error_of_the_server_is_found_by_kernel_and_hardware_timestamps() {
     for hardware in [false, true] {
-        let (_, offsets) = measured(OffsetOptions { hardware, ..options() }, false);
+        let (_, offsets) = measure_offsets(OffsetOptions { hardware, ..options() }, false);
         assert_error(&offsets, EARLY.as_ns());
     }
 }
@@ -64,14 +64,15 @@ fn the_error_of_the_server_is_found_by_kernel_and_hardware_timestamps() {
 /// Also those of the basic replies with which a client begins.
 #[test]
 fn it_is_found_in_interleaved_mode() {
-    let (counts, offsets) = measured(options(), true);
+    let (counts, offsets) = measure_offsets(options(), true);
     assert_eq!(counts.interleaved, 2000 - u64::from(CLIENTS));
     assert_error(&offsets, EARLY.as_ns());
 }
 
 #[test]
 fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
-    let (counts, offsets) = measured(OffsetOptions { mean_of_server: true, ..options() }, false);
+    let (counts, offsets) =
+        measure_offsets(OffsetOptions { mean_of_server: true, ..options() }, false);
     let response = counts.response.to_histogram().mean().unwrap();
     let found = offsets.offsets.summary().unwrap().mean;
     assert!((found - (EARLY.as_ns() as f64 + response / 2.0)).abs() < 2.0, "{found}, {response}");
@@ -79,18 +80,18 @@ fn the_mean_of_the_server_s_timestamps_lies_before_the_transmit_timestamp() {
 
 #[test]
 fn nothing_is_counted_unasked() {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
-    assert!(scene.trial().offsets.is_none());
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    assert!(scene.run_trial().offsets.is_none());
 }
 
 /// On a profile from one rate up to five times that and back: each interval has the offsets of its
 /// own replies, all of them correct.
-fn assert_on_profile(rate: f64, behaviour: Behaviour, interleaved: bool) {
-    let mut scene = Scene::frames(FaultPlan::default(), behaviour);
+fn assert_on_profile(rate: f64, behaviour: ServerBehaviour, interleaved: bool) {
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), behaviour);
     scene.offset = Some(OffsetPlan { options: options(), phc_ahead: PHC_AHEAD.unwrap() });
     scene.interleaved = interleaved;
-    scene.world().early = Some(EARLY);
-    scene.world().departures = interleaved.then(HashMap::new);
+    scene.path().transmit_error = Some(EARLY);
+    scene.path().departures = interleaved.then(HashMap::new);
     let rises = LoadPhase { to: 5.0 * rate, ..phase(rate, 100) };
     let intervals = run(&mut scene, vec![phase(rate, 100), rises, phase(rate, 100)]);
     assert_eq!(intervals.len(), 6);

@@ -1,5 +1,5 @@
-//! Load profiles in simulated time: the counts of each interval, for all behaviours of the server
-//! and the network at its ends.
+//! Load profiles in simulated time: the counts of each interval with delayed, missing and invalid
+//! replies.
 
 use super::*;
 use crate::load_profile::{LoadPhase, LoadProfile};
@@ -8,20 +8,23 @@ use crate::outage::Outage;
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns the counts of each interval of a profile.
-pub(super) fn run<P: LanePort>(scene: &mut Scene<P>, phases: Vec<LoadPhase>) -> Vec<TrialCounts> {
+pub(super) fn run<P: LaneDevice>(
+    scene: &mut SimulatedLane<P>,
+    phases: Vec<LoadPhase>,
+) -> Vec<TrialCounts> {
     let profile = LoadProfile::new(INTERVAL, phases).unwrap();
     let now: Timestamp<Monotonic> = scene.clock.now();
     let start = now + Span::from_ms(1);
     let interval = Span::from_ns(INTERVAL.as_nanos() as i64);
     let plan = TrackerConfig {
-        rate: profile.highest(),
+        rate: profile.rate_max(),
         interval: Some(interval),
         fairness: true,
-        ..scene.account(start)
+        ..scene.tracker_config(start)
     };
     let lane = LaneTrial {
-        account: RequestTracker::open(&plan, std::mem::take(&mut scene.carried)).unwrap(),
-        port: &mut scene.port,
+        tracker: RequestTracker::open(&plan, std::mem::take(&mut scene.carried)).unwrap(),
+        device: &mut scene.port,
         clock: &TickingClock(Arc::clone(&scene.clock)),
         schedule: LaneSchedule::with_profile(start, &profile, Spacing::Constant, (0, 1), 1)
             .unwrap(),
@@ -43,7 +46,7 @@ pub(super) fn run<P: LanePort>(scene: &mut Scene<P>, phases: Vec<LoadPhase>) -> 
 }
 
 pub(super) fn phase(rate: f64, ms: u64) -> LoadPhase {
-    LoadPhase::steady("phase", rate, Duration::from_millis(ms))
+    LoadPhase::constant("phase", rate, Duration::from_millis(ms))
 }
 
 #[test]
@@ -52,7 +55,7 @@ fn every_request_stands_in_its_own_interval() {
     fn slow(_: u64, reply: Header) -> Vec<(Span, Header)> {
         vec![(Span::from_ms(25), reply)]
     }
-    let mut scene = Scene::frames(FaultPlan::default(), slow);
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), slow);
     let intervals = run(&mut scene, vec![phase(20_000.0, 200), phase(2_000.0, 100)]);
     let counts: Vec<_> = intervals.iter().map(|one| (one.sent, one.received)).collect();
     assert_eq!(
@@ -61,7 +64,7 @@ fn every_request_stands_in_its_own_interval() {
     );
     assert!(intervals.iter().all(|one| one.rtt.count() == one.received && one.planned == 0));
     let clients: Vec<_> =
-        intervals[5].clients.iter().map(|one| (one.count_request, one.answered)).collect();
+        intervals[5].clients.iter().map(|one| (one.requests, one.answered)).collect();
     assert_eq!(clients.len(), CLIENTS as usize);
     assert!(clients.iter().all(|(requests, answered)| requests == answered), "{clients:?}");
     assert_eq!(clients.iter().map(|(requests, _)| requests).sum::<u32>(), 4200);
@@ -73,7 +76,7 @@ fn a_server_that_dies_midway_has_an_outage_of_that_length() {
     fn mortal(n: u64, reply: Header) -> Vec<(Span, Header)> {
         if (3000..6000).contains(&n) { vec![] } else { vec![(Span::ZERO, reply)] }
     }
-    let mut scene = Scene::frames(FaultPlan::default(), mortal);
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), mortal);
     let intervals = run(&mut scene, vec![phase(20_000.0, 400)]);
     let lost: Vec<_> = intervals.iter().map(TrialCounts::lost).collect();
     assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0]);
@@ -88,7 +91,10 @@ fn a_server_that_answers_without_a_valid_reply_has_no_outage() {
         let kiss = Header { stratum: 0, reference_id: *b"RATE", ..reply };
         vec![(Span::ZERO, if (3000..6000).contains(&n) { kiss } else { reply })]
     }
-    let intervals = run(&mut Scene::frames(FaultPlan::default(), kiss), vec![phase(20_000.0, 400)]);
+    let intervals = run(
+        &mut SimulatedLane::with_frames(FaultPlan::default(), kiss),
+        vec![phase(20_000.0, 400)],
+    );
     let lost: Vec<_> = intervals.iter().map(TrialCounts::lost).collect();
     assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0]);
     assert_eq!(intervals[7].outages, Some(Vec::new()));
@@ -96,8 +102,8 @@ fn a_server_that_answers_without_a_valid_reply_has_no_outage() {
 
 #[test]
 fn a_sender_that_falls_behind_does_not_carry_it_into_the_next_phase() {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
-    scene.world().send_cost = Span::from_ns(20_000);
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
+    scene.path().send_cost = Span::from_ns(20_000);
     let intervals = run(&mut scene, vec![phase(200_000.0, 100), phase(1_000.0, 100)]);
     let sent = |selected: &[TrialCounts]| selected.iter().map(|one| one.sent).sum::<u64>();
     let left_out: u64 = intervals.iter().map(|one| one.planned).sum();

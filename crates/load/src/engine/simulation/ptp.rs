@@ -1,5 +1,5 @@
-//! Load profiles on a PTP master with known behaviour: the counts of each interval, in every mode,
-//! with the offsets of its Syncs, and when it dies or is overloaded.
+//! Load profiles against a simulated PTP master: counts of each interval in every mode, offsets of
+//! its Syncs, outages and overload.
 
 use horolog_wire::ptp::message::TIMESTAMP_MESSAGE_LEN;
 use horolog_wire::ptp::monitor::{self, Current, MonitorResponse, Parent};
@@ -15,14 +15,15 @@ use crate::load_profile::LoadPhase;
 use crate::offset::OffsetCounts;
 use crate::outage::Outage;
 use crate::ptp::{
-    ExpectedPtpMessages as PtpExpected, PtpKind, PtpLoadTransport, PtpPlan, UnicastMessages,
+    ExpectedPtpMessages as PtpExpected, PtpLoadTransport, PtpPlan, PtpRequestKind, UnicastMessages,
     UnicastTerms,
 };
-use crate::request::PtpFrames;
+use crate::request::PtpFramePlan;
 use crate::request_tracker::PtpCounts;
 
-/// Replies of a master to its `n`-th request, made from the right ones, each with its delay.
-pub(super) type Behaviour = fn(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)>;
+/// Replies of the master to its request number `n`, made from the correct ones, each with its
+/// delay.
+pub(super) type MasterBehaviour = fn(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)>;
 
 /// The master's clock keeps TAI.
 const MASTER_AHEAD: Span = Span::from_ms(37_000);
@@ -30,13 +31,13 @@ const MASTER_AHEAD: Span = Span::from_ms(37_000);
 const EARLY: Span = Span::from_ns(12_345);
 const HALF_AN_INTERVAL: Span = Span::from_ms(25);
 
-fn at_once(_: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+fn immediate_replies(_: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
     right.iter().map(|answer| (Span::ZERO, answer.clone())).collect()
 }
 
-/// The last of the answers comes half an interval later than the others.
-fn last_later(_: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
-    let mut all = at_once(0, right);
+/// Delays the last of the replies to a request by half an interval.
+fn last_reply_delayed(_: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
+    let mut all = immediate_replies(0, right);
     all.last_mut().into_iter().for_each(|last| last.0 = HALF_AN_INTERVAL);
     all
 }
@@ -47,7 +48,7 @@ fn timestamp(at: Timestamp<Utc>) -> PtpTimestamp {
 }
 
 /// Returns the right answers to a request received at `at`; none to other packets.
-pub(super) fn answers(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
+pub(super) fn correct_replies(request: &[u8], at: Timestamp<Utc>) -> Vec<Vec<u8>> {
     let Ok((request, _)) = Message::parse(request) else { return Vec::new() };
     let requesting = request.header.source;
     let source = PortIdentity { clock: 0xfeed, port: 1 };
@@ -100,8 +101,8 @@ fn monitor_status() -> Vec<u8> {
     tlv
 }
 
-/// Writes the departure time into a Sync; a frame ends where its message does.
-pub(super) fn stamp(frame: &mut [u8], left: Timestamp<Utc>) {
+/// Writes the departure time into a Sync, which ends where the frame ends.
+pub(super) fn set_sync_timestamp(frame: &mut [u8], left: Timestamp<Utc>) {
     let Some(at) = frame.len().checked_sub(TIMESTAMP_MESSAGE_LEN) else { return };
     let message = &mut frame[at..];
     if message[0] & 0xf != MessageType::Sync as u8 || message[1] & 0xf != 2 {
@@ -113,21 +114,24 @@ pub(super) fn stamp(frame: &mut [u8], left: Timestamp<Utc>) {
     stamp[6..].copy_from_slice(&left.nanoseconds().to_be_bytes());
 }
 
-fn scene(kind: PtpKind, master: Behaviour) -> Scene<FramePort<World<()>>> {
-    let mut scene = Scene::frames(FaultPlan::default(), answer);
+fn master_lane(
+    kind: PtpRequestKind,
+    master: MasterBehaviour,
+) -> SimulatedLane<LanePacketSocket<SimulatedPath<()>>> {
+    let mut scene = SimulatedLane::with_frames(FaultPlan::default(), answer);
     let address = "192.0.2.1".parse().unwrap();
     let (multicast, transport) = (false, PtpLoadTransport::Udp);
     let plan = PtpPlan { kind, domain: 7, minor_version: 1, multicast, transport };
     let mut frames = frame_plan();
     frames.target = plan.destination(address);
     frames.source_port = plan.port();
-    frames.ptp = Some(PtpFrames { plan, master: address, lane: 0, apart: None });
+    frames.ptp = Some(PtpFramePlan { plan, master: address, lane: 0, excluded_network: None });
     let (lane, lanes, clients) = (0, 1, CLIENTS);
     let token = scene.token;
     scene.ptp = Some(PtpExpected { plan, token, lane, lanes, clients, master: address });
-    let mut world = World::new(&scene.clock, FaultPlan::default(), answer);
+    let mut world = SimulatedPath::new(&scene.clock, FaultPlan::default(), answer);
     world.master = Some(master);
-    scene.port = FramePort::new(world, &frames, crate::ptp::REQUEST_LEN_MAX);
+    scene.port = LanePacketSocket::new(world, &frames, crate::ptp::REQUEST_LEN_MAX);
     scene
 }
 
@@ -137,24 +141,28 @@ fn profile() -> Vec<LoadPhase> {
     vec![phase(4_000.0, 100), rises, phase(1_000.0, 100)]
 }
 
-fn contract() -> PtpKind {
+fn unicast_kind() -> PtpRequestKind {
     let messages = UnicastMessages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
-    PtpKind::Unicast(UnicastTerms { messages, log_interval: 0, duration_s: 10 })
+    PtpRequestKind::Unicast(UnicastTerms { messages, log_interval: 0, duration_s: 10 })
 }
 
 /// Counts of `n` requests that were answered in full.
-type Counted = fn(u64) -> PtpCounts;
+type ExpectedPtpCounts = fn(u64) -> PtpCounts;
 
 /// Replies of the next interval count in the interval of their request.
 #[test]
 fn every_request_stands_in_its_own_interval() {
-    let counted: [(PtpKind, Counted); 3] = [
-        (PtpKind::Delay, |all| PtpCounts { delay: all, ..PtpCounts::default() }),
-        (PtpKind::Nsm, |all| PtpCounts { delay: all, sync_follow_up: all, ..PtpCounts::default() }),
-        (contract(), |all| PtpCounts { grant: all, ..PtpCounts::default() }),
+    let counted: [(PtpRequestKind, ExpectedPtpCounts); 3] = [
+        (PtpRequestKind::Delay, |all| PtpCounts { delay: all, ..PtpCounts::default() }),
+        (PtpRequestKind::Nsm, |all| PtpCounts {
+            delay: all,
+            sync_follow_up: all,
+            ..PtpCounts::default()
+        }),
+        (unicast_kind(), |all| PtpCounts { grant: all, ..PtpCounts::default() }),
     ];
     for (kind, counted) in counted {
-        let intervals = run(&mut scene(kind, last_later), profile());
+        let intervals = run(&mut master_lane(kind, last_reply_delayed), profile());
         let sent: Vec<_> = intervals.iter().map(|interval| interval.sent).collect();
         let right = [200, 200, 400, 800, 50, 50];
         assert!(sent.iter().zip(right).all(|(sent, right)| sent.abs_diff(right) <= 1), "{sent:?}");
@@ -166,7 +174,7 @@ fn every_request_stands_in_its_own_interval() {
             assert_eq!(interval.rtt.count(), interval.received);
             // The last answer is what a round trip ends with.
             assert!(interval.rtt.min().unwrap() >= HALF_AN_INTERVAL.as_ns() as u64);
-            let timed = if kind == PtpKind::Nsm { interval.received } else { 0 };
+            let timed = if kind == PtpRequestKind::Nsm { interval.received } else { 0 };
             assert_eq!(interval.response.count(), timed);
         }
     }
@@ -175,10 +183,10 @@ fn every_request_stands_in_its_own_interval() {
 #[test]
 fn a_master_that_dies_in_a_soak_has_an_outage_of_that_length() {
     fn mortal(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
-        if (3_000..6_000).contains(&n) { vec![] } else { at_once(n, right) }
+        if (3_000..6_000).contains(&n) { vec![] } else { immediate_replies(n, right) }
     }
-    for kind in [PtpKind::Delay, PtpKind::Nsm, contract()] {
-        let intervals = run(&mut scene(kind, mortal), vec![phase(20_000.0, 400)]);
+    for kind in [PtpRequestKind::Delay, PtpRequestKind::Nsm, unicast_kind()] {
+        let intervals = run(&mut master_lane(kind, mortal), vec![phase(20_000.0, 400)]);
         let lost: Vec<_> = intervals.iter().map(TrialCounts::lost).collect();
         assert_eq!(lost, [0, 0, 0, 1000, 1000, 1000, 0, 0], "{kind:?}");
         let outages = intervals[7].outages.clone().unwrap();
@@ -192,7 +200,7 @@ fn a_master_that_dies_in_a_soak_has_an_outage_of_that_length() {
 #[test]
 fn half_an_answer_is_a_loss_of_its_own_interval() {
     fn halves(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
-        let mut all = at_once(n, right);
+        let mut all = immediate_replies(n, right);
         match n {
             1_000..2_000 => drop(all.pop()),
             2_000..3_000 => drop(all.remove(0)),
@@ -200,7 +208,7 @@ fn half_an_answer_is_a_loss_of_its_own_interval() {
         }
         all
     }
-    let intervals = run(&mut scene(PtpKind::Nsm, halves), vec![phase(20_000.0, 200)]);
+    let intervals = run(&mut master_lane(PtpRequestKind::Nsm, halves), vec![phase(20_000.0, 200)]);
     let counted: Vec<_> = intervals
         .iter()
         .map(|interval| {
@@ -215,11 +223,11 @@ fn half_an_answer_is_a_loss_of_its_own_interval() {
 fn an_overload_is_lost_where_it_is_and_nowhere_else() {
     fn capable(n: u64, right: &[Vec<u8>]) -> Vec<(Span, Vec<u8>)> {
         let is_over = (2_000..10_000).contains(&n);
-        if is_over && !n.is_multiple_of(4) { vec![] } else { at_once(n, right) }
+        if is_over && !n.is_multiple_of(4) { vec![] } else { immediate_replies(n, right) }
     }
-    for kind in [PtpKind::Delay, PtpKind::Nsm] {
+    for kind in [PtpRequestKind::Delay, PtpRequestKind::Nsm] {
         let phases = vec![phase(20_000.0, 100), phase(80_000.0, 100), phase(20_000.0, 100)];
-        let intervals = run(&mut scene(kind, capable), phases);
+        let intervals = run(&mut master_lane(kind, capable), phases);
         let counted: Vec<_> =
             intervals.iter().map(|interval| (interval.sent, interval.received)).collect();
         let (before, over) = ((1000, 1000), (4000, 1000));
@@ -232,8 +240,8 @@ fn an_overload_is_lost_where_it_is_and_nowhere_else() {
 /// Requests omitted by a sender that falls behind count in their own phase.
 #[test]
 fn omitted_requests_count_in_the_phase_in_which_a_sender_falls_behind() {
-    let mut scene = scene(PtpKind::Delay, at_once);
-    scene.world().send_cost = Span::from_ns(20_000);
+    let mut scene = master_lane(PtpRequestKind::Delay, immediate_replies);
+    scene.path().send_cost = Span::from_ns(20_000);
     let intervals = run(&mut scene, vec![phase(200_000.0, 100), phase(1_000.0, 100)]);
     let sum = |of: fn(&TrialCounts) -> u64| intervals.iter().map(of).sum::<u64>();
     assert_eq!(sum(|interval| interval.sent) + sum(|interval| interval.planned), 20_100);
@@ -245,11 +253,11 @@ fn omitted_requests_count_in_the_phase_in_which_a_sender_falls_behind() {
 #[test]
 fn each_interval_has_the_offsets_of_its_syncs() {
     for hardware in [false, true] {
-        let mut scene = scene(PtpKind::Nsm, last_later);
+        let mut scene = master_lane(PtpRequestKind::Nsm, last_reply_delayed);
         let options =
             OffsetOptions { correction: LINK_DELAY, hardware, ..OffsetOptions::default() };
         scene.offset = Some(OffsetPlan { options, phc_ahead: PHC_AHEAD.unwrap() });
-        scene.world().early = Some(EARLY);
+        scene.path().transmit_error = Some(EARLY);
         let intervals = run(&mut scene, profile());
         for interval in &intervals {
             let OffsetCounts { offsets, timestamped, .. } = interval.offsets.as_ref().unwrap();

@@ -11,24 +11,25 @@ use super::*;
 use crate::load_profile::LoadPhase;
 use crate::trial::achieved_rate;
 
-/// Requests per second that the server answers.
+/// Capacity of the simulated server, in requests per second.
 const LIMIT: f64 = 20_000.0;
-/// Requests above that which it answers at once.
+/// Capacity of the server's token bucket, in requests.
 const BURST: f64 = 20.0;
-/// Trials are this long, or a multiple of it.
+/// Trial durations are multiples of this.
 const STEP: Duration = Duration::from_millis(50);
-/// Requests between two stalls, in each of which [`STALL`] requests stay unanswered: a tenth of the
-/// long trials contain one.
+/// Requests between two stalls of the server, in each of which [`STALL`] requests are not answered.
+/// One in ten of the long trials contains a stall.
 const BETWEEN_STALLS: u64 = 20_000;
 const STALL: u64 = 25;
 
 thread_local! {
-    /// Time of the last fill of the server's bucket, as NTP's 64 bits, and its level.
+    /// Time of the last update of the server's token bucket, as the 64 bits of an NTP timestamp,
+    /// and the tokens in it.
     static BUCKET: Cell<(u64, f64)> = const { Cell::new((0, BURST)) };
 }
 
-/// Answers as many requests as the limit lets through.
-fn limited(_: u64, reply: Header) -> Vec<(Span, Header)> {
+/// Server that answers at most [`LIMIT`] requests per second, by a token bucket.
+fn rate_limited(_: u64, reply: Header) -> Vec<(Span, Header)> {
     let (filled, tokens) = BUCKET.get();
     let now = reply.receive.to_bits();
     let seconds = now.wrapping_sub(filled) as f64 / 2_f64.powi(32);
@@ -38,13 +39,13 @@ fn limited(_: u64, reply: Header) -> Vec<(Span, Header)> {
     if answered { vec![(Span::ZERO, reply)] } else { vec![] }
 }
 
-fn noisy(n: u64, reply: Header) -> Vec<(Span, Header)> {
+fn stalling(n: u64, reply: Header) -> Vec<(Span, Header)> {
     let stalled = n % BETWEEN_STALLS < STALL && n > STALL;
-    if stalled { vec![] } else { limited(n, reply) }
+    if stalled { vec![] } else { rate_limited(n, reply) }
 }
 
-fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
-    let mut scene = Scene::frames(faults, behaviour);
+fn search(faults: FaultPlan, behaviour: ServerBehaviour) -> SearchOutcome {
+    let mut scene = SimulatedLane::with_frames(faults, behaviour);
     let mut config = SearchConfig::new(LossGoal::NDR, 1e3, 1e5);
     config.initial_duration = STEP;
     config.final_duration = STEP * 2;
@@ -56,7 +57,7 @@ fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
         };
         let steps = duration.as_secs_f64() / STEP.as_secs_f64();
         let duration = STEP * steps.ceil() as u32;
-        let phase = LoadPhase::steady("trial", rate, duration);
+        let phase = LoadPhase::constant("trial", rate, duration);
         let counts = run(&mut scene, vec![phase]).into_iter().reduce(|mut sum, one| {
             sum.merge(&one);
             sum
@@ -73,7 +74,7 @@ fn search(faults: FaultPlan, behaviour: Behaviour) -> SearchOutcome {
     }
 }
 
-fn check(found: &SearchOutcome) {
+fn assert_limit_found(found: &SearchOutcome) {
     assert_eq!(found.reason, StopReason::Converged, "{found:?}");
     // In a trial the burst comes on top.
     let most = LIMIT + BURST / (STEP * 2).as_secs_f64();
@@ -83,7 +84,7 @@ fn check(found: &SearchOutcome) {
 
 #[test]
 fn a_server_s_limit_is_found() {
-    check(&search(FaultPlan::default(), limited));
+    assert_limit_found(&search(FaultPlan::default(), rate_limited));
 }
 
 #[test]
@@ -92,5 +93,5 @@ fn noise_does_not_hide_a_server_s_limit() {
         plan.reordering = 0.05;
         plan.duplication = 0.01;
     });
-    check(&search(plan, noisy));
+    assert_limit_found(&search(plan, stalling));
 }

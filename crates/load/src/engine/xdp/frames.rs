@@ -1,4 +1,4 @@
-//! Frame that the in-kernel generator completes for each request, and its destination.
+//! Frame template that the XDP engine completes for each request, and its destination.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,27 +8,27 @@ use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
 use horolog_xdp::Interface;
 
 use crate::engine::packet::frame_plans;
-use crate::engine::{EngineError, ethernet, unfit};
+use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
 use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestTemplate};
 use crate::request::{FramePlan, FrameTemplate};
 use crate::target::FirstLink;
 
-/// Values that all requests of a run share.
-pub(super) struct Frame {
-    /// Interface that they leave by.
+/// Template of the request frames of a run, and the addresses that belong to it.
+pub(super) struct RequestFrame {
+    /// Interface that sends the frames.
     pub(super) interface: Interface,
-    /// Frame, with 0 in the fields that change with each request.
+    /// Frame with 0 in the fields that differ between requests.
     pub(super) bytes: Vec<u8>,
-    /// Sums of the constant fields, under the checksums.
+    /// Sums of the constant fields that the IPv4 and the UDP checksum cover; 0 over Ethernet.
     pub(super) sums: (u64, u64),
-    /// Address of the first client; none over Ethernet.
+    /// Address of client 0; unspecified over Ethernet.
     pub(super) first_client: IpAddr,
-    /// MAC address of the target, over Ethernet.
+    /// MAC address of the target over Ethernet; `None` over UDP.
     pub(super) target_mac: Option<[u8; 6]>,
 }
 
-impl Frame {
+impl RequestFrame {
     pub(super) fn new(plan: &RunPlan) -> Result<Self, EngineError> {
         match &plan.ptp {
             Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
@@ -42,10 +42,10 @@ impl Frame {
         let (link, frames) = frame_plans(plan, Kind::Xdp)?;
         let (Some(network), Some(frame)) = (plan.network, frames.first()) else {
             let reason = "simulated clients are missing".to_owned();
-            return Err(unfit(Kind::Xdp, reason, "name a source network with -s"));
+            return Err(unavailable_error(Kind::Xdp, reason, "name a source network with -s"));
         };
         let template = FrameTemplate::new(&match frame.ptp {
-            // The program fills in the lane's port.
+            // The program sets the source port of each lane.
             None => FramePlan { source_port: 0, ..*frame },
             Some(_) => *frame,
         });
@@ -59,7 +59,7 @@ impl Frame {
     }
 
     fn over_ethernet(plan: &RunPlan, ptp: &PtpPlan) -> Result<Self, EngineError> {
-        let (link, macs) = ethernet::link(plan, Kind::Xdp)?;
+        let (link, macs) = ethernet::master_link(plan, Kind::Xdp)?;
         let destination = if ptp.multicast { MULTICAST_MAC } else { macs.destination };
         let header =
             Header { destination, source: macs.source, vlan: None, ether_type: ETHER_TYPE };

@@ -1,7 +1,7 @@
-//! Counts of the in-kernel generator for a trial: one set for all of it, or one for each interval
-//! of a profile, read once no reply can be in time for it any more. A request and its outcome count
-//! in the interval in which it was due, as with the other engines; an invalid reply in the interval
-//! in which it arrived.
+//! Reader of the XDP engine's counts: one set for the trial, or one for each interval of a load
+//! profile. An interval is read when no reply to its requests can be in time any more. A request
+//! and its outcome count in the interval of the intended send time, as in the other engines; an
+//! invalid reply in the interval of its arrival.
 
 use horolog_record::{InvalidReason, LiveCounts, Progress};
 use horolog_stats::{Recorder, SignedRecorder};
@@ -15,13 +15,14 @@ use crate::offset::OffsetCounts;
 use crate::plan::RunPlan;
 use crate::request_tracker::{INTERVAL_CLOSE_DELAY, PtpCounts, TrialCounts};
 
-/// Longest delay that the reading thread tolerates.
-const HELD_UP: Span = Span::from_ms(1000);
+/// Longest delay of the reading thread for which there are enough intervals in the program.
+const READ_DELAY_MAX: Span = Span::from_ms(1000);
 
-/// Returns the number of intervals that may be open at the same time in a run whose profiles have
-/// such intervals.
-pub(super) fn count(interval: Span, timeout: Span) -> u32 {
-    let open = (timeout + INTERVAL_CLOSE_DELAY + HELD_UP).as_ns() / interval.as_ns().max(1) + 3;
+/// Returns the number of intervals of length `interval` that may be open at the same time, a power
+/// of two.
+pub(super) fn open_interval_count(interval: Span, timeout: Span) -> u32 {
+    let open =
+        (timeout + INTERVAL_CLOSE_DELAY + READ_DELAY_MAX).as_ns() / interval.as_ns().max(1) + 3;
     (open as u32).next_power_of_two()
 }
 
@@ -29,18 +30,19 @@ pub(super) fn count(interval: Span, timeout: Span) -> u32 {
 pub(super) struct IntervalReader<'a> {
     generator: &'a Generator,
     plan: &'a RunPlan,
-    /// Length of an interval, and the number of intervals.
+    /// Length of an interval and number of intervals; `None` without a load profile.
     intervals: Option<(Span, u64)>,
     /// Number of the first open interval.
     first: u64,
-    /// True if the program has stopped writing to it since the last check.
-    is_left: bool,
-    /// Requests answered in the closed intervals, and the longest round trip there.
-    closed: (u64, u64),
-    /// Replies in the closed intervals that complete no request.
+    /// True if the program no longer writes to the first open interval, so that the next
+    /// [`IntervalReader::poll`] may read it.
+    is_close_pending: bool,
+    /// Answered requests in the closed intervals, and their longest round trip in ns.
+    closed_replies: (u64, u64),
+    /// Replies in the closed intervals that complete no request: invalid ones, and one of several.
     incomplete: u64,
     /// Counts of the closed intervals.
-    counted: LiveCounts,
+    closed_counts: LiveCounts,
 }
 
 impl<'a> IntervalReader<'a> {
@@ -50,20 +52,21 @@ impl<'a> IntervalReader<'a> {
         profile: Option<&LoadProfile>,
     ) -> Self {
         let length = |profile: &LoadProfile| Span::from_ns(profile.interval().as_nanos() as i64);
-        let intervals = profile.map(|profile| (length(profile), profile.intervals()));
+        let intervals = profile.map(|profile| (length(profile), profile.interval_count()));
         Self {
             generator,
             plan,
             intervals,
             first: 0,
-            is_left: false,
-            closed: (0, 0),
+            is_close_pending: false,
+            closed_replies: (0, 0),
             incomplete: 0,
-            counted: LiveCounts::default(),
+            closed_counts: LiveCounts::default(),
         }
     }
 
-    /// Returns the number of the interval at `elapsed` after the start.
+    /// Returns the number of the interval at `elapsed` after the start, or the first open one if
+    /// that is later.
     fn number(&self, elapsed: Span) -> u64 {
         self.intervals.map_or(0, |(length, count)| {
             let number = elapsed.as_ns().max(0) / length.as_ns().max(1);
@@ -71,30 +74,30 @@ impl<'a> IntervalReader<'a> {
         })
     }
 
-    /// Returns the requests that have received all replies expected so far, late ones included, and
+    /// Returns the number of requests with all replies that they expect, late ones included, and
     /// the longest round trip.
     pub(super) fn answered(&self, elapsed: Span) -> (u64, Span) {
-        let (open, longest) = self.generator.answered_in(self.first, self.number(elapsed));
-        (self.closed.0 + open, Span::from_ns(self.closed.1.max(longest) as i64))
+        let (open, longest) = self.generator.answered_and_rtt(self.first, self.number(elapsed));
+        (self.closed_replies.0 + open, Span::from_ns(self.closed_replies.1.max(longest) as i64))
     }
 
-    /// Returns the replies so far that complete no request: invalid ones and parts of a reply.
+    /// Returns the number of replies that complete no request: invalid ones, and one of several.
     pub(super) fn incomplete(&self, elapsed: Span) -> u64 {
         self.incomplete + self.incomplete_in(self.first, self.number(elapsed))
     }
 
     fn incomplete_in(&self, first: u64, last: u64) -> u64 {
-        let counted = self.generator.counted_in(first, last);
-        counted.invalid + counted.parts
+        let counted = self.generator.counts_in_intervals(first, last);
+        counted.invalid + counted.ptp_messages
     }
 
-    /// Publishes the counts so far: all of them, and the times of the last interval that has all
-    /// its requests, or otherwise of the only one. The numbers of all intervals are read, of the
-    /// histograms only those that are shown: reading contends with the program for the memory.
-    pub(super) fn so_far(&self, elapsed: Span, progress: &mut Progress) {
+    /// Adds the counts so far to `progress`, and the histograms of the last complete interval, or
+    /// of the current one if it is the first open one. Histograms of other intervals are not read,
+    /// because reading contends with the program for memory.
+    pub(super) fn publish_progress(&self, elapsed: Span, progress: &mut Progress) {
         let latest = self.number(elapsed);
-        let open = self.generator.counted_in(self.first, latest);
-        progress.counts.add(&self.counted);
+        let open = self.generator.counts_in_intervals(self.first, latest);
+        progress.counts.add(&self.closed_counts);
         progress.counts.add(&LiveCounts {
             sent: open.sent,
             received: open.received,
@@ -106,61 +109,63 @@ impl<'a> IntervalReader<'a> {
         });
         let shown = latest.saturating_sub(1).max(self.first);
         for processor in 0..self.generator.processors() {
-            let tally = self.generator.interval(shown, processor);
-            progress.latency.merge(&recorder(&tally.rtt_ns));
-            progress.lateness.merge(&recorder(&tally.lateness_ns));
+            let lane_counts = self.generator.interval_counts(shown, processor);
+            progress.latency.merge(&recorder(&lane_counts.rtt_ns));
+            progress.lateness.merge(&recorder(&lane_counts.lateness_ns));
         }
     }
 
-    /// Delivers the first open interval if no reply can be in time for it any more. It is read only
-    /// at the next call, after the program has finished its pending writes.
+    /// Delivers the first open interval if no reply can be in time for it any more. It is read at
+    /// the next call, when the program's pending writes to it are finished.
     pub(super) fn poll(&mut self, elapsed: Span, intervals: &mut dyn IntervalSink) {
         let Some((length, count)) = self.intervals else { return };
-        if self.is_left {
-            self.is_left = false;
+        if self.is_close_pending {
+            self.is_close_pending = false;
             let counts = self.close();
-            intervals.closed(counts);
+            intervals.deliver_interval(counts);
         }
         let end = Span::from_ns((self.first as i64 + 1) * length.as_ns());
         let timeout =
             Span::from_ns(self.plan.reply_timeout.as_nanos() as i64) + INTERVAL_CLOSE_DELAY;
         if elapsed - end > timeout && self.first + 1 < count {
             self.generator.set_first_interval(self.first + 1);
-            self.is_left = true;
+            self.is_close_pending = true;
         }
     }
 
-    /// Delivers all open intervals when nothing is running any more; `rest` belongs to the last
-    /// interval, that of the instant `reached`.
+    /// Delivers all open intervals after the program has ended. The last one contains the instant
+    /// `ended_at`, and `trial_counts` is added to it.
     pub(super) fn finish(
         mut self,
-        reached: Span,
-        rest: &TrialCounts,
+        ended_at: Span,
+        trial_counts: &TrialCounts,
         intervals: &mut dyn IntervalSink,
     ) {
-        let last = self.number(reached);
+        let last = self.number(ended_at);
         while self.first < last {
             let counts = self.close();
-            intervals.closed(counts);
+            intervals.deliver_interval(counts);
         }
         let mut counts = self.close();
-        // Replies after an interval that was ended early are counted at the end.
-        let behind = self.intervals.map_or(0, |(_, intervals)| intervals - self.first);
-        for _ in 0..behind.min(self.generator.intervals().into()) {
+        // Adds replies that the program counted in intervals after the end of a trial that was
+        // ended early.
+        let intervals_left = self.intervals.map_or(0, |(_, intervals)| intervals - self.first);
+        for _ in 0..intervals_left.min(self.generator.intervals().into()) {
             counts.merge(&self.close());
         }
-        counts.merge(rest);
-        intervals.closed(counts);
+        counts.merge(trial_counts);
+        intervals.deliver_interval(counts);
     }
 
-    /// Closes the first open interval.
+    /// Reads and clears the first open interval.
     fn close(&mut self) -> TrialCounts {
         let number = self.first;
-        let (answered, longest) = self.generator.answered_in(number, number);
-        self.closed = (self.closed.0 + answered, self.closed.1.max(longest));
+        let (answered, longest) = self.generator.answered_and_rtt(number, number);
+        self.closed_replies =
+            (self.closed_replies.0 + answered, self.closed_replies.1.max(longest));
         self.incomplete += self.incomplete_in(number, number);
         let counts = self.read(number);
-        self.counted.add(&counts.live_counts());
+        self.closed_counts.add(&counts.live_counts());
         if self.intervals.is_some() {
             self.generator.clear_interval(number);
         }
@@ -168,67 +173,68 @@ impl<'a> IntervalReader<'a> {
         counts
     }
 
-    /// Adds up the counts of all CPUs.
+    /// Returns the sum over all CPUs of the counts of an interval.
     fn read(&self, number: u64) -> TrialCounts {
         let mut counts = TrialCounts::default();
         let mut offsets = SignedRecorder::new();
         for processor in 0..self.generator.processors() {
-            counts.merge(&self.counted(&self.generator.interval(number, processor)));
+            counts.merge(&self.trial_counts(&self.generator.interval_counts(number, processor)));
             if self.plan.offset.is_some() {
-                offsets.merge(&signed(&self.generator.offsets(number, processor)));
+                offsets
+                    .merge(&signed_recorder(&self.generator.interval_offsets(number, processor)));
             }
         }
-        // Every reply has a timestamp.
+        // The program timestamps every reply.
         let timestamped = counts.received;
         counts.offsets = self.plan.offset.map(|_| OffsetCounts { timestamped, offsets });
         counts
     }
 
     /// Returns the counts of one CPU.
-    fn counted(&self, tally: &LaneCounts) -> TrialCounts {
+    fn trial_counts(&self, lane_counts: &LaneCounts) -> TrialCounts {
         let mut invalid = [0; InvalidReason::ALL.len()];
-        invalid[..tally.invalid.len()].copy_from_slice(&tally.invalid);
+        invalid[..lane_counts.invalid.len()].copy_from_slice(&lane_counts.invalid);
         let instant = |ns: u64| (ns > 0).then(|| Timestamp::from_ns(ns as i64));
         TrialCounts {
-            planned: tally.left_out,
-            sent: tally.lateness_ns.count,
-            first_sent: instant(tally.first_sent_ns),
-            last_sent: instant(tally.last_sent_ns),
-            received: tally.received,
-            interleaved: tally.interleaved,
+            planned: lane_counts.omitted,
+            sent: lane_counts.lateness_ns.count,
+            first_sent: instant(lane_counts.first_sent_ns),
+            last_sent: instant(lane_counts.last_sent_ns),
+            received: lane_counts.received,
+            interleaved: lane_counts.interleaved,
             ptp: self.plan.ptp.map(|_| PtpCounts {
-                delay: tally.delay,
-                sync_follow_up: tally.sync_follow_up,
+                delay: lane_counts.delay,
+                sync_follow_up: lane_counts.sync_follow_up,
                 ..PtpCounts::default()
             }),
-            duplicate: tally.duplicate,
-            late: tally.late + tally.late_earlier,
-            late_earlier: tally.late_earlier,
+            duplicate: lane_counts.duplicate,
+            late: lane_counts.late + lane_counts.late_earlier,
+            late_earlier: lane_counts.late_earlier,
             invalid,
-            server_unsynchronised: tally.unsynchronised,
-            rtt: recorder(&tally.rtt_ns),
-            response: recorder(&tally.response_ns),
-            lateness: recorder(&tally.lateness_ns),
+            server_unsynchronised: lane_counts.unsynchronised,
+            rtt: recorder(&lane_counts.rtt_ns),
+            response: recorder(&lane_counts.response_ns),
+            lateness: recorder(&lane_counts.lateness_ns),
             ..TrialCounts::default()
         }
     }
 }
 
 /// Returns the requests and replies of each client.
-pub(super) fn clients(generator: &Generator) -> Vec<ClientReplyCounts> {
+pub(super) fn client_counts(generator: &Generator) -> Vec<ClientReplyCounts> {
     let reply_counts = |one: horolog_xdp::ClientCounts| ClientReplyCounts {
-        count_request: one.requests,
+        requests: one.requests,
         answered: one.replies,
     };
     generator.clients().map(reply_counts).collect()
 }
 
-fn signed(tally: &LaneOffsetCounts) -> SignedRecorder {
-    let [negative, positive] = [&tally.negative, &tally.positive].map(recorder);
-    SignedRecorder::from_parts(negative, positive, tally.squares(), tally.clamped)
+fn signed_recorder(lane_counts: &LaneOffsetCounts) -> SignedRecorder {
+    let [negative, positive] = [&lane_counts.negative, &lane_counts.positive].map(recorder);
+    SignedRecorder::from_parts(negative, positive, lane_counts.squares(), lane_counts.clamped)
 }
 
 fn recorder(raw: &RawHistogram) -> Recorder {
-    // The program keeps to the layout, so the kernel's table is never refused.
+    // The program has the same bucket layout, so the conversion does not fail.
     Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max).unwrap_or_default()
 }

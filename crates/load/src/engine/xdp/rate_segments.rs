@@ -1,6 +1,5 @@
-//! Load profile as the in-kernel generator executes it: rate segments, planned for a lane before it
-//! begins, so that the program only has to take the next one. A ramp becomes steps of equal length,
-//! as many as there is room for. Pure.
+//! Conversion of a load profile to the rate segments that the XDP engine executes, computed for
+//! each lane before the trial. A ramp becomes steps of equal length and constant rate. Does no I/O.
 
 use horolog_time::Span;
 use horolog_xdp::{RATE_SEGMENTS_MAX, RateSegment};
@@ -9,13 +8,14 @@ use crate::engine::lane::PHASE_GRACE;
 use crate::load_profile::{LoadPhase, LoadProfile, UNITS_PER_SECOND};
 use crate::schedule::{self, FRACTION_BITS};
 
-/// Most steps of a ramp: each is a thousandth of its rise or fall.
+/// Largest number of steps of a ramp.
 const STEPS_MAX: usize = 1000;
 
-/// End of a phase that nothing follows: never, for a lane.
+/// End of the last phase, in ns: later than any trial.
 const NEVER: u64 = 1 << 62;
 
-/// Part of a phase, in 2^-16 ns, with its rate in requests per second.
+/// Step of a phase: begin and end in 2^-16 ns from the start, and rate in requests per second of
+/// all lanes.
 struct RateStep {
     begin: u64,
     end: u64,
@@ -23,7 +23,7 @@ struct RateStep {
 }
 
 impl RateStep {
-    /// Returns the requests of one of `lanes` lanes.
+    /// Returns the number of requests of one of `lanes` lanes in this step.
     fn requests(&self, lanes: usize) -> f64 {
         (self.end - self.begin) as f64 * self.rate / lanes as f64 / UNITS_PER_SECOND
     }
@@ -37,43 +37,44 @@ pub(super) fn rate_segments(
     let phases = profile.phases();
     let ramps = phases.iter().filter(|phase| !is_steady(phase)).count();
     let steps_max = ((RATE_SEGMENTS_MAX - phases.len()) / ramps.max(1)).clamp(1, STEPS_MAX);
-    let mut legs = Vec::new();
+    let mut segments = Vec::new();
     let mut begin = 0;
-    // Requests, a fraction of one, until the next.
-    let mut to_go = lane as f64 / lanes as f64;
+    // Share of an interval until this lane's next request, from 0 to 1.
+    let mut requests_to_next = lane as f64 / lanes as f64;
     for (number, phase) in phases.iter().enumerate() {
         let end = begin + ((phase.duration.as_nanos() as u64) << FRACTION_BITS);
         let count = if is_steady(phase) { 1 } else { steps_max };
         let steps: Vec<_> =
-            (0..count).map(|step| part(phase, (begin, end), (step, count))).collect();
+            (0..count).map(|step| ramp_step(phase, (begin, end), (step, count))).collect();
         let is_last = number + 1 == phases.len();
         let over = Span::from_ns((end >> FRACTION_BITS) as i64) + PHASE_GRACE;
-        let next_phase = (legs.len() + count) as u32;
-        let mut rest: f64 = steps.iter().map(|step| step.requests(lanes)).sum();
+        let next_phase = (segments.len() + count) as u32;
+        let mut requests_left: f64 = steps.iter().map(|step| step.requests(lanes)).sum();
         for step in &steps {
             let interval = schedule::interval(step.rate, lanes)?;
-            rest -= step.requests(lanes);
-            let first = step.begin.saturating_add((to_go * interval as f64).ceil() as u64);
-            to_go = if first < step.end {
+            requests_left -= step.requests(lanes);
+            let first =
+                step.begin.saturating_add((requests_to_next * interval as f64).ceil() as u64);
+            requests_to_next = if first < step.end {
                 let last = step.end - 1 - (step.end - 1 - first) % interval;
                 (1.0 - (step.end - last) as f64 / interval as f64).max(0.0)
             } else {
-                (to_go - step.requests(lanes)).max(0.0)
+                (requests_to_next - step.requests(lanes)).max(0.0)
             };
-            legs.push(RateSegment {
+            segments.push(RateSegment {
                 begin: step.begin,
                 end: step.end,
                 first: first.min(step.end),
                 interval,
                 phase_over_ns: if is_last { NEVER } else { over.as_ns() as u64 },
-                rest: rest.round().max(0.0) as u64,
+                remaining_requests: requests_left.round().max(0.0) as u64,
                 next_phase,
                 reserved: 0,
             });
         }
         begin = end;
     }
-    Some(legs)
+    Some(segments)
 }
 
 fn is_steady(phase: &LoadPhase) -> bool {
@@ -81,7 +82,11 @@ fn is_steady(phase: &LoadPhase) -> bool {
 }
 
 /// Returns step `step` of `count` of a phase, at the rate of its middle.
-fn part(phase: &LoadPhase, (begin, end): (u64, u64), (step, count): (usize, usize)) -> RateStep {
+fn ramp_step(
+    phase: &LoadPhase,
+    (begin, end): (u64, u64),
+    (step, count): (usize, usize),
+) -> RateStep {
     let at = |step: usize| begin + (u128::from(end - begin) * step as u128 / count as u128) as u64;
     let share = (step as f64 + 0.5) / count as f64;
     RateStep {
@@ -98,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::load_profile::ProfileInstants;
+    use crate::load_profile::ProfileSendTimes;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -110,18 +115,18 @@ mod tests {
 
     fn profile_of(rates: &[(f64, f64)]) -> LoadProfile {
         let phase =
-            |&(from, to)| LoadPhase { from, to, ..LoadPhase::steady("phase", from, SECOND) };
+            |&(from, to)| LoadPhase { from, to, ..LoadPhase::constant("phase", from, SECOND) };
         LoadProfile::new(SECOND, rates.iter().map(phase).collect()).unwrap()
     }
 
     fn planned(profile: &LoadProfile, lane: (usize, usize)) -> Vec<u64> {
         let end = (profile.duration().as_nanos() as u64) << FRACTION_BITS;
-        let mut instants = ProfileInstants::new(profile, lane.1);
-        let mut at = instants.after(0, lane.0 as f64 / lane.1 as f64);
+        let mut instants = ProfileSendTimes::new(profile, lane.1);
+        let mut at = instants.instant_after(0, lane.0 as f64 / lane.1 as f64);
         let mut all = Vec::new();
         while at < end {
             all.push(at);
-            at = instants.after(at, 1.0);
+            at = instants.instant_after(at, 1.0);
         }
         all
     }
@@ -137,10 +142,17 @@ mod tests {
     fn what_is_behind_a_leg_is_of_its_phase() {
         let legs = rate_segments(&profile_of(&[(100.0, 300.0), (50.0, 50.0)]), (0, 2)).unwrap();
         assert_eq!((legs.len(), legs[0].next_phase, legs[1000].next_phase), (1001, 1000, 1001));
-        assert_eq!((legs[0].rest, legs[499].rest, legs[999].rest), (100, 63, 0));
+        assert_eq!(
+            (
+                legs[0].remaining_requests,
+                legs[499].remaining_requests,
+                legs[999].remaining_requests
+            ),
+            (100, 63, 0)
+        );
         let grace = PHASE_GRACE.as_ns() as u64;
         assert_eq!(legs[0].phase_over_ns, 1_000_000_000 + grace);
-        assert_eq!((legs[1000].rest, legs[1000].phase_over_ns), (0, NEVER));
+        assert_eq!((legs[1000].remaining_requests, legs[1000].phase_over_ns), (0, NEVER));
     }
 
     #[test]

@@ -1,34 +1,34 @@
-//! Conversion of a run's plan to the settings of the BPF program, or the reason for which it is
-//! impossible.
+//! Conversion of a run plan to the settings of the BPF program; an error if the program does not
+//! support the plan.
 
 use horolog_record::LoadEngineKind as Kind;
 use horolog_xdp::{GeneratorSettings, LANES_MAX, OffsetSettings, Protocol, XdpError};
 
-use super::frames::Frame;
-use super::{interval_reader, timeout};
-use crate::engine::{EngineError, unfit};
+use super::frames::RequestFrame;
+use super::{interval_reader, reply_timeout};
+use crate::engine::{EngineError, unavailable_error};
 use crate::plan::RunPlan;
-use crate::ptp::PtpKind;
+use crate::ptp::PtpRequestKind;
 use crate::schedule;
 
-/// Returns the settings of the BPF program for a run, alone or as one of several.
+/// Returns the settings of the BPF program for a run; `chained` is true for a part of a mix.
 pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
-    let frame = Frame::new(plan)?;
+    let frame = RequestFrame::new(plan)?;
     if plan.lanes > plan.cores.len() || plan.lanes > LANES_MAX {
         let reason = format!(
             "each of {} sending threads needs a core of its own, and {} are available",
             plan.lanes,
             plan.cores.len().min(LANES_MAX)
         );
-        return Err(unfit(Kind::Xdp, reason, "use fewer threads"));
+        return Err(unavailable_error(Kind::Xdp, reason, "use fewer threads"));
     }
     let protocol = match plan.ptp.map(|ptp| ptp.kind) {
         None => Protocol::Ntp,
-        Some(PtpKind::Delay) => Protocol::PtpDelay,
-        Some(PtpKind::Nsm) => Protocol::PtpMonitor,
-        Some(PtpKind::Unicast(_)) => {
+        Some(PtpRequestKind::Delay) => Protocol::PtpDelay,
+        Some(PtpRequestKind::Nsm) => Protocol::PtpMonitor,
+        Some(PtpRequestKind::Unicast(_)) => {
             let reason = "it does not support unicast negotiation".to_owned();
-            return Err(unfit(Kind::Xdp, reason, "use --engine packet or udp"));
+            return Err(unavailable_error(Kind::Xdp, reason, "use --engine packet or udp"));
         }
     };
     if !horolog_xdp::live_frames_supported()? {
@@ -51,10 +51,10 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         echo: plan.echo,
         interleaved: plan.interleaved,
         clients: plan.clients,
-        single_clients: plan.fairness,
-        open_intervals: plan
-            .interval
-            .map_or(1, |interval| interval_reader::count(interval, timeout(plan))),
+        counts_each_client: plan.fairness,
+        open_intervals: plan.interval.map_or(1, |interval| {
+            interval_reader::open_interval_count(interval, reply_timeout(plan))
+        }),
         chained,
         key: plan.token.key(),
         run_start_ns: plan.token.run_start().as_ns() as u64,

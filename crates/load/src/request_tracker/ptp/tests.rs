@@ -23,7 +23,7 @@ fn token() -> TokenCodec {
     TokenCodec::new(0x1234_5678_9abc_def0, START)
 }
 
-fn plan(kind: PtpKind, clients: u32) -> TrackerConfig {
+fn plan(kind: PtpRequestKind, clients: u32) -> TrackerConfig {
     let plan = PtpPlan {
         kind,
         domain: 0,
@@ -74,11 +74,11 @@ struct RegisteredRequest {
 }
 
 impl Scene {
-    fn new(kind: PtpKind, clients: u32) -> Self {
+    fn new(kind: PtpRequestKind, clients: u32) -> Self {
         Self::carrying(kind, clients, LaneCarryOver::default())
     }
 
-    fn carrying(kind: PtpKind, clients: u32, carried: LaneCarryOver) -> Self {
+    fn carrying(kind: PtpRequestKind, clients: u32, carried: LaneCarryOver) -> Self {
         Self::with(&plan(kind, clients), carried)
     }
 
@@ -94,7 +94,7 @@ impl Scene {
         let (message, _) = Message::parse(bytes).unwrap();
         let (requesting, sequence_id) = (message.header.source, message.header.sequence_id);
         self.account.register();
-        self.account.sent(intended, intended, false);
+        self.account.count_sent(intended, intended, false);
         RegisteredRequest { client: next.client, intended, requesting, sequence_id }
     }
 
@@ -166,7 +166,7 @@ impl Scene {
 
     fn close(self) -> (TrialCounts, LaneCarryOver) {
         let (intervals, carried) = self.account.close(0);
-        (TrialCounts::sum(&intervals), carried)
+        (TrialCounts::sum_intervals(&intervals), carried)
     }
 
     fn counts(self) -> TrialCounts {
@@ -186,7 +186,7 @@ fn invalid(counts: &TrialCounts, reason: InvalidReason) -> u64 {
 
 #[test]
 fn a_delay_request_is_answered_once() {
-    let mut scene = Scene::new(PtpKind::Delay, 3);
+    let mut scene = Scene::new(PtpRequestKind::Delay, 3);
     let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
     scene.delay(&requests[3], 2);
     scene.delay(&requests[0], 1);
@@ -205,7 +205,7 @@ fn all_parts_complete_a_request_in_whatever_order() {
     const PARTS: [Part; 3] =
         [Scene::delay, Scene::sync, |scene, request, ms| scene.follow_up(request, ms, 700)];
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let mut scene = Scene::new(PtpKind::Nsm, 2);
+        let mut scene = Scene::new(PtpRequestKind::Nsm, 2);
         let requests = [scene.register(0), scene.register(1)];
         for (step, part) in order.into_iter().enumerate() {
             assert_eq!(scene.account.answered(), 0);
@@ -221,7 +221,7 @@ fn all_parts_complete_a_request_in_whatever_order() {
 
 #[test]
 fn a_sync_of_one_step_needs_no_follow_up() {
-    let mut scene = Scene::new(PtpKind::Nsm, 1);
+    let mut scene = Scene::new(PtpRequestKind::Nsm, 1);
     let request = scene.register(0);
     scene.one_step(&request, 1, 900);
     scene.delay(&request, 2);
@@ -235,7 +235,7 @@ fn a_sync_of_one_step_needs_no_follow_up() {
 fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
     let messages = UnicastMessages::new(&[MessageType::Announce, MessageType::Sync]).unwrap();
     let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
-    let mut scene = Scene::new(PtpKind::Unicast(contract), 2);
+    let mut scene = Scene::new(PtpRequestKind::Unicast(contract), 2);
     let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
     scene.grant(&requests[0], MessageType::Announce, 10, 1);
     scene.sync(&requests[1], 1);
@@ -254,7 +254,7 @@ fn grants_and_denials_are_answers_and_what_was_granted_is_not() {
 fn what_is_taken_back_is_no_answer_and_no_fault() {
     let messages = UnicastMessages::new(&[MessageType::Sync]).unwrap();
     let contract = UnicastTerms { messages, log_interval: 0, duration_s: 10 };
-    let mut scene = Scene::new(PtpKind::Unicast(contract), 2);
+    let mut scene = Scene::new(PtpRequestKind::Unicast(contract), 2);
     let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
     let cancel =
         |kind| Unicast::Cancel(Ended { kind, maintain_request: false, maintain_grant: false });
@@ -272,7 +272,7 @@ fn what_is_taken_back_is_no_answer_and_no_fault() {
 
 #[test]
 fn a_request_that_misses_a_part_is_lost_once() {
-    let mut scene = Scene::new(PtpKind::Nsm, 2);
+    let mut scene = Scene::new(PtpRequestKind::Nsm, 2);
     let requests: Vec<_> = (0..4).map(|ms| scene.register(ms)).collect();
     scene.delay(&requests[0], 1);
     scene.delay(&requests[1], 1);
@@ -292,7 +292,7 @@ fn a_request_that_misses_a_part_is_lost_once() {
 
 #[test]
 fn another_port_than_the_first_is_no_master() {
-    let mut scene = Scene::new(PtpKind::Delay, 1);
+    let mut scene = Scene::new(PtpRequestKind::Delay, 1);
     let requests = [scene.register(0), scene.register(1)];
     scene.delay(&requests[0], 1);
     scene.source = PortIdentity { port: 2, ..MASTER };
@@ -301,7 +301,7 @@ fn another_port_than_the_first_is_no_master() {
     assert_eq!((counts.received, invalid(&counts, InvalidReason::Source)), (1, 1));
     assert_eq!(carried.master, Some(MASTER));
     // It stays so in the next trial.
-    let mut scene = Scene::carrying(PtpKind::Delay, 1, carried);
+    let mut scene = Scene::carrying(PtpRequestKind::Delay, 1, carried);
     scene.source = PortIdentity { clock: 1, ..MASTER };
     let request = scene.register(2);
     scene.delay(&request, 1);
@@ -318,13 +318,13 @@ fn each_unsolicited_reply_has_a_reason() {
         (|request| request.requesting.clock ^= 1 << 20, InvalidReason::Origin),
     ];
     for (change, reason) in CASES {
-        let mut scene = Scene::new(PtpKind::Delay, 2);
+        let mut scene = Scene::new(PtpRequestKind::Delay, 2);
         let mut request = scene.register(0);
         change(&mut request);
         scene.delay(&request, 1);
         assert_eq!(invalid(&scene.counts(), reason), 1, "{reason:?}");
     }
-    let mut scene = Scene::new(PtpKind::Nsm, 2);
+    let mut scene = Scene::new(PtpRequestKind::Nsm, 2);
     let mut request = scene.register(0);
     request.sequence_id += 7;
     scene.sync(&request, 1);
@@ -333,7 +333,7 @@ fn each_unsolicited_reply_has_a_reason() {
 
 #[test]
 fn a_sync_before_the_receipt_of_its_request_is_a_fault() {
-    let mut scene = Scene::new(PtpKind::Nsm, 1);
+    let mut scene = Scene::new(PtpRequestKind::Nsm, 1);
     let request = scene.register(0);
     let receive = PtpTimestamp::new(EPOCH - 1, 999_999_999);
     scene.delay(&request, 1);
@@ -347,10 +347,10 @@ fn a_sync_before_the_receipt_of_its_request_is_a_fault() {
 
 #[test]
 fn answers_to_an_earlier_trial_are_late() {
-    let mut scene = Scene::new(PtpKind::Nsm, 2);
+    let mut scene = Scene::new(PtpRequestKind::Nsm, 2);
     let requests: Vec<_> = (0..3).map(|ms| scene.register(ms)).collect();
     let (_, carried) = scene.close();
-    let mut next = plan(PtpKind::Nsm, 2);
+    let mut next = plan(PtpRequestKind::Nsm, 2);
     next.start = START + Span::from_ms(100);
     let account = RequestTracker::open(&next, carried).unwrap();
     let mut scene = Scene { account, source: MASTER, timestamps: ReceiveTimestamps::default() };
@@ -379,10 +379,10 @@ proptest! {
         clients in 1u32..40, before in 0u64..1 << 40, back in 0usize..50,
     ) {
         let carried = LaneCarryOver { registered: before, ..LaneCarryOver::default() };
-        let mut scene = Scene::carrying(PtpKind::Nsm, clients, carried);
+        let mut scene = Scene::carrying(PtpRequestKind::Nsm, clients, carried);
         let asked: Vec<_> = (0..50).map(|_| scene.register(0)).collect();
         let one = asked[back];
-        let found = scene.account.latest_of(one.client, one.sequence_id);
+        let found = scene.account.latest_request_of(one.client, one.sequence_id);
         prop_assert_eq!(found, Some(before + back as u64));
     }
 
@@ -392,7 +392,7 @@ proptest! {
         clients in 1u32..5,
         events in proptest::collection::vec((0usize..20, 0u8..4, 0i64..20), 0..200),
     ) {
-        let mut scene = Scene::new(PtpKind::Nsm, clients);
+        let mut scene = Scene::new(PtpRequestKind::Nsm, clients);
         let asked: Vec<_> = (0..20).map(|_| scene.register(0)).collect();
         for &(which, part, ms) in &events {
             match part {
@@ -414,7 +414,7 @@ proptest! {
 #[test]
 fn a_sync_is_held_against_its_own_receipt() {
     let offset = Some(OffsetPlan::default());
-    let plan = TrackerConfig { offset, ..plan(PtpKind::Nsm, 2) };
+    let plan = TrackerConfig { offset, ..plan(PtpRequestKind::Nsm, 2) };
     let mut scene = Scene::with(&plan, LaneCarryOver::default());
     let at = |ns: i64| {
         let utc = (EPOCH as i64 - 37) * 1_000_000_000 + ns;

@@ -119,7 +119,7 @@ fn watched(clock: PosixClock, system_call_ns: Option<f64>) -> ObservedClock {
         by_vdso: is_by_vdso(cost_ns, system_call_ns),
         ..empty(clock.name)
     };
-    ObservedClock { facts, clock: (!clock.is_of_processor_time()).then_some(clock), begun: None }
+    ObservedClock { facts, clock: (!clock.is_cpu_time()).then_some(clock), begun: None }
 }
 
 /// `EINVAL`.

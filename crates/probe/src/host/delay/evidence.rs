@@ -9,9 +9,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use horolog_sys::alarm::{AlarmInteraction, sleep_with_pending_alarm, usleep_with_pending_alarm};
-use horolog_sys::delay::{nanosleep_of_no_time, usleep};
+use horolog_sys::delay::{nanosleep_with_invalid_time, usleep};
 use horolog_sys::posix_clock::posix_version;
-use horolog_sys::thread_usage::Switches;
+use horolog_sys::thread_usage::ContextSwitches;
 
 use super::cell::thread_time_ns;
 use crate::host::clock::posix::steps_of_system_clock;
@@ -145,16 +145,16 @@ fn usleep_above_limit() -> AboveLimit {
 
 fn loop_of_no_time() -> BusyLoop {
     let (begun, processor) = (Instant::now(), thread_time_ns());
-    let before = Switches::now().unwrap_or_default();
+    let before = ContextSwitches::now().unwrap_or_default();
     let mut calls = 0;
     while begun.elapsed() < LOOP_TIME {
         // As in a program that ignores the return value.
-        let _ = nanosleep_of_no_time();
+        let _ = nanosleep_with_invalid_time();
         calls += 1;
     }
     let time = begun.elapsed();
     let used = thread_time_ns().saturating_sub(processor) as f64;
-    let sleeps = Switches::now().unwrap_or_default().since(before).voluntary;
+    let sleeps = ContextSwitches::now().unwrap_or_default().since(before).voluntary;
     BusyLoop { calls, time, processor_share: used / time.as_nanos() as f64, sleeps }
 }
 

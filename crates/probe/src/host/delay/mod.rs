@@ -144,7 +144,7 @@ fn apply(setting: &DelaySetting) -> io::Result<()> {
         SchedulingPolicy::Other => Ok(()),
         SchedulingPolicy::Fifo => match try_real_time(PRIORITY) {
             Scheduling::RealTime => Ok(()),
-            Scheduling::Ordinary(error) => Err(error),
+            Scheduling::Unchanged(error) => Err(error),
         },
     }
 }

@@ -8,10 +8,10 @@ use horolog_conditions as conditions;
 use horolog_record::{Distribution, HandlerDelay, HandlerKind, HandlerRepetition};
 use horolog_stats::{Histogram, Recorder};
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::expiry::{DescriptorTimer, SignalTimer};
+use horolog_sys::expiry::{SignalTimer, TimerFd};
 
 use horolog_time::{Clock, Monotonic, Span, SplitMix64, Timestamp};
-use horolog_xdp::KernelTimer;
+use horolog_xdp::KernelTimerProgram;
 
 use super::InterruptOptions;
 use crate::host::HostError;
@@ -91,7 +91,7 @@ fn expiring(
 ) -> Result<Box<dyn HandlerTimer>, String> {
     Ok(match kind {
         HandlerKind::Kernel => {
-            let timer = KernelTimer::load().map_err(|error| error.to_string())?;
+            let timer = KernelTimerProgram::load().map_err(|error| error.to_string())?;
             Box::new(InKernel { timer, distance })
         }
         HandlerKind::Signal => {
@@ -99,14 +99,14 @@ fn expiring(
             Box::new(InUserSpace::new(distance, move |due| timer.expire_at(due)))
         }
         HandlerKind::Timerfd => {
-            let timer = DescriptorTimer::new().map_err(|error| error.to_string())?;
+            let timer = TimerFd::new().map_err(|error| error.to_string())?;
             Box::new(InUserSpace::new(distance, move |due| timer.expire_at(due)))
         }
     })
 }
 
 struct InKernel {
-    timer: KernelTimer,
+    timer: KernelTimerProgram,
     distance: (Duration, Duration),
 }
 
@@ -118,7 +118,7 @@ impl HandlerTimer for InKernel {
         let raw = &delays.delays;
         let recorder = Recorder::from_raw(&raw.buckets, raw.sum.into(), raw.min, raw.max);
         let recorder = recorder.map_err(|error| error.to_string())?;
-        Ok((recorder.to_histogram(), delays.elsewhere))
+        Ok((recorder.to_histogram(), delays.on_other_core))
     }
 }
 

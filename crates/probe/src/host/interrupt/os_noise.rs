@@ -9,7 +9,7 @@ use horolog_conditions as conditions;
 use horolog_record::{Distribution, OsNoise, OsNoiseGap, OsNoiseShare};
 use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::thread_usage::{Switches, run_delay_ns};
+use horolog_sys::thread_usage::{ContextSwitches, run_delay_ns};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::counters::CoreCounters;
@@ -41,7 +41,7 @@ impl SpinEnvironment for LiveEnvironment<'_> {
 
     fn switches(&mut self) -> u64 {
         // Cannot fail; if it did, no gap would be attributed to another thread.
-        Switches::now().map_or(0, Switches::all)
+        ContextSwitches::now().map_or(0, ContextSwitches::all)
     }
 
     fn is_over(&mut self) -> bool {

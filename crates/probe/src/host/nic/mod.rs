@@ -91,10 +91,11 @@ pub fn inspect(interface: &str, command: Vec<String>) -> Result<HostNicResult, N
         spreading => spreading.map_err(|error| error.to_string()),
     };
     result.rss = collector.or_why("distribution (RSS)", spreading).as_ref().map(spread);
-    result.timestamps =
-        collector.or_why("timestamps", nic::stamping(interface)).map(nic_timestamps);
+    result.timestamps = collector
+        .or_why("timestamps", nic::timestamp_capability_bits(interface))
+        .map(nic_timestamps);
     let features = collector.or_why("offloads", nic::features(interface)).unwrap_or_default();
-    let matters = |feature: &nic::Feature| OFFLOADS.contains(&feature.name.as_str());
+    let matters = |feature: &nic::NicFeature| OFFLOADS.contains(&feature.name.as_str());
     let offloads = features.into_iter().filter(matters);
     result.offloads = offloads
         .map(|one| NicOffload { name: one.name, on: one.on, changeable: one.changeable })
@@ -245,7 +246,7 @@ const fn queues(channels: Channels) -> NicQueues {
     }
 }
 
-fn waits(set: nic::Coalescing) -> NicCoalescing {
+fn waits(set: nic::InterruptCoalescing) -> NicCoalescing {
     NicCoalescing {
         rx_ns: u64::from(set.rx_us) * 1_000,
         rx_frames: set.rx_frames,
@@ -274,7 +275,7 @@ fn named(bits: u32, names: &[&str]) -> Vec<String> {
     names.iter().enumerate().filter(is_set).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-fn nic_timestamps(stamping: nic::TimestampBits) -> NicTimestamps {
+fn nic_timestamps(stamping: nic::TimestampCapabilityBits) -> NicTimestamps {
     let has = |bit| stamping.kinds & bit != 0;
     NicTimestamps {
         software_rx: has(RX_SOFTWARE),

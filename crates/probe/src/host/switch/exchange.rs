@@ -8,8 +8,8 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::ping_pong::{Handoff, PeerPlacement, PingPongPeer, SyscallBaseline};
-use horolog_sys::thread_usage::Switches;
+use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
+use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
@@ -71,7 +71,7 @@ fn repetition(
     for _ in 0..WARM_UP {
         child.turn()?;
     }
-    let before = Switches::now()?;
+    let before = ContextSwitches::now()?;
     let (mut sum_ns, mut stretch_ns, mut rests) = (0, 0, 0);
     let mut last = MonotonicClock.now();
     for _ in 0..setting.turns {
@@ -85,7 +85,7 @@ fn repetition(
             (stretch_ns, rests, last) = (0, rests + 1, MonotonicClock.now());
         }
     }
-    let switches = Switches::now()?.since(before).all().saturating_sub(rests);
+    let switches = ContextSwitches::now()?.since(before).all().saturating_sub(rests);
     drop(child);
     rest(Duration::from_nanos(stretch_ns));
     let cost = (alone_ns, setting.clock_ns);
@@ -101,10 +101,10 @@ fn alone(alone: &SyscallBaseline) -> io::Result<f64> {
     Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(ALONE_CALLS))
 }
 
-const fn named(way: SwitchMechanism) -> Handoff {
+const fn named(way: SwitchMechanism) -> HandoffMechanism {
     match way {
-        SwitchMechanism::Pipe => Handoff::Pipe,
-        SwitchMechanism::Futex => Handoff::Futex,
-        SwitchMechanism::Eventfd => Handoff::EventFd,
+        SwitchMechanism::Pipe => HandoffMechanism::Pipe,
+        SwitchMechanism::Futex => HandoffMechanism::Futex,
+        SwitchMechanism::Eventfd => HandoffMechanism::EventFd,
     }
 }

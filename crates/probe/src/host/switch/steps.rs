@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use horolog_record::{StepsRepetition, SwitchPeer, SwitchSteps};
 use horolog_sys::clock::MonotonicClock;
-use horolog_sys::ping_pong::{Handoff, PeerPlacement, PingPongPeer, SyscallBaseline};
-use horolog_sys::thread_usage::Switches;
+use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
+use horolog_sys::thread_usage::ContextSwitches;
 use horolog_time::Clock;
 
 use super::arithmetic::{self, median};
@@ -44,21 +44,21 @@ pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> SwitchStep
 /// core.
 fn repetition(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> io::Result<StepsRepetition> {
     let kind = kind(peer);
-    let alone = SyscallBaseline::open(Handoff::Yield, kind)?;
+    let alone = SyscallBaseline::open(HandoffMechanism::Yield, kind)?;
     let t1 = MonotonicClock.now(); // step 2
     for _ in 0..setting.turns {
         alone.call()?; // step 3
     }
     let t2 = MonotonicClock.now(); // step 4
     let peer_placement = PeerPlacement { core: setting.core, priority: setting.priority };
-    let child = PingPongPeer::start(kind, Handoff::Yield, peer_placement)?; // step 5
-    let before = Switches::now()?;
+    let child = PingPongPeer::start(kind, HandoffMechanism::Yield, peer_placement)?; // step 5
+    let before = ContextSwitches::now()?;
     let t3 = MonotonicClock.now(); // step 6
     for _ in 0..setting.turns {
         child.turn()?; // step 7
     }
     let t4 = MonotonicClock.now(); // step 8
-    let switches = Switches::now()?.since(before).all();
+    let switches = ContextSwitches::now()?.since(before).all();
     drop(child);
     let span_ns = |span: horolog_time::Span| span.as_ns().unsigned_abs();
     let turns_ns = span_ns(t4 - t3);

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use horolog_io::target::is_public;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_sys::datagram::Envelope;
-use horolog_sys::message::Received;
+use horolog_sys::datagram::MessageHeader;
+use horolog_sys::message::ReceiveInfo;
 use horolog_sys::netlink::Prefix;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::stamp::{
@@ -124,7 +124,7 @@ struct ReflectorThread {
 
 impl ReflectorThread {
     fn run(mut self, stop: &AtomicBool) -> ServiceCounts {
-        let mut envelope = Envelope::new();
+        let mut envelope = MessageHeader::new();
         let mut buffer = vec![0; LENGTH_MAX];
         while let Some(received) = self.listener.next(&mut envelope, &mut buffer, true, stop) {
             let outcome = self.answer(&mut envelope, &mut buffer, &received);
@@ -138,9 +138,9 @@ impl ReflectorThread {
 
     fn answer(
         &mut self,
-        envelope: &mut Envelope,
+        envelope: &mut MessageHeader,
         buffer: &mut [u8],
-        received: &Received,
+        received: &ReceiveInfo,
     ) -> &'static str {
         let now = MonotonicClock.now();
         if (now - self.renewed).as_ns() > NS_PER_S {
@@ -175,7 +175,7 @@ impl ReflectorThread {
             return "foreign";
         }
         // A failed send is a loss, which the sender sees.
-        let _ = envelope.answer(self.listener.socket.as_fd(), bytes, control.local);
+        let _ = envelope.reply(self.listener.socket.as_fd(), bytes, control.local);
         "answered"
     }
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic};
-use horolog_sys::datagram::{Envelope, Wait};
-use horolog_sys::message::Received;
+use horolog_sys::datagram::{MessageHeader, WaitMode};
+use horolog_sys::message::ReceiveInfo;
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, NS_PER_S, Timestamp};
 use horolog_wire::path_probe::{
@@ -52,7 +52,7 @@ pub struct ListenOptions {
 pub(super) struct UdpListener {
     pub(super) socket: Socket,
     pub(super) address: SocketAddr,
-    pub(super) wait: Wait,
+    pub(super) wait: WaitMode,
 }
 
 impl UdpListener {
@@ -60,7 +60,7 @@ impl UdpListener {
         let failed = |source| ServeError::new(part, options.address, source);
         let socket = Self::bound(options).map_err(failed)?;
         let address = socket.local_address().map_err(failed)?;
-        let wait = if options.busy_polling { Wait::Never } else { Wait::Asleep };
+        let wait = if options.busy_polling { WaitMode::NonBlocking } else { WaitMode::Blocking };
         Ok(Self { socket, address, wait })
     }
 
@@ -82,25 +82,27 @@ impl UdpListener {
     /// messages that are enabled.
     pub(super) fn next(
         &self,
-        envelope: &mut Envelope,
+        envelope: &mut MessageHeader,
         buffer: &mut [u8],
         with_control: bool,
         stop: &AtomicBool,
-    ) -> Option<Received> {
+    ) -> Option<ReceiveInfo> {
         let mut polls = 0;
         loop {
             let socket = self.socket.as_fd();
             let received = if with_control {
                 envelope.receive(socket, buffer, self.wait)
             } else {
-                envelope.receive_plain(socket, buffer, self.wait)
+                envelope.receive_with_source(socket, buffer, self.wait)
             };
             if let Ok(received) = received {
                 return Some(received);
             }
             // Errors are of replies that were rejected (ICMP), and of expired waits.
             polls += 1;
-            if (self.wait == Wait::Asleep || polls % POLLS == 0) && stop.load(Ordering::Relaxed) {
+            if (self.wait == WaitMode::Blocking || polls % POLLS == 0)
+                && stop.load(Ordering::Relaxed)
+            {
                 return None;
             }
         }
@@ -163,7 +165,7 @@ impl UdpServiceThread {
     }
 
     fn run(mut self, stop: &AtomicBool) -> ServiceCounts {
-        let mut envelope = Envelope::new();
+        let mut envelope = MessageHeader::new();
         let mut buffer = vec![0; LENGTH_MAX];
         let is_wildcard = self.listener.address.ip().is_unspecified();
         loop {
@@ -186,9 +188,9 @@ impl UdpServiceThread {
 
     fn answer(
         &mut self,
-        envelope: &mut Envelope,
+        envelope: &mut MessageHeader,
         buffer: &mut [u8],
-        received: &Received,
+        received: &ReceiveInfo,
         now: Timestamp<Monotonic>,
     ) {
         let Some(remote) = received.remote else { return };
@@ -225,7 +227,7 @@ impl UdpServiceThread {
                 }
                 // A failed send is a loss, which the near end sees.
                 let sent =
-                    envelope.answer(self.listener.socket.as_fd(), bytes, received.control.local);
+                    envelope.reply(self.listener.socket.as_fd(), bytes, received.control.local);
                 self.answered += u64::from(sent.is_ok());
                 if kind == PathDatagramKind::Welcome {
                     // Enabled before the first probe arrives, which needs it.
@@ -265,7 +267,7 @@ impl UdpServiceThread {
 
     /// Refreshes values that change slowly.
     fn renew(&mut self, now: Timestamp<Monotonic>) {
-        self.offset = self.offset.follow(realtime_minus_monotonic());
+        self.offset = self.offset.latest_or_tighter(realtime_minus_monotonic());
         let clock = kernel_clock().ok().filter(|clock| clock.synchronised);
         self.reflector.error_ns = clock.map_or(-1, |clock| clock.maximum_error.as_ns());
         self.renewed = now;

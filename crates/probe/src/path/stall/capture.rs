@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_sys::clock::Realtime;
-use horolog_sys::filter::Instruction;
+use horolog_sys::filter::BpfInstruction;
 use horolog_sys::message::MessageTable;
 use horolog_sys::packet;
 use horolog_sys::socket::Socket;
@@ -109,27 +109,27 @@ fn since_1970(at: Timestamp<Utc>) -> u64 {
 
 /// Returns a filter program for the headers of TCP segments from and to a port, over IPv4 and IPv6.
 /// The kernel strips VLAN tags.
-fn filter(port: u16) -> Vec<Instruction> {
+fn filter(port: u16) -> Vec<BpfInstruction> {
     let port = u32::from(port);
     let keep = SNAP as u32;
     vec![
-        Instruction::load_half(12),
-        Instruction::jump_if_equal(0x0800, 0, 7),
-        Instruction::load_byte(23),
-        Instruction::jump_if_equal(6, 0, 13),
-        Instruction::load_index_ipv4_length(14),
-        Instruction::load_half_indexed(14),
-        Instruction::jump_if_equal(port, 9, 0),
-        Instruction::load_half_indexed(16),
-        Instruction::jump_if_equal(port, 7, 8),
-        Instruction::jump_if_equal(0x86dd, 0, 7),
-        Instruction::load_byte(20),
-        Instruction::jump_if_equal(6, 0, 5),
-        Instruction::load_half(54),
-        Instruction::jump_if_equal(port, 2, 0),
-        Instruction::load_half(56),
-        Instruction::jump_if_equal(port, 0, 1),
-        Instruction::finish(keep),
-        Instruction::finish(0),
+        BpfInstruction::load_half(12),
+        BpfInstruction::jump_if_equal(0x0800, 0, 7),
+        BpfInstruction::load_byte(23),
+        BpfInstruction::jump_if_equal(6, 0, 13),
+        BpfInstruction::load_index_ipv4_length(14),
+        BpfInstruction::load_half_indexed(14),
+        BpfInstruction::jump_if_equal(port, 9, 0),
+        BpfInstruction::load_half_indexed(16),
+        BpfInstruction::jump_if_equal(port, 7, 8),
+        BpfInstruction::jump_if_equal(0x86dd, 0, 7),
+        BpfInstruction::load_byte(20),
+        BpfInstruction::jump_if_equal(6, 0, 5),
+        BpfInstruction::load_half(54),
+        BpfInstruction::jump_if_equal(port, 2, 0),
+        BpfInstruction::load_half(56),
+        BpfInstruction::jump_if_equal(port, 0, 1),
+        BpfInstruction::finish(keep),
+        BpfInstruction::finish(0),
     ]
 }

@@ -17,7 +17,7 @@ const DELAYED_ACKS_IN_SECOND: u64 = 25;
 
 /// Reads the settings, with those of a connection and of the route to `target` if given.
 pub(super) fn read(stream: Option<&TcpStream>, target: Option<IpAddr>) -> StallKernel {
-    let tick = tcp::tick().ok();
+    let tick = tcp::timer_interval().ok();
     let hz = tick.map(hz);
     let route = target.and_then(|target| Netlink::open().ok()?.route_metrics(target).ok());
     let route = route.unwrap_or_default();

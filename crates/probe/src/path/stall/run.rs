@@ -11,7 +11,7 @@ use horolog_record::{
 };
 use horolog_sys::netlink::Netlink;
 use horolog_sys::tcp;
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 
 use super::capture::StallCapture;
 use super::cell::{self, PatternOutcome};
@@ -210,7 +210,7 @@ impl StallRun {
             return (None, None);
         }
         let route = Netlink::open()
-            .and_then(|mut link| link.route_get(self.address.ip(), scope_of(self.address)));
+            .and_then(|mut link| link.route_get(self.address.ip(), zone_index(self.address)));
         let interface = route.map_or(0, |route| route.index);
         let flows = Flows::new(self.address.port(), self.options.stall_min);
         match StallCapture::start(interface, self.address.port(), flows) {

@@ -132,7 +132,7 @@ pub struct TcpFarEnd {
 ///
 /// If the address cannot be listened at, or a thread cannot be started.
 pub fn serve(listen: SocketAddr, settings: FarEndSettings) -> io::Result<TcpFarEnd> {
-    let listener = listen::tcp(listen, BACKLOG)?;
+    let listener = listen::listen_tcp(listen, BACKLOG)?;
     let address = listener.local_addr()?;
     let (alive, closed) = UnixStream::pair()?;
     let mut events = Epoll::new(2)?;

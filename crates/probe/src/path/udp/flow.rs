@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use horolog_sys::datagram::{self, Envelope, Wait};
+use horolog_sys::datagram::{self, MessageHeader, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_wire::path_probe::{FLAG_KERNEL_TIME, FLAG_TRAFFIC_CLASS, Header};
 use horolog_wire::stamp::SENDER_HOP_LIMIT;
@@ -26,12 +26,12 @@ const ROOM: usize = 65_536;
 pub(super) struct UdpFlow {
     pub(super) socket: Socket,
     pub(super) codec: Codec,
-    pub(super) wait: Wait,
+    pub(super) wait: WaitMode,
     /// True if the kernel takes timestamps.
     pub(super) kernel: bool,
     /// True if the traffic class of replies is received.
     receives_class: bool,
-    envelope: Envelope,
+    envelope: MessageHeader,
     pub(super) out: Vec<u8>,
     pub(super) input: Vec<u8>,
     /// Datagrams sent since the kernel numbers them.
@@ -105,10 +105,10 @@ impl UdpFlow {
         Ok(Self {
             socket,
             codec,
-            wait: if options.busy_polling { Wait::Never } else { Wait::Asleep },
+            wait: if options.busy_polling { WaitMode::NonBlocking } else { WaitMode::Blocking },
             kernel: options.kernel_timestamps,
             receives_class,
-            envelope: Envelope::new(),
+            envelope: MessageHeader::new(),
             out: vec![0; length as usize],
             input: vec![0; ROOM],
             sent: 0,

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic};
-use horolog_sys::datagram::{self, Wait};
+use horolog_sys::datagram::{self, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Timestamp};
 use horolog_wire::path_probe::{FLAG_WARM_UP, HEADER_LEN, HELLO_LEN, Header, PathDatagramKind};
@@ -156,7 +156,7 @@ fn send_request<T>(
                 break;
             }
             socket.set_receive_timeout(left)?;
-            match datagram::receive(socket.as_fd(), &mut buffer, Wait::Asleep) {
+            match datagram::receive(socket.as_fd(), &mut buffer, WaitMode::Blocking) {
                 Ok(len) => {
                     if let Some(answer) = read(&buffer[..len]) {
                         return Ok(Some(answer));

@@ -10,7 +10,7 @@ use horolog_io::target::is_public;
 use horolog_sys::datagram;
 use horolog_sys::netlink::Netlink;
 use horolog_sys::socket::Socket;
-use horolog_sys::zone::scope_of;
+use horolog_sys::zone::zone_index;
 use horolog_wire::path_probe::{Header, PathDatagramKind};
 
 use super::error::UdpPathError;
@@ -41,7 +41,7 @@ pub(super) fn kind(options: &PathUdpOptions, to: SocketAddr) -> LoadKind {
 /// Returns the interface on whose link the far end is reached without a router.
 fn interface(to: SocketAddr) -> Result<u32, String> {
     let mut netlink = Netlink::open().map_err(|error| error.to_string())?;
-    let route = netlink.route_get(to.ip(), scope_of(to)).map_err(|error| error.to_string())?;
+    let route = netlink.route_get(to.ip(), zone_index(to)).map_err(|error| error.to_string())?;
     if route.local {
         return Err("the far end is this host".to_owned());
     }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use horolog_record::{ProgressPublisher, RowEnd};
 use horolog_stats::DuplicateWindow;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
-use horolog_sys::datagram::{self, Wait};
+use horolog_sys::datagram::{self, WaitMode};
 use horolog_sys::message::is_refusal;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -164,7 +164,7 @@ impl PingPongExchange<'_> {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => {
                         polls = polls.wrapping_add(1);
                         let is_check_due =
-                            self.flow.wait == Wait::Asleep || polls.is_multiple_of(POLLS);
+                            self.flow.wait == WaitMode::Blocking || polls.is_multiple_of(POLLS);
                         if is_check_due && MonotonicClock.now() - sent >= self.timeout {
                             return ReplyWait::TimedOut;
                         }

@@ -5,7 +5,7 @@ use horolog_record::{
     SignedDistribution,
 };
 use horolog_stats::Recorder;
-use horolog_stats::loss::Rate;
+use horolog_stats::loss::EventRate;
 use horolog_time::Span;
 
 use super::flow_stats::FlowStats;
@@ -91,7 +91,7 @@ pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
 
 fn rate(sent: u64, duration: Span) -> f64 {
     let ns = u64::try_from(duration.as_ns()).unwrap_or(0);
-    Rate::from_span(sent, 0, ns).map_or(0.0, Rate::per_second)
+    EventRate::from_span(sent, 0, ns).map_or(0.0, EventRate::per_second)
 }
 
 #[cfg(test)]

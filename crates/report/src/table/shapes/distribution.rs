@@ -72,7 +72,7 @@ impl Read {
     fn of(times: &Distribution) -> Option<Self> {
         let histogram = Histogram::decode(&times.histogram).ok()?;
         let values: Vec<_> =
-            histogram.recorded().map(|(value, count)| (value.max(1), count)).collect();
+            histogram.non_empty_buckets().map(|(value, count)| (value.max(1), count)).collect();
         let (least, most) = (times.min.max(1), times.max.max(1));
         if values.is_empty() {
             return None;
@@ -123,7 +123,7 @@ fn bars(times: &Distribution, per_decade: f64) -> Vec<(u64, u64)> {
     let Ok(histogram) = Histogram::decode(&times.histogram) else { return Vec::new() };
     let bucket_index = |value: u64| ((value.max(1) as f64).log10() * per_decade).floor() as i32;
     let mut bars: Vec<(i32, u64)> = Vec::new();
-    for (value, count) in histogram.recorded() {
+    for (value, count) in histogram.non_empty_buckets() {
         let at = bucket_index(value);
         // The bars so far are in order.
         while let Some((last, _)) = bars.last().copied().filter(|(last, _)| *last < at) {

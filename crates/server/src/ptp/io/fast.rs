@@ -66,7 +66,7 @@ impl FastPath {
         for &prefix in changes {
             let admit = wanted.contains(&prefix);
             let (interface, transport) = (self.interface, self.transport);
-            if self.responder.admit_to_monitor(interface, transport, prefix, admit).is_err() {
+            if self.responder.set_monitor_client(interface, transport, prefix, admit).is_err() {
                 return;
             }
         }
@@ -78,7 +78,7 @@ impl FastPath {
         let changes = wanted.symmetric_difference(&self.addresses);
         for &address in changes {
             // Addresses that the program did not accept are left to the sockets; it is retried.
-            if self.responder.serve_ptp_at(address, wanted.contains(&address)).is_err() {
+            if self.responder.set_ptp_address(address, wanted.contains(&address)).is_err() {
                 return;
             }
         }
@@ -89,7 +89,7 @@ impl FastPath {
     pub(super) fn serve(&mut self, port: Option<FastPort<'_>>) {
         let port = port.and_then(|port| self.port(&port));
         if self.published != port
-            && self.responder.serve_ptp(self.interface, self.transport, port.as_ref()).is_ok()
+            && self.responder.set_ptp_port(self.interface, self.transport, port.as_ref()).is_ok()
         {
             self.published = port;
         }

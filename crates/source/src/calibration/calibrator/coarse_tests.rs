@@ -7,13 +7,13 @@ use horolog_time::{NS_PER_S, Span};
 use super::tests::World;
 use crate::calibration::config::tests::config;
 use crate::gnss::LineInput;
-use crate::pulse::replay::Replay;
-use crate::{CalibrationConfig, FrameCounts, ParsedSentence};
+use crate::pulse::replay::PulseReplay;
+use crate::{CalibrationConfig, ParsedSentence, SentenceCounts};
 
 #[test]
 fn sentences_alone_determine_the_time_to_a_second() {
     let mut world = World::new(&config(None), Span::from_ms(7_000));
-    (0..10).for_each(|_| world.run(Replay::default()));
+    (0..10).for_each(|_| world.run(PulseReplay::default()));
     let report = world.report().unwrap();
     assert_eq!(report.uncertainty, Span::from_ms(1_000));
     let status = world.status();
@@ -21,11 +21,11 @@ fn sentences_alone_determine_the_time_to_a_second() {
     let counted = ["accepted", "no_pulse"].map(|name| status.sentences.get(name));
     assert_eq!(counted, [8, 2], "three agree from the third on");
     world.is_valid = false;
-    (0..15).for_each(|_| world.run(Replay::default()));
+    (0..15).for_each(|_| world.run(PulseReplay::default()));
     assert_eq!(world.reason(), "the receiver has no fix");
     world.is_valid = true;
     world.receiver_off_s = 1024 * 7 * 86_400;
-    (0..15).for_each(|_| world.run(Replay::default()));
+    (0..15).for_each(|_| world.run(PulseReplay::default()));
     assert!(world.reason().contains("1024 weeks"), "{}", world.reason());
 }
 
@@ -41,7 +41,7 @@ fn coarse_time_is_written_to_outputs_only_where_requested() {
         let mut world = World::new(&configured, Span::from_ms(7_000));
         let notices = world.calibrator.take_notices();
         assert_eq!(notices.iter().any(|notice| notice.contains("--coarse-output")), !coarse_output);
-        (0..10).for_each(|_| world.run(Replay::default()));
+        (0..10).for_each(|_| world.run(PulseReplay::default()));
         let output = &world.status().outputs[0];
         assert_eq!((output.delivered, output.reason.is_none()), (delivered, coarse_output));
         assert_eq!(std::iter::from_fn(|| reader.recv(&mut [0; 64]).ok()).count() as u64, delivered);
@@ -62,18 +62,19 @@ fn what_names_no_time_is_counted_by_its_reason() {
         ("GNRMC,081253,A,,,,,,,300219,,,A", "unreadable", "invalid sentence: its date"),
     ];
     for (text, counted, why) in cases {
-        let read = ParsedSentence::read(text).unwrap();
-        world.calibrator.sentence(read, world.readings(100).monotonic);
-        world.run(Replay::default());
+        let read = ParsedSentence::parse(text).unwrap();
+        world.calibrator.push_sentence(read, world.readings(100).monotonic);
+        world.run(PulseReplay::default());
         assert_eq!(world.status().sentences.get(counted), 1, "{text}");
         assert!(world.reason().starts_with(why), "{}", world.reason());
     }
-    let counts = FrameCounts { checksum: 2, no_checksum: 3, garbled: 4, ..FrameCounts::default() };
+    let counts =
+        SentenceCounts { checksum: 2, no_checksum: 3, garbled: 4, ..SentenceCounts::default() };
     let input = LineInput { counts, ..LineInput::default() };
-    (0..2).for_each(|_| world.calibrator.line(&input));
+    (0..2).for_each(|_| world.calibrator.push_line_input(&input));
     // Opened anew, with fewer of each.
-    let counts = FrameCounts { checksum: 1, ..FrameCounts::default() };
-    world.calibrator.line(&LineInput { counts, ..LineInput::default() });
+    let counts = SentenceCounts { checksum: 1, ..SentenceCounts::default() };
+    world.calibrator.push_line_input(&LineInput { counts, ..LineInput::default() });
     let sentences = world.status().sentences;
     let counted = ["checksum", "no_checksum", "garbled", "overlong"];
     assert_eq!(counted.map(|name| sentences.get(name)), [3, 3, 4, 0]);
@@ -82,11 +83,11 @@ fn what_names_no_time_is_counted_by_its_reason() {
 #[test]
 fn a_receiver_without_a_fix_does_not_revoke_the_time_of_another() {
     let mut world = World::new(&config(None), Span::from_ms(7_000));
-    let void = ParsedSentence::read("GARMC,,V,,,,,,,,,,N").unwrap();
+    let void = ParsedSentence::parse("GARMC,,V,,,,,,,,,,N").unwrap();
     for second in 0..30 {
         world.sends = second % 2 == 0;
-        world.calibrator.sentence(void, world.readings(50).monotonic);
-        world.run(Replay::default());
+        world.calibrator.push_sentence(void, world.readings(50).monotonic);
+        world.run(PulseReplay::default());
         assert!(second < 5 || world.report().is_ok(), "{second}: {:?}", world.report());
     }
     assert_eq!(world.status().sentences.get("void"), 30);
@@ -94,9 +95,9 @@ fn a_receiver_without_a_fix_does_not_revoke_the_time_of_another() {
     world.sends = false;
     for second in 0..15 {
         let zda = ParsedSentence { talker: *b"GA", reports_fix: false, ..named(&world) };
-        world.calibrator.sentence(void, world.readings(50).monotonic);
-        world.calibrator.sentence(Ok(zda), world.readings(60).monotonic);
-        world.run(Replay::default());
+        world.calibrator.push_sentence(void, world.readings(50).monotonic);
+        world.calibrator.push_sentence(Ok(zda), world.readings(60).monotonic);
+        world.run(PulseReplay::default());
         assert_eq!(world.report().is_ok(), second < 8, "{second}");
     }
 }

@@ -7,8 +7,8 @@ use horolog_time::leap::{LeapKind, LeapSecond};
 use super::tests::{START, World};
 use super::*;
 use crate::calibration::config::tests::config;
-use crate::pulse::replay::Replay;
-use crate::{CalibrationStatus, KnownLeaps, LeapReport, NextLeap};
+use crate::pulse::replay::PulseReplay;
+use crate::{CalibrationStatus, LeapReport, NextLeap, ServerLeapSeconds};
 
 /// A quarter of a minute before the end of a day.
 fn before_midnight() -> World {
@@ -35,12 +35,12 @@ fn a_leap_second_in_holdover_is_no_step_by_another_program() {
     world.second -= 40;
     world.leap = PendingLeap::Insert;
     world.run_for(40);
-    (0..15).for_each(|_| world.run(Replay::default()));
+    (0..15).for_each(|_| world.run(PulseReplay::default()));
     (world.leap, world.leapt) = (PendingLeap::None, Span::from_ns(-NS_PER_S));
     world.receiver_off_s = -1;
     for _ in 0..10 {
         assert!(world.report().is_ok(), "{:?}", world.status());
-        world.run(Replay::default());
+        world.run(PulseReplay::default());
     }
     world.run_for(10);
     let CalibrationStatus { state, pulses, sentences, .. } = world.status();
@@ -116,8 +116,8 @@ fn run(world: &mut World, kernel: &mut KernelLeap, seconds: i64, leaps: bool) {
     }
 }
 
-fn list(next: Option<LeapSecond>) -> KnownLeaps {
-    KnownLeaps { tai_minus_utc_s: Some(37), has_list: true, next }
+fn list(next: Option<LeapSecond>) -> ServerLeapSeconds {
+    ServerLeapSeconds { tai_minus_utc_s: Some(37), has_list: true, next }
 }
 
 fn declared(world: &World) -> ClockStatus {
@@ -142,7 +142,7 @@ fn the_kernel_of_a_steered_clock_makes_the_listed_leap_second_once() {
     assert_eq!(world.status().pending_leap.as_deref(), Some("insert 2027-01-15"));
     // What the server knows is as old as its last question to its sources.
     run(&mut world, &mut kernel, 33, true);
-    world.known = KnownLeaps { tai_minus_utc_s: Some(38), ..list(None) };
+    world.known = ServerLeapSeconds { tai_minus_utc_s: Some(38), ..list(None) };
     run(&mut world, &mut kernel, 60, true);
     assert_eq!(world.leapt, Span::from_ns(-NS_PER_S));
     assert_eq!((declared(&world).leap, kernel.state), (PendingLeap::None, KernelState::Ok));
@@ -167,7 +167,7 @@ fn a_leap_second_that_the_list_takes_back_is_taken_back() {
 #[test]
 fn a_foreign_leap_flag_stays_and_a_list_without_the_leap_clears_it() {
     for (known, expected) in
-        [(KnownLeaps::default(), PendingLeap::Insert), (list(None), PendingLeap::None)]
+        [(ServerLeapSeconds::default(), PendingLeap::Insert), (list(None), PendingLeap::None)]
     {
         let mut world = steered(40_000, Span::ZERO);
         (world.leap, world.known) = (PendingLeap::Insert, known);
@@ -305,7 +305,7 @@ fn a_clock_that_never_steps_is_ahead_by_the_second_once_it_is_over() {
         world.owed = -step;
         run_with_reports(&mut world, pulses);
         for _ in pulses..20 {
-            world.run(Replay::default());
+            world.run(PulseReplay::default());
             assert!(world.report().is_ok(), "{:?}", world.status());
         }
         let offset = world.report().unwrap().offset;
@@ -330,7 +330,7 @@ fn a_clock_that_is_off_by_seconds_does_not_pass_the_leap_second_by_itself() {
         assert!(world.status().pending_leap.is_some());
         world.run_for(2);
         world.receiver_off_s = -1;
-        world.known = KnownLeaps { tai_minus_utc_s: Some(38), ..list(None) };
+        world.known = ServerLeapSeconds { tai_minus_utc_s: Some(38), ..list(None) };
         world.run_for(6);
         world.owed = Span::from_ns(NS_PER_S);
         assert_eq!(world.status().tai_minus_utc_s, Some(38), "{ahead_s}");
@@ -368,16 +368,17 @@ fn a_majority_that_contradicts_takes_no_leap_second_back() {
     let (mut world, mut kernel) = (steered(600, Span::ZERO), KernelLeap::default());
     world.known = list(Some(leap()));
     run(&mut world, &mut kernel, 60, true);
-    (0..3).for_each(|_| world.calibrator.judged(crate::SelectionState::Falseticker));
+    (0..3).for_each(|_| world.calibrator.selection_changed(crate::SelectionState::Falseticker));
     let now = declared(&world);
     assert_eq!((now.synchronised, now.leap), (false, PendingLeap::Insert));
 }
 
 #[test]
 fn at_the_end_a_foreign_leap_flag_stays_and_our_own_is_cleared() {
-    for (known, expected) in
-        [(KnownLeaps::default(), PendingLeap::Insert), (list(Some(leap())), PendingLeap::None)]
-    {
+    for (known, expected) in [
+        (ServerLeapSeconds::default(), PendingLeap::Insert),
+        (list(Some(leap())), PendingLeap::None),
+    ] {
         let mut world = steered(40_000, Span::ZERO);
         (world.leap, world.known) = (PendingLeap::Insert, known);
         world.run_for(30);

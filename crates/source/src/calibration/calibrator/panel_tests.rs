@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::tests::World;
 use super::*;
 use crate::calibration::config::tests::config;
-use crate::pulse::replay::Replay;
+use crate::pulse::replay::PulseReplay;
 use crate::report::tests::report;
 use crate::{PollRound, SelectionState, SourceEstimate, SourceSelector, TimeSource};
 
@@ -50,20 +50,20 @@ impl Election {
         let names = ["calibration", "first", "second"];
         let panel = SourceSelector::new(
             names.into_iter().enumerate().map(scripted_source).collect(),
-            Plausibility::default(),
+            PlausibilityRules::default(),
         );
         Self { world, panel, scripts, judged, bound }
     }
 
     /// A second with these edges, and the vote at its end.
-    fn run(&mut self, device: Replay) -> PollRound {
+    fn run(&mut self, device: PulseReplay) -> PollRound {
         // The world's clock changes its rate at the start of a second.
         if let Some(standing) = self.judged.lock().unwrap().take() {
-            self.world.calibrator.judged(standing);
+            self.world.calibrator.selection_changed(standing);
         }
         self.world.feed(device);
         let readings = self.world.readings(900);
-        *self.scripts[0].lock().unwrap() = self.world.calibrator.report(&readings);
+        *self.scripts[0].lock().unwrap() = self.world.calibrator.estimate(&readings);
         let (off, bound) = (-self.world.ahead(900), self.bound);
         for (server, share) in self.scripts[1..].iter().zip([0.4, -0.6]) {
             let wrong = Span::from_ns((bound.as_ns() as f64 * share) as i64);
@@ -120,7 +120,7 @@ fn whatever_happens_what_is_selected_is_right() {
             if second == 30 {
                 election.world.set = election.world.set - Span::from_ms(7);
             }
-            assert!(election.run(Replay::default()).selected.is_some(), "others are there");
+            assert!(election.run(PulseReplay::default()).selected.is_some(), "others are there");
         }
         assert_eq!(election.world.status().state, "unsynchronised");
         let back = election.run_for(100);

@@ -1,108 +1,134 @@
-//! Plausibility of sentences. One whose time is not plausible does not reach the labeller, so that
-//! it neither establishes a second nor sets a clock. Several implausible ones in a row become a
-//! claim, which the other sources or the operator can confirm.
+//! Plausibility of sentences. A sentence with an implausible time does not reach the labeller, so
+//! it neither labels a pulse nor sets a clock. Several consecutive ones become a claim that other
+//! sources or the operator can confirm.
 
-use horolog_discipline::{CoarseTime, Implausible, Servo, Support, TimeEvidence, agree};
+use horolog_discipline::{
+    CoarseTime, ImplausibleTime, Servo, TimeEvidence, TimeSupport, is_within_a_day,
+};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use super::Calibrator;
 use crate::{ClockReadings, ParsedSentence, SourceEstimate};
 
 /// Number of consecutive sentences that make a claim.
-const SENTENCES: u32 = 3;
-/// Maximum deviation of two times that continue one another.
+const CLAIM_SENTENCES_MIN: u32 = 3;
+/// Largest difference of UTC minus `CLOCK_MONOTONIC` between consecutive sentences of one claim.
 const JITTER_MAX: Span = Span::from_ms(1_500);
-/// Maximum age of the last of them.
+/// Largest age of the last sentence of a claim.
 const AGE_MAX: Span = Span::from_ns(10 * NS_PER_S);
 
-/// Sentences in a row whose times are implausible and continue one another.
+/// Consecutive sentences whose times are implausible and continue one another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UnconfirmedRun {
+pub(super) struct UnconfirmedSentences {
     at: Timestamp<Monotonic>,
-    named: Timestamp<Utc>,
+    sentence_utc: Timestamp<Utc>,
     sentences: u32,
 }
 
-impl UnconfirmedRun {
-    fn ahead(&self) -> Span {
-        Span::from_ns(self.named.as_ns().saturating_sub(self.at.as_ns()))
+impl UnconfirmedSentences {
+    fn utc_minus_monotonic(&self) -> Span {
+        Span::from_ns(self.sentence_utc.as_ns().saturating_sub(self.at.as_ns()))
     }
 
-    /// Returns the run that continues or begins with a sentence.
-    fn with(before: Option<Self>, named: Timestamp<Utc>, at: Timestamp<Monotonic>) -> Self {
-        let first = Self { at, named, sentences: 1 };
-        let continues = |before: &Self| is_near(first.ahead(), before.ahead());
-        match before.filter(continues) {
-            // Several kinds of sentences name one second.
-            Some(before) if before.named == named => before,
+    /// Returns the state after a sentence that continues `previous` or begins anew.
+    fn continue_or_begin(
+        previous: Option<Self>,
+        sentence_utc: Timestamp<Utc>,
+        at: Timestamp<Monotonic>,
+    ) -> Self {
+        let first = Self { at, sentence_utc, sentences: 1 };
+        let continues = |before: &Self| {
+            is_continuous(first.utc_minus_monotonic(), before.utc_minus_monotonic())
+        };
+        match previous.filter(continues) {
+            // Another kind of sentence for the same second.
+            Some(before) if before.sentence_utc == sentence_utc => before,
             Some(before) => Self { sentences: before.sentences.saturating_add(1), ..first },
             None => first,
         }
     }
 }
 
-fn is_near(one: Span, other: Span) -> bool {
+fn is_continuous(one: Span, other: Span) -> bool {
     (one - other).as_ns().unsigned_abs() <= JITTER_MAX.as_ns().unsigned_abs()
 }
 
 impl Calibrator {
-    /// Judges the time that a sentence names.
-    pub(super) fn consider(
+    /// Checks the plausibility of a sentence's time.
+    pub(super) fn check_plausibility(
         &mut self,
         sentence: &ParsedSentence,
         at: Timestamp<Monotonic>,
         readings: &ClockReadings,
-    ) -> Result<(), Implausible> {
-        let ahead = Span::from_ns(sentence.utc.as_ns().saturating_sub(at.as_ns()));
+    ) -> Result<(), ImplausibleTime> {
+        let utc_minus_monotonic = Span::from_ns(sentence.utc.as_ns().saturating_sub(at.as_ns()));
         let system = readings.realtime_minus_monotonic;
         // A clock that these sentences have set is no independent evidence.
-        let is_own = self.set_unconfirmed().is_some_and(|ahead| agree(ahead, system));
-        let system = (!is_own).then_some(system);
-        let judged = self.judge.consider(&TimeEvidence { now: at, system, others: &[] }, ahead);
-        if let Ok(support) = judged {
-            self.unconfirmed = (support == Support::Unopposed).then_some(ahead);
+        let is_set_by_sentences =
+            self.unconfirmed_clock_setting().is_some_and(|ahead| is_within_a_day(ahead, system));
+        let system = (!is_set_by_sentences).then_some(system);
+        let result = self.judge.judge_without_record(
+            &TimeEvidence { now: at, system, others: &[] },
+            utc_minus_monotonic,
+        );
+        if let Ok(support) = result {
+            self.unconfirmed = (support == TimeSupport::Unopposed).then_some(utc_minus_monotonic);
         }
-        let judged = judged.map(drop);
-        self.unconfirmed_run = match judged {
+        let judged = result.map(drop);
+        self.unconfirmed_sentences = match judged {
             Err(reason) if reason.is_confirmable() => {
-                Some(UnconfirmedRun::with(self.unconfirmed_run, sentence.utc, at))
+                Some(UnconfirmedSentences::continue_or_begin(
+                    self.unconfirmed_sentences,
+                    sentence.utc,
+                    at,
+                ))
             }
             _ => None,
         };
         judged
     }
 
-    /// Returns the time to which the clock has been set although nothing confirms it.
-    pub(in crate::calibration) fn set_unconfirmed(&self) -> Option<Span> {
+    /// Returns UTC minus `CLOCK_MONOTONIC` to which this calibration has set the clock without
+    /// other evidence.
+    pub(in crate::calibration) fn unconfirmed_clock_setting(&self) -> Option<Span> {
         self.unconfirmed.filter(|_| self.steps > 0)
     }
 
-    /// Accepts a time that was found plausible by all evidence. If it is the time for which
-    /// sentences were implausible, earlier counts and estimates belong to another time, and begin
-    /// anew.
-    pub(in crate::calibration) fn vouch(&mut self, ahead: Span, support: Support) {
-        self.judge.vouch(ahead, support);
-        if self.unconfirmed_run.is_some_and(|run| is_near(run.ahead(), ahead)) {
-            self.unconfirmed_run = None;
-            self.labeller.forget();
+    /// Accepts a time that all evidence supports. If sentences with this time were implausible so
+    /// far, the state of labeller and servo belongs to another time and is reset.
+    pub(in crate::calibration) fn vouch(
+        &mut self,
+        utc_minus_monotonic: Span,
+        support: TimeSupport,
+    ) {
+        self.judge.accept_judged_time(utc_minus_monotonic, support);
+        if self
+            .unconfirmed_sentences
+            .is_some_and(|run| is_continuous(run.utc_minus_monotonic(), utc_minus_monotonic))
+        {
+            self.unconfirmed_sentences = None;
+            self.labeller.forget_count();
             self.settings.initial_frequency_ppb = self.commanded_ppb;
             self.servo = Servo::new(self.settings);
         }
     }
 
-    /// Returns a claim of the time by implausible sentences.
+    /// Returns the claim of implausible sentences, if there are enough recent ones.
     pub(super) fn unconfirmed_claim(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
-        let is_claim = |run: &UnconfirmedRun| run.sentences >= SENTENCES && now - run.at <= AGE_MAX;
-        let run = self.unconfirmed_run.filter(is_claim).filter(|_| self.broken.is_none())?;
-        Some(CoarseTime::of_sentence(run.named, run.at))
+        let is_claim = |run: &UnconfirmedSentences| {
+            run.sentences >= CLAIM_SENTENCES_MIN && now - run.at <= AGE_MAX
+        };
+        let run =
+            self.unconfirmed_sentences.filter(is_claim).filter(|_| self.input_error.is_none())?;
+        Some(CoarseTime::from_sentence(run.sentence_utc, run.at))
     }
 
-    /// Returns that claim as a report.
-    pub(in crate::calibration) fn unconfirmed_report(
+    /// Returns the claim of implausible sentences as a source estimate.
+    pub(in crate::calibration) fn unconfirmed_estimate(
         &self,
         readings: &ClockReadings,
     ) -> Option<SourceEstimate> {
         let claim = self.unconfirmed_claim(readings.monotonic)?;
-        Some(self.coarse_report(readings, &claim))
+        Some(self.coarse_estimate(readings, &claim))
     }
 }

@@ -1,6 +1,6 @@
 //! Receivers and clocks whose dates are wrong: what is served is right, and no clock is set wrong.
 
-use horolog_discipline::{Support, agree};
+use horolog_discipline::{TimeSupport, is_within_a_day};
 
 use super::tests::World;
 use super::*;
@@ -27,13 +27,13 @@ fn no_clock_is_set_by_a_wrong_date_and_the_right_one_heals_it() {
         let status = world.status();
         assert_eq!((status.steps, status.sentences.get(reason)), (0, 20), "{status:?}");
         assert!(world.report().is_err(), "{reason}");
-        let claim = world.calibrator.unconfirmed_report(&world.readings(0));
+        let claim = world.calibrator.unconfirmed_estimate(&world.readings(0));
         assert_eq!(claim.is_some(), reason == "apart");
         world.receiver_off_s = 0;
         world.run_for(20);
         assert!(world.report().is_ok(), "{reason}: {:?}", world.status());
         assert!(world.ahead(0).as_ns().abs() < 100_000, "{reason}: {:?}", world.ahead(0));
-        assert!(world.calibrator.unconfirmed_report(&world.readings(0)).is_none());
+        assert!(world.calibrator.unconfirmed_estimate(&world.readings(0)).is_none());
     }
 }
 
@@ -57,12 +57,12 @@ fn a_clock_that_can_be_right_is_set_when_the_receiver_is_confirmed() {
         world.run_for(20);
         assert_eq!(world.status().steps, 0);
         let readings = world.readings(0);
-        let claim = world.calibrator.unconfirmed_report(&readings).unwrap();
+        let claim = world.calibrator.unconfirmed_estimate(&readings).unwrap();
         assert!((claim.offset - seconds(3 * DAY_S)).as_ns().abs() < NS_PER_S, "{claim:?}");
         assert!(world.reason().contains("neither is confirmed"), "{}", world.reason());
         world
             .calibrator
-            .vouch(claim.offset + readings.realtime_minus_monotonic, Support::Confirmed);
+            .vouch(claim.offset + readings.realtime_minus_monotonic, TimeSupport::Confirmed);
         world.run_for(60);
         assert_eq!(world.status().steps, u64::from(pulse.is_some()), "{:?}", world.status());
         assert!(world.report().is_ok());
@@ -78,13 +78,13 @@ fn a_clock_that_was_set_by_a_time_that_nothing_confirmed_does_not_confirm_it() {
         world.next();
     }
     assert_eq!(world.status().steps, 1, "{:?}", world.status());
-    let set = world.calibrator.set_unconfirmed().unwrap();
-    assert!(agree(set, world.readings(0).realtime_minus_monotonic));
+    let set = world.calibrator.unconfirmed_clock_setting().unwrap();
+    assert!(is_within_a_day(set, world.readings(0).realtime_minus_monotonic));
     let before = world.status().sentences.get("apart");
     world.receiver_off_s = 0;
     world.feed(world.pulse());
     assert_eq!(world.status().sentences.get("apart"), before, "{:?}", world.status());
-    assert!(!agree(world.calibrator.set_unconfirmed().unwrap(), set));
+    assert!(!is_within_a_day(world.calibrator.unconfirmed_clock_setting().unwrap(), set));
 }
 
 #[test]
@@ -97,10 +97,10 @@ fn what_was_counted_before_does_not_delay_a_time_that_is_confirmed() {
             world.next();
         }
         let readings = world.readings(0);
-        let claim = world.calibrator.unconfirmed_report(&readings).unwrap();
+        let claim = world.calibrator.unconfirmed_estimate(&readings).unwrap();
         world
             .calibrator
-            .vouch(claim.offset + readings.realtime_minus_monotonic, Support::Confirmed);
+            .vouch(claim.offset + readings.realtime_minus_monotonic, TimeSupport::Confirmed);
         world.run_for(20);
         let report = world.report().unwrap();
         assert!((report.offset - seconds(3 * DAY_S)).as_ns().abs() < NS_PER_S, "{report:?}");
@@ -114,7 +114,7 @@ fn a_clock_that_another_program_sets_wrong_does_not_make_the_receiver_implausibl
     let readings = world.readings(0);
     world.calibrator.vouch(
         world.report().unwrap().offset + readings.realtime_minus_monotonic,
-        Support::Confirmed,
+        TimeSupport::Confirmed,
     );
     world.set = seconds(100 * DAY_S);
     world.run_for(20);

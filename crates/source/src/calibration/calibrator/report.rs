@@ -1,69 +1,68 @@
-//! Reports of a calibrator: the time with its bounds, or the reason for which there is none, and
-//! its state.
+//! Output of a calibrator: the source estimate, or the reason for its absence, and the status.
 
 use horolog_discipline::{CoarseTime, SentenceReject, Stability, SynchronisationState};
 use horolog_time::{Monotonic, Span, Timestamp, Utc};
 
-use super::{Calibrator, LastInput, STUCK, TICK, deviations, wire_leap};
+use super::{Calibrator, LastInput, STALLED_AFTER, TICK_INTERVAL, error_bound, wire_leap};
 use crate::calibration::error_log::ErrorLog;
 use crate::calibration::status::state_name;
 use crate::{CalibrationStatus, ClockReadings, Slew, SourceError, SourceEstimate};
 
 impl Calibrator {
     /// Returns the estimate of the time at `readings`.
-    pub(in crate::calibration) fn report(
+    pub(in crate::calibration) fn estimate(
         &self,
         readings: &ClockReadings,
     ) -> Result<SourceEstimate, SourceError> {
         let now = readings.monotonic;
-        if now - self.clocks_read_at > STUCK {
+        if now - self.clocks_read_at > STALLED_AFTER {
             return Err(SourceError::NoData("its thread is not running".into()));
         }
         if self.conditioner.is_none() {
             // The last report is followed for a while; the reason for the lack of a newer one comes
             // with it.
-            let is_usable = self.broken.is_none() && self.unconfirmed_claim(now).is_none();
-            let coarse = self.labeller.coarse(now).filter(|_| is_usable);
-            let coarse = coarse.ok_or_else(|| self.fault(now))?;
-            return Ok(self.coarse_report(readings, &coarse));
+            let is_usable = self.input_error.is_none() && self.unconfirmed_claim(now).is_none();
+            let coarse = self.labeller.coarse_time(now).filter(|_| is_usable);
+            let coarse = coarse.ok_or_else(|| self.no_time_error(now))?;
+            return Ok(self.coarse_estimate(readings, &coarse));
         }
-        if let Some(moved) = self.moved(readings) {
-            let seconds = moved.as_seconds();
+        if let Some(step) = self.foreign_step(readings) {
+            let seconds = step.as_seconds();
             return Err(SourceError::Unusable(format!(
                 "another program stepped the system clock by {seconds:+.6} s; waiting for a pulse"
             )));
         }
         let estimate = self.servo.estimate(now).filter(|_| self.servo.state().is_synchronised());
-        let estimate = estimate.ok_or_else(|| self.no_time(now))?;
+        let estimate = estimate.ok_or_else(|| self.unusable_error(now))?;
         Ok(SourceEstimate {
             offset: -estimate.offset,
             frequency_ppb: -estimate.rate_ppb.round() as i64,
-            uncertainty: deviations(estimate.uncertainty_ns) + self.unsettled(now),
+            uncertainty: error_bound(estimate.uncertainty_ns) + self.rate_change_error(now),
             reference_id: *b"PPS\0",
             reference: self.reference.unwrap_or(readings.realtime()),
-            ..self.claims(readings)
+            ..self.base_estimate(readings)
         })
     }
 
-    /// Returns a report by sentences alone.
-    pub(super) fn coarse_report(
+    /// Returns the estimate of the time by sentences alone.
+    pub(super) fn coarse_estimate(
         &self,
         readings: &ClockReadings,
         coarse: &CoarseTime,
     ) -> SourceEstimate {
-        let CoarseTime { at, utc, uncertainty } = *coarse;
+        let CoarseTime { at, utc, error_bound: uncertainty } = *coarse;
         let system = Timestamp::<Utc>::from_ns(at.as_ns()) + readings.realtime_minus_monotonic;
         SourceEstimate {
             at,
             offset: utc - system,
             uncertainty,
             reference: utc,
-            ..self.claims(readings)
+            ..self.base_estimate(readings)
         }
     }
 
-    /// Returns the fields that are common to every report.
-    fn claims(&self, readings: &ClockReadings) -> SourceEstimate {
+    /// Returns the fields that every estimate has in common.
+    fn base_estimate(&self, readings: &ClockReadings) -> SourceEstimate {
         SourceEstimate {
             at: readings.monotonic,
             offset: Span::ZERO,
@@ -83,25 +82,25 @@ impl Calibrator {
         }
     }
 
-    /// Returns the possible error of a report during which another command changes the clock's
-    /// rate: the change of the last command, over the second for which a report holds.
-    fn unsettled(&self, now: Timestamp<Monotonic>) -> Span {
-        let is_recent = self.changed.is_some_and(|at| now - at <= TICK);
-        let ns = if is_recent { self.change_ppb * TICK.as_seconds() } else { 0.0 };
+    /// Returns the error by which the clock's rate may have changed since the estimate: the last
+    /// change of the frequency command, over the interval for which an estimate holds.
+    fn rate_change_error(&self, now: Timestamp<Monotonic>) -> Span {
+        let is_recent = self.changed_at.is_some_and(|at| now - at <= TICK_INTERVAL);
+        let ns = if is_recent { self.change_ppb * TICK_INTERVAL.as_seconds() } else { 0.0 };
         Span::from_ns(ns.ceil() as i64)
     }
 
-    /// Returns the reason for which there is no time. A source without data is followed by
-    /// its last report for a while; this is a reason for which that no longer holds.
-    fn no_time(&self, now: Timestamp<Monotonic>) -> SourceError {
-        match self.fault(now) {
+    /// Returns the error for a missing estimate as unusable, so that the selector does not
+    /// extrapolate the last estimate as it does without data.
+    fn unusable_error(&self, now: Timestamp<Monotonic>) -> SourceError {
+        match self.no_time_error(now) {
             SourceError::NoData(why) => SourceError::Unusable(why),
             unusable @ SourceError::Unusable(_) => unusable,
         }
     }
 
-    fn fault(&self, now: Timestamp<Monotonic>) -> SourceError {
-        if let Some(fault) = &self.broken {
+    fn no_time_error(&self, now: Timestamp<Monotonic>) -> SourceError {
+        if let Some(fault) = &self.input_error {
             return fault.clone();
         }
         let no_data = |text: &str| SourceError::NoData(text.to_owned());
@@ -132,14 +131,15 @@ impl Calibrator {
         }
     }
 
-    /// Returns the input of Allan deviations, which take too long to compute under a lock.
+    /// Returns the data from which Allan deviations are computed, outside of the lock because that
+    /// takes long.
     pub(in crate::calibration) fn stability(&self) -> Stability {
         self.servo.stability().clone()
     }
 
-    /// Returns the data of `horolog status` except the Allan deviations.
+    /// Returns the data of `horolog status`, without the Allan deviations.
     pub(in crate::calibration) fn status(&self, readings: &ClockReadings) -> CalibrationStatus {
-        let report = self.report(readings);
+        let report = self.estimate(readings);
         let estimate = self.servo.estimate(readings.monotonic);
         let is_coarse = self.conditioner.is_none() && report.is_ok();
         let mut pulses = self.pulses.clone();
@@ -160,11 +160,11 @@ impl Calibrator {
             frequency_ppb: estimate.map(|estimate| estimate.frequency_ppb),
             noise_ns: self.servo.noise_ns(),
             allan: Vec::new(),
-            controls_clock: self.control.is_some() && !self.votes.is_suspended,
-            control_suspended: self.votes.is_suspended,
-            holdover_s: self.servo.held_over(readings.monotonic).map(Span::as_seconds),
+            controls_clock: self.steering.is_some() && !self.selection_history.is_suspended,
+            control_suspended: self.selection_history.is_suspended,
+            holdover_s: self.servo.holdover_duration(readings.monotonic).map(Span::as_seconds),
             holdover_limit_s: self.settings.holdover_max.as_seconds(),
-            control_ended: self.control_ended.clone(),
+            control_ended: self.steering_ended.clone(),
             steps: self.steps,
             pulses,
             sentences: self.sentences.clone(),

@@ -10,12 +10,12 @@ use super::*;
 use crate::calibration::ErrorLogConfig;
 use crate::calibration::config::tests::config;
 use crate::calibration::error_log::ErrorLogFile;
-use crate::calibration::status::allan;
+use crate::calibration::status::allan_deviations;
 use crate::control::tests::SimulatedControl;
-use crate::pulse::replay::{Replay, ReplayEvent};
+use crate::pulse::replay::{PulseReplay, PulseReplayEvent};
 use crate::reference::tests::kernel;
 use crate::{
-    CalibrationStatus, Edge, KnownLeaps, NoFix, PulseSource, SelectionState, SourceEstimate,
+    CalibrationStatus, Edge, NoFix, PulseSource, SelectionState, ServerLeapSeconds, SourceEstimate,
 };
 
 /// 2027-01-15, 08:00 UTC.
@@ -43,16 +43,16 @@ pub(super) struct World {
     pub(super) leap: PendingLeap,
     /// The kernel's TAI minus UTC, and what the server knows of leap seconds.
     pub(super) tai_s: i32,
-    pub(super) known: KnownLeaps,
+    pub(super) known: ServerLeapSeconds,
 }
 
 impl World {
     pub(super) fn new(config: &CalibrationConfig, ahead: Span) -> Self {
         let control = SimulatedControl::default();
         let steering = config.controls_clock.then(|| ClockSteering::new(control.clone()));
-        let outputs = Outputs::open(&config.shm_outputs, &config.sock_outputs).unwrap();
+        let outputs = SampleOutputs::open(&config.shm_outputs, &config.sock_outputs).unwrap();
         let mut calibrator =
-            Calibrator::new(config, Plausibility::default(), steering, 0.0, outputs);
+            Calibrator::new(config, PlausibilityRules::default(), steering, 0.0, outputs);
         let log = config.error_log.as_ref().map(|log| ErrorLogFile::open(log).unwrap());
         calibrator.log = log.map(|file| ErrorLog::start(file).unwrap());
         Self {
@@ -69,7 +69,7 @@ impl World {
             is_valid: true,
             leap: PendingLeap::None,
             tai_s: 0,
-            known: KnownLeaps::default(),
+            known: ServerLeapSeconds::default(),
         }
     }
 
@@ -102,9 +102,9 @@ impl World {
         }
     }
 
-    fn edge(&self, ms: i64, edge: Edge) -> ReplayEvent {
+    fn edge(&self, ms: i64, edge: Edge) -> PulseReplayEvent {
         let readings = self.readings(ms);
-        ReplayEvent::Edge(PulseEdge {
+        PulseReplayEvent::Edge(PulseEdge {
             realtime: readings.realtime(),
             monotonic: readings.monotonic,
             sequence: (self.second * 1_000 + ms) as u32,
@@ -113,9 +113,9 @@ impl World {
     }
 
     /// One second, and what is said of the time, which is right or nothing.
-    pub(super) fn run(&mut self, device: Replay) {
+    pub(super) fn run(&mut self, device: PulseReplay) {
         self.feed(device);
-        if let Ok(report) = self.calibrator.report(&self.readings(900)) {
+        if let Ok(report) = self.calibrator.estimate(&self.readings(900)) {
             self.is_right(&report);
         }
         self.next();
@@ -124,16 +124,16 @@ impl World {
     /// A report is within what it says of itself, late in this second.
     pub(super) fn is_right(&self, report: &SourceEstimate) {
         let off = report.offset_at(self.readings(900).monotonic) + self.ahead(900) + self.owed;
-        let bound = report.distance_at(self.readings(900).monotonic) + Span::from_ns(1_000);
+        let bound = report.root_distance_at(self.readings(900).monotonic) + Span::from_ns(1_000);
         assert!(off.as_ns().abs() <= bound.as_ns(), "{off:?} {report:?} at {}", self.second);
     }
 
     /// These edges by a device, and the sentence.
-    pub(super) fn feed(&mut self, mut device: Replay) {
+    pub(super) fn feed(&mut self, mut device: PulseReplay) {
         self.calibrator.update_known_leaps(self.known);
         while let Ok(Some(edge)) = device.wait(Duration::ZERO) {
             let ms = (edge.sequence % 1_000).into();
-            self.calibrator.edge(edge);
+            self.calibrator.push_edge(edge);
             self.calibrator.advance(&self.readings(ms));
         }
         if self.sends {
@@ -142,7 +142,7 @@ impl World {
             let sentence = ParsedSentence { talker, utc, is_leap_second, reports_fix };
             let void = SentenceError::NoFix(talker, NoFix::Void);
             let sentence = if self.is_valid { Ok(sentence) } else { Err(void) };
-            self.calibrator.sentence(sentence, self.readings(0).monotonic + LAG);
+            self.calibrator.push_sentence(sentence, self.readings(0).monotonic + LAG);
         }
         self.calibrator.advance(&self.readings(300));
         self.calibrator.advance(&self.readings(900));
@@ -153,8 +153,8 @@ impl World {
         (self.gained_ns, self.second) = (self.gained(1_000), self.second + 1);
     }
 
-    pub(super) fn pulse(&self) -> Replay {
-        Replay::new([self.edge(0, Edge::Assert)])
+    pub(super) fn pulse(&self) -> PulseReplay {
+        PulseReplay::new([self.edge(0, Edge::Assert)])
     }
 
     pub(super) fn run_for(&mut self, seconds: i64) {
@@ -164,7 +164,7 @@ impl World {
     }
 
     pub(super) fn report(&self) -> Result<SourceEstimate, SourceError> {
-        self.calibrator.report(&self.readings(0))
+        self.calibrator.estimate(&self.readings(0))
     }
 
     pub(super) fn reason(&self) -> String {
@@ -172,7 +172,7 @@ impl World {
     }
 
     pub(super) fn status(&self) -> CalibrationStatus {
-        let allan = allan(&self.calibrator.stability());
+        let allan = allan_deviations(&self.calibrator.stability());
         CalibrationStatus { allan, ..self.calibrator.status(&self.readings(0)) }
     }
 }
@@ -236,7 +236,7 @@ fn false_and_missing_pulses_move_nothing() {
         let device = match second % 10 {
             3 => pulse.disturbed(1, Span::from_ns(70_000)),
             6 => pulse.thinned(1),
-            8 => Replay::new([world.edge(0, Edge::Assert), world.edge(377, Edge::Assert)]),
+            8 => PulseReplay::new([world.edge(0, Edge::Assert), world.edge(377, Edge::Assert)]),
             _ => pulse,
         };
         world.run(device);
@@ -252,7 +252,7 @@ fn holdover_has_a_limit() {
     world.run_for(60);
     let before = world.report().unwrap().uncertainty;
     for second in 0..100 {
-        world.run(Replay::default());
+        world.run(PulseReplay::default());
         let state = world.status().state;
         let held_s = world.status().holdover_s;
         match second {
@@ -285,10 +285,10 @@ fn a_pulse_without_sentences_and_sentences_without_a_pulse_are_named() {
     );
     world.sends = true;
     let mut none = World::new(&config(Some("/dev/pps0")), Span::ZERO);
-    (0..20).for_each(|_| none.run(Replay::default()));
+    (0..20).for_each(|_| none.run(PulseReplay::default()));
     assert_eq!(none.reason(), "sentences arrive, and no pulse");
     none.sends = false;
-    (0..20).for_each(|_| none.run(Replay::default()));
+    (0..20).for_each(|_| none.run(PulseReplay::default()));
     assert!(none.reason().starts_with("no pulses, and no sentences"), "{}", none.reason());
 }
 
@@ -296,7 +296,7 @@ fn a_pulse_without_sentences_and_sentences_without_a_pulse_are_named() {
 fn two_pulses_a_second_are_named_and_not_believed() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     for _ in 0..20 {
-        world.run(Replay::new([world.edge(0, Edge::Assert), world.edge(500, Edge::Assert)]));
+        world.run(PulseReplay::new([world.edge(0, Edge::Assert), world.edge(500, Edge::Assert)]));
     }
     assert!(world.reason().contains("2 pulses per second"), "{}", world.reason());
 }
@@ -327,7 +327,7 @@ fn pulses_whose_width_is_checked_are_waited_for() {
     for second in 0..40 {
         let end = if second % 8 == 5 { 30 } else { 100 };
         let edges = [world.edge(0, Edge::Assert), world.edge(end, Edge::Clear)];
-        world.run(Replay::new(edges));
+        world.run(PulseReplay::new(edges));
     }
     assert!(world.report().is_ok(), "{:?}", world.status());
     assert_eq!(world.status().pulses.get("wrong_width"), 5);
@@ -359,9 +359,9 @@ fn a_thread_that_does_not_run_reports_no_time() {
 #[test]
 fn a_device_that_fails_is_named() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
-    let fault = Replay::new([ReplayEvent::Fails]).wait(Duration::ZERO).unwrap_err();
-    world.calibrator.broken = Some(fault);
-    world.run(Replay::default());
+    let fault = PulseReplay::new([PulseReplayEvent::Failure]).wait(Duration::ZERO).unwrap_err();
+    world.calibrator.input_error = Some(fault);
+    world.run(PulseReplay::default());
     assert_eq!(world.reason(), "the pulse device failed");
 }
 
@@ -369,7 +369,7 @@ fn a_device_that_fails_is_named() {
 fn a_clock_that_another_program_sets_is_not_served_before_the_next_pulse() {
     let mut world = World::new(&config(Some("/dev/pps0")), Span::ZERO);
     world.run_for(60);
-    (0..10).for_each(|_| world.run(Replay::default()));
+    (0..10).for_each(|_| world.run(PulseReplay::default()));
     assert!(world.report().is_ok());
     world.set = Span::from_ms(-3);
     for _ in 0..10 {
@@ -378,7 +378,7 @@ fn a_clock_that_another_program_sets_is_not_served_before_the_next_pulse() {
             "{:?}",
             world.reason()
         );
-        world.run(Replay::default());
+        world.run(PulseReplay::default());
     }
     world.run_for(3);
     assert!(world.report().is_ok(), "{:?}", world.status());
@@ -424,11 +424,11 @@ fn a_clock_is_not_steered_by_a_time_that_the_majority_contradicts() {
     // The pulses go wrong, slowly enough to be followed.
     world.gains_ppb += 100.0;
     let frequency = |world: &World| world.control.0.lock().unwrap().frequency_ppb;
-    (0..2).for_each(|_| world.calibrator.judged(SelectionState::Falseticker));
+    (0..2).for_each(|_| world.calibrator.selection_changed(SelectionState::Falseticker));
     world.run_for(5);
     assert!(world.status().controls_clock, "a few votes are an accident");
-    world.calibrator.judged(SelectionState::Unusable);
-    world.calibrator.judged(SelectionState::Falseticker);
+    world.calibrator.selection_changed(SelectionState::Unusable);
+    world.calibrator.selection_changed(SelectionState::Falseticker);
     let left = frequency(&world);
     world.run_for(40);
     assert!((frequency(&world) - left).abs() < f64::EPSILON, "{left} {}", frequency(&world));
@@ -437,9 +437,9 @@ fn a_clock_is_not_steered_by_a_time_that_the_majority_contradicts() {
     let declared = world.control.0.lock().unwrap().declared.unwrap();
     assert!(!declared.synchronised);
     assert!(world.report().is_ok(), "it goes on to say its time");
-    world.calibrator.judged(SelectionState::Undecided);
+    world.calibrator.selection_changed(SelectionState::Undecided);
     assert!(world.status().control_suspended, "nobody says that it is right");
-    world.calibrator.judged(SelectionState::Truechimer);
+    world.calibrator.selection_changed(SelectionState::Truechimer);
     world.run_for(60);
     assert!(world.status().controls_clock);
     assert!((frequency(&world) + world.gains_ppb).abs() < 50.0);
@@ -482,7 +482,7 @@ fn the_oscillator_and_the_sentence_lag_are_as_configured() {
     let held_over = |oscillator| {
         let mut world = World::new(&CalibrationConfig { oscillator, ..base.clone() }, Span::ZERO);
         world.run_for(60);
-        (0..50).for_each(|_| world.run(Replay::default()));
+        (0..50).for_each(|_| world.run(PulseReplay::default()));
         world.report().unwrap().uncertainty
     };
     assert!(held_over(Oscillator::TCXO) < held_over(Oscillator::RASPBERRY_PI));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use horolog_lab::{LabHost, RunningProgram};
 use horolog_record::RelayEngine;
 use horolog_relay::control::{ControlRequest, request};
-use horolog_relay::{GroupSpec, HOP_LIMIT, Network, Spec};
+use horolog_relay::{GroupSpec, HOP_LIMIT, Network, TableSpec};
 use horolog_sys::affinity;
 use tempfile::TempDir;
 
@@ -97,7 +97,7 @@ impl RelaySpec<'_> {
         }
     }
 
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> TableSpec {
         let group = GroupSpec {
             name: "bench".to_owned(),
             listen: self.listen,
@@ -109,7 +109,7 @@ impl RelaySpec<'_> {
             children: self.children.clone(),
         };
         let copy_rate = self.copy_rate.into();
-        Spec { destinations: vec![self.network], copy_rate, groups: vec![group] }
+        TableSpec { destinations: vec![self.network], copy_rate, groups: vec![group] }
     }
 }
 

@@ -17,8 +17,8 @@ use horolog_time::Clock;
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::Builder;
 use horolog_xdp::{
-    Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChild, StreamFrame, StreamLane,
-    StreamSink, StreamSource, StreamTrial,
+    Attachment, Interface, RawHistogram, STREAM_MARK_LEN, StreamChildCounts, StreamFrame,
+    StreamLane, StreamSink, StreamSource, StreamTrial,
 };
 
 use super::cost::ProcessorTime;
@@ -228,7 +228,7 @@ impl RelayTestbed {
     /// with which such a packet begins.
     pub(super) fn expect_from_socket(&mut self, size: usize) -> [u8; STREAM_MARK_LEN] {
         self.trials += 1;
-        self.sink.expect(&StreamTrial {
+        self.sink.begin_trial(&StreamTrial {
             number: self.trials,
             lanes: 1,
             children: 1,
@@ -243,7 +243,7 @@ impl RelayTestbed {
 
     /// Packets that arrived since.
     pub(super) fn received_from_socket(&self) -> u64 {
-        self.sink.child(0, 0).packets
+        self.sink.child_counts(0, 0).packets
     }
 }
 
@@ -277,7 +277,7 @@ struct RelayTrial<'a> {
 }
 
 fn run(trial: &RelayTrial<'_>) -> Result<TrialArrivals, CommandFailure> {
-    trial.sink.expect(&StreamTrial {
+    trial.sink.begin_trial(&StreamTrial {
         number: trial.number,
         lanes: trial.cores.len() as u32,
         children: trial.load.children as u32,
@@ -376,9 +376,9 @@ impl RelayTrial<'_> {
     }
 
     /// Arrivals at a child, by lane.
-    fn child(&self, number: usize) -> impl Iterator<Item = StreamChild> + '_ {
+    fn child(&self, number: usize) -> impl Iterator<Item = StreamChildCounts> + '_ {
         let lanes = 0..self.cores.len() as u32;
-        lanes.map(move |lane| self.sink.child(lane, number as u32))
+        lanes.map(move |lane| self.sink.child_counts(lane, number as u32))
     }
 
     /// Arrivals at each child so far.
@@ -418,7 +418,7 @@ impl RelayTrial<'_> {
             for (child, &sent) in self.child(number).zip(sent) {
                 arrivals.disordered += child.disordered;
                 arrivals.damaged += child.damaged;
-                is_whole &= child.is_each_once(sent);
+                is_whole &= child.has_each_once(sent);
             }
         }
         for (first, last) in self.sink.delays() {

@@ -61,9 +61,12 @@ fn the_examples_are_understood() {
         multicast,
         transport: PtpLoadTransport::Udp,
     };
-    assert_eq!(options(&["-D", "0"]).ptp, Some(plan(PtpKind::Delay, false)));
+    assert_eq!(options(&["-D", "0"]).ptp, Some(plan(PtpRequestKind::Delay, false)));
     let monitor = options(&["-N", "0", "-o", "1.95e-6", "-H"]);
-    assert_eq!((monitor.ptp, monitor.offset), (Some(plan(PtpKind::Nsm, false)), Some(method)));
+    assert_eq!(
+        (monitor.ptp, monitor.offset),
+        (Some(plan(PtpRequestKind::Nsm, false)), Some(method))
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Engines with which a tree of relays can be measured.
 
-use horolog_relay::{EngineKind, Relay, Spec, XdpEngine};
+use horolog_relay::{EngineKind, Relay, TableSpec, XdpEngine};
 
 use crate::failure::CommandFailure;
 
@@ -39,7 +39,7 @@ impl CopyEngine {
     }
 
     /// Starts a relay in the network namespace of the calling thread.
-    pub(super) fn start(self, spec: &Spec) -> Result<Relay, CommandFailure> {
+    pub(super) fn start(self, spec: &TableSpec) -> Result<Relay, CommandFailure> {
         let (host, kernel) = match self {
             Self::Send => (EngineKind::Send, None),
             Self::Sendmmsg => (EngineKind::Sendmmsg, None),

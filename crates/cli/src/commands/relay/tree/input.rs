@@ -5,7 +5,8 @@ use std::path::Path;
 
 use horolog_record::{RelayTreeShape, RelayTreeShapeKind};
 use horolog_relay::tree::{
-    BuildError, Pairs, Processing, Tree, TreeEngine, TreeFile, chain, compact, delays, star,
+    BuildError, PairDelays, ProcessingTime, Tree, TreeEngine, TreeFile, chain_tree, compact_tree,
+    star_tree, tree_delays,
 };
 
 use super::TreeArgs;
@@ -59,10 +60,10 @@ fn engines_of_flags(args: &TreeArgs, tree: &Tree) -> Vec<TreeEngine> {
 }
 
 /// Function that builds a tree from pairs and a root.
-type Make = fn(&Pairs, usize) -> Result<Tree, BuildError>;
+type Make = fn(&PairDelays, usize) -> Result<Tree, BuildError>;
 
 fn from_pairs(args: &TreeArgs, path: &Path) -> Result<TreeInput, CommandFailure> {
-    let pairs = Pairs::parse(&text(path)?).map_err(|fault| located(path, fault))?;
+    let pairs = PairDelays::parse(&text(path)?).map_err(|fault| located(path, fault))?;
     let no_node = |name: &String| {
         CommandFailure::usage(format!("{}: no node '{name}' for --root", path.display()))
     };
@@ -72,10 +73,10 @@ fn from_pairs(args: &TreeArgs, path: &Path) -> Result<TreeInput, CommandFailure>
     // Before a measurement the processing time of a node is not known: the delays alone count.
     let processing = args.host_based.unwrap_or_default();
     let tree =
-        compact(&pairs, root, degree_max, processing).map_err(|error| located(path, error))?;
+        compact_tree(&pairs, root, degree_max, processing).map_err(|error| located(path, error))?;
     let mut shapes = vec![shape(RelayTreeShapeKind::Compact, &tree, processing)];
     let others: [(_, Make); 2] =
-        [(RelayTreeShapeKind::Star, star), (RelayTreeShapeKind::Chain, chain)];
+        [(RelayTreeShapeKind::Star, star_tree), (RelayTreeShapeKind::Chain, chain_tree)];
     for (kind, make) in others {
         // A tree with an unknown pair is left out of the comparison.
         shapes.extend(make(&pairs, root).ok().map(|tree| shape(kind, &tree, processing)));
@@ -83,8 +84,8 @@ fn from_pairs(args: &TreeArgs, path: &Path) -> Result<TreeInput, CommandFailure>
     Ok(TreeInput { tree, engines: Vec::new(), shapes })
 }
 
-fn shape(kind: RelayTreeShapeKind, tree: &Tree, processing: Processing) -> RelayTreeShape {
-    let all = delays(tree, &TreeEngine::uniform(HOST_BASED, tree, processing));
+fn shape(kind: RelayTreeShapeKind, tree: &Tree, processing: ProcessingTime) -> RelayTreeShape {
+    let all = tree_delays(tree, &TreeEngine::uniform(HOST_BASED, tree, processing));
     RelayTreeShape {
         kind,
         degree_max: tree.degree_max(),

@@ -2,7 +2,7 @@
 //! them, and the times of the tree in lab hosts.
 
 use horolog_record::{RelayTreeMethod, RelayTreeResult};
-use horolog_relay::tree::{Processing, Tree, TreeEngine};
+use horolog_relay::tree::{ProcessingTime, Tree, TreeEngine};
 use horolog_sys::clock::realtime_minus_monotonic;
 use horolog_sys::dma_latency::DmaLatencyRequest;
 
@@ -63,7 +63,7 @@ pub(super) fn run(
             let reason = "no packet passed one relay between lab hosts";
             return Err(CommandFailure::environment(reason));
         };
-        let times = Processing { first_ns: calibration.first_ns, next_ns: calibration.next_ns };
+        let times = ProcessingTime { first_ns: calibration.first_ns, next_ns: calibration.next_ns };
         engines.push(TreeEngine::uniform(kind.name(), &input.tree, times));
         measured.push(pools[1].measured(calibration));
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_record::{LimitUnit, RelayTreeResult};
-use horolog_relay::tree::Processing;
+use horolog_relay::tree::ProcessingTime;
 use horolog_report::{html, table, to_json};
 
 use crate::ci::CiArgs;
@@ -91,10 +91,10 @@ pub(super) struct TreeArgs {
     /// Processing delay of a host-based node, such as 20us,6us: until the first copy leaves, and
     /// from one copy to the next. Overrides the tree file.
     #[arg(long, value_name = "FIRST,NEXT", value_parser = processing)]
-    host_based: Option<Processing>,
+    host_based: Option<ProcessingTime>,
     /// Processing delay of a node with in-kernel copies, in the same notation.
     #[arg(long, value_name = "FIRST,NEXT", value_parser = processing, requires = "host_based")]
-    in_kernel: Option<Processing>,
+    in_kernel: Option<ProcessingTime>,
     #[command(flatten)]
     measure: MeasureArgs,
     /// Write the tree to FILE as a tree file; '-' writes it to standard output instead of the text.
@@ -184,12 +184,12 @@ fn refuse_idle(args: &TreeArgs) -> Result<(), CommandFailure> {
     }
 }
 
-fn processing(text: &str) -> Result<Processing, String> {
+fn processing(text: &str) -> Result<ProcessingTime, String> {
     let form = || "expected two times with units, such as 20us,6us".to_owned();
     let (first, next) = text.split_once(',').ok_or_else(form)?;
     let ns = |text: &str| with_unit(text).map(|time| time.as_nanos() as f64);
     let (first_ns, next_ns) = (ns(first).map_err(|_| form())?, ns(next).map_err(|_| form())?);
-    Ok(Processing { first_ns, next_ns })
+    Ok(ProcessingTime { first_ns, next_ns })
 }
 
 /// Reads a time with a unit: delays of relays are microseconds, and a bare number would be seconds.

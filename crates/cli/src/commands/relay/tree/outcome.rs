@@ -7,7 +7,8 @@ use horolog_record::{
     rfc3339_now,
 };
 use horolog_relay::tree::{
-    Assumption, Gain, Processing, Tree, TreeEdge, TreeEngine, TreeFile, delays, gain,
+    Equation4Assumption, ProcessingTime, ReplacementGain, Tree, TreeEdge, TreeEngine, TreeFile,
+    replacement_gain, tree_delays,
 };
 
 use super::TreeMetric;
@@ -24,7 +25,7 @@ pub(super) fn of_model(input: &TreeInput) -> RelayTreeResult {
 /// The model's result for a tree with these engines.
 pub(super) fn of(tree: &Tree, engines: &[TreeEngine]) -> RelayTreeResult {
     let gain = match engines {
-        [before, after] => Some(gained(gain(tree, before, after))),
+        [before, after] => Some(gained(replacement_gain(tree, before, after))),
         _ => None,
     };
     RelayTreeResult {
@@ -53,36 +54,36 @@ fn node(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
 }
 
 fn predicted(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngine {
-    let all = delays(tree, engine);
+    let all = tree_delays(tree, engine);
     let times =
-        |one: &Processing| RelayTreeProcessing { first_ns: one.first_ns, next_ns: one.next_ns };
+        |one: &ProcessingTime| RelayTreeProcessing { first_ns: one.first_ns, next_ns: one.next_ns };
     RelayTreeEngine {
         name: engine.name.clone(),
         processing: engine.processing.iter().map(times).collect(),
         delays_ns: all.node_ns,
         tree_ns: all.tree_ns,
-        slowest: all.slowest,
+        slowest: all.slowest_leaf,
         mean_ns: all.mean_ns,
         measured: None,
     }
 }
 
-fn gained(gain: Gain) -> RelayTreeGain {
+fn gained(gain: ReplacementGain) -> RelayTreeGain {
     let nodes = gain.nodes.iter().map(|node| RelayTreeNodeGain {
         processing_ns: node.processing_ns,
         tree_ns: node.tree_ns,
         mean_ns: node.mean_ns,
     });
-    let regular = gain.regular;
+    let regular = gain.equation_4;
     RelayTreeGain {
         tree_ns: gain.tree_ns,
         mean_ns: gain.mean_ns,
         along_path_ns: gain.along_path_ns,
         same_path: gain.same_path,
-        published_mean_ns: gain.printed_mean_ns,
+        published_mean_ns: gain.mean_as_published_ns,
         nodes: nodes.collect(),
         regular: RelayTreeEquation4 {
-            broken: regular.broken.into_iter().map(assumption).collect(),
+            broken: regular.violated_assumptions.into_iter().map(assumption).collect(),
             degree: regular.degree,
             processing_ns: regular.processing_ns,
             all_nodes_ns: regular.all_nodes_ns,
@@ -93,13 +94,13 @@ fn gained(gain: Gain) -> RelayTreeGain {
     }
 }
 
-const fn assumption(assumption: Assumption) -> RelayTreeAssumption {
+const fn assumption(assumption: Equation4Assumption) -> RelayTreeAssumption {
     match assumption {
-        Assumption::SameDegree => RelayTreeAssumption::SameDegree,
-        Assumption::SameDepth => RelayTreeAssumption::SameDepth,
-        Assumption::SameNodes => RelayTreeAssumption::SameNodes,
-        Assumption::SamePath => RelayTreeAssumption::SamePath,
-        Assumption::SameIndex => RelayTreeAssumption::SameIndex,
+        Equation4Assumption::SameDegree => RelayTreeAssumption::SameDegree,
+        Equation4Assumption::SameDepth => RelayTreeAssumption::SameDepth,
+        Equation4Assumption::SameProcessing => RelayTreeAssumption::SameNodes,
+        Equation4Assumption::SamePath => RelayTreeAssumption::SamePath,
+        Equation4Assumption::SameIndex => RelayTreeAssumption::SameIndex,
     }
 }
 
@@ -130,7 +131,7 @@ pub(super) fn toml(result: &RelayTreeResult) -> String {
     };
     let edges: Vec<TreeEdge> = result.nodes.iter().enumerate().filter_map(hang).collect();
     let times =
-        |one: &RelayTreeProcessing| Processing { first_ns: one.first_ns, next_ns: one.next_ns };
+        |one: &RelayTreeProcessing| ProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
     let engines = result.engines.iter().map(|engine| TreeEngine {
         name: engine.name.clone(),
         processing: engine.processing.iter().map(times).collect(),
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn the_tree_of_a_result_is_read_again() {
         let tree = Tree::regular(3, 2, 1_500.0).unwrap();
-        let times = Processing { first_ns: 20_000.0, next_ns: 6_000.0 };
+        let times = ProcessingTime { first_ns: 20_000.0, next_ns: 6_000.0 };
         let engines = vec![TreeEngine::uniform("host-based", &tree, times)];
         let result = of(&tree, &engines);
         assert_eq!(TreeFile::parse(&toml(&result)), Ok(TreeFile { tree, engines }));

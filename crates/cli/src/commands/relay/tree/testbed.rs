@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use horolog_lab::{HOSTS_MAX, Lab, LabConfig, LabHost as PrivateHost};
 use horolog_relay::tree::Tree;
-use horolog_relay::{GroupSpec, HOP_LIMIT, Network, Relay, Spec};
+use horolog_relay::{GroupSpec, HOP_LIMIT, Network, Relay, TableSpec};
 
 use super::delay_samples::DelaySamples;
 use super::engine::{CopyEngine, verify_engine};
@@ -98,7 +98,7 @@ impl TreeTestbed {
             // Farther up, tables are as before; relays from the level on receive nothing.
             if (1..=2).contains(&level.saturating_sub(nodes[*at].depth)) {
                 let children = self.children(*at, level);
-                let change = |spec: &mut Spec| {
+                let change = |spec: &mut TableSpec| {
                     spec.groups.iter_mut().for_each(|group| group.children.clone_from(&children));
                     Ok(())
                 };
@@ -135,7 +135,7 @@ impl TreeTestbed {
     }
 
     /// The table of a node's relay when the tree ends at a level.
-    fn spec(&self, at: usize, level: usize) -> Result<Spec, CommandFailure> {
+    fn spec(&self, at: usize, level: usize) -> Result<TableSpec, CommandFailure> {
         let node = &self.tree.nodes()[at];
         // A relay sends from the address that it listens on.
         let source = match node.parent {
@@ -145,7 +145,7 @@ impl TreeTestbed {
         let network = |text: String| text.parse::<Network>().map_err(CommandFailure::environment);
         let children = self.children(at, level);
         let destinations = children.iter().map(|child| network(child.ip().to_string()));
-        Ok(Spec {
+        Ok(TableSpec {
             destinations: destinations.collect::<Result<_, _>>()?,
             copy_rate: COPY_RATE,
             groups: vec![GroupSpec {
