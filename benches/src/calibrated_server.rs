@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::receiver::LabReceiver;
+use horolog_lab::receiver::SimulatedGnssReceiver;
 use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadJob, LoadOptions, LoadRun};
@@ -80,7 +80,7 @@ impl CalibratedServer {
         let socket = path("status.sock");
         let mut command = lab.server().command(binary);
         command.args(["serve", "--engine", "socket", "--threads", "1", "--listen"]);
-        command.arg(format!("{}:123", lab.server().port().ipv4));
+        command.arg(format!("{}:123", lab.server().first_interface().ipv4));
         command.arg("--status-socket").arg(&socket);
         let calibrated = if core == CalibrationCore::Nowhere {
             command.args(["--local", "--stratum", "1"]);
@@ -107,7 +107,7 @@ impl CalibratedServer {
     }
 
     pub(crate) fn load(&self, job: LoadJob) -> Result<LoadResult> {
-        let target = self.lab.server().port().ipv4.to_string().parse()?;
+        let target = self.lab.server().first_interface().ipv4.to_string().parse()?;
         let mut options = LoadOptions::new(target, job);
         options.engine = Some(LoadEngineKind::Xdp);
         options.namespaces = vec![self.lab.server().netns.clone()];
@@ -155,7 +155,7 @@ impl CalibratedServer {
 
 /// A receiver, and what a server makes of its sentences.
 struct Calibrated {
-    receiver: LabReceiver,
+    receiver: SimulatedGnssReceiver,
     samples: UnixDatagram,
 }
 
@@ -163,7 +163,7 @@ impl Calibrated {
     fn new(line: &Path, samples: &Path) -> Result<Self> {
         let samples = UnixDatagram::bind(samples)?;
         samples.set_read_timeout(Some(WAIT))?;
-        Ok(Self { receiver: LabReceiver::start(line, Span::ZERO)?, samples })
+        Ok(Self { receiver: SimulatedGnssReceiver::start(line, Span::ZERO)?, samples })
     }
 
     /// How long after they were sent the sentences were timestamped during some work, in ns.
@@ -193,7 +193,7 @@ impl Calibrated {
         let mut bytes = [0; SOCK_SAMPLE_LEN];
         let length = self.samples.recv(&mut bytes).ok()?;
         let sample = SockSample::parse(&bytes[..length])?;
-        let sent = self.receiver.last()?;
+        let sent = self.receiver.last_sent()?;
         // The time that is given on lies in the middle of the second that the sentence tells.
         let (second, _) = (sample.system + sample.offset).to_timespec();
         (second == sent.second).then(|| (sample.system - sent.at).as_ns())

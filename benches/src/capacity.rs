@@ -140,7 +140,7 @@ pub(crate) fn load(
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let started = servers::start(server, lab.server(), binary)?;
     let reader = started.metrics.map(|at| MetricsReader::start(lab.server(), at)).transpose()?;
-    let target = lab.server().port().ipv4.to_string().parse()?;
+    let target = lab.server().first_interface().ipv4.to_string().parse()?;
     let mut options = LoadOptions::new(target, job);
     options.engine = Some(LoadEngineKind::Xdp);
     options.echo = server == Server::Reflector;

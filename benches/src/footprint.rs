@@ -62,7 +62,7 @@ fn memory_of_load(binary: &Path, engine: LoadEngineKind, arguments: &[&str]) -> 
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("result.json");
     let mut command = lab.client().command(binary);
-    command.arg("load").args(arguments).arg(lab.server().port().ipv4.to_string());
+    command.arg("load").args(arguments).arg(lab.server().first_interface().ipv4.to_string());
     command.args(["-r", "500k", "-t", "3", "--engine", engine.name(), "--clients"]);
     command.arg(CLIENTS_MAX.to_string()).arg("--json").arg(&file);
     let mut load = RunningProgram::start(&mut command)?;

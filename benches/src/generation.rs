@@ -68,8 +68,8 @@ pub(crate) fn measure(rounds: usize) -> Result<Vec<Figure>> {
 
 /// Requests that arrive in a second of sending.
 fn sent(lab: &Lab, port: u16, change: impl FnOnce(&mut LoadOptions) + Send) -> Result<f64> {
-    let server = lab.server().port();
-    let interface = Interface { index: server.index, name: server.interface.clone() };
+    let server = lab.server().first_interface();
+    let interface = Interface { index: server.index, name: server.name.clone() };
     let sink = lab.server().run(|| CountingSink::attach(&interface, port))??;
     let target = server.ipv4.to_string().parse()?;
     let ramp = Ramp { min: RATE, max: RATE, multiplier: 2.0, duration: DURATION };

@@ -76,7 +76,7 @@ fn packet_engine(rounds: usize) -> Result<Vec<Figure>> {
         target: Some(target),
         ..Plan::new(LoadEngineKind::Packet, 3e6)
     };
-    let link = lab.server().port().ipv4;
+    let link = lab.server().first_interface().ipv4;
     let (mut sink_rates, mut link_rates) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         for (plan, rates) in
@@ -171,7 +171,7 @@ impl Plan {
         let (min, duration) = (self.rate, self.duration);
         // Rising so slowly that all of its trials are at the rate.
         let ramp = Ramp { min, max: min * 1.001, multiplier: 1.0001, duration };
-        let target = self.target.unwrap_or(lab.server().port().ipv4);
+        let target = self.target.unwrap_or(lab.server().first_interface().ipv4);
         let mut options = LoadOptions::new(target.to_string().parse()?, LoadJob::Ramp(ramp));
         options.ptp = self.ptp;
         options.engine = Some(self.engine);

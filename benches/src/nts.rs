@@ -98,7 +98,7 @@ fn cost_us(server: Server, binary: &Path, rate: f64, threads: usize) -> Result<f
 fn load(server: Server, binary: &Path, job: LoadJob, threads: usize) -> Result<(LoadResult, f64)> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let started = servers::start(server, lab.server(), binary)?;
-    let host = lab.server().port().ipv4;
+    let host = lab.server().first_interface().ipv4;
     let mut options = LoadOptions::new(format!("{host}:123").parse()?, job);
     options.engine = Some(LoadEngineKind::Packet);
     options.threads = Some(threads);

@@ -45,7 +45,7 @@ fn establish(server: Server, binary: &Path) -> Result<f64> {
     let lab = Lab::new(&LabConfig::default())?;
     let started = servers::start(server, lab.server(), binary)?;
     let options = NtsKeLoadOptions {
-        target: TargetName::parse(&lab.server().port().ipv4.to_string(), KE_PORT)?,
+        target: TargetName::parse(&lab.server().first_interface().ipv4.to_string(), KE_PORT)?,
         family: None,
         name: Some(NAME.to_owned()),
         i_own_this_target: false,

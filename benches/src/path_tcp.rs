@@ -88,7 +88,7 @@ fn print_runs(what: &str, size: u32, round: usize, rounds: usize, runs: &[Option
 impl FarEnds {
     fn start(binary: &Path) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
-        let at = |port| SocketAddr::from((lab.server().port().ipv4, port));
+        let at = |port| SocketAddr::from((lab.server().first_interface().ipv4, port));
         let start = |program: &Path, arguments: &[&str], port: u16| -> Result<RunningProgram> {
             let mut command = lab.server().command(program);
             command.args(arguments);
@@ -116,7 +116,7 @@ impl FarEnds {
     }
 
     fn target(&self) -> String {
-        self.lab.server().port().ipv4.to_string()
+        self.lab.server().first_interface().ipv4.to_string()
     }
 
     /// The mean latency in µs, or the rate in MB/s.

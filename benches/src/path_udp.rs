@@ -78,7 +78,7 @@ fn served(command: &mut Command, host: &LabHost, port: u16) -> Result<RunningPro
 }
 
 fn horolog(lab: &Lab, binary: &Path, form: Form) -> Result<Run> {
-    let at = format!("{}:{OURS_PORT}", lab.server().port().ipv4);
+    let at = format!("{}:{OURS_PORT}", lab.server().first_interface().ipv4);
     let mut serve = lab.server().command(binary);
     serve.args(["path", "serve", "-l", &at]).args(form.ours);
     let _far = served(&mut serve, lab.server(), OURS_PORT)?;
@@ -92,7 +92,7 @@ fn horolog(lab: &Lab, binary: &Path, form: Form) -> Result<Run> {
 }
 
 fn sockperf(lab: &Lab, form: Form) -> Result<Run> {
-    let address = lab.server().port().ipv4.to_string();
+    let address = lab.server().first_interface().ipv4.to_string();
     let port = THEIRS_PORT.to_string();
     let at = ["-i", &address, "-p", &port];
     let mut server = lab.server().command("sockperf");

@@ -77,7 +77,7 @@ impl Started {
 
     /// Loads it from the client's host by the in-kernel engine.
     pub(crate) fn load(&self, plan: PtpPlan, job: LoadJob) -> Result<LoadResult> {
-        let target = self.lab.server().port().ipv4.to_string().parse()?;
+        let target = self.lab.server().first_interface().ipv4.to_string().parse()?;
         let mut options = LoadOptions::new(target, job);
         options.engine = Some(LoadEngineKind::Xdp);
         options.ptp = Some(plan);
@@ -97,7 +97,7 @@ fn ptp4l(host: &LabHost, directory: &Path, log_sync_interval: i8) -> Result<std:
          logAnnounceInterval {LOG_ANNOUNCE_INTERVAL}\nlogSyncInterval {log_sync_interval}\n\
          uds_address {}\n[{}]\n",
         directory.join("ptp4l.sock").display(),
-        host.port().interface
+        host.first_interface().name
     );
     fs::write(&configuration, text)?;
     // It must never touch this machine's clock.
@@ -114,11 +114,11 @@ fn ours(
     directory: &Path,
     log_sync_interval: i8,
 ) -> std::process::Command {
-    let (port, sync) = (host.port(), log_sync_interval.to_string());
+    let (port, sync) = (host.first_interface(), log_sync_interval.to_string());
     let mut command = host.command(binary);
     command.args(["serve", "--engine", "xdp", "--xdp-reply", "transmit", "--threads", "1"]);
     command.args(["--local", "--stratum", "1", "--tai-offset", "37", "--listen"]);
-    command.arg(format!("{}:123", port.ipv4)).args(["--ptp", &port.interface]);
+    command.arg(format!("{}:123", port.ipv4)).args(["--ptp", &port.name]);
     command.args(["--ptp-netsync-monitor", "--ptp-unicast-allow", CLIENTS]);
     command.args(["--ptp-announce-interval", LOG_ANNOUNCE_INTERVAL]);
     command.args(["--ptp-sync-interval", &sync, "--status-socket"]);
@@ -134,11 +134,13 @@ pub(crate) struct Listener {
 impl Listener {
     /// Joins the group.
     pub(crate) fn join(host: &LabHost, port: u16) -> Result<Self> {
-        let options =
-            UdpOptions { interface: Some(host.port().interface.clone()), ..UdpOptions::default() };
+        let options = UdpOptions {
+            interface: Some(host.first_interface().name.clone()),
+            ..UdpOptions::default()
+        };
         let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let device = host.run(|| UdpDevice::bind(at, &options))??;
-        device.join(IpAddr::V4(MULTICAST_IPV4), host.port().index)?;
+        device.join(IpAddr::V4(MULTICAST_IPV4), host.first_interface().index)?;
         Ok(Self { device })
     }
 

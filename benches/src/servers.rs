@@ -116,7 +116,7 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
     let directory = tempfile::Builder::new().prefix("horolog-bench-").tempdir()?;
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
     let is_limited = matches!(server, Server::XdpLimited | Server::XdpCrowded);
-    let metrics = is_limited.then(|| SocketAddr::new(host.port().ipv4.into(), 9123));
+    let metrics = is_limited.then(|| SocketAddr::new(host.first_interface().ipv4.into(), 9123));
     let started = |process, reflector, ready_after, directory| Started {
         process,
         _reflector: reflector,
@@ -146,8 +146,8 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
             return Ok(started(Some(process), None, Duration::ZERO, directory));
         }
         Server::Reflector | Server::PtpReflector | Server::MonitorReflector => {
-            let port = host.port();
-            let interface = Interface { index: port.index, name: port.interface.clone() };
+            let port = host.first_interface();
+            let interface = Interface { index: port.index, name: port.name.clone() };
             let reflector = host.run(|| match server {
                 Server::PtpReflector => XdpReflector::attach_ptp(&interface),
                 Server::MonitorReflector => XdpReflector::attach_monitor(&interface),
@@ -163,7 +163,7 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
     let socket = directory.path().join("status.sock");
     let mut command = host.command(binary);
     command.args(["serve", "--local", "--stratum", "1", "--listen"]);
-    command.arg(format!("{}:123", host.port().ipv4)).args(arguments);
+    command.arg(format!("{}:123", host.first_interface().ipv4)).args(arguments);
     if is_limited {
         command.arg("--deny-file").arg(deny_list(directory.path())?);
     }
@@ -177,7 +177,7 @@ pub(crate) fn start(server: Server, host: &LabHost, binary: &Path) -> Result<Sta
     if matches!(server, Server::SocketsNts | Server::XdpNts) {
         make_certificate(&certificate, &key)?;
         command.arg("--nts-cert").arg(&certificate).arg("--nts-key").arg(&key);
-        command.arg("--nts-ke-listen").arg(format!("{}:4460", host.port().ipv4));
+        command.arg("--nts-ke-listen").arg(format!("{}:4460", host.first_interface().ipv4));
         // All clients of the benchmark come from one address.
         command.args(["--nts-ke-rate-per-prefix", "0", "--nts-ke-connections-per-prefix", "0"]);
     }
@@ -214,7 +214,7 @@ fn deny_list(directory: &Path) -> Result<PathBuf> {
 
 /// Returns true if a program listens at this TCP port.
 fn listens(host: &LabHost, port: u16) -> bool {
-    let address = (host.port().ipv4, port);
+    let address = (host.first_interface().ipv4, port);
     host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false)
 }
 
@@ -233,7 +233,7 @@ fn chronyd(host: &LabHost, directory: &Path, directives: &str) -> Result<Running
     let configuration = path("chrony.conf");
     let text = format!(
         "local stratum 1\nallow all\nbindaddress {}\n{directives}\ncmdport 0\nbindcmdaddress /\npidfile {}\n",
-        host.port().ipv4,
+        host.first_interface().ipv4,
         path("chronyd.pid").display()
     );
     fs::write(&configuration, text)?;

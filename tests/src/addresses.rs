@@ -77,10 +77,10 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
     const MISSING: &str = "IPv6 is not available";
     let lab = Lab::new(&LabConfig::default())?;
     let (host, files) = (lab.server(), TempDir::new()?);
-    let own = host.port().ipv4.to_string();
-    let [certificate, key] = certificate(host.port().ipv4.into(), files.path())?;
+    let own = host.first_interface().ipv4.to_string();
+    let [certificate, key] = certificate(host.first_interface().ipv4.into(), files.path())?;
     let nts = ["--nts-cert", &certificate.to_string_lossy(), "--nts-key", &key.to_string_lossy()];
-    let more = ["--local", "--metrics", "127.0.0.1:9123", "--ptp", &host.port().interface];
+    let more = ["--local", "--metrics", "127.0.0.1:9123", "--ptp", &host.first_interface().name];
     let server =
         Server::start_by(denied(host)?, Engine::Socket, &[], &[&more[..], &nts[..]].concat())?;
     let status = server.status()?;
@@ -100,7 +100,7 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
     crate::process::write_secret(&token, "0123456789abcdef0123456789abcdef")?;
     let token = token.to_string_lossy().into_owned();
     let relay = files.path().join("relay.toml");
-    fs::write(&relay, table((host.port().ipv4, 5_000), &["192.0.2.1:5001".parse()?]))?;
+    fs::write(&relay, table((host.first_interface().ipv4, 5_000), &["192.0.2.1:5001".parse()?]))?;
     let socket = files.path().join("control.sock").to_string_lossy().into_owned();
     let relay = relay.to_string_lossy().into_owned();
     for (arguments, ready, notices) in [
@@ -133,7 +133,7 @@ pub(crate) fn listeners_work_without_ipv6() -> Result<()> {
 /// The link-local address of a host, which its kernel has made.
 fn link_local(host: &LabHost) -> Result<Ipv6Addr> {
     let own = host.netlink()?.addresses()?.into_iter();
-    let on_link = own.filter(|own| own.index == host.port().index);
+    let on_link = own.filter(|own| own.index == host.first_interface().index);
     let found = on_link.map(|own| own.prefix.address()).find_map(|address| match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Some(v6),
         _ => None,
@@ -147,9 +147,9 @@ pub(crate) fn link_local_addresses_have_zones() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (server, client) = (lab.server(), lab.client());
     let (at, near) = (link_local(server)?, link_local(client)?);
-    let (zone, own) = (&client.port().interface, &server.port().interface);
+    let (zone, own) = (&client.first_interface().name, &server.first_interface().name);
     let listen = format!("[{at}%{own}]:123");
-    let other = format!("[{at}%{}]:4123", server.port().index);
+    let other = format!("[{at}%{}]:4123", server.first_interface().index);
     let serving =
         Server::start_as(server, Engine::Socket, &[], &["--local", "-l", &listen, "-l", &other])?;
     let run = |arguments: &[&str]| -> Result<Output> {
@@ -160,7 +160,7 @@ pub(crate) fn link_local_addresses_have_zones() -> Result<()> {
         ensure!(output.status.success(), "{arguments:?}: {output:?}");
         Ok(())
     };
-    let index = client.port().index;
+    let index = client.first_interface().index;
     for target in [
         format!("{at}%{zone}"),
         format!("[{at}%{zone}]"),
@@ -193,15 +193,15 @@ pub(crate) fn link_local_addresses_have_zones() -> Result<()> {
 
 /// A relay's child is one at a link-local address of a link.
 fn relayed(lab: &Lab, near: Ipv6Addr) -> Result<()> {
-    let (server, index) = (lab.server(), lab.client().port().index);
+    let (server, index) = (lab.server(), lab.client().first_interface().index);
     let child = lab.client().run(|| -> Result<UdpSocket> {
         let socket = UdpSocket::bind(SocketAddrV6::new(near, 5_001, 0, index))?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;
         Ok(socket)
     })??;
-    let ipv6 = |host: &LabHost| host.port().ipv6.context("no IPv6 address");
+    let ipv6 = |host: &LabHost| host.first_interface().ipv6.context("no IPv6 address");
     let group = SocketAddr::from((ipv6(server)?, 5_000));
-    let to = format!("\"[{near}%{}]:5001\"", server.port().interface);
+    let to = format!("\"[{near}%{}]:5001\"", server.first_interface().name);
     let table = table(group, &[]).replace("children = []", &format!("children = [{to}]"));
     let table = table.replacen("destinations = [", "destinations = [\"fe80::/10\", ", 1);
     let _relay = Relay::start(server, &table, &["--engine", "sendmmsg"])?;

@@ -28,7 +28,7 @@ const CLIENT_PORT: u16 = 40_000;
 const BATCH: usize = 32;
 
 fn interface(host: &LabHost) -> Interface {
-    Interface { index: host.port().index, name: host.port().interface.clone() }
+    Interface { index: host.first_interface().index, name: host.first_interface().name.clone() }
 }
 
 /// A program that hands requests with more than a header over to so many queues.
@@ -79,20 +79,21 @@ fn sender_and_receiver(lab: &Lab) -> Result<(XskDevice, PacketDevice)> {
     let client = lab.client();
     let socket = client.run(|| XskSocket::open(&interface(client), 0))??;
     let filter = UdpFilter {
-        source: client.port().ipv4.into(),
+        source: client.first_interface().ipv4.into(),
         source_port: None,
         destination_port: Some(PORT),
         destination_network: None,
     };
     let options = PacketOptions { selection: FrameSelection::Udp(filter), ..Default::default() };
     let server = lab.server();
-    let receiver = server.run(|| PacketDevice::open(&server.port().interface, &options))??;
-    Ok((XskDevice::new(socket, client.port().index), receiver))
+    let receiver =
+        server.run(|| PacketDevice::open(&server.first_interface().name, &options))??;
+    Ok((XskDevice::new(socket, client.first_interface().index), receiver))
 }
 
 /// Datagrams from the client to the server, each with this payload.
 fn datagrams(lab: &Lab, payload: &[u8]) -> Batch<Endpoints> {
-    let [client, server] = [lab.client(), lab.server()].map(LabHost::port);
+    let [client, server] = [lab.client(), lab.server()].map(LabHost::first_interface);
     let link = FrameEndpoints {
         remote: MacAddress(server.mac),
         local: MacAddress(client.mac),
@@ -134,7 +135,7 @@ fn count_frames(
 /// memory of those frames serves for others.
 pub(crate) fn unsent_frames_are_not_sent_later() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let (client, index) = (lab.client(), lab.client().port().index);
+    let (client, index) = (lab.client(), lab.client().first_interface().index);
     let mut netlink = client.netlink()?;
     let (mut sender, mut receiver) = sender_and_receiver(&lab)?;
     let mut batch = datagrams(&lab, b"before");
@@ -171,11 +172,14 @@ pub(crate) fn oversized_datagrams_are_reported_as_truncated() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = lab.server();
     let responder = responder(1)?;
-    let at = SocketAddr::new(IpAddr::V4(server.port().ipv4), PORT);
+    let at = SocketAddr::new(IpAddr::V4(server.first_interface().ipv4), PORT);
     responder.answer_at(at)?;
     let server_interface = interface(server);
-    let station =
-        StationAddress { interface: server_interface.index, vlan: None, mac: server.port().mac };
+    let station = StationAddress {
+        interface: server_interface.index,
+        vlan: None,
+        mac: server.first_interface().mac,
+    };
     responder.set_station(station, true)?;
     let (mode, path) = (AttachMode::Native, ReplyPath::Redirect);
     let (socket, _attachment) = server.run(|| -> Result<_> {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::receiver::{LabReceiver, miscounted};
+use horolog_lab::receiver::{SimulatedGnssReceiver, week_rollover_offset};
 use horolog_lab::{Lab, LabConfig};
 use horolog_time::Span;
 use horolog_wire::ntp::LeapIndicator;
@@ -76,7 +76,7 @@ fn sentences_alone_are_served_and_exported() -> Result<()> {
     let _unit = Unit(UNIT);
     let directory = TempDir::new()?;
     let (name, socket) = (directory.path().join("gnss"), directory.path().join("ours.sock"));
-    let receiver = LabReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
@@ -97,7 +97,7 @@ fn sentences_alone_are_served_and_exported() -> Result<()> {
     ensure!(header.root_dispersion.to_span() > Span::from_ms(499), "{header:?}");
 
     // The second server makes the socket long after the first one began to send.
-    let second = (lab.client().port().ipv4, 1123).into();
+    let second = (lab.client().first_interface().ipv4, 1123).into();
     let sources = [format!("shm:{UNIT}"), format!("sock:{socket}")];
     let arguments = ["--source", &sources[0], "--source", &sources[1]];
     let taker = Server::start_as(lab.client(), Engine::Socket, &[second], &arguments)?;
@@ -112,7 +112,7 @@ fn sentences_alone_are_served_and_exported() -> Result<()> {
     })?;
     taker.end("TERM")?;
 
-    receiver.set_offset(miscounted(TRUTH, 1));
+    receiver.set_offset(week_rollover_offset(TRUTH, 1));
     wait_until("miscounted weeks are not served", || {
         let reply = client::query_from(lab.client(), at)?;
         ensure!(is_unsynchronised(&reply.header) || is_near(reply.offset()), "{reply:?}");
@@ -143,7 +143,7 @@ fn chronyd_reads_exported_samples() -> Result<()> {
     let _unit = Unit(UNIT);
     let directory = TempDir::new()?;
     let (name, socket) = (directory.path().join("gnss"), directory.path().join("chrony.sock"));
-    let _receiver = LabReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let (unit, socket) = (UNIT.to_string(), socket.display().to_string());
     let outputs = ["--coarse-output", "--shm-output", &unit, "--sock-output", &socket];
@@ -170,7 +170,7 @@ fn chronyd_reads_exported_samples() -> Result<()> {
 fn missing_devices_are_named() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = LabReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     for (arguments, expected) in [
         (["--pps", "/dev/pps77"].as_slice(), "/dev/pps77: no such device"),
@@ -222,7 +222,7 @@ impl Drop for FakeDaemon {
 fn a_clock_steered_by_another_daemon_is_not_touched() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = LabReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?.to_string();
     let refusal = || -> Result<String> {

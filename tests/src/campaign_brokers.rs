@@ -169,7 +169,7 @@ pub(crate) fn one_of_three_brokers_may_die() -> Result<()> {
         thread::sleep(Duration::from_millis(200));
     }
     for number in [1, 2] {
-        let address = field.lab.client().ports[number - 1].ipv4.to_string();
+        let address = field.lab.client().interfaces[number - 1].ipv4.to_string();
         field.start_agent(number, &["--nats", &at(&address), "--replicas", "3"])?;
     }
     let mut controller = field.run(&timers(2, 4), &["--nats", &local, "--replicas", "3"])?;

@@ -220,7 +220,7 @@ pub(crate) fn unsuitable_agents_are_named() -> Result<()> {
     let mut field = Field::without_agents(2, Nats::open)?;
     field.start_agent(1, &[])?;
     // Its clock is compared with one that is not right.
-    let ahead = field.lab.client().ports[1].ipv4;
+    let ahead = field.lab.client().interfaces[1].ipv4;
     let server = crate::process::Server::start(
         field.lab.client(),
         crate::process::Engine::Socket,

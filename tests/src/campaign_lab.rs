@@ -183,7 +183,7 @@ impl Field {
         // Agents reach one another by way of it.
         host.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))??;
         let nats = nats(host)?;
-        let listen: Vec<_> = host.ports.iter().map(|port| (port.ipv4, 123).into()).collect();
+        let listen: Vec<_> = host.interfaces.iter().map(|port| (port.ipv4, 123).into()).collect();
         let time = Server::start(host, Engine::Socket, &listen, &[])?;
         let directory = TempDir::new()?;
         Ok(Self { agents: BTreeMap::new(), nats, _time: time, directory, lab })
@@ -191,12 +191,12 @@ impl Field {
 
     /// Where agent K reaches the broker.
     pub(crate) fn broker_of(&self, number: usize) -> String {
-        format!("nats://{}:{NATS_PORT}", self.lab.client().ports[number - 1].ipv4)
+        format!("nats://{}:{NATS_PORT}", self.lab.client().interfaces[number - 1].ipv4)
     }
 
     /// The command of agent K.
     pub(crate) fn agent(&self, number: usize, arguments: &[&str]) -> Result<Command> {
-        let time = self.lab.client().ports[number - 1].ipv4.to_string();
+        let time = self.lab.client().interfaces[number - 1].ipv4.to_string();
         let state = self.directory.path().join(format!("state{number}")).display().to_string();
         let mut command = self.lab.host(number).command(binary()?);
         command.args(["campaign", "agent", "--name", &format!("n{number}")]);
@@ -272,7 +272,7 @@ impl Field {
     /// Cuts agent K off, or joins it again.
     pub(crate) fn set_link(&self, number: usize, up: bool) -> Result<()> {
         let host = self.lab.client();
-        let index = host.ports[number - 1].index;
+        let index = host.interfaces[number - 1].index;
         let mut netlink = host.netlink()?;
         if up {
             netlink.set_link_up(index)?;

@@ -75,7 +75,8 @@ pub(crate) fn all_done(result: &Value, agents: usize) -> Result<()> {
 /// An end of a path, a path and a timer, on agents that the plan chooses by their labels.
 pub(crate) fn a_campaign_runs_from_orders_to_one_result() -> Result<()> {
     let mut field = Field::without_agents(2, crate::campaign_lab::Nats::open)?;
-    let (far, near) = (field.lab.client().ports[0].ipv4, field.lab.host(1).port().ipv4);
+    let (far, near) =
+        (field.lab.client().interfaces[0].ipv4, field.lab.host(1).first_interface().ipv4);
     // An agent beside the broker has the far end, which agent 1 reaches.
     let mut command = field.lab.client().command(crate::process::binary()?);
     command.args(["campaign", "agent", "--name", "n0", "--clock-server", &far.to_string()]);

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::process::{Engine, Server, TIMEOUT, binary, run_to_end, server_address};
 use crate::server_sources::wait_until;
 use crate::{ROOT, clocks, scenarios};
-use horolog_lab::receiver::LabReceiver;
+use horolog_lab::receiver::SimulatedGnssReceiver;
 
 /// The receiver is behind the system clock by so much, which has a sign of its own in all views.
 const TRUTH: Span = Span::from_ms(-2_700);
@@ -53,7 +53,7 @@ fn a_servers_clock_is_shown_logged_and_drawn() -> Result<()> {
     let directory = TempDir::new()?;
     let of = |name: &str| directory.path().join(name);
     let (gnss, own, log, page) = (of("gnss"), of("own"), of("log"), of("page.html"));
-    let _receiver = LabReceiver::start(&gnss, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&gnss, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let device = format!("{}:115200", gnss.display());
     let mut arguments = vec!["--gnss", &device, "--no-clock-control"];

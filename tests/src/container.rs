@@ -180,7 +180,7 @@ fn the_image_serves_by_sockets_and_in_xdp() -> Result<()> {
     served.await_log("by sockets")?;
     check_replies(&lab)?;
     // The tools are the same program, in a container of the other host.
-    let address = lab.server().port().ipv4.to_string();
+    let address = lab.server().first_interface().ipv4.to_string();
     let query = ["--cap-drop", "all", "localhost/horolog", "query", "--json", "-", &address];
     let output = podman.run(Some(lab.client()), RUN, &query)?;
     let result: Value = serde_json::from_slice(&output.stdout)?;

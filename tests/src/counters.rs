@@ -82,7 +82,7 @@ struct Counters {
 impl Counters {
     fn start(host: &LabHost, arguments: &[&str]) -> Result<Self> {
         let token = TokenFile::new(TOKEN)?;
-        let at = SocketAddr::from((host.port().ipv4, PORT));
+        let at = SocketAddr::from((host.first_interface().ipv4, PORT));
         let mut command = host.command(binary()?);
         command.args(["counters", "--listen", &at.to_string(), "--token-file"]);
         command.arg(token.path()).args(arguments);
@@ -193,7 +193,7 @@ pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
     let chronyd = Chronyd::start(lab.server())?;
     let socket = chronyd.socket().display().to_string();
     let counters = Counters::start(lab.server(), &["--chronyd", &socket])?;
-    let target = lab.server().port().ipv4;
+    let target = lab.server().first_interface().ipv4;
     let query = format!("?address={target}&port=123");
     let read = || counters.snapshot(lab.client(), &query);
     let before = read()?;
@@ -207,7 +207,7 @@ pub(crate) fn the_snapshot_agrees_with_chronyd() -> Result<()> {
     ensure!(of_after.program == "chronyd" && of_after.received - of_before.received == REQUESTS);
     ensure!(of_after.answered == of_after.received && after.unavailable.is_empty(), "{after:?}");
     let [interface] = &after.interfaces[..] else { anyhow::bail!("{:?}", after.interfaces) };
-    ensure!(interface.name == lab.server().port().interface, "{interface:?}");
+    ensure!(interface.name == lab.server().first_interface().name, "{interface:?}");
     ensure!(interface.rx_packets - before.interfaces[0].rx_packets >= REQUESTS, "{interface:?}");
     ensure!(!after.sockets.is_empty() && after.sockets.iter().all(|one| one.port == 123));
     let by_chronyc = chronyd.statistics()?.0;
@@ -325,7 +325,7 @@ pub(crate) fn counters_that_need_root_are_named() -> Result<()> {
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let snapshot = CounterSnapshot::parse(&output.stdout).map_err(anyhow::Error::msg)?;
     ensure!(snapshot.udp_ipv4.is_some() && snapshot.softnet.is_some(), "{snapshot:?}");
-    ensure!(snapshot.interfaces.iter().any(|one| one.name == lab.server().port().interface));
+    ensure!(snapshot.interfaces.iter().any(|one| one.name == lab.server().first_interface().name));
     let [unread] = &snapshot.unavailable[..] else { anyhow::bail!("{:?}", snapshot.unavailable) };
     ensure!(unread.item == "chronyd" && unread.reason.contains("root"), "{unread:?}");
     let output = run(&[])?;
@@ -339,10 +339,11 @@ pub(crate) fn counters_that_need_root_are_named() -> Result<()> {
 pub(crate) fn packets_dropped_by_a_router_are_lost_on_the_link() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let (router, generator, far) = (lab.host(0), lab.host(1), lab.host(2));
-    let [near_address, far_address] = [generator, far].map(|host| IpAddr::from(host.port().ipv4));
-    let routers = [0, 1].map(|port| IpAddr::from(router.ports[port].ipv4));
+    let [near_address, far_address] =
+        [generator, far].map(|host| IpAddr::from(host.first_interface().ipv4));
+    let routers = [0, 1].map(|port| IpAddr::from(router.interfaces[port].ipv4));
     let route = |host: &LabHost, to: Prefix, gateway: IpAddr, port: usize| -> Result<()> {
-        Ok(host.netlink()?.add_route(to, Some(gateway), host.ports[port].index)?)
+        Ok(host.netlink()?.add_route(to, Some(gateway), host.interfaces[port].index)?)
     };
     router.run(|| fs::write("/proc/sys/net/ipv4/ip_forward", "1"))??;
     route(generator, Prefix::host(far_address), routers[0], 0)?;

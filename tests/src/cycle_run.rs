@@ -294,7 +294,7 @@ fn policies_are_compared_in_one_run() -> Result<()> {
 fn nodes_of_two_hosts_run_together_and_a_clock_offset_is_reported() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (first, second) = (lab.client(), lab.server());
-    let listen = format!("{}:4460", first.port().ipv4);
+    let listen = format!("{}:4460", first.first_interface().ipv4);
     let lead = |bound: &str| -> Result<std::process::Child> {
         let mut command = first.command(binary()?);
         command.args(["cycle", "run", "--json", "-", "-p", "20ms", "-u", "100", "-t", "1s"]);
@@ -393,7 +393,7 @@ fn packets_release_each_period_of_each_task() -> Result<()> {
 fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (first, second) = (lab.client(), lab.server());
-    let listen = format!("{}:4460", first.port().ipv4);
+    let listen = format!("{}:4460", first.first_interface().ipv4);
     let directory = TempDir::new()?;
     let file = directory.path().join("result.json");
     let mut leading = first.command(binary()?);
@@ -416,7 +416,7 @@ fn packets_release_nodes_whose_clocks_are_wrong_and_lost_ones_are_counted() -> R
     let joining = die_with_parent(&mut joining).spawn()?;
     // Ready within a second, and begun within another.
     thread::sleep(Duration::from_millis(2_500));
-    let port = &second.port().interface;
+    let port = &second.first_interface().name;
     let link =
         |state: &str| run_to_end(second.command("ip").args(["link", "set", port, state]), TIMEOUT);
     ensure!(link("down")?.status.success(), "the link stays up");

@@ -169,7 +169,7 @@ impl Booted {
     /// Waits until it has ended by itself.
     pub(crate) fn wait_for_end(mut self) -> Result<()> {
         let began = std::time::Instant::now();
-        while self.process.ended().is_none() {
+        while self.process.exit_status().is_none() {
             ensure!(began.elapsed() < TIMEOUT, "the system does not end");
             std::thread::sleep(Duration::from_millis(10));
         }

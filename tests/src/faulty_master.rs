@@ -161,7 +161,7 @@ fn each_is_found(
     let host = lab.server();
     let mut netlink = host.netlink()?;
     for other in [OTHER_IPV4, OTHER_IPV6] {
-        netlink.add_address(host.port().index, Prefix::host(other))?;
+        netlink.add_address(host.first_interface().index, Prefix::host(other))?;
     }
     let mut wrong = Vec::new();
     for &(engine, ipv6) in engines {

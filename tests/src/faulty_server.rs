@@ -350,7 +350,7 @@ pub(crate) fn each_fault_is_counted_under_its_name() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let host = lab.server();
-    host.netlink()?.add_address(host.port().index, Prefix::host(OTHER_ADDRESS))?;
+    host.netlink()?.add_address(host.first_interface().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
     let mut wrong = Vec::new();
     for engine in ENGINES {
@@ -377,7 +377,7 @@ pub(crate) fn a_server_without_a_valid_reply_is_not_called_dead() -> Result<()> 
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let host = lab.server();
-    host.netlink()?.add_address(host.port().index, Prefix::host(OTHER_ADDRESS))?;
+    host.netlink()?.add_address(host.first_interface().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
     let rate: FaultFn = |request| Some(request.kiss(*b"RATE"));
     let version: FaultFn = |request| Some(request.changed(|reply| reply.version = 3));
@@ -417,7 +417,7 @@ pub(crate) fn a_restarted_server_ends_no_run() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let host = lab.server();
-    host.netlink()?.add_address(host.port().index, Prefix::host(OTHER_ADDRESS))?;
+    host.netlink()?.add_address(host.first_interface().index, Prefix::host(OTHER_ADDRESS))?;
     let target = at.ip().to_string();
     for engine in ENGINES {
         let right: FaultFn = |_| None;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::receiver::{LabReceiver, miscounted, sentences};
+use horolog_lab::receiver::{SimulatedGnssReceiver, time_sentences, week_rollover_offset};
 use horolog_lab::{Lab, LabConfig, RunningProgram};
 use horolog_sys::clock::Realtime;
 use horolog_time::{Clock, NS_PER_S, Span};
@@ -49,7 +49,7 @@ pub(crate) fn all() -> Vec<Trial> {
 fn sentences_are_followed() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let receiver = LabReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let source = format!("gnss:{},baud=115200,refid=GPS", name.display());
@@ -73,7 +73,7 @@ fn sentences_are_followed() -> Result<()> {
     wait_until("its time is served again", || {
         Ok(!is_unsynchronised(&client::query_from(lab.client(), at)?.header))
     })?;
-    receiver.set_offset(miscounted(TRUTH, -1));
+    receiver.set_offset(week_rollover_offset(TRUTH, -1));
     wait_until("miscounted weeks are not served", || {
         let reply = client::query_from(lab.client(), at)?;
         let is_near = reply.offset() > Span::ZERO;
@@ -100,7 +100,7 @@ fn rejected(server: &Server, reasons: &[&str]) -> Result<u64> {
 /// The servers of this test: each with a receiver of its own, by which its clock would be
 /// calibrated, or which is a mere source.
 struct ServerPair {
-    receivers: [LabReceiver; 2],
+    receivers: [SimulatedGnssReceiver; 2],
     servers: [Server; 2],
     at: [SocketAddr; 2],
 }
@@ -108,7 +108,7 @@ struct ServerPair {
 impl ServerPair {
     fn start(lab: &Lab, directory: &Path, ahead: Span) -> Result<Self> {
         let names = ["calibrated", "source"].map(|name| directory.join(name));
-        let [one, two] = names.each_ref().map(|name| LabReceiver::start(name, ahead));
+        let [one, two] = names.each_ref().map(|name| SimulatedGnssReceiver::start(name, ahead));
         let receivers = [one?, two?];
         let first = server_address(lab, false)?;
         let at = [first, SocketAddr::new(first.ip(), first.port() + 1)];
@@ -191,7 +191,7 @@ fn a_saved_time_reveals_a_clock_that_was_set_back() -> Result<()> {
     let (name, saved) = (directory.path().join("gnss"), directory.path().join("saved-time"));
     let saved_text = saved.display().to_string();
     let days = Span::from_ns(5 * DAY);
-    let receiver = LabReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let source = format!("gnss:{}", name.display());
@@ -220,7 +220,7 @@ fn a_saved_time_reveals_a_clock_that_was_set_back() -> Result<()> {
 fn a_line_that_ends_is_reopened() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let receiver = LabReceiver::start(&name, TRUTH)?;
+    let receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
     let source = format!("gnss:{}", name.display());
@@ -265,7 +265,7 @@ fn invalid_lines_are_named() -> Result<()> {
 fn gpsd_passes_the_time_on() -> Result<()> {
     let directory = TempDir::new()?;
     let name = directory.path().join("gnss");
-    let _receiver = LabReceiver::start(&name, TRUTH)?;
+    let _receiver = SimulatedGnssReceiver::start(&name, TRUTH)?;
     let lab = Lab::new(&LabConfig::default())?;
     // Its shared memory is to go with it; it runs in the foreground, without waiting for a client,
     // at the path that the name stands for.
@@ -299,7 +299,7 @@ fn gpsfake_plays_a_receiver_to_gpsd() -> Result<()> {
     let directory = TempDir::new()?;
     let log = directory.path().join("log.nmea");
     let start = (Realtime.now() + TRUTH).to_timespec().0;
-    let lines = (0..SECONDS).map(|second| sentences(start + second, true));
+    let lines = (0..SECONDS).map(|second| time_sentences(start + second, true));
     fs::write(&log, lines.collect::<String>())?;
     let lab = Lab::new(&LabConfig::default())?;
     let mut command = lab.server().command("unshare");

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use horolog_lab::receiver::{Form, LabReceiver, date, sentence, time_of_day};
+use horolog_lab::receiver::{
+    SentenceFormatter, SimulatedGnssReceiver, date, format_sentence, time_of_day,
+};
 use horolog_lab::{Lab, LabConfig};
 use horolog_time::Span;
 use libtest_mimic::Trial;
@@ -28,78 +30,79 @@ pub(crate) fn all() -> Vec<Trial> {
 /// RMC of a second, with this between the date and the end.
 fn rmc(talker: &str, second: i64, fraction: &str, end: &str) -> String {
     let (time, date) = (time_of_day(second), date(second));
-    sentence(&format!("{talker}RMC,{time}{fraction},A,4807.038,N,01131.000,E,0.02,,{date}{end}"))
+    format_sentence(&format!(
+        "{talker}RMC,{time}{fraction},A,4807.038,N,01131.000,E,0.02,,{date}{end}"
+    ))
 }
 
 fn zda(second: i64, end: &str) -> String {
     let (time, date) = (time_of_day(second), date(second));
     let (day, month, year) = (&date[..2], &date[2..4], &date[4..]);
-    sentence(&format!("GPZDA,{time}.00,{day},{month},20{year}{end}"))
+    format_sentence(&format!("GPZDA,{time}.00,{day},{month},20{year}{end}"))
 }
 
 /// GGA, which reports a fix by its quality and names no date.
 fn gga(second: i64, quality: u8) -> String {
-    sentence(&format!("GPGGA,{}.00,,,,,{quality},00,99.99,,,,,,", time_of_day(second)))
+    format_sentence(&format!("GPGGA,{}.00,,,,,{quality},00,99.99,,,,,,", time_of_day(second)))
 }
 
 /// Forms that name the time, each by itself.
-const UNDERSTOOD: [(&str, Form); 20] =
-    [
-        ("ends-at-the-date", |second, _| rmc("GN", second, "", "")),
-        ("letters-alone", |second, _| {
-            let (time, date) = (time_of_day(second), date(second));
-            sentence(&format!("GNRMC,{time},A,,N,,E,,,{date},,,A"))
-        }),
-        ("float-mode", |second, _| rmc("GN", second, ".000", ",2.00,E,F,S")),
-        ("no-navigational-status", |second, _| rmc("GN", second, ".00", ",,,A,V,X")),
-        ("zone", |second, _| zda(second, ",+03,00")),
-        ("no-zone", |second, _| zda(second, "")),
-        ("fraction", |second, _| rmc("GN", second - 1, ".700", ",,,A")),
-        ("before-the-second", |second, _| rmc("GN", second - 1, ".999", ",,,A")),
-        ("small-digits", |second, _| {
-            let text = rmc("GN", second, "", ",,,A");
-            let (text, checksum) = text.split_at(text.len() - 4);
-            format!("{text}{}", checksum.to_lowercase())
-        }),
-        ("one-digit", |second, _| rmc("GN", second, "", ",,,A").replace("*0", "*")),
-        ("line-feed", |second, _| rmc("GN", second, "", ",,,A").replace('\r', "")),
-        ("three-ends", |second, _| rmc("GN", second, "", ",,,A").replace('\r', "\r\r")),
-        ("noise", |second, _| {
-            format!(
-                "$GNRMC,\0\u{fe}$GPTXT,01,01,02,OK*3B\r\n{}{}",
-                "$".repeat(300),
-                rmc("GN", second, "", "")
-            )
-        }),
-        ("talkers", |second, _| {
-            let talkers = ["GP", "GL", "GA", "GB", "BD", "GQ", "QZ", "GI", "YD", "IN"];
-            rmc(talkers[second.rem_euclid(10) as usize], second, "", ",,,A")
-        }),
-        ("two", |second, _| format!("{}{}", rmc("GN", second, "", ",,,A"), sentence(VOID))),
-        ("two-in-turns", |second, _| {
-            if second % 2 == 0 { rmc("GN", second, "", ",,,A") } else { sentence(VOID) }
-        }),
-        ("two-in-fifths", |second, _| {
-            if second % 5 == 0 { rmc("GN", second, "", ",,,A") } else { sentence(VOID) }
-        }),
-        ("two-dates", |second, _| {
-            let (talker, years) = if second % 2 == 0 { ("GN", 0) } else { ("GA", 9) };
-            rmc(talker, second + years * 31_557_600, "", ",,,A")
-        }),
-        ("date-with-a-fix", |second, _| format!("{}{}", gga(second, 1), zda(second, ",,"))),
-        ("leap-out-of-season", |second, _| {
-            let time = time_of_day(second);
-            let shown = if second % 4 == 0 { format!("{}60", &time[..4]) } else { time };
-            sentence(&format!("GNRMC,{shown},A,,,,,,,{},,,A", date(second)))
-        }),
-    ];
+const UNDERSTOOD: [(&str, SentenceFormatter); 20] = [
+    ("ends-at-the-date", |second, _| rmc("GN", second, "", "")),
+    ("letters-alone", |second, _| {
+        let (time, date) = (time_of_day(second), date(second));
+        format_sentence(&format!("GNRMC,{time},A,,N,,E,,,{date},,,A"))
+    }),
+    ("float-mode", |second, _| rmc("GN", second, ".000", ",2.00,E,F,S")),
+    ("no-navigational-status", |second, _| rmc("GN", second, ".00", ",,,A,V,X")),
+    ("zone", |second, _| zda(second, ",+03,00")),
+    ("no-zone", |second, _| zda(second, "")),
+    ("fraction", |second, _| rmc("GN", second - 1, ".700", ",,,A")),
+    ("before-the-second", |second, _| rmc("GN", second - 1, ".999", ",,,A")),
+    ("small-digits", |second, _| {
+        let text = rmc("GN", second, "", ",,,A");
+        let (text, checksum) = text.split_at(text.len() - 4);
+        format!("{text}{}", checksum.to_lowercase())
+    }),
+    ("one-digit", |second, _| rmc("GN", second, "", ",,,A").replace("*0", "*")),
+    ("line-feed", |second, _| rmc("GN", second, "", ",,,A").replace('\r', "")),
+    ("three-ends", |second, _| rmc("GN", second, "", ",,,A").replace('\r', "\r\r")),
+    ("noise", |second, _| {
+        format!(
+            "$GNRMC,\0\u{fe}$GPTXT,01,01,02,OK*3B\r\n{}{}",
+            "$".repeat(300),
+            rmc("GN", second, "", "")
+        )
+    }),
+    ("talkers", |second, _| {
+        let talkers = ["GP", "GL", "GA", "GB", "BD", "GQ", "QZ", "GI", "YD", "IN"];
+        rmc(talkers[second.rem_euclid(10) as usize], second, "", ",,,A")
+    }),
+    ("two", |second, _| format!("{}{}", rmc("GN", second, "", ",,,A"), format_sentence(VOID))),
+    ("two-in-turns", |second, _| {
+        if second % 2 == 0 { rmc("GN", second, "", ",,,A") } else { format_sentence(VOID) }
+    }),
+    ("two-in-fifths", |second, _| {
+        if second % 5 == 0 { rmc("GN", second, "", ",,,A") } else { format_sentence(VOID) }
+    }),
+    ("two-dates", |second, _| {
+        let (talker, years) = if second % 2 == 0 { ("GN", 0) } else { ("GA", 9) };
+        rmc(talker, second + years * 31_557_600, "", ",,,A")
+    }),
+    ("date-with-a-fix", |second, _| format!("{}{}", gga(second, 1), zda(second, ",,"))),
+    ("leap-out-of-season", |second, _| {
+        let time = time_of_day(second);
+        let shown = if second % 4 == 0 { format!("{}60", &time[..4]) } else { time };
+        format_sentence(&format!("GNRMC,{shown},A,,,,,,,{},,,A", date(second)))
+    }),
+];
 
 /// Forms that do not, and what is told of them.
-const NAMED: [(&str, Form, &str); 12] = [
-    ("void", |_, _| sentence(VOID), "the receiver has no fix yet"),
+const NAMED: [(&str, SentenceFormatter, &str); 12] = [
+    ("void", |_, _| format_sentence(VOID), "the receiver has no fix yet"),
     (
         "void-with-zda",
-        |second, _| format!("{}{}", sentence(VOID), zda(second + 3, ",,")),
+        |second, _| format!("{}{}", format_sentence(VOID), zda(second + 3, ",,")),
         "has no fix",
     ),
     (
@@ -109,16 +112,16 @@ const NAMED: [(&str, Form, &str); 12] = [
     ),
     (
         "wrong-checksum-beside",
-        |_, _| format!("{}$GNRMC,1*00\r\n", sentence("GPGSV,1")),
+        |_, _| format!("{}$GNRMC,1*00\r\n", format_sentence("GPGSV,1")),
         "with a wrong checksum; enable RMC or ZDA",
     ),
     ("mode-n", |second, _| rmc("GN", second, "", ",,,N"), "has no fix: mode N"),
     ("mode-e", |second, _| rmc("GN", second, "", ",,,E,S"), "dead reckoning"),
     ("simulator", |second, _| rmc("GN", second, "", ",,,S"), "a simulator"),
-    ("no-date", |_, _| sentence("GPZDA,081253.19,,,,00,00"), "the receiver has no time yet"),
+    ("no-date", |_, _| format_sentence("GPZDA,081253.19,,,,00,00"), "the receiver has no time yet"),
     (
         "no-day",
-        |_, _| sentence("GNRMC,081253,A,,,,,,,300219"),
+        |_, _| format_sentence("GNRMC,081253,A,,,,,,,300219"),
         "its date is missing or malformed; the last",
     ),
     (
@@ -127,7 +130,7 @@ const NAMED: [(&str, Form, &str); 12] = [
         "without a checksum and none",
     ),
     ("wrong-checksum", |_, _| "$GNRMC,1*00\r\n".to_owned(), "with a wrong checksum and none"),
-    ("other-kinds", |_, _| sentence("GPGSV,1"), "enable RMC or ZDA"),
+    ("other-kinds", |_, _| format_sentence("GPGSV,1"), "enable RMC or ZDA"),
 ];
 
 fn source<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
@@ -142,7 +145,11 @@ fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
     let forms = NAMED.map(|(name, form, _)| (name, form));
     let forms = || UNDERSTOOD.iter().chain(&forms);
     let receivers = forms().map(|(name, form)| {
-        Ok(LabReceiver::start_as(&directory.path().join(name), Span::ZERO, *form)?)
+        Ok(SimulatedGnssReceiver::start_with_format(
+            &directory.path().join(name),
+            Span::ZERO,
+            *form,
+        )?)
     });
     let _receivers = receivers.collect::<Result<Vec<_>>>()?;
     let sources: Vec<_> = forms().map(|(name, _)| spec(name)).collect();
@@ -185,11 +192,11 @@ fn each_form_of_a_sentence_is_parsed_or_named() -> Result<()> {
 fn calibrated(
     at: (&Lab, u16),
     directory: &Path,
-    of: (&str, Form),
-) -> Result<(LabReceiver, Server)> {
+    of: (&str, SentenceFormatter),
+) -> Result<(SimulatedGnssReceiver, Server)> {
     let ((lab, port), (name, form)) = (at, of);
     let line = directory.join(name);
-    let receiver = LabReceiver::start_as(&line, Span::ZERO, form)?;
+    let receiver = SimulatedGnssReceiver::start_with_format(&line, Span::ZERO, form)?;
     let gnss = line.display().to_string();
     let arguments = ["--gnss", &gnss, "--no-clock-control"];
     let at = (server_address(lab, false)?.ip(), port).into();

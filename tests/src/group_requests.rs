@@ -93,22 +93,23 @@ impl Bench {
             receive_buffer: Some(1 << 22),
             ..PacketOptions::default()
         };
-        let device = client.run(|| PacketDevice::open(&client.port().interface, &options))??;
+        let device =
+            client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
         Ok(Self { lab, device })
     }
 
     fn own(&self, ipv6: bool) -> Result<IpAddr> {
-        let port = self.lab.client().port();
+        let port = self.lab.client().first_interface();
         Ok(if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() })
     }
 
     fn server(&self, ipv6: bool) -> Result<IpAddr> {
-        let port = self.lab.server().port();
+        let port = self.lab.server().first_interface();
         Ok(if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() })
     }
 
     fn server_mac(&self) -> MacAddress {
-        MacAddress(self.lab.server().port().mac)
+        MacAddress(self.lab.server().first_interface().mac)
     }
 
     fn frame(&self, to: IpAddr, mac: MacAddress, service: &Service) -> Result<Vec<u8>> {
@@ -124,7 +125,7 @@ impl Bench {
     ) -> Result<Vec<u8>> {
         let builder = Builder {
             destination_mac: mac,
-            source_mac: MacAddress(self.lab.client().port().mac),
+            source_mac: MacAddress(self.lab.client().first_interface().mac),
             vlan,
             source: SocketAddr::new(self.own(to.is_ipv6())?, CLIENT_PORT),
             destination: SocketAddr::new(to, service.port),
@@ -237,7 +238,7 @@ fn a_server_ignores_misaddressed_requests(engine: Engine, arguments: &[&str]) ->
     let mut bench = Bench::new()?;
     let any: [SocketAddr; 2] =
         [(Ipv4Addr::UNSPECIFIED, 123).into(), (Ipv6Addr::UNSPECIFIED, 123).into()];
-    let interface = bench.lab.server().port().interface.clone();
+    let interface = bench.lab.server().first_interface().name.clone();
     let ptp = ["--ptp", &interface, "--ptp-transport", "udp4", "--ptp-announce-interval", "-2"];
     let time = ["--stratum", "1", "--tai-offset", "37"];
     let arguments = [&ptp[..], &time, arguments].concat();
@@ -277,7 +278,7 @@ fn a_far_end_ignores_misaddressed_requests() -> Result<()> {
     let plain = bench.frame(bench.server(false)?, bench.server_mac(), &services[1])?;
     // It answers some time after it was started.
     eventually(|| {
-        ensure!(far.ended().is_none(), "the far end ended: {:?}", far.ended());
+        ensure!(far.exit_status().is_none(), "the far end ended: {:?}", far.exit_status());
         Ok(bench.replies(std::slice::from_ref(&plain), false)? == 1)
     })?;
     for ipv6 in [false, true] {

@@ -33,7 +33,7 @@ fn names(result: &Value, list: &str, name: &str) -> Result<Vec<String>> {
 fn a_veth_is_reported_as_configured() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 3, ..LabConfig::default() })?;
     let server = lab.server();
-    let interface = server.port().interface.clone();
+    let interface = server.first_interface().name.clone();
     server.run(|| set_gro(&interface, true))??;
     let result = nic_report(server, &interface)?;
     ensure!(result["schema"] == "horolog.host-nic/2", "{result}");

@@ -32,7 +32,7 @@ fn lab() -> Result<Lab> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     for number in 0..3 {
         let host: &LabHost = lab.host(number);
-        for port in &host.ports {
+        for port in &host.interfaces {
             host.netlink()?.set_link_mtu(port.index, MTU)?;
         }
     }
@@ -51,7 +51,7 @@ fn a_server_answers_in_the_kernel() -> Result<()> {
     let lab = lab()?;
     let (at, files) = (server_address(&lab, false)?, TempDir::new()?);
     let paths = certificate(at.ip(), files.path())?.map(|path| path.display().to_string());
-    let interface = lab.server().port().interface.clone();
+    let interface = lab.server().first_interface().name.clone();
     let arguments = [
         ["--nts-cert", &paths[0], "--nts-key", &paths[1]],
         ["--ptp", &interface, "--ptp-announce-interval", "-2"],
@@ -90,11 +90,11 @@ fn run(lab: &Lab, arguments: &[&str]) -> Result<()> {
 /// Short packets are copied in the kernel, long ones by sockets, and none is lost.
 fn a_relay_copies_in_the_kernel() -> Result<()> {
     let lab = lab()?;
-    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
-    let child = SocketAddr::from((lab.host(2).port().ipv4, PORT));
+    let at = SocketAddr::from((lab.client().interfaces[0].ipv4, PORT));
+    let child = SocketAddr::from((lab.host(2).first_interface().ipv4, PORT));
     let receiver = bind(lab.host(2), child)?;
     let relay = Relay::start(lab.client(), &table(at, &[child]), &["--engine", "xdp"])?;
-    let source = bind(lab.server(), SocketAddr::from((lab.server().port().ipv4, 0)))?;
+    let source = bind(lab.server(), SocketAddr::from((lab.server().first_interface().ipv4, 0)))?;
     let group = &relay.listing()?.groups[0];
     ensure!(group.engine == "xdp", "{group:?}");
     for length in [64, 1_472, 3_000, LONG] {

@@ -43,14 +43,14 @@ impl Named {
     }
 
     fn find(&self) -> Result<Option<LabSummary>> {
-        Ok(horolog_lab::list()?.into_iter().find(|lab| lab.name == self.0))
+        Ok(horolog_lab::list_labs()?.into_iter().find(|lab| lab.name == self.0))
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
         // Most scenarios have removed it themselves.
-        let _ = horolog_lab::down(&self.0);
+        let _ = horolog_lab::remove_lab(&self.0);
     }
 }
 
@@ -68,8 +68,13 @@ impl Drop for Killed {
 pub(crate) fn datagrams_cross() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
-    ping(client, server, client.port().ipv4.into(), server.port().ipv4.into())?;
-    let v6 = |host: &LabHost| host.port().ipv6.context("no IPv6 address");
+    ping(
+        client,
+        server,
+        client.first_interface().ipv4.into(),
+        server.first_interface().ipv4.into(),
+    )?;
+    let v6 = |host: &LabHost| host.first_interface().ipv6.context("no IPv6 address");
     ping(client, server, v6(client)?.into(), v6(server)?.into())
 }
 
@@ -78,8 +83,8 @@ pub(crate) fn a_star_reaches_every_server() -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
     let names: Vec<&str> = lab.hosts().iter().map(|host| host.name.as_str()).collect();
     ensure!(names == ["client", "server", "server2", "server3"], "{names:?}");
-    for (port, server) in lab.client().ports.iter().zip(&lab.hosts()[1..]) {
-        ping(lab.client(), server, port.ipv4.into(), server.port().ipv4.into())?;
+    for (port, server) in lab.client().interfaces.iter().zip(&lab.hosts()[1..]) {
+        ping(lab.client(), server, port.ipv4.into(), server.first_interface().ipv4.into())?;
     }
     Ok(())
 }
@@ -109,20 +114,20 @@ pub(crate) fn links_have_the_requested_settings() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
     let (client, server) = (lab.client(), lab.server());
     for host in [client, server] {
-        let port = host.port();
+        let port = host.first_interface();
         let link = host.netlink()?.link_by_index(port.index)?;
-        ensure!(link.name == port.interface && link.mac == Some(port.mac));
+        ensure!(link.name == port.name && link.mac == Some(port.mac));
         ensure!(link.up && link.operational, "{link:?}");
         ensure!(link.kind.as_deref() == Some("veth"), "kind {:?}", link.kind);
         ensure!((link.num_rx_queues, link.num_tx_queues) == (2, 2), "{link:?}");
-        let channels = host.run(|| ethtool::channels(&port.interface))??;
+        let channels = host.run(|| ethtool::channels(&port.name))??;
         ensure!((channels.rx, channels.tx) == (2, 2), "{channels:?}");
         let loopback = host.netlink()?.link_by_name("lo")?;
         ensure!(loopback.up, "lo is down");
     }
     let mut netlink = client.netlink()?;
-    let link = netlink.link_by_index(client.port().index)?;
-    ensure!(link.peer_index == Some(server.port().index), "{link:?}");
+    let link = netlink.link_by_index(client.first_interface().index)?;
+    ensure!(link.peer_index == Some(server.first_interface().index), "{link:?}");
     let nsid = netlink.nsid_of(server.netns.as_fd())?;
     ensure!(nsid.is_some() && link.peer_nsid == nsid, "{:?} is not {nsid:?}", link.peer_nsid);
     ensure!(netlink.nsid_of(NetNs::anonymous()?.as_fd())?.is_none(), "a stranger has an nsid");
@@ -132,7 +137,7 @@ pub(crate) fn links_have_the_requested_settings() -> Result<()> {
 /// The driver's counters of a veth can be read, its queues and its merging of packets changed.
 pub(crate) fn ethtool_works_on_veth() -> Result<()> {
     let lab = Lab::new(&LabConfig { queues: 2, ..LabConfig::default() })?;
-    let interface = lab.client().port().interface.clone();
+    let interface = lab.client().first_interface().name.clone();
     let stats = lab.client().run(|| ethtool::stats(&interface))??;
     let value = |name: &str| stats.iter().find(|(known, _)| known == name).map(|&(_, value)| value);
     for name in [
@@ -144,7 +149,10 @@ pub(crate) fn ethtool_works_on_veth() -> Result<()> {
     ] {
         ensure!(value(name) == Some(0), "{name} in {stats:?}");
     }
-    ensure!(value("peer_ifindex") == Some(u64::from(lab.server().port().index)), "{stats:?}");
+    ensure!(
+        value("peer_ifindex") == Some(u64::from(lab.server().first_interface().index)),
+        "{stats:?}"
+    );
     lab.client().run(|| -> Result<()> {
         let before = ethtool::channels(&interface)?;
         ethtool::set_channels(&interface, &ethtool::Channels { rx: 1, tx: 1, ..before })?;
@@ -163,10 +171,13 @@ pub(crate) fn routes_are_found() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
     let mut netlink = client.netlink()?;
-    let out = netlink.route_get(server.port().ipv4.into(), None)?;
-    ensure!(out.index == client.port().index && out.gateway.is_none() && !out.local, "{out:?}");
-    ensure!(out.source == Some(client.port().ipv4.into()), "{out:?}");
-    let own = netlink.route_get(client.port().ipv4.into(), None)?;
+    let out = netlink.route_get(server.first_interface().ipv4.into(), None)?;
+    ensure!(
+        out.index == client.first_interface().index && out.gateway.is_none() && !out.local,
+        "{out:?}"
+    );
+    ensure!(out.source == Some(client.first_interface().ipv4.into()), "{out:?}");
+    let own = netlink.route_get(client.first_interface().ipv4.into(), None)?;
     ensure!(own.local, "{own:?}");
     for nowhere in ["198.51.100.1", "2001:db8:ffff::1"] {
         match netlink.route_get(nowhere.parse()?, None) {
@@ -180,9 +191,9 @@ pub(crate) fn routes_are_found() -> Result<()> {
     for simulated in ["10.9.8.7", "fd12:3456::1"] {
         let back = netlink.route_get(simulated.parse()?, None)?;
         let gateway = back.gateway.context("no gateway")?;
-        let port = client.port();
+        let port = client.first_interface();
         ensure!(gateway == IpAddr::from(port.ipv4) || Some(gateway) == port.ipv6.map(IpAddr::from));
-        ensure!(back.index == server.port().index && !back.local, "{back:?}");
+        ensure!(back.index == server.first_interface().index && !back.local, "{back:?}");
     }
     let simulated: Prefix = "10.0.0.0/8".parse()?;
     netlink.delete_route(simulated)?;
@@ -195,10 +206,11 @@ pub(crate) fn routes_are_found() -> Result<()> {
 pub(crate) fn neighbours_are_resolved() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (client, server) = (lab.client(), lab.server());
-    let index = client.port().index;
-    let mac = server.port().mac;
+    let index = client.first_interface().index;
+    let mac = server.first_interface().mac;
     let mut netlink = client.netlink()?;
-    let known = netlink.neighbour(index, server.port().ipv4.into())?.context("no neighbour")?;
+    let known =
+        netlink.neighbour(index, server.first_interface().ipv4.into())?.context("no neighbour")?;
     ensure!(known.usable && known.mac == Some(mac), "{known:?}");
 
     for (own, present, absent) in [
@@ -207,7 +219,7 @@ pub(crate) fn neighbours_are_resolved() -> Result<()> {
     ] {
         let present: Prefix = present.parse()?;
         netlink.add_address(index, own.parse()?)?;
-        server.netlink()?.add_address(server.port().index, present)?;
+        server.netlink()?.add_address(server.first_interface().index, present)?;
         ensure!(netlink.neighbour(index, present.address())?.is_none());
         let resolved = client.run(|| netlink.resolve_mac(index, present.address(), TIMEOUT))??;
         ensure!(resolved == mac, "{present} is at {resolved:?}");
@@ -263,7 +275,7 @@ pub(crate) fn a_lab_without_ipv6_has_none() -> Result<()> {
     for host in lab.hosts() {
         let addresses = host.netlink()?.addresses()?;
         ensure!(addresses.iter().all(|entry| entry.prefix.address().is_ipv4()), "{addresses:?}");
-        ensure!(host.port().ipv6.is_none());
+        ensure!(host.first_interface().ipv6.is_none());
     }
     Ok(())
 }
@@ -298,27 +310,27 @@ fn outside() -> Result<Vec<String>> {
 /// A named lab is made, listed, used and removed; processes inside are told and left alone.
 pub(crate) fn a_named_lab_is_created_and_removed() -> Result<()> {
     let lab = Named::new("round-trip");
-    horolog_lab::up(&lab.0, &LabConfig::default())?;
+    horolog_lab::create_lab(&lab.0, &LabConfig::default())?;
     let listed = lab.find()?.context("not listed")?;
-    ensure!(listed.is_whole() && listed.hosts == ["client", "server"], "{listed:?}");
+    ensure!(listed.is_complete() && listed.hosts == ["client", "server"], "{listed:?}");
 
-    let mut command = horolog_lab::command(&lab.0, "client", "sh")?;
+    let mut command = horolog_lab::host_command(&lab.0, "client", "sh")?;
     let status = command.args(["-c", "grep -q veth0: /proc/net/dev && exit 7"]).status()?;
     ensure!(status.code() == Some(7), "{status}");
     let became = helper_command(&["exec", &lab.0, "sh", "-c", "kill -TERM $$"])?.status()?;
     ensure!(became.signal() == Some(SIGTERM), "exec must leave nothing in between: {became}");
-    let no_host = horolog_lab::command(&lab.0, "router", "true").map(drop);
+    let no_host = horolog_lab::host_command(&lab.0, "router", "true").map(drop);
     ensure!(matches!(no_host, Err(LabError::NoSuchHost { .. })), "{no_host:?}");
 
-    let mut sleep = horolog_lab::command(&lab.0, "server", "sleep")?;
+    let mut sleep = horolog_lab::host_command(&lab.0, "server", "sleep")?;
     let mut sleep = Killed(die_with_parent(sleep.arg("60")).spawn()?);
-    let downed = horolog_lab::down(&lab.0)?;
+    let downed = horolog_lab::remove_lab(&lab.0)?;
     ensure!(downed.hosts == ["client", "server"], "{downed:?}");
     let inside: Vec<u32> = downed.processes.iter().map(|process| process.pid).collect();
     ensure!(inside == [sleep.0.id()], "{downed:?}");
     ensure!(sleep.0.try_wait()?.is_none(), "down must not kill");
     ensure!(lab.find()?.is_none(), "still listed");
-    let again = horolog_lab::down(&lab.0);
+    let again = horolog_lab::remove_lab(&lab.0);
     ensure!(matches!(again, Err(LabError::NotFound(_))), "{again:?}");
     Ok(())
 }
@@ -326,20 +338,20 @@ pub(crate) fn a_named_lab_is_created_and_removed() -> Result<()> {
 /// A second lab of the same name is refused with the way out, and the first stays whole.
 pub(crate) fn up_twice_is_refused() -> Result<()> {
     let lab = Named::new("twice");
-    horolog_lab::up(&lab.0, &LabConfig::default())?;
-    let Err(error) = horolog_lab::up(&lab.0, &LabConfig::default()) else {
+    horolog_lab::create_lab(&lab.0, &LabConfig::default())?;
+    let Err(error) = horolog_lab::create_lab(&lab.0, &LabConfig::default()) else {
         bail!("a second lab called {} was made", lab.0);
     };
     let wanted = format!("lab '{0}' exists already; 'horolog lab down {0}' removes it", lab.0);
     ensure!(error.to_string() == wanted, "{error}");
-    ensure!(horolog_lab::command(&lab.0, "server", "true")?.status()?.success());
+    ensure!(horolog_lab::host_command(&lab.0, "server", "true")?.status()?.success());
     Ok(())
 }
 
 /// What a crash left of a lab is listed as such, stands in the way of a new one, and is removed.
 pub(crate) fn a_partial_lab_is_removed() -> Result<()> {
     let lab = Named::new("half");
-    horolog_lab::up(&lab.0, &LabConfig { hosts: 3, ..LabConfig::default() })?;
+    horolog_lab::create_lab(&lab.0, &LabConfig { hosts: 3, ..LabConfig::default() })?;
     for host in ["client", "server"] {
         delete_named(&format!("horolog-{}-{host}", lab.0))?;
     }
@@ -347,12 +359,12 @@ pub(crate) fn a_partial_lab_is_removed() -> Result<()> {
     let unmounted = PathBuf::from(format!("/run/netns/horolog-{}-server3", lab.0));
     fs::write(&unmounted, "")?;
     let left = lab.find()?.context("not listed")?;
-    ensure!(!left.is_whole() && left.hosts == ["server2", "server3"], "{left:?}");
-    let again = horolog_lab::up(&lab.0, &LabConfig::default());
+    ensure!(!left.is_complete() && left.hosts == ["server2", "server3"], "{left:?}");
+    let again = horolog_lab::create_lab(&lab.0, &LabConfig::default());
     ensure!(matches!(again, Err(LabError::Exists(_))), "{again:?}");
-    let entered = horolog_lab::command(&lab.0, "server3", "true").map(drop);
+    let entered = horolog_lab::host_command(&lab.0, "server3", "true").map(drop);
     ensure!(entered.is_err(), "a file that is no namespace was entered");
-    let downed = horolog_lab::down(&lab.0)?;
+    let downed = horolog_lab::remove_lab(&lab.0)?;
     ensure!(downed.hosts == left.hosts && !unmounted.exists(), "{downed:?}");
     ensure!(lab.find()?.is_none(), "something was left");
     Ok(())
@@ -383,7 +395,7 @@ pub(crate) fn an_interrupted_up_leaves_no_partial_lab() -> Result<()> {
             // It may have been through before the signal came.
             ensure!(left == 0 || left == HOSTS_MAX, "{left} hosts were left");
             if left > 0 {
-                horolog_lab::down(&lab.0)?;
+                horolog_lab::remove_lab(&lab.0)?;
             }
         }
     }
@@ -427,14 +439,17 @@ fn helper_command(arguments: &[&str]) -> Result<Command> {
 pub(crate) fn helper(arguments: &[String]) -> Result<()> {
     match arguments {
         [action, name, hosts] if action == "up" => {
-            horolog_lab::up(name, &LabConfig { hosts: hosts.parse()?, ..LabConfig::default() })?;
+            horolog_lab::create_lab(
+                name,
+                &LabConfig { hosts: hosts.parse()?, ..LabConfig::default() },
+            )?;
             Ok(())
         }
         [action] if action == "hold" => match hold()? {},
         [action, name, index] if action == RELAY_HELPER => xdp_relay_changes::hold(name, index),
         [action, name, argv @ ..] if action == "exec" => {
             let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
-            match horolog_lab::exec(name, "client", &argv)? {}
+            match horolog_lab::exec_in_host(name, "client", &argv)? {}
         }
         other => bail!("unknown helper {other:?}"),
     }

@@ -205,7 +205,7 @@ fn a_mount_that_appears_is_waited_for() -> Result<()> {
 /// A resolver waits for seconds, and this does not.
 fn an_unresponsive_name_server_does_not_delay_the_deadline() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let server = lab.server().port().ipv4;
+    let server = lab.server().first_interface().ipv4;
     let unresponsive = lab.server().run(|| UdpSocket::bind((server, 53)))??;
     let directory = TempDir::new()?;
     let resolver = directory.path().join("resolv.conf");

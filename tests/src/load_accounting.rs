@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use horolog_load::loss_attribution::{ServerCounters, UdpCounters};
+use horolog_load::loss_attribution::{ServerCounters, UdpCounts};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
 use horolog_record::{FindingCode, LoadEngineKind, LoadResult, LossLocation, Trial};
@@ -73,7 +73,7 @@ impl Chronyd {
         let name = if ipv6 { "snmp6" } else { "snmp" };
         let path = format!("/proc/thread-self/net/{name}");
         let text = host.run(|| fs::read_to_string(path))??;
-        let parse = if ipv6 { UdpCounters::parse_snmp6 } else { UdpCounters::parse_snmp };
+        let parse = if ipv6 { UdpCounts::parse_snmp6 } else { UdpCounts::parse_snmp };
         let udp = parse(&text).with_context(|| format!("no counters of UDP in {text}"))?;
         Ok([received, dropped, udp.receive_buffer_errors])
     }

@@ -137,27 +137,27 @@ fn expect_all_answered(lab: &Lab, target: IpAddr, engine: LoadEngineKind) -> Res
 }
 
 fn v6_of(lab: &Lab) -> Result<IpAddr> {
-    lab.server().port().ipv6.map(IpAddr::from).context("no IPv6 address")
+    lab.server().first_interface().ipv6.map(IpAddr::from).context("no IPv6 address")
 }
 
 /// The packet engine's simulated clients ask over IPv4 and IPv6, and every reply is counted.
 pub(crate) fn packet_engine_counts_every_reply() -> Result<()> {
     let lab = new_lab()?;
-    expect_all_answered(&lab, lab.server().port().ipv4.into(), LoadEngineKind::Packet)?;
+    expect_all_answered(&lab, lab.server().first_interface().ipv4.into(), LoadEngineKind::Packet)?;
     expect_all_answered(&lab, v6_of(&lab)?, LoadEngineKind::Packet)
 }
 
 /// The udp engine asks over IPv4 and IPv6, and every reply is counted.
 pub(crate) fn udp_engine_counts_every_reply() -> Result<()> {
     let lab = new_lab()?;
-    expect_all_answered(&lab, lab.server().port().ipv4.into(), LoadEngineKind::Udp)?;
+    expect_all_answered(&lab, lab.server().first_interface().ipv4.into(), LoadEngineKind::Udp)?;
     expect_all_answered(&lab, v6_of(&lab)?, LoadEngineKind::Udp)
 }
 
 /// Sources scattered over a whole network are answered and recognised as well.
 pub(crate) fn random_sources_are_recognised() -> Result<()> {
     let lab = new_lab()?;
-    let target = lab.server().port().ipv4.into();
+    let target = lab.server().first_interface().ipv4.into();
     let _server = Server::start(&lab, target, u64::MAX)?;
     let options =
         LoadOptions { random_sources: true, ..options(target, Some(LoadEngineKind::Packet))? };
@@ -170,7 +170,7 @@ pub(crate) fn random_sources_are_recognised() -> Result<()> {
 /// What the server left unanswered is found at the server.
 pub(crate) fn unanswered_requests_are_lost_at_the_server() -> Result<()> {
     let lab = new_lab()?;
-    let target = lab.server().port().ipv4.into();
+    let target = lab.server().first_interface().ipv4.into();
     let server = Server::start(&lab, target, 10)?;
     let options = LoadOptions {
         counter_source: Some(Box::new(server.counters())),
@@ -187,7 +187,7 @@ pub(crate) fn unanswered_requests_are_lost_at_the_server() -> Result<()> {
 /// What a socket that nobody reads had no room for is found at the socket.
 pub(crate) fn a_full_socket_is_found() -> Result<()> {
     let lab = new_lab()?;
-    let target: IpAddr = lab.server().port().ipv4.into();
+    let target: IpAddr = lab.server().first_interface().ipv4.into();
     let bind = || UdpSocket::bind((target, NTP_PORT));
     let _deaf = lab.server().run(bind)??;
     let result = run(&lab, options(target, Some(LoadEngineKind::Packet))?)??;
@@ -204,11 +204,11 @@ pub(crate) fn a_full_socket_is_found() -> Result<()> {
 pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
     let config = LabConfig { client_networks: Vec::new(), ..LabConfig::default() };
     let lab = Lab::new(&config)?;
-    let target = lab.server().port().ipv4.into();
+    let target = lab.server().first_interface().ipv4.into();
     let _server = Server::start(&lab, target, u64::MAX)?;
     let result = run(&lab, options(target, Some(LoadEngineKind::Packet))?)??;
     let advice = &finding(&result, FindingCode::NoReplies)?.advice;
-    let route = format!("ip route add 10.64.0.0/10 via {}", lab.client().port().ipv4);
+    let route = format!("ip route add 10.64.0.0/10 via {}", lab.client().first_interface().ipv4);
     ensure!(advice.contains(&route), "{advice}");
     let result = run(&lab, options(target, None)?)??;
     ensure!(result.engine == LoadEngineKind::Udp, "engine {:?}", result.engine);
@@ -227,8 +227,8 @@ pub(crate) fn a_missing_return_route_is_named() -> Result<()> {
 /// of this host's choice and of the user's; where nothing answers, the best engine stays.
 pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<()> {
     let lab = new_lab()?;
-    let interface = lab.server().port().interface.clone();
-    let v4: IpAddr = lab.server().port().ipv4.into();
+    let interface = lab.server().first_interface().name.clone();
+    let v4: IpAddr = lab.server().first_interface().ipv4.into();
     let with = |network: Option<&str>, target, engine| -> Result<LoadOptions> {
         let source_network = network.map(str::parse).transpose()?;
         let reply_timeout = Duration::from_millis(200);
@@ -267,7 +267,7 @@ pub(crate) fn xdp_frames_that_do_not_arrive_choose_the_next_engine() -> Result<(
 /// A port on which nobody listens is told from a server that is merely silent.
 pub(crate) fn a_closed_port_is_named() -> Result<()> {
     let lab = new_lab()?;
-    let target = lab.server().port().ipv4.into();
+    let target = lab.server().first_interface().ipv4.into();
     let result = run(&lab, options(target, Some(LoadEngineKind::Udp))?)??;
     let advice = &finding(&result, FindingCode::NoReplies)?.advice;
     ensure!(advice.contains("port is closed"), "{advice}");
@@ -277,7 +277,7 @@ pub(crate) fn a_closed_port_is_named() -> Result<()> {
 /// Each way in which a target cannot be reached has its own message of one line.
 pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
     let lab = new_lab()?;
-    let server: IpAddr = lab.server().port().ipv4.into();
+    let server: IpAddr = lab.server().first_interface().ipv4.into();
     let refuse = |target: IpAddr, hints: RouteHints, expected: &str| {
         let options = LoadOptions { hints, ..options(target, Some(LoadEngineKind::Packet))? };
         let message = match run(&lab, options)? {
@@ -291,12 +291,16 @@ pub(crate) fn unreachable_targets_are_refused() -> Result<()> {
     let elsewhere = [203, 0, 113, 9].into();
     refuse(elsewhere, RouteHints::default(), "no route to 203.0.113.9")?;
     refuse(server, through("nosuch0"), "'nosuch0' not found")?;
-    refuse(lab.client().port().ipv4.into(), RouteHints::default(), "address of this host")?;
+    refuse(
+        lab.client().first_interface().ipv4.into(),
+        RouteHints::default(),
+        "address of this host",
+    )?;
     // On the link by route, but nobody has the address. Fixed neighbours do not know it either.
     let client = lab.client();
     let absent: IpAddr = [198, 18, 7, 7].into();
     let route = horolog_sys::netlink::Prefix::host(absent);
-    let index = client.port().index;
+    let index = client.first_interface().index;
     client.netlink()?.add_route(route, None, index)?;
     refuse(absent, RouteHints::default(), "no MAC address for 198.18.7.7")
 }

@@ -64,7 +64,7 @@ fn an_interface_that_goes_down_keeps_the_results_so_far() -> Result<()> {
     arguments.extend(["--interval", "1s", "--json", "r.json"]);
     let mut run = Started::start(&mut load(lab.client(), &arguments)?)?;
     run.wait_until(|rows, _| rows.contains("0.00 s"))?;
-    let interface = &lab.client().port().interface;
+    let interface = &lab.client().first_interface().name;
     let mut down = lab.client().command("ip");
     let output = run_to_end(down.args(["link", "set", interface, "down"]), TIMEOUT)?;
     ensure!(output.status.success(), "{output:?}");

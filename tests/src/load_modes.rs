@@ -110,7 +110,7 @@ fn nts_chronyd_with(
     ];
     let mut chronyd = Chronyd::start(host, &directives.each_ref().map(String::as_str))?;
     // Its helper listens some time after it serves.
-    let address = (host.port().ipv4, 4460);
+    let address = (host.first_interface().ipv4, 4460);
     let listens = || host.run(|| TcpStream::connect(address).is_ok()).unwrap_or(false);
     chronyd.process.await_ready(TIMEOUT, listens)?;
     Ok((chronyd, directory, certificate))

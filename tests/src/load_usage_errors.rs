@@ -85,7 +85,7 @@ const UNUSED_ADDRESS: &str = "198.18.7.7";
 /// Packets that a host's interface has sent (`proc_net_dev(5)`).
 fn sent_packets(host: &LabHost) -> Result<u64> {
     let table = host.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
-    let interface = &host.port().interface;
+    let interface = &host.first_interface().name;
     let numbers = table
         .lines()
         .find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'))
@@ -97,9 +97,9 @@ fn sent_packets(host: &LabHost) -> Result<u64> {
 fn refused(cases: &[Case]) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
-    let server = Some(lab.server().port().ipv4.into());
+    let server = Some(lab.server().first_interface().ipv4.into());
     let public = Prefix::host(IpAddr::V4(PUBLIC.parse::<Ipv4Addr>()?));
-    client.netlink()?.add_route(public, server, client.port().index)?;
+    client.netlink()?.add_route(public, server, client.first_interface().index)?;
     expect_all(cases, |arguments| run_to_end(&mut load(client, arguments)?, TIMEOUT))?;
     nothing_is_attached(client)
 }
@@ -120,9 +120,9 @@ pub(crate) fn a_public_target_is_sent_nothing() -> Result<()> {
     // IPv6 would send of its own accord.
     let lab = Lab::new(&LabConfig { ipv6: false, ..LabConfig::default() })?;
     let client = lab.client();
-    let server = Some(lab.server().port().ipv4.into());
+    let server = Some(lab.server().first_interface().ipv4.into());
     let public = Prefix::host(IpAddr::V4(PUBLIC.parse::<Ipv4Addr>()?));
-    client.netlink()?.add_route(public, server, client.port().index)?;
+    client.netlink()?.add_route(public, server, client.first_interface().index)?;
     let before = sent_packets(client)?;
     for engine in ["auto", "udp", "packet", "xdp"] {
         let output = run_to_end(&mut load(client, &[PUBLIC, "--engine", engine])?, TIMEOUT)?;
@@ -140,7 +140,7 @@ pub(crate) fn an_unreachable_neighbour_is_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let client = lab.client();
     let unused = Prefix::host(IpAddr::V4(UNUSED_ADDRESS.parse::<Ipv4Addr>()?));
-    client.netlink()?.add_route(unused, None, client.port().index)?;
+    client.netlink()?.add_route(unused, None, client.first_interface().index)?;
     let output = run_to_end(&mut load(client, &[UNUSED_ADDRESS, "--engine", "xdp"])?, TIMEOUT)?;
     check(&output, ENVIRONMENT, &[UNUSED_ADDRESS, "MAC address"])?;
     nothing_is_attached(client)

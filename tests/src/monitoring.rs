@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use horolog_lab::receiver::LabReceiver;
+use horolog_lab::receiver::SimulatedGnssReceiver;
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_time::Span;
 use libtest_mimic::Trial;
@@ -220,18 +220,18 @@ fn a_real_prometheus_answers_every_query() -> Result<()> {
     let arguments = ["--metrics", &names[1], "--leap", "unsynchronised"];
     let _other = Server::start(lab.server(), Engine::Socket, &[other], &arguments)?;
     let line = files.path().join("gnss");
-    let _receiver = LabReceiver::start(&line, Span::ZERO)?;
+    let _receiver = SimulatedGnssReceiver::start(&line, Span::ZERO)?;
     let receiver = ["--gnss", &line.display().to_string(), "--no-clock-control"];
     let arguments = [&["--metrics", &names[2]][..], &receiver].concat();
     let third = SocketAddr::new(at.ip(), 2_123);
     let _third = Server::start_as(lab.server(), Engine::Socket, &[third], &arguments)?;
-    let child = (lab.client().port().ipv4, relay::PORT).into();
-    let table = relay::table((lab.server().port().ipv4, relay::PORT), &[child]);
+    let child = (lab.client().first_interface().ipv4, relay::PORT).into();
+    let table = relay::table((lab.server().first_interface().ipv4, relay::PORT), &[child]);
     let _relay = Relay::start(lab.server(), &table, &["--metrics", &names[3]])?;
     let _load = load(lab.client(), at)?;
     let prometheus = Prometheus::start(
         lab.client(),
-        (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
+        (lab.client().first_interface().ipv4, PROMETHEUS_PORT).into(),
         &[("horolog", &[sound, unsound, calibrated]), ("horolog-relay", &[of_relay])],
         None,
     )?;
@@ -254,7 +254,7 @@ fn a_real_prometheus_scrapes_a_load_run() -> Result<()> {
     let files = TempDir::new()?;
     let token = files.path().join("token");
     write_secret(&token, TOKEN)?;
-    let page = SocketAddr::new(lab.client().port().ipv4.into(), PORTS[1]);
+    let page = SocketAddr::new(lab.client().first_interface().ipv4.into(), PORTS[1]);
     let mut command = lab.client().command(binary()?);
     command.args(["load", "ntp", &at.to_string(), "--engine", "udp", "--no-store", "-r", "500"]);
     command.args(["-t", "3", "--timeout", "100ms", "--web-linger", "600s"]);
@@ -262,7 +262,7 @@ fn a_real_prometheus_scrapes_a_load_run() -> Result<()> {
     let run = RunningProgram::start(&mut command)?;
     let prometheus = Prometheus::start(
         lab.client(),
-        (lab.client().port().ipv4, PROMETHEUS_PORT).into(),
+        (lab.client().first_interface().ipv4, PROMETHEUS_PORT).into(),
         &[("load", &[page])],
         Some(&token),
     )?;

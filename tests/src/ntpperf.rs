@@ -64,10 +64,10 @@ impl Scene {
 
     /// Runs it as the examples of ntpperf do, with more options.
     fn run(&self, more: &[&str]) -> Result<Output> {
-        let port = self.lab.client().port();
-        let mac = MacAddress(self.lab.server().port().mac).to_string().to_uppercase();
+        let port = self.lab.client().first_interface();
+        let mac = MacAddress(self.lab.server().first_interface().mac).to_string().to_uppercase();
         let mut command = self.lab.client().command(self.directory.path().join("ntpperf"));
-        command.args(["-i", &port.interface, "-m", &mac, "-s", CLIENTS]);
+        command.args(["-i", &port.name, "-m", &mac, "-s", CLIENTS]);
         command.args(["-d", &server_address(&self.lab, false)?.ip().to_string()]).args(more);
         run_to_end(&mut command, TIMEOUT)
     }
@@ -176,7 +176,7 @@ fn chronyd_is_loaded_in_both_modes() -> Result<()> {
 fn chronyd_behind_a_plain_veth_is_measured() -> Result<()> {
     let scene = Scene::new()?;
     let server = scene.lab.server();
-    let interface = server.port().interface.clone();
+    let interface = server.first_interface().name.clone();
     server.run(|| set_gro(&interface, false))??;
     let _chronyd = Chronyd::start(server, &[])?;
     let output = scene.run(&["-B", "-I", "-B", "-r", "100", "-t", "0.5"])?;
@@ -208,7 +208,7 @@ fn chronyd_is_loaded_with_an_imported_session() -> Result<()> {
     let scene = Scene::new()?;
     let (_chronyd, _directory, certificate) = nts_chronyd(scene.lab.server())?;
     let trust = TrustAnchors::from_pem_file(Some(certificate.as_ref()))?;
-    let address = (scene.lab.server().port().ipv4, KE_PORT).into();
+    let address = (scene.lab.server().first_interface().ipv4, KE_PORT).into();
     let nts_session = scene
         .lab
         .client()

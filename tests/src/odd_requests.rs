@@ -234,9 +234,10 @@ fn no_further_reply(socket: &UdpSocket) -> Result<()> {
 fn add_address(lab: &Lab) -> Result<()> {
     let (server, client) = (lab.server(), lab.client());
     let other = format!("{OTHER}/32");
-    let (own, way) = (server.port().ipv4.to_string(), client.port().interface.clone());
+    let (own, way) =
+        (server.first_interface().ipv4.to_string(), client.first_interface().name.clone());
     for (host, arguments) in [
-        (server, ["addr", "add", &other, "dev", &server.port().interface, "scope", "global"]),
+        (server, ["addr", "add", &other, "dev", &server.first_interface().name, "scope", "global"]),
         (client, ["route", "add", &other, "via", &own, "dev", &way]),
     ] {
         let output = run_to_end(host.command("ip").args(arguments), TIMEOUT)?;

@@ -26,9 +26,9 @@ const FRAME_BYTES: usize = 2_048;
 fn addresses(lab: &Lab, ipv6: bool) -> Result<[IpAddr; 2]> {
     let of = |host: &LabHost| -> Result<IpAddr> {
         Ok(if ipv6 {
-            host.port().ipv6.context("no IPv6 address")?.into()
+            host.first_interface().ipv6.context("no IPv6 address")?.into()
         } else {
-            host.port().ipv4.into()
+            host.first_interface().ipv4.into()
         })
     };
     Ok([of(lab.client())?, of(lab.server())?])
@@ -38,8 +38,8 @@ fn addresses(lab: &Lab, ipv6: bool) -> Result<[IpAddr; 2]> {
 fn builder(lab: &Lab, ipv6: bool, source_port: u16, destination_port: u16) -> Result<Builder> {
     let [source, destination] = addresses(lab, ipv6)?;
     Ok(Builder {
-        destination_mac: MacAddress(lab.server().port().mac),
-        source_mac: MacAddress(lab.client().port().mac),
+        destination_mac: MacAddress(lab.server().first_interface().mac),
+        source_mac: MacAddress(lab.client().first_interface().mac),
         vlan: None,
         source: SocketAddr::new(source, source_port),
         destination: SocketAddr::new(destination, destination_port),
@@ -47,7 +47,7 @@ fn builder(lab: &Lab, ipv6: bool, source_port: u16, destination_port: u16) -> Re
 }
 
 fn packet_device(host: &LabHost, options: &PacketOptions) -> Result<PacketDevice> {
-    Ok(host.run(|| PacketDevice::open(&host.port().interface, options))??)
+    Ok(host.run(|| PacketDevice::open(&host.first_interface().name, options))??)
 }
 
 fn push(batch: &mut Batch<()>, builder: &Builder, payload: &[u8]) {
@@ -223,10 +223,10 @@ pub(crate) fn an_interface_that_goes_down_is_reported() -> Result<()> {
     let mut batch = Batch::new(1, FRAME_BYTES);
     push(&mut batch, &builder(&lab, false, CLIENT_PORT, SERVER_PORT)?, &[0; 48]);
     ensure!(sender.send(&mut batch)? == 1);
-    netlink.set_link_down(client.port().index)?;
+    netlink.set_link_down(client.first_interface().index)?;
     let error = sender.send(&mut batch).err().context("sent through an interface that is down")?;
     ensure!(error.kind() == io::ErrorKind::NetworkDown, "{error}");
-    netlink.set_link_up(client.port().index)?;
+    netlink.set_link_up(client.first_interface().index)?;
     ensure!(sender.send(&mut batch)? == 1);
     Ok(())
 }

@@ -112,7 +112,7 @@ fn ip(host: &LabHost, arguments: &[&str]) -> Result<()> {
 /// The route between the hosts, at one of them, with attributes.
 fn change_route(host: &LabHost, attributes: &[&str]) -> Result<()> {
     let change = ["route", "change", "192.0.2.0/30", "dev", "veth0", "src"];
-    let source = host.port().ipv4.to_string();
+    let source = host.first_interface().ipv4.to_string();
     ip(host, &[&change[..], &[&source], attributes].concat())
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn all() -> Vec<Trial> {
 
 /// Where a far end in the lab's server host answers.
 pub(crate) fn address(lab: &Lab) -> SocketAddr {
-    (lab.server().port().ipv4, PORT).into()
+    (lab.server().first_interface().ipv4, PORT).into()
 }
 
 /// Starts a far end in the lab's server host, and waits until it answers.

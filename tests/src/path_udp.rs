@@ -58,7 +58,7 @@ pub(crate) struct Path {
 impl Path {
     pub(crate) fn new(ipv6: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig::default())?;
-        let port = lab.server().port();
+        let port = lab.server().first_interface();
         let at: SocketAddr = if ipv6 {
             (port.ipv6.context("no IPv6 address")?, PORT).into()
         } else {

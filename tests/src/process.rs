@@ -60,7 +60,7 @@ pub(crate) fn binary() -> Result<PathBuf> {
 
 /// Where the lab's server answers.
 pub(crate) fn server_address(lab: &Lab, ipv6: bool) -> Result<SocketAddr> {
-    let port = lab.server().port();
+    let port = lab.server().first_interface();
     Ok(if ipv6 {
         (port.ipv6.context("no IPv6 address")?, NTP_PORT).into()
     } else {

@@ -67,7 +67,7 @@ impl Ptp4l {
             "[global]\n{COMMON}network_transport {}\ndomainNumber {domain}\nuds_address {}\n[{}]\n",
             transport.name(),
             directory.path().join("ptp4l.sock").display(),
-            host.port().interface,
+            host.first_interface().name,
         );
         fs::write(&path, text)?;
         let mut command = host.command("setpriv");

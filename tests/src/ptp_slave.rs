@@ -69,7 +69,7 @@ impl PtpSlave {
 
     /// The same, by multicast on the host's interface.
     pub(crate) fn by_multicast(host: &LabHost, transport: Transport, lines: &str) -> Result<Self> {
-        let section = format!("[{}]\n", host.port().interface);
+        let section = format!("[{}]\n", host.first_interface().name);
         Self::start(host, transport, 0, lines, &section)
     }
 
@@ -119,7 +119,7 @@ pub(crate) fn manage(host: &LabHost, transport: &str, domain: u8, request: &str)
     let directory = tempfile::tempdir()?;
     let mut command = host.command("pmc");
     command.args([transport, "-b", "0", "-d", &domain.to_string()]);
-    command.args(["-i", &host.port().interface]).arg(request);
+    command.args(["-i", &host.first_interface().name]).arg(request);
     command.current_dir(directory.path());
     let output = run_to_end(&mut command, Duration::from_secs(10))?;
     ensure!(output.status.success(), "pmc: {output:?}");

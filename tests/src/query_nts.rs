@@ -122,7 +122,7 @@ pub(crate) fn mismatched_keys_are_replaced_and_the_negotiated_server_is_named() 
         (Lab::new(&LabConfig::default())?, Identity::new()?, TempDir::new()?);
     let secret = files.path().join("secret");
     write_secret(&secret, &"01".repeat(32))?;
-    let at = SocketAddr::from((lab.server().port().ipv4, NTP));
+    let at = SocketAddr::from((lab.server().first_interface().ipv4, NTP));
     let option = secret.display().to_string();
     let server =
         Server::start(lab.server(), Engine::Socket, &[at], &["--nts-master-secret", &option])?;

@@ -48,13 +48,13 @@ impl Bench {
     }
 
     fn builder(&self) -> Builder {
-        let client = self.lab.client().port();
+        let client = self.lab.client().first_interface();
         let own = match (self.at, client.ipv6) {
             (SocketAddr::V6(_), Some(ipv6)) => ipv6.into(),
             _ => client.ipv4.into(),
         };
         Builder {
-            destination_mac: MacAddress(self.lab.server().port().mac),
+            destination_mac: MacAddress(self.lab.server().first_interface().mac),
             source_mac: MacAddress(client.mac),
             vlan: None,
             source: SocketAddr::new(own, CLIENT_PORT),
@@ -85,7 +85,7 @@ impl Bench {
         let client = self.lab.client();
         let options = PacketOptions { selection, ..PacketOptions::default() };
         let mut device =
-            client.run(|| PacketDevice::open(&client.port().interface, &options))??;
+            client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
         let mut batch = Batch::new(8, FRAME_BYTES);
         for frame in frames {
             ensure!(batch.push((), frame), "the frame does not fit");

@@ -148,7 +148,7 @@ pub(crate) fn bind(host: &LabHost, at: SocketAddr) -> Result<UdpSocket> {
 }
 
 pub(crate) fn address(host: &LabHost, ipv6: bool) -> Result<IpAddr> {
-    let port = host.port();
+    let port = host.first_interface();
     if ipv6 { Ok(port.ipv6.context("no IPv6 address")?.into()) } else { Ok(port.ipv4.into()) }
 }
 
@@ -200,7 +200,7 @@ fn copies_are_correct_while_children_join_and_leave(engine: &str, ipv6: bool) ->
     let (packets, rate) = if engine == "xdp" { (12_000, 6_000) } else { (4_000, 2_000) };
     // The source at the first server, the relay in the middle, children at the other servers.
     let lab = Lab::new(&LabConfig { hosts: 5, ipv6: true, ..LabConfig::default() })?;
-    let port = &lab.client().ports[0];
+    let port = &lab.client().interfaces[0];
     let near: IpAddr = if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() };
     let at = SocketAddr::new(near, PORT);
     let children = (2..5)
@@ -265,8 +265,8 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
     let child = SocketAddr::new(address(lab.host(2), false)?, PORT);
     let receiver = bind(lab.host(2), child)?;
     let listen = SocketAddr::from((GROUP, PORT));
-    let port = &lab.client().ports[0];
-    let on = format!("interface = \"{}\"\nsources", port.interface);
+    let port = &lab.client().interfaces[0];
+    let on = format!("interface = \"{}\"\nsources", port.name);
     let relay = Relay::start(
         lab.client(),
         &table(listen, &[child]).replace("sources", &on),
@@ -275,7 +275,7 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
     // TTL 1, as multicast is sent unless told otherwise; by way of the only interface.
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
     let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
-    lab.server().netlink()?.add_route(groups, None, lab.server().port().index)?;
+    lab.server().netlink()?.add_route(groups, None, lab.server().first_interface().index)?;
     send(&source, listen, 0..500, 5_000)?;
     for expected in 0..500 {
         ensure!(number(&receiver)? == expected);
@@ -299,10 +299,10 @@ fn multicast_goes_in_and_unicast_out(engine: &str) -> Result<()> {
 fn relays_feed_relays_and_loops_end(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
     let (upper, lower) = (lab.client(), lab.host(2));
-    let upper_at = SocketAddr::from((upper.ports[1].ipv4, PORT));
+    let upper_at = SocketAddr::from((upper.interfaces[1].ipv4, PORT));
     let lower_at = SocketAddr::new(address(lower, false)?, PORT);
     let leaf_at = SocketAddr::new(lower_at.ip(), 6_000);
-    let entry = SocketAddr::from((upper.ports[0].ipv4, PORT));
+    let entry = SocketAddr::from((upper.interfaces[0].ipv4, PORT));
     let leaf = bind(lower, leaf_at)?;
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     let first = Relay::start(upper, &table(any, &[lower_at]), &["--engine", engine])?;
@@ -346,12 +346,12 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     netlink?.add_route(
         Prefix::new(Ipv4Addr::new(10, 77, 0, 0).into(), 24)?,
         None,
-        lab.client().ports[0].index,
+        lab.client().interfaces[0].index,
     )?;
     let nowhere = SocketAddr::from(([10, 99, 0, 1], PORT));
     let mut children = unresolved.clone();
     children.extend([nowhere, alive]);
-    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+    let at = SocketAddr::from((lab.client().interfaces[0].ipv4, PORT));
     let arguments = ["--engine", engine, "--no-fragment"];
     let relay = Relay::start(lab.client(), &table(at, &children), &arguments)?;
     ensure!(relay.listing()?.groups[0].engine == engine, "{:?}", relay.listing()?);
@@ -375,7 +375,7 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
     let listed = relay.child(nowhere)?;
     ensure!(listed.dropped.get("unreachable") == Some(&u64::from(PACKETS)), "{listed:?}");
     // A packet that is too long for a child's link is its loss alone.
-    lab.client().netlink()?.set_link_mtu(lab.client().ports[1].index, 600)?;
+    lab.client().netlink()?.set_link_mtu(lab.client().interfaces[1].index, 600)?;
     thread::sleep(Duration::from_millis(1_500));
     let sizes = (0..100).filter(|one| payload(*one).len() + 28 > 600).count() as u64;
     send(&source, at, 0..100, 2_000)?;
@@ -389,7 +389,7 @@ fn a_dead_child_does_not_delay_the_others(engine: &str) -> Result<()> {
 
 fn an_invalid_table_is_refused() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let at = SocketAddr::from((lab.client().first_interface().ipv4, PORT));
     let good = table(at, &[SocketAddr::new(address(lab.server(), false)?, PORT)]);
     for (from, to, words) in [
         ("[[group]]", "[[group", "line 3"),
@@ -478,7 +478,7 @@ pub(crate) fn eventually(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> 
 
 fn a_killed_relay_does_not_block_its_successor() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let at = SocketAddr::from((lab.client().first_interface().ipv4, PORT));
     let child = SocketAddr::new(address(lab.server(), false)?, PORT);
     let mut relay = Relay::start(lab.client(), &table(at, &[child]), &[])?;
     relay.running = {

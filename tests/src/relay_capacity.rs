@@ -97,7 +97,7 @@ fn send_in_window(source: &UdpSocket, at: SocketAddr, received: &[AtomicU32]) ->
 
 fn copies_are_correct_at_full_speed(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 5, ..LabConfig::default() })?;
-    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+    let at = SocketAddr::from((lab.client().interfaces[0].ipv4, PORT));
     let socket_address = |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
     let children = [socket_address(2)?, socket_address(3)?, socket_address(4)?];
     let sockets = [
@@ -188,7 +188,7 @@ type ReceivedCopies = HashMap<SocketAddr, Vec<u32>>;
 impl LargestTable {
     fn new() -> Result<Self> {
         let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
-        let near = lab.client().ports[0].ipv4;
+        let near = lab.client().interfaces[0].ipv4;
         let mut text = "destinations = [\"192.0.2.0/24\"]\n".to_owned();
         for group in 0..GROUPS {
             let children: Vec<String> = (0..OF_GROUP)
@@ -221,7 +221,7 @@ impl LargestTable {
 
     /// Sends some packets to each group's port, and takes what comes of them.
     fn exchange(&mut self) -> Result<ReceivedCopies> {
-        let near = self.lab.client().ports[0].ipv4;
+        let near = self.lab.client().interfaces[0].ipv4;
         let mut received = ReceivedCopies::new();
         for round in 0..ROUNDS {
             for group in 0..GROUPS {
@@ -260,7 +260,7 @@ impl LargestTable {
 }
 
 fn child_of(lab: &Lab, group: u16, child: u16) -> SocketAddr {
-    let host = lab.host(2 + usize::from(child % 2)).port();
+    let host = lab.host(2 + usize::from(child % 2)).first_interface();
     SocketAddr::from((host.ipv4, CHILD_PORT + group * OF_GROUP + child))
 }
 
@@ -277,7 +277,7 @@ fn receiver(host: &LabHost, relay: Ipv4Addr) -> Result<PacketDevice> {
         receive_buffer: Some(RECEIVE_BUFFER),
         ..Default::default()
     };
-    Ok(host.run(|| PacketDevice::open(&host.port().interface, &options))??)
+    Ok(host.run(|| PacketDevice::open(&host.first_interface().name, &options))??)
 }
 
 fn the_largest_table_is_served() -> Result<()> {
@@ -309,7 +309,7 @@ fn the_largest_table_is_served() -> Result<()> {
     largest.relay.control(&["remove", "g255"])?;
     children.retain(|child| *child != guest && child.port() < largest.child(GROUPS - 1, 0).port());
     largest.all_receive(&children)?;
-    let at = SocketAddr::from((largest.lab.client().ports[0].ipv4, GROUP_PORT + GROUPS - 1));
+    let at = SocketAddr::from((largest.lab.client().interfaces[0].ipv4, GROUP_PORT + GROUPS - 1));
     let (at, source) = (at.to_string(), "192.0.2.0/24");
     largest.relay.control(&["add", "h", "--listen", &at, "--source", source, &last.to_string()])?;
     children.push(last);
@@ -361,11 +361,11 @@ fn metrics_match_the_packets_received(engine: &str) -> Result<()> {
     let unresolved = SocketAddr::from(([10, 77, 0, 1], PORT));
     let nowhere = SocketAddr::from(([10, 99, 0, 1], PORT));
     let link = Prefix::new(Ipv4Addr::new(10, 77, 0, 0).into(), 24)?;
-    host.netlink()?.add_route(link, None, host.ports[0].index)?;
+    host.netlink()?.add_route(link, None, host.interfaces[0].index)?;
     // A link that takes short packets alone.
-    host.netlink()?.set_link_mtu(host.ports[2].index, 600)?;
+    host.netlink()?.set_link_mtu(host.interfaces[2].index, 600)?;
     let sockets = [bind(lab.host(2), near[0])?, bind(lab.host(3), near[1])?];
-    let at = SocketAddr::from((host.ports[0].ipv4, PORT));
+    let at = SocketAddr::from((host.interfaces[0].ipv4, PORT));
     let metrics_at = SocketAddr::from((Ipv4Addr::LOCALHOST, 9_105));
     let relay = Relay::start(
         host,

@@ -42,14 +42,14 @@ struct Side {
 impl Side {
     fn new(engine: &str, ipv6: bool) -> Result<Self> {
         let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
-        let near = &lab.client().ports[0];
+        let near = &lab.client().interfaces[0];
         let (all, group) = if ipv6 { ("::", "ff0e::5") } else { ("0.0.0.0", "239.1.2.3") };
         let at = |address: IpAddr, port: usize| SocketAddr::new(address, PORTS[port]);
         let own =
             if ipv6 { near.ipv6.map_or(near.ipv4.into(), IpAddr::from) } else { near.ipv4.into() };
         let children: Vec<String> = (0..6)
             .map(|number: u16| {
-                let far = lab.host(2 + usize::from(number % 2)).port();
+                let far = lab.host(2 + usize::from(number % 2)).first_interface();
                 let address = if ipv6 { far.ipv6.map(IpAddr::from) } else { None };
                 let address = address.unwrap_or(far.ipv4.into());
                 format!("\"{}\"", SocketAddr::new(address, CHILD_PORT + number))
@@ -60,7 +60,7 @@ impl Side {
         for (name, listen, more) in [
             ("one", at(own, 0), String::new()),
             ("all", at(all.parse()?, 1), "hop-limit = 200\n".to_owned()),
-            ("many", at(group.parse()?, 2), format!("interface = \"{}\"\n", near.interface)),
+            ("many", at(group.parse()?, 2), format!("interface = \"{}\"\n", near.name)),
         ] {
             // Half of the network may send.
             let sources = "sources = [\"192.0.2.0/25\", \"2001:db8::/33\"]";
@@ -77,7 +77,11 @@ impl Side {
     }
 
     fn address(&self, host: usize) -> IpAddr {
-        let port = if host == 0 { &self.lab.client().ports[0] } else { self.lab.host(host).port() };
+        let port = if host == 0 {
+            &self.lab.client().interfaces[0]
+        } else {
+            self.lab.host(host).first_interface()
+        };
         let ipv6 = port.ipv6.map(IpAddr::from).filter(|_| self.ipv6);
         ipv6.unwrap_or(port.ipv4.into())
     }
@@ -88,7 +92,7 @@ impl Side {
         let many: IpAddr =
             if self.ipv6 { [0xff0e, 0, 0, 0, 0, 0, 0, 5].into() } else { GROUP.into() };
         let to = if port == 2 { many } else { self.address(0) };
-        let mut mac = self.lab.client().ports[0].mac;
+        let mut mac = self.lab.client().interfaces[0].mac;
         match (port, many) {
             (2, IpAddr::V4(_)) => mac = [1, 0, 0x5e, 1, 2, 3],
             (2, IpAddr::V6(_)) => mac = [0x33, 0x33, 0, 0, 0, 5],
@@ -119,7 +123,7 @@ impl Side {
         }
         let builder = Builder {
             destination_mac: MacAddress(mac),
-            source_mac: MacAddress(self.lab.server().port().mac),
+            source_mac: MacAddress(self.lab.server().first_interface().mac),
             vlan: None,
             source,
             destination: SocketAddr::new(to, PORTS[port]),
@@ -160,7 +164,7 @@ impl Side {
 
     fn receivers(&self) -> Result<Vec<PacketDevice>> {
         let open = |host: usize| {
-            let near = &self.lab.client().ports[host - 1];
+            let near = &self.lab.client().interfaces[host - 1];
             let source = near.ipv6.map(IpAddr::from).filter(|_| self.ipv6);
             // Groups of one address send from there; others from that of the way out.
             let networks = [self.address(0), source.unwrap_or(near.ipv4.into())];
@@ -177,7 +181,9 @@ impl Side {
                     receive_buffer: Some(RECEIVE_BUFFER),
                     ..Default::default()
                 };
-                anyhow::Ok(host.run(|| PacketDevice::open(&host.port().interface, &options))??)
+                anyhow::Ok(
+                    host.run(|| PacketDevice::open(&host.first_interface().name, &options))??,
+                )
             })
         };
         [2, 3].into_iter().flat_map(open).collect()
@@ -187,7 +193,7 @@ impl Side {
     fn outcome(&self, frames: &[Vec<u8>]) -> Result<(BTreeMap<Vec<u8>, usize>, RelayListing)> {
         let mut receivers = self.receivers()?;
         let server = self.lab.server();
-        let open = || PacketDevice::open(&server.port().interface, &PacketOptions::default());
+        let open = || PacketDevice::open(&server.first_interface().name, &PacketOptions::default());
         let mut sender = server.run(open)??;
         for together in frames.chunks(TOGETHER) {
             send(&mut sender, together)?;

@@ -28,7 +28,7 @@ fn datagrams_of_any_length_arrive_whole() -> Result<()> {
 }
 
 fn relay_lengths(lab: &Lab, ipv6: bool, engine: &str, [fits, longest]: [usize; 2]) -> Result<()> {
-    let port = &lab.client().ports[0];
+    let port = &lab.client().interfaces[0];
     let near: IpAddr = if ipv6 { port.ipv6.context("no IPv6")?.into() } else { port.ipv4.into() };
     let (at, whole) = (SocketAddr::new(near, PORT), SocketAddr::new(near, PORT + 1));
     let child = SocketAddr::new(address(lab.host(2), ipv6)?, PORT);

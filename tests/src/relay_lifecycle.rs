@@ -82,18 +82,18 @@ fn all_arrive(socket: &UdpSocket, numbers: std::ops::Range<u32>) -> Result<()> {
 
 /// A link as it was before, made anew: its interface has another index.
 fn recreate_link(near: &LabHost, far: &LabHost) -> Result<()> {
-    let (one, other) = (&near.ports[0], far.port());
+    let (one, other) = (&near.interfaces[0], far.first_interface());
     near.netlink()?.delete_link(one.index)?;
     thread::sleep(DETECTION_TIME);
     let end = |name: &str, mac| VethEnd { name: name.to_owned(), mac: Some(mac) };
     near.netlink()?.create_veth(&VethPair {
-        local: end(&one.interface, one.mac),
-        peer: end(&other.interface, other.mac),
+        local: end(&one.name, one.mac),
+        peer: end(&other.name, other.mac),
         peer_namespace: far.netns.as_fd(),
         queues: 1,
     })?;
     let set_up = |mut netlink: Netlink, port: &LabInterface| -> Result<u32> {
-        let index = netlink.link_by_name(&port.interface)?.index;
+        let index = netlink.link_by_name(&port.name)?.index;
         netlink.set_link_up(index)?;
         netlink.add_address(index, Prefix::new(port.ipv4.into(), 30)?)?;
         if let Some(ipv6) = port.ipv6 {
@@ -109,7 +109,7 @@ fn recreate_link(near: &LabHost, far: &LabHost) -> Result<()> {
 
 /// Sends to multicast groups leave a host by its only link.
 fn route_groups(host: &LabHost) -> Result<()> {
-    let index = host.netlink()?.link_by_name(&host.port().interface)?.index;
+    let index = host.netlink()?.link_by_name(&host.first_interface().name)?.index;
     let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
     Ok(host.netlink()?.add_route(groups, None, index)?)
 }
@@ -119,9 +119,9 @@ fn a_group_is_joined_again(ipv6: bool) -> Result<()> {
     let (host, far) = (lab.client(), lab.server());
     let listen = if ipv6 { IpAddr::from(LINK_GROUP) } else { GROUP.into() };
     let child = SocketAddr::new(address(far, ipv6)?, CHILD_PORT);
-    let other_at = SocketAddr::from((host.ports[1].ipv4, PORT));
+    let other_at = SocketAddr::from((host.interfaces[1].ipv4, PORT));
     let other_child = SocketAddr::new(address(lab.host(2), false)?, CHILD_PORT);
-    let on = format!("interface = \"{}\"\nsources", host.ports[0].interface);
+    let on = format!("interface = \"{}\"\nsources", host.interfaces[0].name);
     let mut text = table((listen, PORT), &[child]).replace("sources", &on);
     let sources = "sources = [\"192.0.2.0/24\"]";
     write!(
@@ -134,7 +134,7 @@ fn a_group_is_joined_again(ipv6: bool) -> Result<()> {
             route_groups(far)?;
         }
         let (source, receiver) = (bind(far, SocketAddr::new(child.ip(), 0))?, bind(far, child)?);
-        let index = far.netlink()?.link_by_name(&far.port().interface)?.index;
+        let index = far.netlink()?.link_by_name(&far.first_interface().name)?.index;
         let to = match listen {
             IpAddr::V4(_) => SocketAddr::new(listen, PORT),
             IpAddr::V6(ip) => SocketAddrV6::new(ip, PORT, 0, index).into(),
@@ -168,7 +168,7 @@ fn an_occupied_interface_is_retried() -> Result<()> {
     let host = lab.client();
     let child = SocketAddr::new(address(lab.host(2), false)?, CHILD_PORT);
     let start = |port: u16| {
-        let at = SocketAddr::from((host.ports[0].ipv4, port));
+        let at = SocketAddr::from((host.interfaces[0].ipv4, port));
         Relay::start(host, &table(at, &[child]), &["--engine", "auto"])
     };
     let engine = |relay: &Relay| anyhow::Ok(relay.listing()?.groups.remove(0).engine);
@@ -194,7 +194,7 @@ fn an_occupied_interface_is_retried() -> Result<()> {
 
 fn a_raised_rate_applies_at_once(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
-    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+    let at = SocketAddr::from((lab.client().interfaces[0].ipv4, PORT));
     let child = SocketAddr::new(address(lab.host(2), false)?, CHILD_PORT);
     let receiver = bind(lab.host(2), child)?;
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), false)?, 0))?;
@@ -224,7 +224,7 @@ fn a_raised_rate_applies_at_once(engine: &str) -> Result<()> {
 /// From all addresses to one of them and back, at one port; and both at once, as two groups.
 fn addresses_of_a_group_are_added_and_removed(engine: &str) -> Result<()> {
     let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
-    let ports = &lab.client().ports;
+    let ports = &lab.client().interfaces;
     let [one, two] = [0, 1].map(|port: usize| SocketAddr::from((ports[port].ipv4, PORT)));
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     let child = |port| anyhow::Ok(SocketAddr::new(address(lab.host(3), false)?, port));
@@ -271,7 +271,7 @@ fn addresses_of_a_group_are_added_and_removed(engine: &str) -> Result<()> {
 fn a_listing_does_not_wait_for_a_change() -> Result<()> {
     const GROUPS: u16 = 256;
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
-    let near = lab.client().ports[0].ipv4;
+    let near = lab.client().interfaces[0].ipv4;
     let far = address(lab.host(2), false)?;
     let of_rate = |rate: u32| -> Result<String> {
         let mut text = "destinations = [\"192.0.2.0/24\"]\n".to_owned();
@@ -313,7 +313,7 @@ fn a_listing_does_not_wait_for_a_change() -> Result<()> {
 /// A relay that does not get to it for longer than usual.
 fn a_slow_change_is_waited_for() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let at = SocketAddr::from((lab.client().first_interface().ipv4, PORT));
     let child = |port| anyhow::Ok(SocketAddr::new(address(lab.server(), false)?, port));
     let relay = Relay::start(lab.client(), &table(at, &[child(1)?]), &["--engine", "send"])?;
     signal_to(relay.running.pid(), "STOP")?;

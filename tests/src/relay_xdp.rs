@@ -81,7 +81,7 @@ struct TwoChildren {
 impl TwoChildren {
     fn new(arguments: &[&str]) -> Result<Self> {
         let lab = Lab::new(&LabConfig { hosts: 4, ..LabConfig::default() })?;
-        let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+        let at = SocketAddr::from((lab.client().interfaces[0].ipv4, PORT));
         let socket_address =
             |host| anyhow::Ok(SocketAddr::new(address(lab.host(host), false)?, PORT));
         let children = [socket_address(2)?, socket_address(3)?];
@@ -114,7 +114,7 @@ impl TwoChildren {
 
 fn an_interface_is_used_again_after_it_was_down() -> Result<()> {
     let two = TwoChildren::new(&["--engine", "xdp"])?;
-    let far = two.lab.client().ports[2].index;
+    let far = two.lab.client().interfaces[2].index;
     two.is_in_kernel()?;
     two.exchange(0..100, &[0, 1])?;
     two.lab.client().netlink()?.set_link_down(far)?;
@@ -140,16 +140,16 @@ fn an_interface_is_used_again_after_it_was_removed() -> Result<()> {
     let [here, there] =
         [host, away].map(|host| host.run(|| File::open("/proc/thread-self/ns/net")));
     let (here, there) = (here??, there??);
-    let port = &host.ports[2];
+    let port = &host.interfaces[2];
     let network = Prefix::new(port.ipv4.into(), 30)?;
     for number in 0..TIMES {
         let begin = 200 * number;
         two.exchange(begin..begin + 100, &[0, 1])?;
         let (mut of_host, mut of_away) = (host.netlink()?, away.netlink()?);
         of_host.move_link(port.index, there.as_fd())?;
-        let index = of_away.link_by_name(&port.interface)?.index;
+        let index = of_away.link_by_name(&port.name)?.index;
         of_away.move_link(index, here.as_fd())?;
-        ensure!(of_host.link_by_name(&port.interface)?.index == port.index, "another index");
+        ensure!(of_host.link_by_name(&port.name)?.index == port.index, "another index");
         of_host.add_address(port.index, network)?;
         of_host.set_link_up(port.index)?;
         thread::sleep(DETECTION_TIME);
@@ -162,7 +162,7 @@ fn an_interface_is_used_again_after_it_was_removed() -> Result<()> {
 fn a_neighbour_may_have_another_mac_address() -> Result<()> {
     let two = TwoChildren::new(&["--engine", "xdp"])?;
     two.exchange(0..100, &[0, 1])?;
-    let (near, far) = (&two.lab.client().ports[2], two.lab.host(3).port());
+    let (near, far) = (&two.lab.client().interfaces[2], two.lab.host(3).first_interface());
     let mut mac = far.mac;
     mac[5] ^= 0x55;
     two.lab.host(3).netlink()?.set_link_mac(far.index, mac)?;
@@ -171,7 +171,7 @@ fn a_neighbour_may_have_another_mac_address() -> Result<()> {
         .lab
         .client()
         .command("ip")
-        .args(["neigh", "del", &far.ipv4.to_string(), "dev", &near.interface])
+        .args(["neigh", "del", &far.ipv4.to_string(), "dev", &near.name])
         .output()?;
     ensure!(gone.status.success(), "{gone:?}");
     thread::sleep(DETECTION_TIME);
@@ -215,7 +215,7 @@ fn a_rate_limit_covers_both_engines() -> Result<()> {
     const RATE: u32 = 200;
     const EACH: u32 = 100;
     let lab = Lab::new(&LabConfig { hosts: 3, ..LabConfig::default() })?;
-    let at = SocketAddr::from((lab.client().ports[0].ipv4, PORT));
+    let at = SocketAddr::from((lab.client().interfaces[0].ipv4, PORT));
     let child = SocketAddr::new(address(lab.host(2), false)?, PORT);
     let table = table(at, &[child]).replace("rate = 1000000\n", &format!("rate = {RATE}\n"));
     let relay = Relay::start(lab.client(), &table, &["--engine", "xdp", "--no-fragment"])?;
@@ -248,7 +248,7 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
     let host = lab.client();
     let child = SocketAddr::new(address(lab.server(), false)?, PORT);
     let loopback = table((Ipv4Addr::LOCALHOST, PORT), &[child]);
-    let at = SocketAddr::from((host.port().ipv4, PORT));
+    let at = SocketAddr::from((host.first_interface().ipv4, PORT));
     for (table, arguments, words) in [
         (&loopback, &["--engine", "xdp"][..], "arrive on no interface"),
         (&table(at, &[child]), &["--interface", "no0"], "interface 'no0' not found"),
@@ -265,7 +265,7 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
     ensure!(listing.groups[0].engine == "sendmmsg", "{listing:?}");
     ensure!(listing.groups[0].xdp_unavailable.is_some(), "{listing:?}");
     // A child on this host is one that only sockets reach; without it the kernel has the group.
-    let own = SocketAddr::from((host.port().ipv4, 6_000));
+    let own = SocketAddr::from((host.first_interface().ipv4, 6_000));
     let mut relay = Relay::start(host, &table(at, &[child, own]), &["--engine", "xdp"])?;
     let one = &relay.listing()?.groups[0];
     let why = one.xdp_unavailable.as_deref().unwrap_or_default();
@@ -283,7 +283,7 @@ fn groups_that_need_sockets_are_reported() -> Result<()> {
     signal_to(relay.running.pid(), "KILL")?;
     let mut stderr = None;
     eventually(|| {
-        stderr = relay.running.ended().map(|(_, words)| words);
+        stderr = relay.running.exit_status().map(|(_, words)| words);
         Ok(stderr.is_some())
     })?;
     ensure!(
@@ -298,7 +298,7 @@ fn a_broadcast_address_gets_nothing(engine: &str) -> Result<()> {
     const ALL: u16 = PORT + 1;
     let two = TwoChildren::new(&["--engine", engine])?;
     // The last address of the link's network.
-    let far = u32::from(two.lab.host(2).port().ipv4) | 3;
+    let far = u32::from(two.lab.host(2).first_interface().ipv4) | 3;
     let all = SocketAddr::from((Ipv4Addr::from(far), ALL));
     let receiver = bind(two.lab.host(2), SocketAddr::from((Ipv4Addr::UNSPECIFIED, ALL)))?;
     two.relay.control(&["add", "g", &all.to_string()])?;
@@ -322,7 +322,7 @@ fn no_copy_is_longer_than_its_route_allows(engine: &str) -> Result<()> {
     const MTU: usize = 600;
     let two = TwoChildren::new(&["--engine", engine, "--no-fragment"])?;
     two.exchange(0..20, &[0, 1])?;
-    let (far, near) = (two.children[1].ip(), &two.lab.client().ports[2].interface);
+    let (far, near) = (two.children[1].ip(), &two.lab.client().interfaces[2].name);
     let (to, mtu) = (format!("{far}/32"), MTU.to_string());
     let set = two
         .lab
@@ -360,7 +360,7 @@ fn any(host: &LabHost) -> Result<SocketAddr> {
 
 fn without_privileges_sockets_copy() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let at = SocketAddr::from((lab.client().port().ipv4, PORT));
+    let at = SocketAddr::from((lab.client().first_interface().ipv4, PORT));
     let child = SocketAddr::new(address(lab.server(), false)?, PORT);
     let directory = TempDir::new()?;
     let file = directory.path().join("table.toml");
@@ -397,7 +397,7 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     let sockets = [bind(lab.host(2), children[0])?, bind(lab.host(3), children[1])?];
     let group: IpAddr = if ipv6 { GROUP_V6.into() } else { GROUP.into() };
     let (listen, any_port) = (SocketAddr::new(group, PORT), SocketAddr::new(unspecified(ipv6), 0));
-    let on = format!("interface = \"{}\"\nsources", host.ports[0].interface);
+    let on = format!("interface = \"{}\"\nsources", host.interfaces[0].name);
     let relay = Relay::start(
         host,
         &table(listen, &children).replace("sources", &on),
@@ -450,7 +450,7 @@ fn packets_of_a_local_program_are_sent_once(engine: &str, ipv6: bool) -> Result<
     let source = bind(lab.server(), SocketAddr::new(address(lab.server(), ipv6)?, 0))?;
     if !ipv6 {
         let groups = Prefix::new(Ipv4Addr::new(224, 0, 0, 0).into(), 4)?;
-        lab.server().netlink()?.add_route(groups, None, lab.server().port().index)?;
+        lab.server().netlink()?.add_route(groups, None, lab.server().first_interface().index)?;
     }
     send(&source, listen, 600..700, 5_000)?;
     comes(600..700)?;

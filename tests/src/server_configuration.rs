@@ -48,7 +48,7 @@ pub(crate) fn a_link_that_drops_xdp_frames_gets_sockets() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let (address, client) = (server_address(&lab, false)?, lab.client());
     for takes in [false, true] {
-        let end = client.port().interface.clone();
+        let end = client.first_interface().name.clone();
         client.run(|| set_gro(&end, takes))??;
         let server = Server::start_choosing(lab.server(), &[address])?;
         client::query_from(client, address).with_context(|| format!("GRO at its end: {takes}"))?;
@@ -106,7 +106,7 @@ pub(crate) fn a_file_is_checked() -> Result<()> {
 /// A private host's interfaces are its own, though /sys shows those of whoever mounted it.
 pub(crate) fn local_interfaces_are_checked() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let own = lab.server().port().interface.as_str();
+    let own = lab.server().first_interface().name.as_str();
     for (interface, code) in [(own, 0), ("nosuch0", 3)] {
         let mut command = lab.server().command(binary()?);
         command.args(["serve", "--check", "--local", "--interface", interface]);

@@ -161,7 +161,7 @@ fn flood(nts: &WithNts) -> Result<()> {
     const BATCH: usize = 64;
     let host = nts.lab.client();
     let options = PacketOptions { selection: FrameSelection::Nothing, ..PacketOptions::default() };
-    let mut device = host.run(|| PacketDevice::open(&host.port().interface, &options))??;
+    let mut device = host.run(|| PacketDevice::open(&host.first_interface().name, &options))??;
     let payload = forged();
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BATCH, 512);
@@ -171,8 +171,8 @@ fn flood(nts: &WithNts) -> Result<()> {
         for _ in 0..BATCH {
             let source = Ipv4Addr::from(0x0a00_0000 | random.next() as u32 & 0x00ff_ffff);
             let builder = Builder {
-                destination_mac: MacAddress(nts.lab.server().port().mac),
-                source_mac: MacAddress(host.port().mac),
+                destination_mac: MacAddress(nts.lab.server().first_interface().mac),
+                source_mac: MacAddress(host.first_interface().mac),
                 vlan: None,
                 source: SocketAddr::from((source, 40_000)),
                 destination: nts.at,

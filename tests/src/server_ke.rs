@@ -87,7 +87,7 @@ impl Chronyd {
         let log = fs::File::create(identity.path("chronyd.log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = die_with_parent(&mut command).spawn().context("chronyd")?;
-        let server = Self { child, at: (host.port().ipv4, PORT).into() };
+        let server = Self { child, at: (host.first_interface().ipv4, PORT).into() };
         server.wait_until_ready(host, identity)?;
         Ok(server)
     }
@@ -188,7 +188,7 @@ pub(crate) fn slow_clients_do_not_starve_others() -> Result<()> {
     config.limits.connections = 2 * config.limits.connections_per_prefix as usize;
     let share = u64::from(config.limits.connections_per_prefix);
     let server = house.run(|| KeServer::start(config, Arc::new(Blank)))??;
-    let at = |port: usize| SocketAddr::from((house.ports[port].ipv4, PORT));
+    let at = |port: usize| SocketAddr::from((house.interfaces[port].ipv4, PORT));
     let client = identity.client(&[AES_SIV_CMAC_256])?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

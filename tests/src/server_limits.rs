@@ -84,7 +84,7 @@ pub(crate) fn a_burst_passes_and_its_excess_does_not() -> Result<()> {
 /// Who is denied hears nothing, or a DENY kiss; the longest prefix decides.
 pub(crate) fn denied_clients_get_no_reply_or_a_kiss() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let (at, own) = (server_address(&lab, false)?, lab.client().port().ipv4.to_string());
+    let (at, own) = (server_address(&lab, false)?, lab.client().first_interface().ipv4.to_string());
     let answers = |arguments: &[&str]| {
         let server = Server::start(lab.server(), Engine::Xdp, &[at], arguments)?;
         let replies = send_at_once(&lab, at, 1)?;

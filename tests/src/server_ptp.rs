@@ -77,7 +77,7 @@ pub(crate) fn under_load() -> Vec<Trial> {
 pub(crate) fn start(lab: &Lab, engine: Engine, arguments: &[&str]) -> Result<Server> {
     let at = server_address(lab, false)?;
     let ahead = (AHEAD_NS as i64).to_string();
-    let ptp = ["--ptp", &lab.server().port().interface, "--ptp-announce-interval", "-2"];
+    let ptp = ["--ptp", &lab.server().first_interface().name, "--ptp-announce-interval", "-2"];
     let time = ["--stratum", "1", "--tai-offset", "37", "--test-offset", &ahead];
     Server::start(lab.server(), engine, &[at], &[&ptp[..], &time, arguments].concat())
 }
@@ -125,7 +125,8 @@ fn ptp4l_follows(name: &str, transport: Transport, engine: Engine) -> Result<()>
 fn ptp4l_is_granted_unicast_messages() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let server = start(&lab, Engine::Xdp, &["--ptp-profile", "g8275.2"])?;
-    let (master, own) = (lab.server().port().ipv4, lab.client().port().interface.clone());
+    let (master, own) =
+        (lab.server().first_interface().ipv4, lab.client().first_interface().name.clone());
     let sections = format!(
         "[unicast_master_table]\ntable_id 1\nlogQueryInterval 0\nUDPv4 {master}\n\
          [{own}]\nunicast_master_table 1\n"
@@ -205,7 +206,7 @@ fn a_better_master_is_yielded_to() -> Result<()> {
         Ok::<_, anyhow::Error>(server.status()?["xdp_counters"]["answered_ptp"].clone())
     };
     let answered = by_xdp(&server)?;
-    let target = lab.server().port().ipv4.to_string();
+    let target = lab.server().first_interface().ipv4.to_string();
     load(lab.client(), &["delay", &target, "--engine", "packet", "-r", "100", "-t", "0.5"])?;
     ensure!(by_xdp(&server)? == answered, "XDP answers for a port that yields");
     ensure!(port(&server)?["sent"]["sync"] == sent_syncs, "{sent_syncs}: {}", port(&server)?);
@@ -221,7 +222,7 @@ fn an_interface_that_goes_down_makes_the_port_faulty() -> Result<()> {
     await_state(&server, "master")?;
     let announced = port(&server)?["announces"].take();
     ensure!(announced["utc_offset_s"] == 37 && announced["ptp_timescale"] == true, "{announced}");
-    let interface = &lab.server().port().interface;
+    let interface = &lab.server().first_interface().name;
     for (to, state) in [("down", "faulty"), ("up", "master")] {
         let arguments = ["link", "set", interface, to];
         let set = lab.server().command("ip").args(arguments).status()?;
@@ -246,7 +247,7 @@ fn ptp4l_follows_under_load() -> Result<()> {
     let server = start(&lab, Engine::Xdp, &[])?;
     let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, "")?;
     slave.await_measured(is_right)?;
-    let target = lab.server().port().ipv4.to_string();
+    let target = lab.server().first_interface().ipv4.to_string();
     let arguments = ["delay", &target, "-r", "100k", "-t", "5", "-c", "1000"];
     let (loaded, measured) = thread::scope(|scope| {
         let loading = scope.spawn(|| load(lab.client(), &arguments));
@@ -277,8 +278,10 @@ fn the_load_generator_accepts_every_response() -> Result<()> {
         let allow = [&ours[..], &["--ptp-unicast-allow", "::/0"]].concat();
         let server = start(&lab, engine, &[&options[..], &allow].concat())?;
         await_state(&server, "master")?;
-        let (ipv4, ipv6) =
-            (lab.server().port().ipv4.to_string(), server_address(&lab, true)?.ip().to_string());
+        let (ipv4, ipv6) = (
+            lab.server().first_interface().ipv4.to_string(),
+            server_address(&lab, true)?.ip().to_string(),
+        );
         let ways: [&[&str]; 8] = [
             &["delay", &ipv4],
             &["delay", &ipv4, "--multicast"],
@@ -349,7 +352,7 @@ fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
         ("length", vec![0xb; 7]),
     ];
     let group = (horolog_wire::ptp::MULTICAST_IPV4, GENERAL);
-    let own_address = lab.client().port().ipv4;
+    let own_address = lab.client().first_interface().ipv4;
     lab.client().run(|| -> Result<()> {
         let socket = UdpSocket::bind((own_address, 0))?;
         let mut random = Random::new(7);
@@ -381,7 +384,7 @@ fn hostile_messages_are_counted_and_change_nothing() -> Result<()> {
 fn invalid_ptp_options_are_named() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let interface = lab.server().port().interface.clone();
+    let interface = lab.server().first_interface().name.clone();
     let cases: [(&[&str], &str); 7] = [
         (&["--ptp", "there-is-none"], "there-is-none"),
         (&["--ptp", "lo"], "not an Ethernet interface"),
@@ -417,7 +420,7 @@ fn invalid_ptp_options_are_named() -> Result<()> {
 fn an_unknown_time_is_not_announced() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let at = server_address(&lab, false)?;
-    let interface = lab.server().port().interface.clone();
+    let interface = lab.server().first_interface().name.clone();
     let unit = Unit(UNIT);
     let source = format!("shm:{}", unit.0);
     let arguments = ["--ptp", &interface, "--ptp-announce-interval", "-3", "--source", &source];
@@ -429,7 +432,7 @@ fn an_unknown_time_is_not_announced() -> Result<()> {
             && port["sent"].as_object().is_some_and(serde_json::Map::is_empty),
         "{port}"
     );
-    let target = lab.server().port().ipv4.to_string();
+    let target = lab.server().first_interface().ipv4.to_string();
     let (_, result, _) = load(lab.client(), &["delay", &target, "-r", "100", "-t", "0.5"])?;
     let received: u64 = result.trials.iter().map(|trial| trial.received).sum();
     ensure!(received == 0, "{received} requests were answered");

@@ -143,7 +143,7 @@ fn message(random: &mut Random) -> Vec<u8> {
 
 /// The message in its frame to the server of the lab.
 fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
-    let (client, server) = (lab.client().port(), lab.server().port());
+    let (client, server) = (lab.client().first_interface(), lab.server().first_interface());
     let transport = random.pick(&[Transport::Ipv4, Transport::Ipv6, Transport::Ethernet]);
     let to_group = random.within(0..=1) == 0;
     let own: IpAddr = match transport {
@@ -192,7 +192,8 @@ fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
 fn flood(lab: &Lab) -> Result<usize> {
     let client = lab.client();
     let options = PacketOptions { selection: FrameSelection::Nothing, ..PacketOptions::default() };
-    let mut device = client.run(|| PacketDevice::open(&client.port().interface, &options))??;
+    let mut device =
+        client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
     let mut random = Random::new(SEED);
     let mut batch = Batch::new(BURST, FRAME_MAX);
     let (started, mut sent) = (Instant::now(), 0);

@@ -55,8 +55,8 @@ fn a_worse_master_follows() -> Result<()> {
 
 /// A server that differs from others in its identity alone.
 fn equal(host: &LabHost, transport: &str) -> Result<Server> {
-    let at = (host.port().ipv4, 123).into();
-    let ptp = ["--ptp", &host.port().interface, "--ptp-announce-interval", "-2"];
+    let at = (host.first_interface().ipv4, 123).into();
+    let ptp = ["--ptp", &host.first_interface().name, "--ptp-announce-interval", "-2"];
     let same = ["--stratum", "1", "--tai-offset", "37", "--ptp-transport", transport];
     Server::start(host, Engine::Xdp, &[at], &[&ptp[..], &same].concat())
 }

@@ -206,7 +206,7 @@ fn responses_go_to_the_right_port(engine: Engine) -> Result<()> {
     let transports = ["--ptp-transport", "udp4,udp6"];
     let server = start(&lab, engine, &transports)?;
     await_state(&server, "master")?;
-    let own = lab.client().port();
+    let own = lab.client().first_interface();
     let ends = [
         (own.ipv4.into(), server_address(&lab, false)?.ip()),
         (own.ipv6.context("no IPv6 address")?.into(), server_address(&lab, true)?.ip()),

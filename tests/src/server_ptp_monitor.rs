@@ -39,7 +39,7 @@ fn request(lab: &Lab, transport: PtpTransport, to: Option<IpAddr>, number: u16) 
     let body = PtpMessageBody::DelayReq(PtpTimestamp::ZERO);
     let mut message = [0; TIMESTAMP_MESSAGE_LEN + REQUEST_TLV.len() + IPV6_PADDING_LEN];
     let length = Message { header, body, suffix: &REQUEST_TLV }.emit(&mut message);
-    let (client, server) = (lab.client().port(), lab.server().port());
+    let (client, server) = (lab.client().first_interface(), lab.server().first_interface());
     let (destination, source) = (MacAddress(server.mac), MacAddress(client.mac));
     if transport == PtpTransport::Ethernet {
         let header = Header { destination, source, vlan: None, ether_type: ETHER_TYPE };
@@ -91,15 +91,16 @@ fn time(message: &Message<'_>) -> Result<PtpTimestamp> {
 fn exchange(lab: &Lab, requests: &[Vec<u8>], wanted: usize) -> Result<Vec<Vec<u8>>> {
     let client = lab.client();
     let is_answer = |frame: &[u8]| {
-        let own =
-            Header::parse(frame).is_ok_and(|(link, _)| link.destination.0 == client.port().mac);
+        let own = Header::parse(frame)
+            .is_ok_and(|(link, _)| link.destination.0 == client.first_interface().mac);
         own && message(frame).is_ok_and(|(message, _)| time(&message).is_ok())
     };
     let options = PacketOptions {
         selection: FrameSelection::Program(Vec::new()),
         ..PacketOptions::default()
     };
-    let mut device = client.run(|| PacketDevice::open(&client.port().interface, &options))??;
+    let mut device =
+        client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
     let mut batch = Batch::new(64, FRAME_BYTES);
     for frame in requests {
         ensure!(batch.push((), frame), "the frame does not fit");
@@ -185,7 +186,8 @@ fn exchange_with_group(lab: &Lab, request: &[u8]) -> Result<usize> {
         groups: vec![MacAddress::of_group(MULTICAST_IPV4.into())],
         ..PacketOptions::default()
     };
-    let mut device = client.run(|| PacketDevice::open(&client.port().interface, &options))??;
+    let mut device =
+        client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
     let mut batch = Batch::new(64, FRAME_BYTES);
     ensure!(batch.push((), request) && device.send(&mut batch)? == 1, "not sent");
     let (started, mut count) = (Instant::now(), 0);

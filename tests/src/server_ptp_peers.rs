@@ -67,7 +67,7 @@ fn monitor(host: &LabHost, transport: Transport, target: &str) -> Result<String>
     const SCRIPT: &str = "{ echo \"NSM $1\"; sleep 0.5; } | \
                           nsm -i \"$2\" --network_transport=\"$3\" --time_stamping=software";
     let mut command = host.command("sh");
-    command.args(["-c", SCRIPT, "nsm", target, &host.port().interface, transport.name()]);
+    command.args(["-c", SCRIPT, "nsm", target, &host.first_interface().name, transport.name()]);
     let output = run_to_end(&mut command, TIMEOUT)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -76,9 +76,11 @@ fn monitor(host: &LabHost, transport: Transport, target: &str) -> Result<String>
 fn nsm_measures_without_following(engine: Engine) -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let transports = ["--ptp-transport", "udp4,l2"];
-    let mac = lab.server().port().mac.map(|byte| format!("{byte:02x}")).join(":");
-    let ways =
-        [(Transport::Ipv4, lab.server().port().ipv4.to_string(), 0), (Transport::Ethernet, mac, 1)];
+    let mac = lab.server().first_interface().mac.map(|byte| format!("{byte:02x}")).join(":");
+    let ways = [
+        (Transport::Ipv4, lab.server().first_interface().ipv4.to_string(), 0),
+        (Transport::Ethernet, mac, 1),
+    ];
     let without_monitor = start(&lab, engine, &transports)?;
     await_state(&without_monitor, "master")?;
     for (transport, target, _) in &ways {
@@ -127,7 +129,7 @@ fn answers_to_group(host: &LabHost) -> Result<Vec<bool>> {
         groups: vec![MacAddress::of_group(MULTICAST_IPV4.into())],
         ..PacketOptions::default()
     };
-    let mut device = host.run(|| PacketDevice::open(&host.port().interface, &options))??;
+    let mut device = host.run(|| PacketDevice::open(&host.first_interface().name, &options))??;
     let mut batch: Batch<()> = Batch::new(64, FRAME_BYTES);
     let (started, mut answers) = (Instant::now(), Vec::new());
     while answers.len() < ANSWERS {
@@ -169,7 +171,7 @@ fn measurements_of_ptp4l_are_served() -> Result<()> {
     let slave = PtpSlave::by_multicast(lab.client(), Transport::Ipv4, &lines)?;
     slave.await_measured(is_right)?;
 
-    let at = (lab.client().port().ipv4, 123).into();
+    let at = (lab.client().first_interface().ipv4, 123).into();
     let source = format!("shm:{SHM_UNIT}");
     let command = slave.command_in_ipc(lab.client());
     let server = Server::start_by(command, Engine::Socket, &[at], &["--source", &source])?;

@@ -110,7 +110,7 @@ impl Configured {
 /// Gives the host another address, and returns a socket there.
 fn socket_at(host: &LabHost, address: IpAddr) -> Result<UdpSocket> {
     let mut command = host.command("ip");
-    command.args(["addr", "add", &format!("{address}/32"), "dev", &host.port().interface]);
+    command.args(["addr", "add", &format!("{address}/32"), "dev", &host.first_interface().name]);
     let output = run_to_end(&mut command, TIMEOUT)?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let socket = host.run(|| UdpSocket::bind((address, 0)))??;
@@ -124,7 +124,7 @@ fn socket_at(host: &LabHost, address: IpAddr) -> Result<UdpSocket> {
 fn lists_change(engine: Engine) -> Result<()> {
     const ALWAYS: &str = "limit-ipv4-prefix = 24\n";
     let mut running = Configured::start(engine, &format!("{ALWAYS}deny = ['198.51.100.1']\n"))?;
-    let own = running.lab.client().port().ipv4;
+    let own = running.lab.client().first_interface().ipv4;
     let other = IpAddr::from([10, 77, 0, 1]);
     let others =
         (0..OTHERS).map(|number| format!("{}\n", std::net::Ipv4Addr::from(0x0a01_0000 + number)));

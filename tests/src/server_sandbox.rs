@@ -86,7 +86,7 @@ fn every_thread_is_confined(engine: Engine) -> Result<()> {
     let address = format!("{}/32", new.ip());
     for (host, what) in [(lab.server(), "address"), (lab.client(), "route")] {
         let mut command = host.command("ip");
-        command.args([what, "add", &address, "dev", &host.port().interface]);
+        command.args([what, "add", &address, "dev", &host.first_interface().name]);
         let output = run_to_end(&mut command, TIMEOUT)?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -144,7 +144,7 @@ fn ntpd_is_mirrored(engine: Engine) -> Result<()> {
     // Without the second line ntpd answers no mode 6.
     let lines = format!("server {} iburst minpoll 3 maxpoll 3", upstream.ip());
     let daemon = Ntpd::start(lab.client(), &format!("{lines}\nrestrict 127.0.0.1"))?;
-    let at = SocketAddr::from((lab.client().port().ipv4, 1123));
+    let at = SocketAddr::from((lab.client().first_interface().ipv4, 1123));
     let source = ["--source", "system,ntpd=127.0.0.1:123"];
     let server = Server::start_as(lab.client(), engine, &[at], &source)?;
     wait_until("what ntpd follows is followed", || {

@@ -48,7 +48,7 @@ impl Unsynchronised {
             }
             Ok(())
         })?;
-        let address = (lab.server().port().ipv4, 4460);
+        let address = (lab.server().first_interface().ipv4, 4460);
         let begun = Instant::now();
         while lab.server().run(|| TcpStream::connect(address).is_err())? {
             ensure!(begun.elapsed() < TIMEOUT, "chronyd does not listen for NTS-KE");
@@ -99,11 +99,11 @@ impl Unsynchronised {
 
     /// The table counts the replies as basic ones, as ntpperf does.
     fn ntpperf(&mut self) -> Result<()> {
-        let (port, directory) = (self.lab.client().port(), tempfile::tempdir()?);
+        let (port, directory) = (self.lab.client().first_interface(), tempfile::tempdir()?);
         let target = server_address(&self.lab, false)?.ip().to_string();
         let file = directory.path().join("result.json");
         let mut command = self.lab.client().command(binary()?);
-        command.args(["ntpperf", "-i", &port.interface, "-s", "10.64.0.0/10", "-d", &target]);
+        command.args(["ntpperf", "-i", &port.name, "-s", "10.64.0.0/10", "-d", &target]);
         command.args(["-B", "-r", "1000-1400", "-t", "0.3", "-l", "--json"]).arg(&file);
         let output = run_to_end(&mut command, TIMEOUT)?;
         let (table, stderr) = (String::from_utf8(output.stdout)?, output.stderr);

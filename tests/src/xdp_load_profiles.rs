@@ -37,7 +37,7 @@ fn follow(lab: &Lab, profile: &str, arguments: &[&str]) -> Result<LoadResult> {
     let file = directory.path().join("profile.toml");
     fs::write(&file, profile)?;
     let mut command = lab.client().command(binary()?);
-    command.arg("load").args(arguments).arg(lab.server().port().ipv4.to_string());
+    command.arg("load").args(arguments).arg(lab.server().first_interface().ipv4.to_string());
     command.args(["--engine", "xdp", "--timeout", "200ms", "--json", "-", "--profile"]).arg(&file);
     let output = run_to_end(&mut command, TIMEOUT)?;
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -84,8 +84,8 @@ pub(crate) fn ntp_is_counted_phase_by_phase() -> Result<()> {
 
 pub(crate) fn ptp_is_counted_phase_by_phase() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
-    let port = lab.server().port();
-    let interface = Interface { index: port.index, name: port.interface.clone() };
+    let port = lab.server().first_interface();
+    let interface = Interface { index: port.index, name: port.name.clone() };
     let delay = lab.server().run(|| XdpReflector::attach_ptp(&interface))??;
     check_phases(&follow(&lab, PROFILE, &["ptp", "delay"])?, false)?;
     drop(delay);

@@ -58,7 +58,7 @@ impl Bench {
         let hosts = 2 + CHILD_HOSTS;
         let lab = Lab::new(&LabConfig { hosts, queues, ..LabConfig::default() })?;
         let relay = RelayPrograms::load(&SETTINGS)?;
-        let at = interface(&lab.client().ports[0]);
+        let at = interface(&lab.client().interfaces[0]);
         let attachment = lab.client().run(|| relay.attach(&at))??;
         Ok(Self { lab, relay, ipv6, _attachment: attachment })
     }
@@ -69,7 +69,7 @@ impl Bench {
 
     /// Where the group is: at the relay, on the side of the source.
     pub(crate) fn at(&self) -> Result<SocketAddr> {
-        Ok(SocketAddr::new(self.address(&self.lab.client().ports[0])?, GROUP_PORT))
+        Ok(SocketAddr::new(self.address(&self.lab.client().interfaces[0])?, GROUP_PORT))
     }
 
     pub(crate) fn group(&self) -> Result<RelayGroup> {
@@ -97,8 +97,8 @@ impl Bench {
     /// The child with this number, which is at a host by turns.
     pub(crate) fn child(&self, number: usize) -> Result<RelayChild> {
         let host = number % CHILD_HOSTS;
-        let near = &self.lab.client().ports[1 + host];
-        let far = self.child_host(host).port();
+        let near = &self.lab.client().interfaces[1 + host];
+        let far = self.child_host(host).first_interface();
         let port = CHILD_PORT + number as u16;
         Ok(RelayChild {
             destination: SocketAddr::new(self.address(far)?, port),
@@ -123,9 +123,9 @@ impl Bench {
     }
 
     fn builder(&self) -> Result<Builder> {
-        let source = self.lab.server().port();
+        let source = self.lab.server().first_interface();
         Ok(Builder {
-            destination_mac: MacAddress(self.lab.client().ports[0].mac),
+            destination_mac: MacAddress(self.lab.client().interfaces[0].mac),
             source_mac: MacAddress(source.mac),
             vlan: None,
             source: SocketAddr::new(self.address(source)?, SOURCE_PORT),
@@ -149,14 +149,14 @@ impl Bench {
     /// A device that sends frames as the source.
     pub(crate) fn sender(&self) -> Result<PacketDevice> {
         let source = self.lab.server();
-        let open = || PacketDevice::open(&source.port().interface, &PacketOptions::default());
+        let open = || PacketDevice::open(&source.first_interface().name, &PacketOptions::default());
         Ok(source.run(open)??)
     }
 
     /// A device that takes the copies that come to a host with children.
     pub(crate) fn receiver(&self, number: usize) -> Result<PacketDevice> {
         let filter = UdpFilter {
-            source: self.address(&self.lab.client().ports[1 + number])?,
+            source: self.address(&self.lab.client().interfaces[1 + number])?,
             source_port: Some(COPY_PORT),
             destination_port: None,
             destination_network: None,
@@ -165,7 +165,7 @@ impl Bench {
         let options =
             PacketOptions { selection, receive_buffer: Some(RECEIVE_BUFFER), ..Default::default() };
         let host = self.child_host(number);
-        Ok(host.run(|| PacketDevice::open(&host.port().interface, &options))??)
+        Ok(host.run(|| PacketDevice::open(&host.first_interface().name, &options))??)
     }
 
     pub(crate) fn counts_of(&self, number: usize) -> Result<RelayChildCounts> {
@@ -182,7 +182,7 @@ impl Bench {
 }
 
 pub(crate) fn interface(port: &LabInterface) -> Interface {
-    Interface { index: port.index, name: port.interface.clone() }
+    Interface { index: port.index, name: port.name.clone() }
 }
 
 pub(crate) fn send(sender: &mut PacketDevice, frames: &[Vec<u8>]) -> Result<()> {
@@ -295,7 +295,7 @@ pub(crate) fn copies_are_correct() -> Result<()> {
             let frames = frames?;
             send(&mut sender, &frames)?;
             for (number, receiver) in receivers.iter_mut().enumerate() {
-                let leaves_there = interface(&bench.lab.client().ports[1 + number]);
+                let leaves_there = interface(&bench.lab.client().interfaces[1 + number]);
                 let mut copies = Vec::new();
                 for frame in &frames {
                     let there = children

@@ -155,7 +155,7 @@ pub(crate) fn an_unreachable_child_costs_the_others_no_packet() -> Result<()> {
     bench.set(&group, &children)?;
     let (mut sender, mut receivers) = (bench.sender()?, [bench.receiver(0)?, bench.receiver(1)?]);
     let frames = vec![bench.packet(b"whoever")?; 8];
-    let far = bench.lab.client().ports[2].index;
+    let far = bench.lab.client().interfaces[2].index;
     let mut netlink = bench.lab.client().netlink()?;
     send(&mut sender, &frames)?;
     take(&mut receivers[0], 8)?;
@@ -191,7 +191,7 @@ pub(crate) fn an_unreachable_child_costs_the_others_no_packet() -> Result<()> {
 fn await_carrier(bench: &Bench) -> Result<()> {
     let mut netlink = bench.lab.client().netlink()?;
     let started = Instant::now();
-    while !netlink.link_by_index(bench.lab.client().ports[2].index)?.operational {
+    while !netlink.link_by_index(bench.lab.client().interfaces[2].index)?.operational {
         ensure!(started.elapsed() < TIMEOUT, "the link does not come up");
         thread::sleep(Duration::from_millis(1));
     }
@@ -251,7 +251,7 @@ pub(crate) fn this_host_may_send_by_a_dedicated_interface() -> Result<()> {
             tap.send(&frame)?;
         }
         for (number, receiver) in receivers.iter_mut().enumerate() {
-            let leaves_by = interface(&bench.lab.client().ports[1 + number]);
+            let leaves_by = interface(&bench.lab.client().interfaces[1 + number]);
             let there =
                 children.iter().filter(|child| child.interface.as_ref() == Some(&leaves_by));
             let copies: Result<Vec<_>> = there.map(|child| expected(&frame, child)).collect();
@@ -315,8 +315,8 @@ pub(crate) fn a_killed_relay_leaves_nothing() -> Result<()> {
     let lab = Lab::new(&LabConfig::default())?;
     let host = lab.server();
     let mut command = host.command(std::env::current_exe()?);
-    let port = host.port();
-    command.args([HELPER, RELAY_HELPER, &port.interface, &port.index.to_string()]);
+    let port = host.first_interface();
+    command.args([HELPER, RELAY_HELPER, &port.name, &port.index.to_string()]);
     let mut relay = die_with_parent(command.stdout(Stdio::piped())).spawn()?;
     let output = relay.stdout.take().context("no output")?;
     let mut line = String::new();

@@ -51,7 +51,7 @@ pub(crate) fn full_batches_from_every_core_reach_remaining_children() -> Result<
         let attached: Result<Vec<_>> = (0..CHILD_HOSTS)
             .map(|number| {
                 let host = bench.child_host(number);
-                Ok(host.run(|| sink.attach(&interface(host.port())))??)
+                Ok(host.run(|| sink.attach(&interface(host.first_interface())))??)
             })
             .collect();
         let _attached = attached?;
@@ -65,7 +65,8 @@ pub(crate) fn full_batches_from_every_core_reach_remaining_children() -> Result<
         });
         let frame = StreamFrame::new(bench.packet(&payload())?).context("no room for a mark")?;
         let host = bench.lab.server();
-        let source = host.run(|| StreamSource::attach(&interface(host.port()), frame))??;
+        let source =
+            host.run(|| StreamSource::attach(&interface(host.first_interface()), frame))??;
         let group = bench.group()?;
         bench.set(&group, &[bench.child(0)?])?;
         let batch = (TOGETHER / of_host) as u32;

@@ -31,8 +31,12 @@ pub(crate) fn sockets_are_served() -> Result<()> {
         let sockets: Result<Vec<_>> = (0..6).map(|number| listen(&bench, number)).collect();
         let sockets = sockets?;
         let source = bench.lab.server();
-        let own = SocketAddr::new(bench.address(source.port())?, SOURCE_PORT);
-        source.netlink()?.add_route(MULTICAST_NETWORK.parse()?, None, source.port().index)?;
+        let own = SocketAddr::new(bench.address(source.first_interface())?, SOURCE_PORT);
+        source.netlink()?.add_route(
+            MULTICAST_NETWORK.parse()?,
+            None,
+            source.first_interface().index,
+        )?;
         let sender = source.run(|| UdpSocket::bind(own))??;
         if !ipv6 {
             sender.set_multicast_ttl_v4(8)?;

@@ -1,11 +1,12 @@
-//! AES-128 (FIPS 197) for several messages at once. Each block of a CBC-MAC depends on the one
-//! before it, and a processor can compute several such chains, of one key or of several, in the
-//! time that one takes. Libraries take one key and one chain at a time; this crate adds what a
-//! server that authenticates batches of packets needs: key schedules, chains, and single blocks.
+//! AES-128 (FIPS 197) for several messages at once. A CBC-MAC is sequential: each block depends on
+//! the one before it. A processor with pipelined AES instructions advances several such chains,
+//! with one key or several, in about the time of one. Libraries take one key and one chain at a
+//! time; this crate adds key schedules, groups of chains and single blocks for servers that
+//! authenticate packets in batches.
 //!
 //! AES instructions (x86-64, AES-NI) are used if the processor has them; otherwise the `aes` crate
-//! does the same work, one block after the other. Neither looks anything up in a table at a secret
-//! index. Modes of operation are the caller's.
+//! encrypts one block after the other. Neither uses lookup tables at secret indices, which would
+//! leak keys through cache timing. The caller implements the mode of operation.
 
 #![allow(
     unsafe_code,
@@ -23,22 +24,23 @@ use zeroize::Zeroize;
 /// Length of a block and of a key, in bytes.
 pub const BLOCK_LEN: usize = 16;
 
-/// Block.
+/// AES block or AES-128 key.
 pub type Block = [u8; BLOCK_LEN];
 
-/// Largest number of chains that advance together; more are processed in turn.
+/// Largest number of chains that advance together; more chains run in groups.
 pub const LANES: usize = 8;
 
-/// Schedule of the `aes` crate. It is large, so it is boxed if it is the exception.
+/// Key schedule of the `aes` crate. It is boxed on x86-64, where most processors have AES-NI,
+/// because it is large.
 #[cfg(target_arch = "x86_64")]
-type Library = Box<Aes128Enc>;
+type PortableKeySchedule = Box<Aes128Enc>;
 #[cfg(not(target_arch = "x86_64"))]
-type Library = Aes128Enc;
+type PortableKeySchedule = Aes128Enc;
 
 enum KeySchedule {
     #[cfg(target_arch = "x86_64")]
-    Rounds(x86::Rounds),
-    Library(Library),
+    AesNi(x86::RoundKeys),
+    Portable(PortableKeySchedule),
 }
 
 /// Key schedule for encryption. Wiped on drop.
@@ -49,34 +51,34 @@ impl AesKey {
     #[inline]
     #[must_use]
     pub fn new(key: &Block) -> Self {
-        let mut made = Self::blank();
-        made.renew(key);
-        made
+        let mut aes_key = Self::blank();
+        aes_key.rekey(key);
+        aes_key
     }
 
-    /// Returns a placeholder for a key that is set later ([`AesKey::renew`]), at negligible cost.
+    /// Returns a placeholder for a key that is set later ([`AesKey::rekey`]), at negligible cost.
     #[inline]
     #[must_use]
     pub fn blank() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if let Some(rounds) = x86::Rounds::blank() {
-            return Self(KeySchedule::Rounds(rounds));
+        if let Some(rounds) = x86::RoundKeys::zeroed() {
+            return Self(KeySchedule::AesNi(rounds));
         }
-        Self::portable(&[0; BLOCK_LEN])
+        Self::new_portable(&[0; BLOCK_LEN])
     }
 
     #[allow(clippy::useless_conversion, reason = "on some architectures the two types are one")]
-    fn portable(key: &Block) -> Self {
-        Self(KeySchedule::Library(Aes128Enc::new(key.into()).into()))
+    fn new_portable(key: &Block) -> Self {
+        Self(KeySchedule::Portable(Aes128Enc::new(key.into()).into()))
     }
 
     /// Replaces this key by another.
     #[inline]
-    pub fn renew(&mut self, key: &Block) {
+    pub fn rekey(&mut self, key: &Block) {
         match &mut self.0 {
             #[cfg(target_arch = "x86_64")]
-            KeySchedule::Rounds(rounds) => rounds.renew(key),
-            KeySchedule::Library(_) => *self = Self::portable(key),
+            KeySchedule::AesNi(rounds) => rounds.rekey(key),
+            KeySchedule::Portable(_) => *self = Self::new_portable(key),
         }
     }
 
@@ -85,8 +87,8 @@ impl AesKey {
     pub fn wipe(&mut self) {
         match &mut self.0 {
             #[cfg(target_arch = "x86_64")]
-            KeySchedule::Rounds(rounds) => rounds.zeroize(),
-            KeySchedule::Library(_) => *self = Self::portable(&[0; BLOCK_LEN]),
+            KeySchedule::AesNi(rounds) => rounds.zeroize(),
+            KeySchedule::Portable(_) => *self = Self::new_portable(&[0; BLOCK_LEN]),
         }
     }
 
@@ -94,13 +96,15 @@ impl AesKey {
     pub fn encrypt(&self, blocks: &mut [Block]) {
         match &self.0 {
             #[cfg(target_arch = "x86_64")]
-            KeySchedule::Rounds(rounds) => rounds.encrypt(blocks),
-            KeySchedule::Library(key) => blocks.iter_mut().for_each(|block| one(key, block)),
+            KeySchedule::AesNi(rounds) => rounds.encrypt(blocks),
+            KeySchedule::Portable(key) => {
+                blocks.iter_mut().for_each(|block| encrypt_block(key, block))
+            }
         }
     }
 }
 
-fn one(key: &Aes128Enc, block: &mut Block) {
+fn encrypt_block(key: &Aes128Enc, block: &mut Block) {
     key.encrypt_block(block.into());
 }
 
@@ -110,17 +114,17 @@ impl core::fmt::Debug for AesKey {
     }
 }
 
-/// Chain over a message: each block is added to the state, which is then encrypted (NIST SP
-/// 800-38B, section 6.2, step 6).
+/// CBC-MAC chain over a message: each block is XORed into the state, which is then encrypted (NIST
+/// SP 800-38B, section 6.2, step 6).
 #[derive(Clone, Copy, Debug)]
 pub struct CmacChain<'a> {
-    /// Key.
+    /// Key of the block cipher.
     pub key: &'a AesKey,
     /// Blocks of the message.
     pub blocks: &'a [Block],
-    /// Blocks that follow `blocks`.
+    /// Blocks after `blocks`, such as a padded last block.
     pub last: &'a [Block],
-    /// State in which the chain starts and ends.
+    /// State before the first block; after a run, the state after the last block.
     pub state: Block,
 }
 
@@ -143,9 +147,9 @@ impl<'a> CmacChain<'a> {
         self.len() == 0
     }
 
-    /// Runs this chain alone.
+    /// Runs this chain to its end. [`run_chains`] is faster for several chains.
     pub fn run(&mut self) {
-        take(core::slice::from_mut(self));
+        run_first_chains(core::slice::from_mut(self));
     }
 
     fn run_portably(&mut self) {
@@ -160,15 +164,15 @@ impl<'a> CmacChain<'a> {
 
 /// Runs all chains to their ends, up to [`LANES`] of them together. Fastest if neighbouring chains
 /// are of equal length.
-pub fn chain(lanes: &mut [CmacChain<'_>]) {
+pub fn run_chains(lanes: &mut [CmacChain<'_>]) {
     let mut rest = lanes;
     while !rest.is_empty() {
-        rest = take(rest);
+        rest = run_first_chains(rest);
     }
 }
 
-/// Runs some of the first chains and returns the others.
-fn take<'l, 'a>(lanes: &'l mut [CmacChain<'a>]) -> &'l mut [CmacChain<'a>] {
+/// Runs a group of the first chains, as large as possible, and returns the remaining ones.
+fn run_first_chains<'l, 'a>(lanes: &'l mut [CmacChain<'a>]) -> &'l mut [CmacChain<'a>] {
     let count = match lanes.len() {
         count @ (0 | 1) => count,
         2..4 => 2,
@@ -177,7 +181,7 @@ fn take<'l, 'a>(lanes: &'l mut [CmacChain<'a>]) -> &'l mut [CmacChain<'a>] {
     };
     let (group, rest) = lanes.split_at_mut(count);
     #[cfg(target_arch = "x86_64")]
-    if x86::chain(group) {
+    if x86::try_run_group(group) {
         return rest;
     }
     group.iter_mut().for_each(CmacChain::run_portably);

@@ -11,7 +11,7 @@ const CIPHER: Block = 0x3925_841d_02dc_09fb_dc11_8597_196a_0b32_u128.to_be_bytes
 
 #[test]
 fn encrypts_like_fips_197_b() {
-    for key in [AesKey::new(&KEY), AesKey::portable(&KEY)] {
+    for key in [AesKey::new(&KEY), AesKey::new_portable(&KEY)] {
         for count in 0..2 * LANES + 4 {
             let mut blocks = vec![PLAIN; count];
             key.encrypt(&mut blocks);
@@ -22,8 +22,8 @@ fn encrypts_like_fips_197_b() {
 
 #[test]
 fn a_key_can_replace_another() {
-    for mut key in [AesKey::blank(), AesKey::new(&PLAIN), AesKey::portable(&PLAIN)] {
-        key.renew(&KEY);
+    for mut key in [AesKey::blank(), AesKey::new(&PLAIN), AesKey::new_portable(&PLAIN)] {
+        key.rekey(&KEY);
         let mut blocks = [PLAIN];
         key.encrypt(&mut blocks);
         assert_eq!(blocks, [CIPHER]);
@@ -57,20 +57,20 @@ proptest! {
         let mut keys: Vec<_> = messages.iter().map(|(key, ..)| AesKey::new(key)).collect();
         if let Some(index) = portable.filter(|_| !keys.is_empty()) {
             let index = index.index(keys.len());
-            keys[index] = AesKey::portable(&messages[index].0);
+            keys[index] = AesKey::new_portable(&messages[index].0);
         }
         let mut lanes: Vec<_> = keys
             .iter()
             .zip(&messages)
             .map(|(key, (_, state, blocks, last))| CmacChain { state: *state, ..CmacChain::new(key, blocks, last) })
             .collect();
-        chain(&mut lanes);
+        run_chains(&mut lanes);
         for (lane, (key, state, blocks, last)) in lanes.iter().zip(&messages) {
             let key = Aes128Enc::new(key.into());
             let mut expected = *state;
             for block in blocks.iter().chain(last) {
                 expected.iter_mut().zip(block).for_each(|(byte, other)| *byte ^= other);
-                one(&key, &mut expected);
+                encrypt_block(&key, &mut expected);
             }
             prop_assert_eq!(lane.state, expected);
         }

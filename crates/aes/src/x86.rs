@@ -1,6 +1,6 @@
-//! AES-128 by the instructions of x86-64 (Intel, "Advanced Encryption Standard New Instructions
-//! Set"). A [`Rounds`] exists only if the processor has them, so its holder may call functions that
-//! need them.
+//! AES-128 with the AES instructions of x86-64 (Intel, "Advanced Encryption Standard New
+//! Instructions Set", AES-NI). A [`RoundKeys`] value exists only if the processor has them, which
+//! makes the calls of functions that need them sound.
 
 use core::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_loadu_si128, _mm_set1_epi32,
@@ -11,17 +11,18 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::{Block, CmacChain, KeySchedule, LANES};
 
-/// Rounds of AES-128; the schedule has one key more.
+/// Number of rounds of AES-128 (FIPS 197, section 5); there is one round key more.
 const ROUNDS: usize = 10;
 
-/// Round keys.
+/// Round keys of AES-128, in the order of the rounds. Its existence proves that the processor has
+/// AES-NI and SSSE3.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub(crate) struct Rounds([__m128i; ROUNDS + 1]);
+pub(crate) struct RoundKeys([__m128i; ROUNDS + 1]);
 
-impl Rounds {
-    /// Returns a schedule without a key, or `None` if the processor lacks the instructions.
+impl RoundKeys {
+    /// Returns zeroed round keys, or `None` if the processor lacks AES-NI or SSSE3.
     #[inline]
-    pub(crate) fn blank() -> Option<Self> {
+    pub(crate) fn zeroed() -> Option<Self> {
         if !(is_x86_feature_detected!("aes") && is_x86_feature_detected!("ssse3")) {
             return None;
         }
@@ -30,69 +31,70 @@ impl Rounds {
     }
 
     #[inline]
-    pub(crate) fn renew(&mut self, key: &Block) {
+    pub(crate) fn rekey(&mut self, key: &Block) {
         // SAFETY: `self` exists, so the processor has the instructions.
-        unsafe { expand(load(key), &mut self.0) }
+        unsafe { expand_key(load(key), &mut self.0) }
     }
 
     pub(crate) fn encrypt(&self, blocks: &mut [Block]) {
         let (groups, rest) = blocks.as_chunks_mut::<LANES>();
         for group in groups {
             // SAFETY: `self` exists, so the processor has the instructions.
-            unsafe { encrypt(self, group) };
+            unsafe { encrypt_group(self, group) };
         }
         let (groups, rest) = rest.as_chunks_mut::<2>();
         for group in groups {
             // SAFETY: as above.
-            unsafe { encrypt(self, group) };
+            unsafe { encrypt_group(self, group) };
         }
         for block in rest {
             // SAFETY: as above.
-            unsafe { encrypt(self, core::array::from_mut(block)) };
+            unsafe { encrypt_group(self, core::array::from_mut(block)) };
         }
     }
 }
 
-/// Runs the chains of a group of 1, 2, 4 or [`LANES`] to their ends. Returns true if it did.
+/// Runs a group of 1, 2, 4 or [`LANES`] chains to their ends. Returns false, and runs none, for
+/// another group size or if a key has a portable schedule.
 #[inline]
-pub(crate) fn chain(group: &mut [CmacChain<'_>]) -> bool {
-    // SAFETY: `keys` found a `Rounds` in each lane, so the processor has the instructions.
+pub(crate) fn try_run_group(group: &mut [CmacChain<'_>]) -> bool {
+    // SAFETY: `round_keys` found a `RoundKeys` in each lane, so the processor has the instructions.
     unsafe {
         if let Ok(group) = <&mut [_; LANES]>::try_from(&mut *group) {
-            return keys(group).map(|keys| run(group, keys)).is_some();
+            return round_keys(group).map(|keys| run_lanes(group, keys)).is_some();
         }
         if let Ok(group) = <&mut [_; 4]>::try_from(&mut *group) {
-            return keys(group).map(|keys| run(group, keys)).is_some();
+            return round_keys(group).map(|keys| run_lanes(group, keys)).is_some();
         }
         if let Ok(group) = <&mut [_; 2]>::try_from(&mut *group) {
-            return keys(group).map(|keys| run(group, keys)).is_some();
+            return round_keys(group).map(|keys| run_lanes(group, keys)).is_some();
         }
         if let Ok(group) = <&mut [_; 1]>::try_from(&mut *group) {
-            return keys(group).map(|keys| run(group, keys)).is_some();
+            return round_keys(group).map(|keys| run_lanes(group, keys)).is_some();
         }
     }
     false
 }
 
-/// Returns the schedules of all lanes if all are of this kind.
+/// Returns the round keys of all chains, or `None` if a key has a portable schedule.
 #[inline]
-fn keys<'a, const N: usize>(group: &[CmacChain<'a>; N]) -> Option<[&'a Rounds; N]> {
-    let of = |lane: &CmacChain<'a>| match &lane.key.0 {
-        KeySchedule::Rounds(rounds) => Some(rounds),
-        KeySchedule::Library(_) => None,
+fn round_keys<'a, const N: usize>(group: &[CmacChain<'a>; N]) -> Option<[&'a RoundKeys; N]> {
+    let keys_of_lane = |lane: &CmacChain<'a>| match &lane.key.0 {
+        KeySchedule::AesNi(rounds) => Some(rounds),
+        KeySchedule::Portable(_) => None,
     };
-    let first = group.first().and_then(of)?;
+    let first = group.first().and_then(keys_of_lane)?;
     let mut keys = [first; N];
     for (key, lane) in keys.iter_mut().zip(group) {
-        *key = of(lane)?;
+        *key = keys_of_lane(lane)?;
     }
     Some(keys)
 }
 
-/// Advances the chains block by block. A chain that has ended is padded with empty steps until all
-/// have ended.
+/// Advances all chains by one block per step. Chains shorter than the longest are computed on
+/// without input; their states are stored at their own ends.
 #[target_feature(enable = "aes")]
-fn run<const N: usize>(lanes: &mut [CmacChain<'_>; N], keys: [&Rounds; N]) {
+fn run_lanes<const N: usize>(lanes: &mut [CmacChain<'_>; N], keys: [&RoundKeys; N]) {
     let mut states = [_mm_setzero_si128(); N];
     for (state, lane) in states.iter_mut().zip(&*lanes) {
         *state = load(&lane.state);
@@ -106,7 +108,7 @@ fn run<const N: usize>(lanes: &mut [CmacChain<'_>; N], keys: [&Rounds; N]) {
             }
             *state = _mm_xor_si128(*state, key.0[0]);
         }
-        rounds(&mut states, keys);
+        apply_rounds(&mut states, keys);
         for (lane, state) in lanes.iter_mut().zip(states) {
             if step + 1 == lane.len() {
                 store(&mut lane.state, state);
@@ -116,21 +118,21 @@ fn run<const N: usize>(lanes: &mut [CmacChain<'_>; N], keys: [&Rounds; N]) {
 }
 
 #[target_feature(enable = "aes")]
-fn encrypt<const N: usize>(key: &Rounds, blocks: &mut [Block; N]) {
+fn encrypt_group<const N: usize>(key: &RoundKeys, blocks: &mut [Block; N]) {
     let mut states = [_mm_setzero_si128(); N];
     for (state, block) in states.iter_mut().zip(&*blocks) {
         *state = _mm_xor_si128(load(block), key.0[0]);
     }
-    rounds(&mut states, [key; N]);
+    apply_rounds(&mut states, [key; N]);
     for (block, state) in blocks.iter_mut().zip(states) {
         store(block, state);
     }
 }
 
-/// Runs all rounds after the first key was added.
+/// Applies rounds 1 to 10; the caller has added round key 0.
 #[inline]
 #[target_feature(enable = "aes")]
-fn rounds<const N: usize>(states: &mut [__m128i; N], keys: [&Rounds; N]) {
+fn apply_rounds<const N: usize>(states: &mut [__m128i; N], keys: [&RoundKeys; N]) {
     for round in 1..ROUNDS {
         for (state, key) in states.iter_mut().zip(keys) {
             *state = _mm_aesenc_si128(*state, key.0[round]);
@@ -143,18 +145,18 @@ fn rounds<const N: usize>(states: &mut [__m128i; N], keys: [&Rounds; N]) {
 
 /// Expands the round keys (FIPS 197, section 5.2).
 #[target_feature(enable = "aes,ssse3")]
-fn expand(key: __m128i, keys: &mut [__m128i; ROUNDS + 1]) {
+fn expand_key(key: __m128i, keys: &mut [__m128i; ROUNDS + 1]) {
     const CONSTANTS: [i32; ROUNDS] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36];
-    // Last word with its bytes rotated, four times.
+    // Shuffle mask that copies the last word, rotated by one byte (RotWord), to all four words.
     let rotated_word = _mm_set1_epi32(0x0c0f_0e0d);
     let mut last = key;
     keys[0] = key;
     for (key, constant) in keys[1..].iter_mut().zip(CONSTANTS) {
-        // The last round of the cipher substitutes bytes, shifts rows, which has no effect if all
-        // columns are equal, and adds a key. `aeskeygenassist` does the same, but slowly.
+        // AESENCLAST applies SubBytes, ShiftRows (without effect, since all columns are equal) and
+        // AddRoundKey (here the round constant). AESKEYGENASSIST computes the same, but slowly.
         let word = _mm_shuffle_epi8(last, rotated_word);
         let word = _mm_aesenclast_si128(word, _mm_set1_epi32(constant));
-        // Add each word of the key to those after it.
+        // Replace each word by the XOR of itself and all words before it.
         last = _mm_xor_si128(last, _mm_slli_si128::<4>(last));
         last = _mm_xor_si128(last, _mm_slli_si128::<8>(last));
         last = _mm_xor_si128(last, word);

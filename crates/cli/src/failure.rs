@@ -189,11 +189,11 @@ impl From<TcpPathError> for CommandFailure {
 impl From<LabError> for CommandFailure {
     fn from(error: LabError) -> Self {
         match error {
-            LabError::Hosts(_)
-            | LabError::Queues(_)
-            | LabError::NotAbove(_)
-            | LabError::BadName(_)
-            | LabError::LongName { .. }
+            LabError::HostCount(_)
+            | LabError::QueueCount(_)
+            | LabError::InvalidParent(_)
+            | LabError::InvalidName(_)
+            | LabError::NameTooLong { .. }
             | LabError::Exists(_)
             | LabError::NotFound(_)
             | LabError::NoSuchHost { .. }

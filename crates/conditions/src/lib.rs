@@ -1,6 +1,7 @@
-//! Conditions that a measurement arranges for its process and threads, and their record. A
-//! condition that is refused is recorded and the measurement continues without it; dropping
-//! [`Conditions`] restores all of them.
+//! Measurement conditions of a process and its threads (locked memory, no deep idle states, pinned
+//! real-time threads), and their record in the result. A refused condition is recorded, and the
+//! measurement continues without it. Dropping [`MeasurementConditions`] unlocks memory and permits
+//! idle states again.
 
 mod error;
 
@@ -16,29 +17,30 @@ use horolog_sys::thread_usage::timer_slack_ns;
 
 pub use error::HostError;
 
-const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
-const IDLE_STATES: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
+const IDLE_DRIVER_FILE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+const IDLE_STATES_DIRECTORY: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
 /// `CPUIDLE_STATE_MAX` of the kernel.
 const IDLE_STATES_MAX: u32 = 10;
-const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
+const RT_RUNTIME_FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+const RT_PERIOD_FILE: &str = "/proc/sys/kernel/sched_rt_period_us";
 
 /// Advice if `SCHED_FIFO` was refused.
 pub const REAL_TIME_ADVICE: &str =
     "Run as root, with CAP_SYS_NICE, or with an RLIMIT_RTPRIO that allows it.";
 
-/// Conditions in force during the lifetime of this value.
+/// Host conditions that are in force during the lifetime of this value.
 #[derive(Debug)]
-pub struct Conditions {
-    _memory: Option<LockedMemory>,
-    _latency: Option<DmaLatencyRequest>,
+pub struct MeasurementConditions {
+    _locked_memory: Option<LockedMemory>,
+    _dma_latency: Option<DmaLatencyRequest>,
     record: HostConditions,
 }
 
-impl Conditions {
-    /// Locks memory and, with `hold_awake`, keeps the processors out of deep idle states.
+impl MeasurementConditions {
+    /// Locks memory and, with `hold_awake`, keeps all CPUs out of deep idle states
+    /// (`/dev/cpu_dma_latency` at 0 µs).
     #[must_use]
-    pub fn arrange(hold_awake: bool) -> Self {
+    pub fn apply(hold_awake: bool) -> Self {
         let memory = LockedMemory::lock();
         let latency = hold_awake.then(|| DmaLatencyRequest::hold(0));
         let record = HostConditions {
@@ -49,12 +51,12 @@ impl Conditions {
                 .as_ref()
                 .and_then(|held| held.as_ref().err())
                 .map(ToString::to_string),
-            idle_driver: line(IDLE).filter(|driver| driver != "none"),
+            idle_driver: first_line(IDLE_DRIVER_FILE).filter(|driver| driver != "none"),
             idle_states: idle_states(),
-            real_time_runtime_us: line(RUNTIME).and_then(|text| text.parse().ok()),
-            real_time_period_us: line(PERIOD).and_then(|text| text.parse().ok()),
+            real_time_runtime_us: first_line(RT_RUNTIME_FILE).and_then(|text| text.parse().ok()),
+            real_time_period_us: first_line(RT_PERIOD_FILE).and_then(|text| text.parse().ok()),
         };
-        Self { _memory: memory.ok(), _latency: latency.and_then(Result::ok), record }
+        Self { _locked_memory: memory.ok(), _dma_latency: latency.and_then(Result::ok), record }
     }
 
     /// Returns the conditions as recorded in the result.
@@ -64,33 +66,34 @@ impl Conditions {
     }
 }
 
-fn line(path: &str) -> Option<String> {
+fn first_line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }
 
 fn idle_states() -> Vec<String> {
-    let name = |number| line(&format!("{IDLE_STATES}/state{number}/name"));
+    let name = |number| first_line(&format!("{IDLE_STATES_DIRECTORY}/state{number}/name"));
     (0..IDLE_STATES_MAX).map_while(name).collect()
 }
 
-/// Pins this thread to a core and, if a priority is passed and permitted, schedules it in real
-/// time.
+/// Pins this thread to a core and, if a priority is passed and permitted, schedules it under
+/// SCHED_FIFO.
 ///
 /// # Errors
 ///
-/// The core is not available.
+/// The thread cannot be pinned to the core.
 pub fn apply_to_thread(core: usize, priority: Option<u8>) -> Result<ThreadScheduling, HostError> {
     affinity::pin_to_core(core).map_err(|error| HostError::Thread { core, error })?;
     Ok(schedule_thread(priority))
 }
 
-/// Schedules this thread in real time if a priority is passed and permitted, without pinning it.
+/// Schedules this thread under SCHED_FIFO if a priority is passed and permitted, without pinning
+/// it.
 #[must_use]
 pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
     let attempt = priority.map(|priority| (priority, affinity::try_real_time(priority.into())));
-    let ordinary = |error: Option<String>| ThreadScheduling {
+    let sched_other = |error: Option<String>| ThreadScheduling {
         policy: SchedulingPolicy::Other,
         priority: 0,
         error,
@@ -103,8 +106,8 @@ pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
             error: None,
             timer_slack_ns: None,
         },
-        Some((_, Scheduling::Unchanged(error))) => ordinary(Some(error.to_string())),
-        None => ordinary(None),
+        Some((_, Scheduling::Unchanged(error))) => sched_other(Some(error.to_string())),
+        None => sched_other(None),
     }
 }
 
@@ -114,7 +117,7 @@ pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {
 /// # Errors
 ///
 /// A named core is not available.
-pub fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
+pub fn select_cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
     let allowed = affinity::allowed_cores().map_err(HostError::Cores)?;
     let mut cores: Vec<usize> = Vec::new();
     for &core in if named.is_empty() { &allowed[..] } else { named } {
@@ -129,7 +132,7 @@ pub fn cores(named: &[usize]) -> Result<Vec<usize>, HostError> {
     Ok(cores)
 }
 
-/// Returns the findings that follow from refused conditions.
+/// Returns the findings on refused conditions.
 #[must_use]
 pub fn findings(conditions: &HostConditions, scheduling: &[&ThreadScheduling]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -175,9 +178,9 @@ mod tests {
 
     #[test]
     fn named_cores_must_be_allowed_and_come_once() {
-        let all = cores(&[]).unwrap();
-        assert_eq!(cores(&[all[0], all[0]]).unwrap(), [all[0]]);
-        let error = cores(&[8_191]).unwrap_err();
+        let all = select_cores(&[]).unwrap();
+        assert_eq!(select_cores(&[all[0], all[0]]).unwrap(), [all[0]]);
+        let error = select_cores(&[8_191]).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("core 8191"), "{error}");
     }
 
@@ -208,7 +211,7 @@ mod tests {
     #[test]
     fn a_sched_other_thread_reports_its_timer_slack() {
         std::thread::spawn(|| {
-            let scheduling = apply_to_thread(cores(&[]).unwrap()[0], None).unwrap();
+            let scheduling = apply_to_thread(select_cores(&[]).unwrap()[0], None).unwrap();
             assert_eq!(scheduling.policy, SchedulingPolicy::Other);
             assert!(scheduling.timer_slack_ns.is_some() && scheduling.error.is_none());
         })

@@ -1,13 +1,13 @@
-//! Pure parsers of the kernel's counter texts (`/proc/net/snmp`, `snmp6`, `softnet_stat`, `udp`,
-//! `udp6`). A text of another form yields nothing.
+//! Pure parsers of the kernel's counter files (`/proc/net/snmp`, `snmp6`, `softnet_stat`, `udp`,
+//! `udp6`). An unknown format yields `None` or, in a table of sockets, no entry.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// UDP counters of a network namespace.
+/// UDP counts of a network namespace (`Udp` in `/proc/net/snmp`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct UdpCounters {
+pub struct UdpCounts {
     /// Datagrams delivered to programs.
     pub in_datagrams: u64,
     /// Datagrams for ports without a socket.
@@ -16,7 +16,7 @@ pub struct UdpCounters {
     pub in_errors: u64,
     /// Datagrams sent.
     pub out_datagrams: u64,
-    /// Datagrams for which a socket buffer had no space.
+    /// Received datagrams dropped because the socket's receive buffer was full.
     pub receive_buffer_errors: u64,
     /// Datagrams that could not be sent for lack of buffer space.
     pub send_buffer_errors: u64,
@@ -24,14 +24,15 @@ pub struct UdpCounters {
     pub checksum_errors: u64,
 }
 
-/// Packets received through the queues between interfaces and the network stack, on all CPUs.
+/// Packets through the receive backlogs of all CPUs (`/proc/net/softnet_stat`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Softnet {
+pub struct SoftnetCounts {
     /// Packets processed.
     pub processed: u64,
-    /// Packets dropped because a CPU's queue was full.
+    /// Packets dropped because the backlog of a CPU was full.
     pub dropped: u64,
-    /// Number of times that the time or budget of one poll ended before the queue was empty.
+    /// Number of times that a softirq poll ran out of time or budget before all packets were
+    /// processed.
     pub squeezed: u64,
 }
 
@@ -48,23 +49,23 @@ pub struct UdpSocketCounts {
     pub dropped: u64,
 }
 
-impl UdpCounters {
-    /// Reads IPv4's counters from the text of `/proc/net/snmp`: a line of names and a line of
+impl UdpCounts {
+    /// Parses the counts of UDP over IPv4 in `/proc/net/snmp`: a line of names and a line of
     /// numbers for each protocol.
     #[must_use]
     pub fn parse_snmp(text: &str) -> Option<Self> {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
         let (names, numbers) = (lines.next()?, lines.next()?);
-        Self::read(|wanted| {
+        Self::from_lookup(|wanted| {
             let mut pairs = names.split_whitespace().zip(numbers.split_whitespace());
             pairs.find(|(name, _)| *name == wanted)?.1.parse().ok()
         })
     }
 
-    /// Reads IPv6's counters from the text of `/proc/net/snmp6`: a name and a number on each line.
+    /// Parses the counts of UDP over IPv6 in `/proc/net/snmp6`: a name and a number on each line.
     #[must_use]
     pub fn parse_snmp6(text: &str) -> Option<Self> {
-        Self::read(|wanted| {
+        Self::from_lookup(|wanted| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
             let (_, number) =
                 pairs.find(|(name, _)| name.strip_prefix("Udp6").is_some_and(|n| n == wanted))?;
@@ -72,23 +73,25 @@ impl UdpCounters {
         })
     }
 
-    /// Both texts use the same names. The two without which the others mean nothing are required.
-    fn read(find: impl Fn(&str) -> Option<u64>) -> Option<Self> {
-        let or_none = |name| find(name).unwrap_or(0);
+    /// Builds the counts by name; both files use the same names. Returns `None` without `NoPorts`
+    /// or `RcvbufErrors`; any other missing count is 0.
+    fn from_lookup(find: impl Fn(&str) -> Option<u64>) -> Option<Self> {
+        let or_zero = |name| find(name).unwrap_or(0);
         Some(Self {
-            in_datagrams: or_none("InDatagrams"),
+            in_datagrams: or_zero("InDatagrams"),
             no_ports: find("NoPorts")?,
-            in_errors: or_none("InErrors"),
-            out_datagrams: or_none("OutDatagrams"),
+            in_errors: or_zero("InErrors"),
+            out_datagrams: or_zero("OutDatagrams"),
             receive_buffer_errors: find("RcvbufErrors")?,
-            send_buffer_errors: or_none("SndbufErrors"),
-            checksum_errors: or_none("InCsumErrors"),
+            send_buffer_errors: or_zero("SndbufErrors"),
+            checksum_errors: or_zero("InCsumErrors"),
         })
     }
 }
 
-impl Softnet {
-    /// Reads the text of `/proc/net/softnet_stat`: a line of hexadecimal numbers for each CPU.
+impl SoftnetCounts {
+    /// Parses `/proc/net/softnet_stat`, a line of hexadecimal numbers for each CPU, and sums all
+    /// CPUs.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut sum = Self::default();
@@ -104,32 +107,31 @@ impl Softnet {
 }
 
 impl UdpSocketCounts {
-    /// Reads the text of `/proc/net/udp` or `/proc/net/udp6`; sockets connected to one peer are
-    /// left out.
+    /// Parses `/proc/net/udp` or `/proc/net/udp6`, without sockets that are connected to a peer.
     #[must_use]
     pub fn parse_table(text: &str) -> Vec<Self> {
-        text.lines().skip(1).filter_map(Self::parse).collect()
+        text.lines().skip(1).filter_map(Self::parse_line).collect()
     }
 
-    fn parse(line: &str) -> Option<Self> {
+    fn parse_line(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace().skip(1);
         let (address, port) = parse_endpoint(words.next()?)?;
         let (remote_address, remote_port) = parse_endpoint(words.next()?)?;
         let (_, queued) = words.nth(1)?.split_once(':')?;
         let dropped = words.last()?;
-        let serves_all = remote_address.is_unspecified() && remote_port == 0;
+        let is_unconnected = remote_address.is_unspecified() && remote_port == 0;
         Some(Self {
             address,
             port,
             queued_bytes: u64::from_str_radix(queued, 16).ok()?,
             dropped: dropped.parse().ok()?,
         })
-        .filter(|_| serves_all)
+        .filter(|_| is_unconnected)
     }
 }
 
-/// An address and a port in hexadecimal. The 32-bit words of an address are written as numbers in
-/// the CPU's byte order.
+/// Parses an address and a port in hexadecimal. Each 32-bit word of the address is printed as a
+/// number in the CPU's byte order.
 fn parse_endpoint(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn udp_is_read() {
-        let v4 = UdpCounters {
+        let v4 = UdpCounts {
             in_datagrams: 100,
             no_ports: 3,
             in_errors: 7,
@@ -174,18 +176,20 @@ mod tests {
             send_buffer_errors: 2,
             checksum_errors: 0,
         };
-        assert_eq!(UdpCounters::parse_snmp(SNMP), Some(v4));
-        let v6 = UdpCounters { receive_buffer_errors: 9, no_ports: 4, ..UdpCounters::default() };
-        assert_eq!(UdpCounters::parse_snmp6(SNMP6), Some(v6));
-        assert_eq!(UdpCounters::parse_snmp("Udp: NoPorts\n"), None);
-        assert_eq!(UdpCounters::parse_snmp6(""), None);
+        assert_eq!(UdpCounts::parse_snmp(SNMP), Some(v4));
+        let v6 = UdpCounts { receive_buffer_errors: 9, no_ports: 4, ..UdpCounts::default() };
+        assert_eq!(UdpCounts::parse_snmp6(SNMP6), Some(v6));
+        assert_eq!(UdpCounts::parse_snmp("Udp: NoPorts\n"), None);
+        assert_eq!(UdpCounts::parse_snmp6(""), None);
     }
 
     #[test]
     fn this_kernel_s_texts_are_read() {
         let read = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-        assert!(UdpCounters::parse_snmp(&read("snmp").unwrap()).is_some());
-        assert!(Softnet::parse(&read("softnet_stat").unwrap()).is_some_and(|s| s.processed > 0));
+        assert!(UdpCounts::parse_snmp(&read("snmp").unwrap()).is_some());
+        assert!(
+            SoftnetCounts::parse(&read("softnet_stat").unwrap()).is_some_and(|s| s.processed > 0)
+        );
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
         let found = UdpSocketCounts::parse_table(&read("udp").unwrap());
@@ -199,17 +203,17 @@ mod tests {
     #[test]
     fn processors_are_added_up() {
         let text = "0000000a 00000001 00000002 0 0\n00000010 00000003 00000000 0 0\n";
-        let sum = Softnet { processed: 26, dropped: 4, squeezed: 2 };
-        assert_eq!(Softnet::parse(text), Some(sum));
-        assert_eq!(Softnet::parse("1 2\n"), None);
+        let sum = SoftnetCounts { processed: 26, dropped: 4, squeezed: 2 };
+        assert_eq!(SoftnetCounts::parse(text), Some(sum));
+        assert_eq!(SoftnetCounts::parse("1 2\n"), None);
     }
 
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "(Udp: NoPorts RcvbufErrors\n)?[0-9A-Fa-f:. \n]{0,300}") {
-            let _ = UdpCounters::parse_snmp(&text);
-            let _ = UdpCounters::parse_snmp6(&text);
-            let _ = Softnet::parse(&text);
+            let _ = UdpCounts::parse_snmp(&text);
+            let _ = UdpCounts::parse_snmp6(&text);
+            let _ = SoftnetCounts::parse(&text);
             let _ = UdpSocketCounts::parse_table(&text);
         }
     }

@@ -12,10 +12,10 @@ mod text;
 
 pub use horolog_http::{Token, TokenError};
 
-pub use kernel::{Softnet, UdpCounters, UdpSocketCounts};
+pub use kernel::{SoftnetCounts, UdpCounts, UdpSocketCounts};
 pub use query::{CounterQuery, CounterQueryError};
-pub use reader::{CounterReader, QueryServers, ServerReading};
+pub use reader::{CounterReader, ServerCountsResult, ServerQueryFn};
 pub use remote::{RemoteError, SnapshotLocation};
-pub use serve::answer;
+pub use serve::respond;
 pub use snapshot::{CounterSnapshot, InterfaceCounts, SCHEMA, ServerCounts, UnavailableCounter};
-pub use text::text;
+pub use text::render_text;

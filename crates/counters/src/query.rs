@@ -1,10 +1,9 @@
-//! Query of a counter snapshot: counters of one address and one port, to send no more than
-//! required.
+//! Query of a counter snapshot, which restricts it to one address and one port.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Selection of counters; all if empty.
+/// Selection of counters; without an address and a port, all counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CounterQuery {
     /// Only the interface that has this address.
@@ -13,13 +12,13 @@ pub struct CounterQuery {
     pub port: Option<u16>,
 }
 
-/// Error of a text that is not a query.
+/// Error of an invalid query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid query; use address=IP and port=NUMBER, or nothing")]
 pub struct CounterQueryError;
 
 impl CounterQuery {
-    /// Reads the text after the question mark.
+    /// Parses the query of a URL, the text after the question mark.
     pub fn parse(text: &str) -> Result<Self, CounterQueryError> {
         let mut query = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {

@@ -5,19 +5,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_http::{Get, GetError, Url, get};
+use horolog_http::{GetError, GetRequest, Url, get};
 
 use crate::reader::SERVERS_TIMEOUT;
 use crate::serve::JSON_PATH;
 use crate::{CounterQuery, CounterSnapshot, Token};
 
-/// Timeout of one reading: a trial waits for it.
+/// Timeout of one request. A trial waits for the response.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
 const _: () = assert!(SERVERS_TIMEOUT.as_millis() + 500 <= READ_TIMEOUT.as_millis());
-/// Limit above the size of any host's snapshot.
-const PAGE_BYTES_MAX: usize = 1 << 18;
+/// Size limit of a response body, in bytes; larger than the snapshot of any host.
+const SNAPSHOT_BYTES_MAX: usize = 1 << 18;
 
-/// Location of a counter snapshot.
+/// Counter snapshot of a remote host: URL, resolved address, and token.
 #[derive(Debug)]
 pub struct SnapshotLocation {
     url: String,
@@ -29,33 +29,34 @@ pub struct SnapshotLocation {
 /// Reason why no snapshot could be read; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// Its name has no address.
+    /// The host name of the URL cannot be resolved.
     #[error("cannot resolve the host of {0}: {why}", why = explain(.1))]
-    Unknown(String, #[source] io::Error),
-    /// The server does not answer, or not with HTTP.
+    UnresolvedHost(String, #[source] io::Error),
+    /// The server at the URL sent no valid HTTP response.
     #[error("no counters from {0}: {1}; check that 'horolog counters' runs there and is reachable")]
     NoResponse(String, #[source] GetError),
     /// The server rejected the token.
     #[error("{0} refused the token; use the one in the token file of 'horolog counters'")]
-    Refused(String),
-    /// The responder is another program.
+    TokenRefused(String),
+    /// The response is not a counter snapshot; the second text is the reason.
     #[error("{0} is not a counter snapshot: {1}; use the URL that 'horolog counters' printed")]
-    Other(String, String),
+    NotASnapshot(String, String),
 }
 
 impl RemoteError {
-    /// Returns true if another URL or token would help, rather than another environment.
+    /// Returns true if the URL or the token is wrong, as opposed to a failure of the network.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Other(..))
+        matches!(self, Self::TokenRefused(_) | Self::NotASnapshot(..))
     }
 }
 
 impl SnapshotLocation {
-    /// The snapshot at `url`, to be read with `query`. Nothing is sent yet.
+    /// Resolves the host of `url`, for requests with this query. Sends no request yet.
     pub fn new(url: &Url, token: Token, query: &CounterQuery) -> Result<Self, RemoteError> {
         let name = url.to_string();
-        let address = url.resolve().map_err(|error| RemoteError::Unknown(name.clone(), error))?;
+        let address =
+            url.resolve().map_err(|error| RemoteError::UnresolvedHost(name.clone(), error))?;
         let path = match url.path() {
             "" | "/" => JSON_PATH,
             path => path,
@@ -63,27 +64,27 @@ impl SnapshotLocation {
         Ok(Self { url: name, address, target: format!("{path}?{query}"), token })
     }
 
-    /// Its location.
+    /// Returns the URL of the snapshot.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Reads the snapshot.
+    /// Requests the snapshot and waits for it, at most [`READ_TIMEOUT`].
     pub fn read(&self) -> Result<CounterSnapshot, RemoteError> {
-        let response = get(&Get {
+        let response = get(&GetRequest {
             address: self.address,
             target: &self.target,
             bearer: Some(self.token.expose()),
-            within: READ_TIMEOUT,
-            body_max: PAGE_BYTES_MAX,
+            timeout: READ_TIMEOUT,
+            body_max: SNAPSHOT_BYTES_MAX,
         })
         .map_err(|error| RemoteError::NoResponse(self.url.clone(), error))?;
-        let other = |why| RemoteError::Other(self.url.clone(), why);
+        let not_a_snapshot = |why| RemoteError::NotASnapshot(self.url.clone(), why);
         match response.code {
-            200 => CounterSnapshot::parse(&response.body).map_err(other),
-            401 | 403 => Err(RemoteError::Refused(self.url.clone())),
-            code => Err(other(format!("it responds with status {code}"))),
+            200 => CounterSnapshot::parse(&response.body).map_err(not_a_snapshot),
+            401 | 403 => Err(RemoteError::TokenRefused(self.url.clone())),
+            code => Err(not_a_snapshot(format!("it responds with status {code}"))),
         }
     }
 }
@@ -95,7 +96,7 @@ mod tests {
     use horolog_http::HttpResponder;
 
     use super::*;
-    use crate::{SCHEMA, answer};
+    use crate::{SCHEMA, respond};
 
     fn token(text: &str) -> Token {
         Token::parse(text).unwrap()
@@ -112,14 +113,14 @@ mod tests {
             ..CounterSnapshot::default()
         };
         let responder =
-            HttpResponder::start("pages", listener, move |request| answer(request, &own, page));
+            HttpResponder::start("pages", listener, move |request| respond(request, &own, page));
         let query = CounterQuery { address: None, port: Some(123) };
         let read = |url: &str, text: &str| {
             SnapshotLocation::new(&url.parse().unwrap(), token(text), &query).unwrap().read()
         };
         assert_eq!(read(&url, "0123456789abcdef").unwrap().read_at, "port=123");
         let refused = read(&url, "0123456789abcdex").unwrap_err();
-        assert!(matches!(refused, RemoteError::Refused(_)) && refused.is_usage(), "{refused}");
+        assert!(matches!(refused, RemoteError::TokenRefused(_)) && refused.is_usage(), "{refused}");
         let other = read(&format!("{url}/metrics"), "0123456789abcdef").unwrap_err();
         assert!(other.to_string().contains("status 404"), "{other}");
         drop(responder);

@@ -1,19 +1,19 @@
-//! Response to a request for the counter snapshot. Without the token a client learns nothing, not
+//! Responses to requests for the counter snapshot. A client without the token learns nothing, not
 //! even which paths exist.
 
 use horolog_http::{HttpRequest, HttpResponse};
 
-use crate::{CounterQuery, CounterSnapshot, Token, text};
+use crate::{CounterQuery, CounterSnapshot, Token, render_text};
 
-/// Path of the snapshot as JSON, and as text for people.
+/// Path of the snapshot in JSON.
 pub(crate) const JSON_PATH: &str = "/counters";
 const TEXT_PATH: &str = "/counters.txt";
 
-/// The response to `request`, with the snapshot that `page` reads for its query.
-pub fn answer(
+/// Returns the response to `request`. `read_snapshot` reads the snapshot that its query selects.
+pub fn respond(
     request: &HttpRequest<'_>,
     token: &Token,
-    page: impl FnOnce(&CounterQuery) -> CounterSnapshot,
+    read_snapshot: impl FnOnce(&CounterQuery) -> CounterSnapshot,
 ) -> HttpResponse {
     if !request.bearer.is_some_and(|presented| token.matches(presented)) {
         return HttpResponse::text(401, "the token is missing or wrong\n");
@@ -23,9 +23,13 @@ pub fn answer(
     }
     match CounterQuery::parse(request.query) {
         Err(error) => HttpResponse::text(400, format!("{error}\n")),
-        Ok(query) if request.path == TEXT_PATH => HttpResponse::text(200, text(&page(&query))),
-        Ok(query) => {
-            HttpResponse { code: 200, kind: "application/json", body: page(&query).to_json() }
+        Ok(query) if request.path == TEXT_PATH => {
+            HttpResponse::text(200, render_text(&read_snapshot(&query)))
         }
+        Ok(query) => HttpResponse {
+            code: 200,
+            media_type: "application/json",
+            body: read_snapshot(&query).to_json(),
+        },
     }
 }

@@ -1,32 +1,32 @@
-//! Counter snapshot as data: counters of a host at one instant. A counter that could not be read is
-//! named, and is absent; an absent counter implies nothing.
+//! Counter snapshot: counters of a host at one instant. A counter that could not be read is absent
+//! and listed in `unavailable`; absence does not mean 0.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Softnet, UdpCounters, UdpSocketCounts};
+use crate::{SoftnetCounts, UdpCounts, UdpSocketCounts};
 
 /// Name and version of this format.
 pub const SCHEMA: &str = "horolog.counters/2";
 
-/// All counters that could be read. Each counts from a start of its own; only differences are
-/// meaningful.
+/// All counters that could be read. They have different starting points, so only differences
+/// between two snapshots are meaningful.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CounterSnapshot {
-    /// [`SCHEMA`].
+    /// Name and version of the format, [`SCHEMA`].
     pub schema: String,
-    /// Time of reading, RFC 3339.
+    /// Time of reading, in UTC (RFC 3339).
     pub read_at: String,
     /// Network interfaces.
     pub interfaces: Vec<InterfaceCounts>,
-    /// The queues between interfaces and the network stack, of all CPUs and interfaces.
+    /// Receive backlogs of all CPUs (`/proc/net/softnet_stat`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub softnet: Option<Softnet>,
+    pub softnet: Option<SoftnetCounts>,
     /// UDP over IPv4, all sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub udp_ipv4: Option<UdpCounters>,
+    pub udp_ipv4: Option<UdpCounts>,
     /// UDP over IPv6, all sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub udp_ipv6: Option<UdpCounters>,
+    pub udp_ipv6: Option<UdpCounts>,
     /// UDP sockets that accept datagrams from any address.
     #[serde(default)]
     pub sockets: Vec<UdpSocketCounts>,
@@ -41,7 +41,7 @@ pub struct CounterSnapshot {
 /// Counters of an interface (`struct rtnl_link_stats64`).
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct InterfaceCounts {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// Packets received.
     pub rx_packets: u64,
@@ -51,19 +51,19 @@ pub struct InterfaceCounts {
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Received packets dropped for lack of space, in the driver or after it.
+    /// Received packets that were dropped before delivery, for lack of memory or of a receiver.
     pub rx_dropped: u64,
-    /// Packets dropped before they were sent.
+    /// Packets dropped before transmission.
     pub tx_dropped: u64,
-    /// Packets dropped for lack of space in the hardware.
+    /// Received packets dropped by the NIC for lack of buffers.
     pub rx_missed: u64,
-    /// Frames that its XDP program sent back and that did not fit into the peer's ring; only
-    /// virtual links report them.
+    /// Frames that an XDP program sent back (XDP_TX) and that did not fit into the peer's ring;
+    /// reported only by veth interfaces.
     #[serde(default)]
     pub xdp_tx_errors: u64,
 }
 
-/// Counts of a time server, by itself.
+/// Counts that a time server reports about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ServerCounts {
     /// `chronyd` or `horolog`.
@@ -72,7 +72,8 @@ pub struct ServerCounts {
     pub received: u64,
     /// Requests that it answered.
     pub answered: u64,
-    /// Requests that its limits or lists refused without a reply, part of `received`.
+    /// Requests that a rate limit or an access list refused without a reply; included in
+    /// `received`.
     pub limited: u64,
 }
 
@@ -86,17 +87,17 @@ pub struct UnavailableCounter {
 }
 
 impl CounterSnapshot {
-    /// Reads a snapshot as served. The error is one line.
+    /// Parses a snapshot as served. The error is one line of text.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let page: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if page.schema == SCHEMA {
-            return Ok(page);
+        let snapshot: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if snapshot.schema == SCHEMA {
+            return Ok(snapshot);
         }
-        let schema: String = page.schema.chars().take(40).filter(|c| !c.is_control()).collect();
+        let schema: String = snapshot.schema.chars().take(40).filter(|c| !c.is_control()).collect();
         Err(format!("its format is '{schema}' instead of '{SCHEMA}'"))
     }
 
-    /// The snapshot as served.
+    /// Returns the snapshot as served, in JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         // A structure of names and numbers always has a JSON form.

@@ -2,19 +2,19 @@
 
 use std::fmt::Write;
 
-use crate::{CounterSnapshot, UdpCounters};
+use crate::{CounterSnapshot, UdpCounts};
 
-/// The snapshot as text, one line for each interface, queue, socket or server.
+/// Renders the snapshot as text, one line for each interface, protocol, socket and server.
 #[must_use]
-pub fn text(page: &CounterSnapshot) -> String {
+pub fn render_text(snapshot: &CounterSnapshot) -> String {
     let mut out = String::new();
-    write(&mut out, page).unwrap_or_default(); // a string has no end
+    write_snapshot(&mut out, snapshot).unwrap_or_default(); // a string has no end
     out
 }
 
-fn write(out: &mut String, page: &CounterSnapshot) -> std::fmt::Result {
-    writeln!(out, "counters at {}", page.read_at)?;
-    for one in &page.interfaces {
+fn write_snapshot(out: &mut String, snapshot: &CounterSnapshot) -> std::fmt::Result {
+    writeln!(out, "counters at {}", snapshot.read_at)?;
+    for one in &snapshot.interfaces {
         writeln!(
             out,
             "interface {}: received {}, sent {}, dropped {} in and {} out, missed {}, errors {} in \
@@ -30,33 +30,33 @@ fn write(out: &mut String, page: &CounterSnapshot) -> std::fmt::Result {
             one.xdp_tx_errors
         )?;
     }
-    if let Some(one) = &page.softnet {
+    if let Some(one) = &snapshot.softnet {
         let (processed, dropped, squeezed) = (one.processed, one.dropped, one.squeezed);
         writeln!(out, "softnet: processed {processed}, dropped {dropped}, squeezed {squeezed}")?;
     }
-    for (name, udp) in [("IPv4", &page.udp_ipv4), ("IPv6", &page.udp_ipv6)] {
+    for (name, udp) in [("IPv4", &snapshot.udp_ipv4), ("IPv6", &snapshot.udp_ipv6)] {
         if let Some(udp) = udp {
             write_udp(out, name, udp)?;
         }
     }
-    for one in &page.sockets {
+    for one in &snapshot.sockets {
         let at = std::net::SocketAddr::new(one.address, one.port);
         writeln!(out, "socket {at}: dropped {}, {} bytes waiting", one.dropped, one.queued_bytes)?;
     }
-    for one in &page.servers {
+    for one in &snapshot.servers {
         writeln!(
             out,
             "server {}: received {}, answered {}, refused {}",
             one.program, one.received, one.answered, one.limited
         )?;
     }
-    for one in &page.unavailable {
+    for one in &snapshot.unavailable {
         writeln!(out, "not read: {}: {}", one.item, one.reason)?;
     }
     Ok(())
 }
 
-fn write_udp(out: &mut String, name: &str, udp: &UdpCounters) -> std::fmt::Result {
+fn write_udp(out: &mut String, name: &str, udp: &UdpCounts) -> std::fmt::Result {
     writeln!(
         out,
         "UDP over {name}: received {}, sent {}, no port {}, errors {}, of those full receive \
@@ -74,11 +74,13 @@ fn write_udp(out: &mut String, name: &str, udp: &UdpCounters) -> std::fmt::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{InterfaceCounts, ServerCounts, Softnet, UdpSocketCounts, UnavailableCounter};
+    use crate::{
+        InterfaceCounts, ServerCounts, SoftnetCounts, UdpSocketCounts, UnavailableCounter,
+    };
 
     #[test]
     fn every_counter_is_printed() {
-        let udp = UdpCounters {
+        let udp = UdpCounts {
             in_datagrams: 21,
             no_ports: 22,
             in_errors: 23,
@@ -101,9 +103,9 @@ mod tests {
                 rx_missed: 7,
                 xdp_tx_errors: 8,
             }],
-            softnet: Some(Softnet { processed: 11, dropped: 12, squeezed: 13 }),
+            softnet: Some(SoftnetCounts { processed: 11, dropped: 12, squeezed: 13 }),
             udp_ipv4: Some(udp),
-            udp_ipv6: Some(UdpCounters { in_datagrams: 31, ..udp }),
+            udp_ipv6: Some(UdpCounts { in_datagrams: 31, ..udp }),
             sockets: vec![UdpSocketCounts {
                 address: [127, 0, 0, 1].into(),
                 port: 123,
@@ -135,6 +137,6 @@ mod tests {
             "server chronyd: received 51, answered 52, refused 53".to_owned(),
             "not read: horolog: it is silent".to_owned(),
         ];
-        assert_eq!(text(&page).lines().collect::<Vec<_>>(), expected);
+        assert_eq!(render_text(&page).lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -1,21 +1,21 @@
-//! Record of one period, superstep or event of a task: numbers of a fixed size, so that a task
+//! Record of one period, superstep or event of a task. It has a fixed size, so that a task
 //! publishes it by writing a few words.
 
-/// Words of an entry.
-pub(crate) const WORDS: usize = 10;
-/// Placeholder for no node.
+/// Number of 64-bit words of an encoded entry.
+pub(crate) const ENTRY_WORDS: usize = 10;
+/// Encoding of an absent node.
 const NO_NODE: u16 = u16::MAX;
 
 /// Kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EntryKind {
-    /// A whole period.
+    /// Complete period.
     Period,
-    /// One superstep of a period of several.
+    /// Superstep with this index, in a period with several.
     Step(u8),
-    /// One event that a polling server served.
+    /// Event that a polling server served.
     Event,
-    /// A period that was never released, so that there was no work.
+    /// Period that was never released, so that no work was done.
     NotReleased,
 }
 
@@ -23,60 +23,61 @@ pub(crate) enum EntryKind {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum PeriodEnd {
     /// Success.
-    Well,
-    /// Completion with a failure: a command with a status other than 0.
+    Success,
+    /// Completion with a failure, such as a command's exit status other than 0.
     Failed,
-    /// No completion: the work took too long, or its process is gone. The times are those of the
-    /// process that gave it up.
+    /// No completion: the work timed out or its process exited. Its times end when it was
+    /// abandoned.
     Abandoned,
 }
 
-/// Outcome of a period, of a superstep of it, or of an event. Times are in ns.
+/// Outcome of a period, superstep or event. Times are in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PeriodEntry {
     /// Kind of the entry.
-    pub(crate) part: EntryKind,
-    /// The period, counted from 0.
-    pub(crate) cycle: u64,
-    /// Release of the period: an instant of the node's monotonic clock, counted from the one that
-    /// the node took for the beginning of the run. 0 if it was never released.
+    pub(crate) kind: EntryKind,
+    /// Number of the period, from 0.
+    pub(crate) period: u64,
+    /// Release of the period on the node's monotonic clock, relative to the start of the run; 0 if
+    /// it was never released.
     pub(crate) released_ns: i64,
-    /// Time from the release to the task's first own instant, or for a step from the release to its
-    /// beginning; for an event from its arrival to its service.
+    /// Start latency: from the release to the start of the period or step, or from an event's
+    /// arrival to the start of its service.
     pub(crate) start_latency_ns: u64,
-    /// Time from there to the end of the work.
+    /// Time from the start to the end of the work.
     pub(crate) execution_ns: u64,
-    /// Computation, as elapsed time on the clock.
+    /// Computation, as elapsed (not CPU) time.
     pub(crate) compute_ns: u64,
-    /// Sending and receiving: transit time of messages.
+    /// Sending, and the transit time of messages.
     pub(crate) communicate_ns: u64,
-    /// Waiting for peers that were not as far: for their messages, and at barriers.
+    /// Waiting for peers that were behind: for their messages, and at barriers.
     pub(crate) idle_ns: u64,
-    /// Duration of barriers after the last arrival.
+    /// Sending at barriers, and the transit time of the last arrival.
     pub(crate) barrier_ns: u64,
-    /// Node that was waited for last, and was the last to arrive.
+    /// Node that was waited for last.
     pub(crate) straggler: Option<u16>,
-    /// Messages that did not arrive in time.
+    /// Number of messages that did not arrive by the deadline of the exchange.
     pub(crate) missing: u16,
-    /// True if the release was past when the task began to wait for it.
+    /// True if the release had passed when the task began to wait for it.
     pub(crate) is_overrun: bool,
     /// True if a barrier was abandoned because a node did not arrive.
     pub(crate) is_broken: bool,
     /// End of the work.
     pub(crate) end: PeriodEnd,
-    /// Events that were left for the next period; periods in a row that were never released.
+    /// Number of events left for the next period; in an entry of [`EntryKind::NotReleased`], number
+    /// of consecutive periods that were never released.
     pub(crate) backlog: u32,
-    /// State of the task, as an index into the states that it names.
+    /// State of the task, as an index into the states that it lists.
     pub(crate) state: Option<u8>,
 }
 
 impl PeriodEntry {
-    /// Returns the entry of a period or step in which nothing has happened yet.
+    /// Returns an empty entry.
     #[must_use]
-    pub(crate) const fn new(part: EntryKind, cycle: u64) -> Self {
+    pub(crate) const fn new(kind: EntryKind, period: u64) -> Self {
         Self {
-            part,
-            cycle,
+            kind,
+            period,
             released_ns: 0,
             start_latency_ns: 0,
             execution_ns: 0,
@@ -88,19 +89,19 @@ impl PeriodEntry {
             missing: 0,
             is_overrun: false,
             is_broken: false,
-            end: PeriodEnd::Well,
+            end: PeriodEnd::Success,
             backlog: 0,
             state: None,
         }
     }
 
-    /// Returns the time from the release to the end.
+    /// Returns the response time: from the release to the end of the work.
     #[must_use]
     pub(crate) const fn response_ns(&self) -> u64 {
         self.start_latency_ns.saturating_add(self.execution_ns)
     }
 
-    /// Returns true if the work was not done by its deadline. Abandoned work is never done.
+    /// Returns true if the deadline was missed. Abandoned work always misses it.
     #[must_use]
     pub(crate) const fn is_missed(&self, deadline_ns: u64) -> bool {
         matches!(self.end, PeriodEnd::Abandoned) || self.response_ns() > deadline_ns
@@ -120,14 +121,14 @@ impl PeriodEntry {
 
     /// Encodes the entry as words.
     #[must_use]
-    pub(crate) const fn to_words(self) -> [u64; WORDS] {
-        let (kind, step) = match self.part {
+    pub(crate) const fn to_words(self) -> [u64; ENTRY_WORDS] {
+        let (kind, step) = match self.kind {
             EntryKind::Period => (0, 0),
             EntryKind::Step(step) => (1, step),
             EntryKind::Event => (2, 0),
             EntryKind::NotReleased => (3, 0),
         };
-        let awaited = match self.straggler {
+        let straggler = match self.straggler {
             Some(node) => node,
             None => NO_NODE,
         };
@@ -140,11 +141,11 @@ impl PeriodEntry {
             | (self.is_broken as u64) << 16
             | (self.end as u64) << 19
             | (self.is_overrun as u64) << 18
-            | (awaited as u64) << 32
+            | (straggler as u64) << 32
             | (self.missing as u64) << 48;
         [
             small,
-            self.cycle,
+            self.period,
             self.start_latency_ns,
             self.execution_ns,
             self.compute_ns,
@@ -158,20 +159,20 @@ impl PeriodEntry {
 
     /// Decodes words; `None` if they are not those of an entry.
     #[must_use]
-    pub(crate) fn from_words(words: &[u64; WORDS]) -> Option<Self> {
+    pub(crate) fn from_words(words: &[u64; ENTRY_WORDS]) -> Option<Self> {
         let small = words[0];
         let step = (small >> 8) as u8;
-        let part = match (small as u8, step) {
+        let kind = match (small as u8, step) {
             (0, 0) => EntryKind::Period,
             (1, step) => EntryKind::Step(step),
             (2, 0) => EntryKind::Event,
             (3, 0) => EntryKind::NotReleased,
             _ => return None,
         };
-        let awaited = (small >> 32) as u16;
+        let straggler = (small >> 32) as u16;
         let entry = Self {
-            part,
-            cycle: words[1],
+            kind,
+            period: words[1],
             released_ns: words[9].cast_signed(),
             start_latency_ns: words[2],
             execution_ns: words[3],
@@ -179,12 +180,12 @@ impl PeriodEntry {
             communicate_ns: words[5],
             idle_ns: words[6],
             barrier_ns: words[7],
-            straggler: (awaited != NO_NODE).then_some(awaited),
+            straggler: (straggler != NO_NODE).then_some(straggler),
             missing: (small >> 48) as u16,
             is_overrun: small >> 18 & 1 == 1,
             is_broken: small >> 16 & 1 == 1,
             end: match small >> 19 & 3 {
-                0 => PeriodEnd::Well,
+                0 => PeriodEnd::Success,
                 1 => PeriodEnd::Failed,
                 _ => PeriodEnd::Abandoned,
             },
@@ -213,18 +214,18 @@ mod tests {
 
     prop_compose! {
         fn entry()(
-            part in part(),
+            kind in part(),
             times in any::<[u64; 7]>(),
             awaited in proptest::option::of(0..NO_NODE),
             (missing, left, released_ns) in any::<(u16, u32, i64)>(),
             state in proptest::option::of(any::<u8>()),
             (is_overrun, is_broken) in any::<(bool, bool)>(),
-            end in prop_oneof![Just(PeriodEnd::Well), Just(PeriodEnd::Failed), Just(PeriodEnd::Abandoned)],
+            end in prop_oneof![Just(PeriodEnd::Success), Just(PeriodEnd::Failed), Just(PeriodEnd::Abandoned)],
         ) -> PeriodEntry {
-            let [cycle, late_ns, spent_ns, compute_ns, communicate_ns, idle_ns, barrier_ns]
+            let [period, start_latency_ns, execution_ns, compute_ns, communicate_ns, idle_ns, barrier_ns]
                 = times;
             PeriodEntry {
-                part, cycle, released_ns, start_latency_ns: late_ns, execution_ns: spent_ns, compute_ns, communicate_ns, idle_ns,
+                kind, period, released_ns, start_latency_ns, execution_ns, compute_ns, communicate_ns, idle_ns,
                 barrier_ns, straggler: awaited, missing, is_overrun, is_broken, end, backlog: left,
                 state,
             }
@@ -238,7 +239,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_written_the_same(words in any::<[u64; WORDS]>()) {
+        fn whatever_is_read_is_written_the_same(words in any::<[u64; ENTRY_WORDS]>()) {
             if let Some(entry) = PeriodEntry::from_words(&words) {
                 prop_assert_eq!(entry.to_words(), words);
             }

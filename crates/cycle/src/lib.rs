@@ -1,5 +1,6 @@
-//! Periodic real-time tasks: their definition, and the outcome of their periods, on one node and on
-//! several. The crate starts only programs that its caller supplies, and prints nothing.
+//! Periodic real-time tasks on one node or several: their definition, their execution and
+//! measurement, and the prediction of their response times. The crate starts only programs that its
+//! caller supplies, and prints nothing.
 
 pub mod application;
 pub mod cluster;
@@ -14,4 +15,4 @@ pub mod run;
 mod synthetic_load;
 pub mod task;
 
-pub use horolog_conditions::cores;
+pub use horolog_conditions::select_cores;

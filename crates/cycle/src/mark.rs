@@ -1,12 +1,12 @@
-//! Marks that a program reports of its periods as the work of a task, and commands that it
-//! receives: one line in each datagram. Pure.
+//! Marks by which a program reports its activities in a period, and commands to the program: one
+//! line of text in each datagram. Pure.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::task::STATE_MAX;
 
 /// Environment variable with the file descriptor number of a program's socket.
-pub const VARIABLE: &str = "HOROLOG_CYCLE_FD";
+pub const SOCKET_VARIABLE: &str = "HOROLOG_CYCLE_FD";
 /// Longest line of either side, in bytes.
 pub const MARK_MAX: usize = 128;
 
@@ -15,15 +15,15 @@ pub const MARK_MAX: usize = 128;
 pub enum Mark<'a> {
     /// The program waits for its first release.
     Ready,
-    /// The program begins a period; it computes from here on.
+    /// Start of a period, with computation as the first activity.
     Begin,
-    /// Activity of the program from here on.
+    /// Start of another activity.
     Phase(Phase),
-    /// State of the program, from this period on.
+    /// State of the program from this period on.
     State(&'a str),
-    /// The period's work is done.
+    /// Successful end of the period's work.
     End,
-    /// The period's work is over and has failed.
+    /// End of the period's work with a failure.
     Failed,
 }
 
@@ -35,7 +35,7 @@ pub enum Phase {
     Computation,
     /// Messages in transit.
     Communication,
-    /// Waiting for peers that are not as far.
+    /// Waiting for peers that are behind.
     Idle,
     /// Synchronising with peers at a barrier.
     Barrier,
@@ -45,7 +45,7 @@ impl Phase {
     /// Every phase.
     pub const ALL: [Self; 4] = [Self::Computation, Self::Communication, Self::Idle, Self::Barrier];
 
-    /// Returns the name.
+    /// Returns the name by which marks refer to the phase.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,14 +99,14 @@ impl Display for Mark<'_> {
 /// Command to a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProgramCommand {
-    /// A period begins.
+    /// Release of a period.
     Release {
-        /// The period, from 0 on.
+        /// Number of the period, from 0.
         cycle: u64,
-        /// Its release, in ns of `CLOCK_MONOTONIC`.
+        /// Instant of the release, in ns of `CLOCK_MONOTONIC`.
         due_ns: i64,
     },
-    /// No further period follows.
+    /// End of the run: no further release follows.
     Stop,
 }
 

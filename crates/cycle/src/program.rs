@@ -1,6 +1,6 @@
-//! Counterpart of [`crate::mark`] for programs in Rust that are the work of a task. A program
-//! implements [`PeriodicProgram`] and calls [`serve`]; `crates/cycle/examples/program.rs` is an
-//! example.
+//! Rust library for programs that are the work of a task; the protocol is that of [`crate::mark`].
+//! A program implements [`PeriodicProgram`] and calls [`serve`]; see
+//! `crates/cycle/examples/program.rs`.
 
 use std::env;
 use std::fmt::Display;
@@ -10,16 +10,16 @@ use std::os::unix::net::UnixDatagram;
 use horolog_sys::unix::inherited_socket;
 use horolog_time::{Monotonic, Timestamp};
 
-use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, VARIABLE};
+use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, SOCKET_VARIABLE};
 
-/// Work that is done once in each period.
+/// Program that does its work once in each period.
 pub trait PeriodicProgram {
-    /// Does the work of one period and returns true if it succeeded. A period that did not is
-    /// counted as failed, and the next one follows regardless.
+    /// Does the work of one period and returns true if it succeeded. A failed period is counted as
+    /// such, and the next one follows regardless.
     fn period(&mut self, period: &ProgramPeriod<'_>) -> bool;
 }
 
-/// Period in progress.
+/// Period in progress, of a program.
 #[derive(Debug)]
 pub struct ProgramPeriod<'a> {
     socket: &'a UnixDatagram,
@@ -28,65 +28,66 @@ pub struct ProgramPeriod<'a> {
 }
 
 impl ProgramPeriod<'_> {
-    /// Returns the period's number, from 0 on.
+    /// Returns the number of the period, from 0.
     #[must_use]
     pub const fn cycle(&self) -> u64 {
         self.cycle
     }
 
-    /// Returns the period's release.
+    /// Returns the instant of the period's release.
     #[must_use]
     pub const fn due(&self) -> Timestamp<Monotonic> {
         self.due
     }
 
-    /// Marks the program's activity from here on; a period begins with [`Phase::Computation`].
+    /// Marks the start of another activity; a period starts with [`Phase::Computation`].
     ///
     /// # Errors
     ///
-    /// If the measuring node has closed its end.
+    /// The measuring node has closed its end.
     pub fn phase(&self, phase: Phase) -> io::Result<()> {
-        send(self.socket, Mark::Phase(phase))
+        send_line(self.socket, Mark::Phase(phase))
     }
 
-    /// Marks the program's state from this period on; the task lists the valid names.
+    /// Marks the program's state from this period on; the task file lists the valid names.
     ///
     /// # Errors
     ///
-    /// If the measuring node has closed its end.
+    /// The measuring node has closed its end.
     pub fn state(&self, name: &str) -> io::Result<()> {
-        send(self.socket, Mark::State(name))
+        send_line(self.socket, Mark::State(name))
     }
 }
 
-/// Works through all periods of the task that this program was started for; returns their number.
+/// Does the work of all periods of the task for which this program was started; returns their
+/// number.
 ///
 /// # Errors
 ///
 /// `NotFound` if the program was not started as a task's program, and any error of its socket.
 pub fn serve(program: &mut impl PeriodicProgram) -> io::Result<u64> {
-    let number = env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
+    let descriptor = env::var(SOCKET_VARIABLE).ok().and_then(|text| text.parse().ok());
     let missing_variable = || {
         io::Error::new(
             io::ErrorKind::NotFound,
-            format!("{VARIABLE} is not set; start this program as the 'program' of a task"),
+            format!("{SOCKET_VARIABLE} is not set; start this program as the 'program' of a task"),
         )
     };
-    serve_at(&inherited_socket(number.ok_or_else(missing_variable)?)?, program)
+    serve_at(&inherited_socket(descriptor.ok_or_else(missing_variable)?)?, program)
 }
 
 fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Result<u64> {
     let mut buffer = [0; MARK_MAX];
     let mut periods = 0;
-    send(socket, Mark::Ready)?;
+    send_line(socket, Mark::Ready)?;
     loop {
         let len = socket.recv(&mut buffer)?;
         match ProgramCommand::parse(&buffer[..len]) {
             Some(ProgramCommand::Release { cycle, due_ns }) => {
-                send(socket, Mark::Begin)?;
+                send_line(socket, Mark::Begin)?;
                 let period = ProgramPeriod { socket, cycle, due: Timestamp::from_ns(due_ns) };
-                let went_well = program.period(&period);
-                send(socket, if went_well { Mark::End } else { Mark::Failed })?;
+                let succeeded = program.period(&period);
+                send_line(socket, if succeeded { Mark::End } else { Mark::Failed })?;
                 periods += 1;
             }
             Some(ProgramCommand::Stop) => return Ok(periods),
@@ -95,8 +96,8 @@ fn serve_at(socket: &UnixDatagram, program: &mut impl PeriodicProgram) -> io::Re
     }
 }
 
-fn send(socket: &UnixDatagram, what: impl Display) -> io::Result<()> {
-    socket.send(what.to_string().as_bytes()).map(drop)
+fn send_line(socket: &UnixDatagram, line: impl Display) -> io::Result<()> {
+    socket.send(line.to_string().as_bytes()).map(drop)
 }
 
 #[cfg(test)]

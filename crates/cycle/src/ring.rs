@@ -1,38 +1,38 @@
-//! Queue of entries in shared words, from one task to one collector. The writer never waits: an
-//! entry that finds no room is counted as lost. Room for periods lasts longest, since all other
-//! entries of a run refer to them.
+//! Ring buffer of entries in shared memory, with one task as its writer and the collector as its
+//! reader. The writer never waits: an entry that does not fit is counted as lost. Space is reserved
+//! for the entries of periods, since all others refer to them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::entry::{EntryKind, PeriodEntry, WORDS};
+use crate::entry::{ENTRY_WORDS, EntryKind, PeriodEntry};
 
-/// Largest number of waiting entries: one second at 8 kHz if the collector sleeps all of it.
+/// Capacity in entries: one second at 8 kHz without a collection.
 pub(crate) const CAPACITY: usize = 8_192;
-/// Room reserved for entries of periods.
-const OF_PERIODS: usize = 1_024;
-/// Room for all other entries: events or steps that a task may publish between two collections.
-pub(crate) const NON_PERIOD_MAX: usize = CAPACITY - OF_PERIODS;
+/// Entries reserved for periods.
+const PERIODS_RESERVED: usize = 1_024;
+/// Capacity for all other entries (steps, events) between two collections.
+pub(crate) const NON_PERIOD_MAX: usize = CAPACITY - PERIODS_RESERVED;
 /// Interval between two collections, in ns.
 pub(crate) const COLLECT_INTERVAL_NS: u64 = 20_000_000;
-/// Words before the entries, a cache line for each side.
-const HEAD: usize = 16;
+/// Words before the entries: a cache line each for the writer and the reader.
+const HEADER_WORDS: usize = 16;
 const WRITTEN: usize = 0;
 const LOST: usize = 1;
 const LOST_PERIODS: usize = 2;
 const READ: usize = 8;
 
-/// Words of a ring.
-pub(crate) const RING_WORDS: usize = HEAD + CAPACITY * WORDS;
+/// Size of a ring, in 64-bit words.
+pub(crate) const RING_WORDS: usize = HEADER_WORDS + CAPACITY * ENTRY_WORDS;
 
-/// The end that a task writes.
+/// Writing end, used by the task.
 #[derive(Debug)]
 pub(crate) struct RingWriter<'a> {
     words: &'a [AtomicU64],
     written: u64,
 }
 
-/// The end that the collector reads.
+/// Reading end, used by the collector.
 #[derive(Debug)]
 pub(crate) struct RingReader<'a> {
     words: &'a [AtomicU64],
@@ -40,45 +40,47 @@ pub(crate) struct RingReader<'a> {
 }
 
 fn word_index(count: u64) -> usize {
-    HEAD + (count % CAPACITY as u64) as usize * WORDS
+    HEADER_WORDS + (count % CAPACITY as u64) as usize * ENTRY_WORDS
 }
 
 impl<'a> RingWriter<'a> {
-    /// Writes into words that are all 0, [`RING_WORDS`] of them; `None` for another number.
+    /// Creates a writer of a new ring, [`RING_WORDS`] words that are all 0; `None` for another
+    /// number of words.
     #[must_use]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
         (words.len() == RING_WORDS).then_some(Self { words, written: 0 })
     }
 
-    /// Publishes an entry.
+    /// Publishes an entry, or counts it as lost if it does not fit.
     #[inline]
     pub(crate) fn push(&mut self, entry: &PeriodEntry) {
-        match entry.part {
+        match entry.kind {
             EntryKind::Period | EntryKind::NotReleased => {
-                if !self.put(entry.to_words(), CAPACITY) {
-                    self.count(LOST_PERIODS);
+                if !self.push_bounded(entry.to_words(), CAPACITY) {
+                    self.increment(LOST_PERIODS);
                 }
             }
             EntryKind::Step(_) | EntryKind::Event => self.push_words(entry.to_words()),
         }
     }
 
-    /// Publishes other content of the same number of words as an entry.
+    /// Publishes words other than an entry, of the same number.
     #[inline]
-    pub(crate) fn push_words(&mut self, words: [u64; WORDS]) {
-        self.put(words, NON_PERIOD_MAX);
+    pub(crate) fn push_words(&mut self, words: [u64; ENTRY_WORDS]) {
+        self.push_bounded(words, NON_PERIOD_MAX);
     }
 
-    /// Returns true if there was room, with `most` as the limit of waiting entries.
+    /// Publishes words if fewer than `capacity` entries are waiting; otherwise counts them as lost
+    /// and returns false.
     #[inline]
-    fn put(&mut self, words: [u64; WORDS], most: usize) -> bool {
+    fn push_bounded(&mut self, words: [u64; ENTRY_WORDS], capacity: usize) -> bool {
         let read = self.words[READ].load(Acquire);
-        if self.written.wrapping_sub(read) >= most as u64 {
-            self.count(LOST);
+        if self.written.wrapping_sub(read) >= capacity as u64 {
+            self.increment(LOST);
             return false;
         }
         let index = word_index(self.written);
-        for (word, value) in self.words[index..index + WORDS].iter().zip(words) {
+        for (word, value) in self.words[index..index + ENTRY_WORDS].iter().zip(words) {
             word.store(value, Relaxed);
         }
         self.written = self.written.wrapping_add(1);
@@ -86,21 +88,22 @@ impl<'a> RingWriter<'a> {
         true
     }
 
-    fn count(&self, what: usize) {
-        let count = self.words[what].load(Relaxed);
-        self.words[what].store(count.wrapping_add(1), Relaxed);
+    fn increment(&self, counter: usize) {
+        let count = self.words[counter].load(Relaxed);
+        self.words[counter].store(count.wrapping_add(1), Relaxed);
     }
 }
 
 impl<'a> RingReader<'a> {
-    /// Reads the entries written into the same words, from where an earlier reader left off.
+    /// Creates a reader of a ring that continues where an earlier reader stopped; `None` if the
+    /// number of words is wrong.
     #[must_use]
     pub(crate) fn new(words: &'a [AtomicU64]) -> Option<Self> {
         (words.len() == RING_WORDS).then(|| Self { words, read: words[READ].load(Relaxed) })
     }
 
-    /// Takes the next entry, if present. Words that are no entry are skipped; only a program other
-    /// than a task of this crate writes such words.
+    /// Removes and returns the next entry, or `None`. Words that are not an entry are skipped; no
+    /// task of this crate writes such words.
     pub(crate) fn pop(&mut self) -> Option<PeriodEntry> {
         loop {
             let entry = PeriodEntry::from_words(&self.pop_words()?);
@@ -110,15 +113,15 @@ impl<'a> RingReader<'a> {
         }
     }
 
-    /// Takes the next words of any content, if present.
-    pub(crate) fn pop_words(&mut self) -> Option<[u64; WORDS]> {
+    /// Removes and returns the next words without decoding them, or `None`.
+    pub(crate) fn pop_words(&mut self) -> Option<[u64; ENTRY_WORDS]> {
         let waiting = self.words[WRITTEN].load(Acquire).wrapping_sub(self.read);
         if waiting == 0 || waiting > CAPACITY as u64 {
             return None;
         }
         let index = word_index(self.read);
-        let mut words = [0; WORDS];
-        for (word, shared) in words.iter_mut().zip(&self.words[index..index + WORDS]) {
+        let mut words = [0; ENTRY_WORDS];
+        for (word, shared) in words.iter_mut().zip(&self.words[index..index + ENTRY_WORDS]) {
             *word = shared.load(Relaxed);
         }
         self.read = self.read.wrapping_add(1);
@@ -126,15 +129,15 @@ impl<'a> RingReader<'a> {
         Some(words)
     }
 
-    /// Returns the number of entries that found no room.
+    /// Returns the number of entries lost because they did not fit.
     #[must_use]
-    pub(crate) fn lost(&self) -> u64 {
+    pub(crate) fn lost_count(&self) -> u64 {
         self.words[LOST].load(Relaxed)
     }
 
-    /// Returns the number of those that were of periods.
+    /// Returns the number of lost entries of periods, which [`Self::lost_count`] includes.
     #[must_use]
-    pub(crate) fn lost_periods(&self) -> u64 {
+    pub(crate) fn lost_period_count(&self) -> u64 {
         self.words[LOST_PERIODS].load(Relaxed)
     }
 }
@@ -159,9 +162,9 @@ mod tests {
             for cycle in first..first + CAPACITY as u64 + 5 {
                 writer.push(&PeriodEntry::new(EntryKind::Period, cycle));
             }
-            assert_eq!(reader.lost(), 5 * (round + 1));
+            assert_eq!(reader.lost_count(), 5 * (round + 1));
             for cycle in first..first + CAPACITY as u64 {
-                assert_eq!(reader.pop().unwrap().cycle, cycle);
+                assert_eq!(reader.pop().unwrap().period, cycle);
             }
             assert_eq!(reader.pop(), None);
             reader = RingReader::new(&words).unwrap();
@@ -177,16 +180,22 @@ mod tests {
         for cycle in 0..10_000 {
             writer.push(&PeriodEntry::new(EntryKind::Event, cycle));
         }
-        assert_eq!((reader.lost(), reader.lost_periods()), (10_000 - NON_PERIOD_MAX as u64, 0));
-        for cycle in 0..OF_PERIODS as u64 + 3 {
+        assert_eq!(
+            (reader.lost_count(), reader.lost_period_count()),
+            (10_000 - NON_PERIOD_MAX as u64, 0)
+        );
+        for cycle in 0..PERIODS_RESERVED as u64 + 3 {
             writer.push(&PeriodEntry::new(EntryKind::Period, cycle));
         }
-        assert_eq!((reader.lost(), reader.lost_periods()), (10_003 - NON_PERIOD_MAX as u64, 3));
+        assert_eq!(
+            (reader.lost_count(), reader.lost_period_count()),
+            (10_003 - NON_PERIOD_MAX as u64, 3)
+        );
         let mut periods = 0;
         while let Some(entry) = reader.pop() {
-            periods += usize::from(entry.part == EntryKind::Period);
+            periods += usize::from(entry.kind == EntryKind::Period);
         }
-        assert_eq!(periods, OF_PERIODS);
+        assert_eq!(periods, PERIODS_RESERVED);
     }
 
     #[test]
@@ -205,8 +214,8 @@ mod tests {
             loop {
                 let is_over = writing.is_finished();
                 while let Some(entry) = reader.pop() {
-                    assert!(entry.cycle >= next && entry.part == EntryKind::Step(3));
-                    next = entry.cycle + 1;
+                    assert!(entry.period >= next && entry.kind == EntryKind::Step(3));
+                    next = entry.period + 1;
                     read += 1;
                 }
                 if is_over {
@@ -214,7 +223,7 @@ mod tests {
                 }
             }
         });
-        assert_eq!(read + reader.lost(), COUNT);
+        assert_eq!(read + reader.lost_count(), COUNT);
     }
 
     #[test]
@@ -223,7 +232,7 @@ mod tests {
         let mut reader = RingReader::new(&words).unwrap();
         words[WRITTEN].store(u64::MAX, Release);
         assert_eq!(reader.pop(), None);
-        words[HEAD].store(u64::MAX, Relaxed);
+        words[HEADER_WORDS].store(u64::MAX, Relaxed);
         words[WRITTEN].store(1, Release);
         assert_eq!(reader.pop(), None);
         assert_eq!(words[READ].load(Relaxed), 1);

@@ -1,30 +1,30 @@
-//! Built-in load: self-dependent arithmetic over a few KiB, in units of equal duration, and the
-//! calibration of a unit on this core.
+//! Built-in load: a chain of dependent arithmetic operations over 4 KiB, in units of equal
+//! duration, and the calibration of a unit on this core.
 
 use std::hint::black_box;
 
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::Clock;
 
-use crate::task::Compute;
+use crate::task::ComputeAmount;
 
-/// Words that a unit processes: 4 KiB, which fit in the first-level cache of any processor.
-const WORDS: usize = 512;
-/// Shortest duration of a trial: long enough that reading the clock does not matter, short enough
-/// to fit between two disturbances.
-const TRIAL_NS: u64 = 100_000;
-/// Trials, of which the fastest counts: the others were disturbed.
+/// Number of words that a unit processes: 4 KiB, which fit into the L1 cache of any processor.
+const LOAD_WORDS: usize = 512;
+/// Shortest duration of a calibration trial, in ns: long compared to a clock reading, and short
+/// enough to fit between two disturbances.
+const TRIAL_MIN_NS: u64 = 100_000;
+/// Number of calibration trials. The fastest one counts, since the others were disturbed.
 const TRIALS: usize = 200;
 
-/// Load that is ready to run.
+/// Load with its working set.
 #[derive(Debug)]
 pub(crate) struct SyntheticLoad {
-    words: Box<[u64; WORDS]>,
+    words: Box<[u64; LOAD_WORDS]>,
 }
 
 impl Default for SyntheticLoad {
     fn default() -> Self {
-        let mut words = Box::new([0; WORDS]);
+        let mut words = Box::new([0; LOAD_WORDS]);
         for (word, seed) in words.iter_mut().zip(1_u64..) {
             *word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
@@ -33,16 +33,16 @@ impl Default for SyntheticLoad {
 }
 
 impl SyntheticLoad {
-    /// Computes `units` units.
+    /// Runs this number of units.
     #[inline]
     pub(crate) fn run(&mut self, units: u64) {
         for _ in 0..units {
-            let mut carried = self.words[WORDS - 1];
+            let mut state = self.words[LOAD_WORDS - 1];
             for word in self.words.iter_mut() {
-                // Each step depends on the one before it, so that no processor can execute several
-                // at once and a unit takes as long as its chain.
-                carried = (carried ^ *word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
-                *word = carried;
+                // Each operation depends on the previous one, so no processor can execute them in
+                // parallel and the duration of a unit is that of the chain.
+                state = (state ^ *word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
+                *word = state;
             }
             black_box(&mut self.words);
         }
@@ -58,7 +58,7 @@ impl SyntheticLoad {
             let begun = MonotonicClock.now();
             self.run(units);
             let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-            if taken_ns < TRIAL_NS {
+            if taken_ns < TRIAL_MIN_NS {
                 units *= 2;
                 continue;
             }
@@ -69,14 +69,14 @@ impl SyntheticLoad {
     }
 }
 
-/// Returns the units of a load on a core on which one unit takes `unit_ns`.
+/// Returns the number of units of a computation on a core on which one unit takes `unit_ns`.
 #[must_use]
-pub(crate) fn units_of(compute: Compute, unit_ns: f64) -> u64 {
+pub(crate) fn units_of(compute: ComputeAmount, unit_ns: f64) -> u64 {
     match compute {
-        Compute::Units(units) => units,
-        Compute::Ns(0) => 0,
+        ComputeAmount::Units(units) => units,
+        ComputeAmount::Ns(0) => 0,
         // A computation is at least one unit.
-        Compute::Ns(ns) => ((ns as f64 / unit_ns).round() as u64).max(1),
+        ComputeAmount::Ns(ns) => ((ns as f64 / unit_ns).round() as u64).max(1),
     }
 }
 
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn a_time_becomes_units() {
-        assert_eq!(units_of(Compute::Ns(1_000_000), 500.0), 2_000);
-        assert_eq!(units_of(Compute::Ns(1), 500.0), 1);
-        assert_eq!(units_of(Compute::Ns(0), 500.0), 0);
-        assert_eq!(units_of(Compute::Units(7), 500.0), 7);
+        assert_eq!(units_of(ComputeAmount::Ns(1_000_000), 500.0), 2_000);
+        assert_eq!(units_of(ComputeAmount::Ns(1), 500.0), 1);
+        assert_eq!(units_of(ComputeAmount::Ns(0), 500.0), 0);
+        assert_eq!(units_of(ComputeAmount::Units(7), 500.0), 7);
     }
 }

@@ -1,12 +1,13 @@
-//! Dispersion of a clock in holdover: its possible deviation since the last pulse, by the model of
-//! its oscillator. Pure.
+//! Dispersion of a clock in holdover: the standard deviation of its phase as a function of the time
+//! since the last pulse, by the model of its oscillator. Pure.
 
 use std::f64::consts::LN_2;
 
 use crate::Oscillator;
 use crate::oscillator::DAY_S;
 
-/// State of a clock at its last pulse: uncertainty of its phase (ns) and frequency (ppb).
+/// Uncertainty of a clock at its last pulse: variances of phase (ns²) and frequency (ppb²), and
+/// their covariance (ns · ppb).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct HoldoverStart {
     pub(crate) phase_variance: f64,
@@ -14,12 +15,12 @@ pub(crate) struct HoldoverStart {
     pub(crate) covariance: f64,
 }
 
-/// Returns the standard deviation of the phase `elapsed` seconds later, in ns.
+/// Returns the standard deviation of the phase `elapsed` seconds after the last pulse, in ns.
 ///
-/// White, flicker and random-walk FM by the squares of τσ(τ), τσ(τ)/√ln 2 and τσ(τ) (D. W. Allan,
-/// "Time and frequency (time-domain) characterization, estimation, and prediction of precision
-/// clocks and oscillators", IEEE Trans. UFFC 34(6), 1987); ageing in full, and temperature by the
-/// mean over the point of its cycle at which the pulses ended.
+/// White, flicker and random-walk FM contribute the squares of τσ(τ), τσ(τ)/√ln 2 and τσ(τ) (D. W.
+/// Allan, "Time and frequency (time-domain) characterization, estimation, and prediction of
+/// precision clocks and oscillators", IEEE Trans. UFFC 34(6), 1987). Ageing counts at its full
+/// rate; temperature is averaged over the phase of its cycle at which holdover begins.
 pub(crate) fn dispersion_ns(oscillator: &Oscillator, initial: &HoldoverStart, elapsed: f64) -> f64 {
     let initial_variance = initial.phase_variance
         + 2.0 * initial.covariance * elapsed
@@ -38,8 +39,8 @@ pub(crate) fn dispersion_ns(oscillator: &Oscillator, initial: &HoldoverStart, el
     .sqrt()
 }
 
-/// Returns the variance due to temperature: the mean, over the angle φ at which it begins, of the
-/// square of ∫ A (sin(ωt + φ) − sin φ) dt.
+/// Returns the variance of the phase due to temperature, in ns²: the mean, over the initial angle φ
+/// of the cycle, of the square of ∫ A (sin(ωt + φ) − sin φ) dt.
 fn temperature_variance(oscillator: &Oscillator, elapsed: f64) -> f64 {
     let omega = oscillator.temperature.angular_frequency();
     let angle = omega * elapsed;

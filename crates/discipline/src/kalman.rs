@@ -1,11 +1,10 @@
 //! Kalman filter of a free-running clock with three states: phase (ns), frequency (ppb, that is, ns
 //! per second) and the drift of the frequency with temperature (ppb per second). The drift decays
-//! with the time constant of the temperature, so that nothing is extrapolated without bounds.
+//! with the time constant of the temperature cycle, so that extrapolation stays bounded.
 //!
 //! The first two states are the usual model of a clock with white and random-walk frequency noise
-//! (Zucca and Tavella 2005, see [`Oscillator::random_walk_density`]); flicker noise has no finite
-//! model of this kind and is represented by the random walk that is as large at the filter's own
-//! time scale.
+//! (Zucca and Tavella 2005, see [`Oscillator::random_walk_density`]). Flicker noise has no finite
+//! state-space model; a random walk of the same size at [`FLICKER_TIME_S`] represents it.
 
 use horolog_time::{Monotonic, Timestamp};
 
@@ -14,21 +13,22 @@ use crate::holdover::HoldoverStart;
 
 /// Averaging time at which flicker noise is as large as the random walk that represents it.
 const FLICKER_TIME_S: f64 = 100.0;
-/// Longest step that is computed at once: drift curves within a longer one.
+/// Longest prediction step, in seconds. Within a step the process noise is computed as if the drift
+/// did not decay.
 const STEP_MAX_S: f64 = 10.0;
 
 const STEPS_MAX: f64 = 10_000.0;
 
 type Matrix = [[f64; 3]; 3];
 
-/// Growth rates of the state's uncertainty.
+/// Process noise of the three states.
 #[derive(Clone, Copy, Debug)]
 struct ProcessNoise {
-    /// Of the phase, in ns² per second.
+    /// White FM: growth of the phase's variance, in ns² per second.
     white: f64,
-    /// Of the frequency, in ppb² per second.
+    /// Random-walk and flicker FM: growth of the frequency's variance, in ppb² per second.
     walk: f64,
-    /// Of the drift, in (ppb/s)² per second.
+    /// Growth of the drift's variance, in (ppb/s)² per second.
     drift: f64,
     /// Time in which the drift decays to 1/e, in seconds.
     drift_time: f64,
@@ -38,7 +38,7 @@ impl ProcessNoise {
     fn from_oscillator(oscillator: &Oscillator) -> Self {
         let flicker = 3.0 * oscillator.flicker_fm_ppb.powi(2) / FLICKER_TIME_S;
         let omega = oscillator.temperature.angular_frequency();
-        // The drift of a sine, and the time in which it turns.
+        // Variance of the derivative of the temperature sine, and 1/ω as its correlation time.
         let drift_variance = (oscillator.temperature.amplitude_ppb * omega).powi(2) / 2.0;
         let drift_time = omega.recip();
         Self {
@@ -59,7 +59,7 @@ impl ProcessNoise {
 pub(crate) struct Innovation {
     /// Measured minus predicted phase, in ns.
     pub(crate) value: f64,
-    /// Expected variance of the value.
+    /// Expected variance of the value, in ns²: that of the prediction plus that of the measurement.
     pub(crate) variance: f64,
 }
 
@@ -80,7 +80,8 @@ pub(crate) struct Kalman {
 }
 
 impl Kalman {
-    /// Creates the filter of a clock whose phase and frequency have these uncertainties at `at`.
+    /// Creates a filter from the phase (ns) and frequency (ppb) of a clock at `at`, and their
+    /// variances.
     pub(crate) fn new(
         oscillator: &Oscillator,
         at: Timestamp<Monotonic>,
@@ -114,7 +115,7 @@ impl Kalman {
     /// Predicts the state at `to`, if that is later.
     pub(crate) fn advance(&mut self, to: Timestamp<Monotonic>) {
         let mut remaining_s = (to - self.at).as_seconds();
-        // After days nothing is left of the state, however it is computed.
+        // After days the uncertainty is so large that longer steps make no difference.
         let step_max = STEP_MAX_S.max(remaining_s / STEPS_MAX);
         while remaining_s > 0.0 {
             let step = remaining_s.min(step_max);

@@ -22,8 +22,8 @@
 //!     sequence: 1,
 //! };
 //! // No sentence has named a second yet: the pulse is rejected, with the reason.
-//! let decision = match labeller.pulse(&pulse) {
-//!     Ok(labelled) => Some(servo.pulse(&labelled, pulse.monotonic)),
+//! let decision = match labeller.label_pulse(&pulse) {
+//!     Ok(labelled) => Some(servo.process_pulse(&labelled, pulse.monotonic)),
 //!     Err(_reject) => servo.tick(pulse.monotonic),
 //! };
 //! assert_eq!(decision, None);
@@ -33,7 +33,6 @@
 //! An offset is the clock's reading minus UTC, as IEEE 1588's offsetFromMaster is the slave's minus
 //! the master's: positive if the clock is ahead.
 
-mod grid;
 mod holdover;
 mod kalman;
 mod label;
@@ -42,6 +41,7 @@ mod measurement;
 mod oscillator;
 mod plausibility;
 mod pulse;
+mod recent_pulses;
 mod reject;
 mod servo;
 mod settings;

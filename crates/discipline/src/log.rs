@@ -11,15 +11,16 @@ use crate::SynchronisationState;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PulseVerdict {
-    /// It was used.
+    /// The filter used the pulse.
     Accepted,
-    /// It is one of the pulses with which the filter begins, which have to lie on a line.
+    /// One of the first pulses, whose phases must fit a straight line before the filter starts.
     Acquiring,
-    /// The filter began, or began anew, with it and those before it.
+    /// The filter started, or started again, from this pulse and those before it.
     Acquired,
-    /// It was too far from its prediction.
+    /// The pulse was too far from its prediction.
     Outlier,
-    /// It is far from the estimate, like several before it: more of them are awaited.
+    /// Far from the estimate, like several pulses before it; more of them are needed before the
+    /// filter follows.
     Jump,
     /// There was no pulse.
     Missing,
@@ -49,21 +50,21 @@ pub struct ClockErrorEntry {
     pub utc_ns: Option<i64>,
     /// Clock minus UTC as measured by the pulse, in ns.
     pub measured_ns: Option<i64>,
-    /// Difference of that from the prediction, in ns.
+    /// Measured minus predicted offset, in ns.
     pub innovation_ns: Option<f64>,
     /// Treatment of the pulse.
     pub verdict: PulseVerdict,
     /// Estimate of clock minus UTC before the command, in ns.
     pub offset_ns: Option<i64>,
-    /// Standard deviation of that, in ns.
+    /// Standard deviation of `offset_ns`, in ns.
     pub uncertainty_ns: Option<f64>,
-    /// Estimate of the clock's frequency, without its correction, in ppb.
+    /// Estimated frequency error of the clock without corrections, in ppb.
     pub frequency_ppb: Option<f64>,
     /// Measured noise of a pulse, as a standard deviation in ns.
     pub noise_ns: f64,
-    /// Correction of the frequency from now on, in ppb.
+    /// Frequency correction from this entry on, in ppb.
     pub command_ppb: Option<f64>,
-    /// Step that is made now, in ns.
+    /// Step made at this entry, in ns.
     pub step_ns: Option<i64>,
     /// Resulting state.
     pub state: SynchronisationState,
@@ -79,7 +80,7 @@ impl ClockErrorEntry {
     }
 }
 
-/// Number, or a dash if there is none.
+/// Display of a value, or of a dash for `None`.
 struct OrDash<T>(Option<T>);
 
 impl<T: fmt::Display> fmt::Display for OrDash<T> {

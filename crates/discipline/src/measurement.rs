@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 
 use crate::kalman::Innovation;
 
-/// Maximum number of differences retained, and the minimum before they count.
+/// Maximum number of retained differences, and minimum number from which the noise is computed.
 const DIFFERENCES_MAX: usize = 128;
 const DIFFERENCES_MIN: usize = 16;
-/// Standard deviations per median of absolute deviations, for a normal distribution.
+/// Standard deviation divided by the median absolute deviation, for a normal distribution.
 const DEVIATION_PER_MEDIAN: f64 = 1.482_6;
-/// Lower limit of the noise: no timestamp of an edge is better, in ns.
+/// Lower limit of the noise, in ns: no edge is timestamped more precisely.
 const NOISE_MIN_NS: f64 = 1.0;
 
-/// Noise of pulses, by the median of the absolute differences of two consecutive innovations. The
-/// difference removes what is slow, such as a lagging filter, and the median what is rare.
+/// Noise of the pulses: the standard deviation computed from the median absolute difference of
+/// consecutive innovations. The difference removes slow errors, such as those of a lagging filter;
+/// the median removes outliers.
 #[derive(Clone, Debug)]
 pub(crate) struct PulseNoise {
     last: Option<f64>,
@@ -29,7 +30,7 @@ impl PulseNoise {
         Self { last: None, differences: VecDeque::new(), deviation, is_measured: false }
     }
 
-    /// Takes the innovation of a pulse, used or not.
+    /// Adds the innovation of a pulse, whether the filter accepted it or not.
     pub(crate) fn add_innovation(&mut self, innovation: Innovation) {
         if let Some(last) = self.last.replace(innovation.value) {
             if self.differences.len() == DIFFERENCES_MAX {
@@ -41,7 +42,7 @@ impl PulseNoise {
             let mut sorted: Vec<_> = self.differences.iter().copied().collect();
             let middle = sorted.len() / 2;
             let (_, median, _) = sorted.select_nth_unstable_by(middle, f64::total_cmp);
-            // A difference has twice the variance.
+            // The difference of two independent innovations has twice the variance of one.
             let deviation = DEVIATION_PER_MEDIAN * *median / 2_f64.sqrt();
             self.deviation = deviation.max(NOISE_MIN_NS);
             self.is_measured = true;
@@ -58,27 +59,29 @@ impl PulseNoise {
         self.deviation
     }
 
-    /// Returns true if that was measured from pulses.
+    /// Returns true if the deviation was measured from pulses, and is not the initial value.
     pub(crate) fn is_measured(&self) -> bool {
         self.is_measured
     }
 }
 
-/// Weight of each new innovation in the mean.
+/// Weight of a new innovation in the exponential moving average.
 const INNOVATION_WEIGHT: f64 = 0.1;
-/// Mean above which the filter lags. The mean of innovations without a lag has a standard deviation
-/// of 0.23 (the root of w / (2 - w)), so a larger one than this is no chance.
+/// Mean above which the filter lags. Without a lag, the mean of normalised innovations has a
+/// standard deviation of 0.23 (√(w / (2 − w)) for the weight w), so 1.0 is more than 4 standard
+/// deviations.
 const LAG_THRESHOLD: f64 = 1.0;
 
-/// Detector of innovations with a mean: the filter lags behind a clock that changes faster than its
-/// oscillator's model predicts.
+/// Detector of innovations whose mean is not 0: the filter lags behind a clock whose frequency
+/// changes faster than the oscillator's model predicts.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct LagDetector {
     mean: f64,
 }
 
 impl LagDetector {
-    /// Takes an innovation that was used; returns true if the filter lags.
+    /// Adds the innovation of an accepted pulse. Returns true if the filter lags, and then restarts
+    /// the mean at 0.
     pub(crate) fn detect_lag(&mut self, innovation: Innovation) -> bool {
         self.mean += INNOVATION_WEIGHT * (innovation.normalised() - self.mean);
         let is_lagging = self.mean.abs() > LAG_THRESHOLD;

@@ -1,5 +1,5 @@
-//! Behaviour of a free oscillator: the power-law noises of its frequency, ageing and temperature,
-//! and classes of oscillators with numbers.
+//! Model of a free-running oscillator: power-law noises of the frequency, ageing and temperature,
+//! with the parameters of three classes of oscillators.
 //!
 //! Noises are given by the Allan deviation that each has alone (IEEE 1139-2008; NIST Special
 //! Publication 1065, section 3.3): white frequency modulation falls with the root of the averaging
@@ -11,11 +11,11 @@ use std::f64::consts::PI;
 /// Seconds in a day, the unit for which ageing is stated.
 pub(crate) const DAY_S: f64 = 86_400.0;
 
-/// Temperature cycle as the frequency follows it: up and down in a period.
+/// Sinusoidal variation of the frequency with a temperature cycle.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TemperatureCycle {
-    /// Maximum deviation of the frequency from its middle, in ppb: the oscillator's coefficient
-    /// times half of the temperature's range.
+    /// Amplitude of the frequency, in ppb: the oscillator's temperature coefficient times half the
+    /// temperature range.
     pub amplitude_ppb: f64,
     /// Period of the cycle, in seconds.
     pub period_s: f64,
@@ -31,7 +31,7 @@ impl TemperatureCycle {
 /// Noise, ageing and temperature model of an oscillator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Oscillator {
-    /// Its name.
+    /// Name of the class, such as `tcxo`.
     pub name: &'static str,
     /// Deviation of its frequency from nominal when it is new, in ppb.
     pub frequency_ppb: f64,
@@ -41,9 +41,9 @@ pub struct Oscillator {
     pub flicker_fm_ppb: f64,
     /// Random walk of the frequency: Allan deviation at 1 s, in ppb.
     pub random_walk_fm_ppb: f64,
-    /// Growth of the frequency in a day, in ppb.
+    /// Ageing: growth of the frequency per day, in ppb.
     pub ageing_ppb_per_day: f64,
-    /// Effect of temperature.
+    /// Variation with temperature.
     pub temperature: TemperatureCycle,
 }
 
@@ -66,9 +66,9 @@ impl Oscillator {
     };
     /// Temperature-compensated crystal (TCXO).
     ///
-    /// J. R. Vig, "Introduction to Quartz Frequency Standards" (SLCET-TR-92-1, 1992), gives for the
-    /// class 1 ppb of Allan deviation at 1 s, 0.5 ppm over all temperatures, 0.5 ppm of ageing in a
-    /// year and 2 ppm of accuracy. A room is a twentieth of those temperatures.
+    /// J. R. Vig, "Introduction to Quartz Frequency Standards" (SLCET-TR-92-1, 1992), gives for
+    /// this class an Allan deviation of 1 ppb at 1 s, 0.5 ppm over the whole temperature range, 0.5
+    /// ppm of ageing per year and an accuracy of 2 ppm. A room covers a twentieth of that range.
     pub const TCXO: Self = Self {
         name: "tcxo",
         frequency_ppb: 2_000.0,
@@ -80,8 +80,9 @@ impl Oscillator {
     };
     /// Oven-controlled crystal (OCXO).
     ///
-    /// The same table gives 0.001 ppb at 1 s, 1 ppb over all temperatures, 5 ppb of ageing in a
-    /// year and 10 ppb of accuracy for the best; this is a plain one, ten times as noisy.
+    /// Vig 1992 (see [`Self::TCXO`]) gives 0.001 ppb at 1 s, 1 ppb over the whole temperature
+    /// range, 5 ppb of ageing per year and an accuracy of 10 ppb for the best; this is an ordinary
+    /// one, ten times as noisy.
     pub const OCXO: Self = Self {
         name: "ocxo",
         frequency_ppb: 50.0,
@@ -91,7 +92,7 @@ impl Oscillator {
         ageing_ppb_per_day: 0.1,
         temperature: TemperatureCycle { amplitude_ppb: 0.2, period_s: 3_600.0 },
     };
-    /// Every class.
+    /// All classes.
     pub const ALL: [Self; 3] = [Self::RASPBERRY_PI, Self::TCXO, Self::OCXO];
 
     /// Returns the class of this name.
@@ -100,9 +101,10 @@ impl Oscillator {
         Self::ALL.into_iter().find(|oscillator| oscillator.name == name)
     }
 
-    /// Returns the growth of the frequency's variance in a second by its random walk, in ppb² (C.
-    /// Zucca and P. Tavella, "The clock model and its relationship with the Allan and related
-    /// variances", IEEE Trans. UFFC 52(2), 2005: σ² = q τ / 3).
+    /// Returns the diffusion coefficient q of the random walk of frequency: the growth of the
+    /// frequency's variance per second, in ppb² (C. Zucca and P. Tavella, "The clock model and its
+    /// relationship with the Allan and related variances", IEEE Trans. UFFC 52(2), 2005: σ² = q τ /
+    /// 3).
     #[must_use]
     pub fn random_walk_density(&self) -> f64 {
         3.0 * self.random_walk_fm_ppb.powi(2)

@@ -1,39 +1,41 @@
-//! Plausibility of a time: one decision for every source alike, be it a receiver's sentence, a
-//! sample of a device, or the system clock as reported by a daemon or the kernel. Pure; it reads no
-//! clock, and the build's date is a value that a simulation can replace.
+//! Plausibility of a time: one decision for all sources, whether the time is a receiver's sentence,
+//! a sample of a device, or the system clock as reported by a daemon or the kernel. Pure: it reads
+//! no clock, and the date of the build is a parameter that a simulation can replace.
 //!
-//! A time is judged by these rules, the first that holds:
+//! A clock of this host (system clock, RTC) is credible if it is not before the build, not beyond
+//! the validity of the build, and not more than a day before the time last saved on disk.
 //!
-//! 1. It agrees, to a day, with a clock of this host that can be right, or it continues a time that
-//!    was plausible before: plausible.
-//! 2. It is a multiple of 1024 weeks away from one of those: implausible.
-//! 3. It is before the build, or too far beyond it: implausible.
+//! The first of these rules that applies decides about a time:
+//!
+//! 1. It agrees to a day with a credible clock, or with the source's last plausible time, continued
+//!    by the monotonic clock: plausible.
+//! 2. It differs from a credible clock or from the source's confirmed time by a multiple of 1024
+//!    weeks: implausible.
+//! 3. It is before the build or beyond its validity: implausible.
 //! 4. Another source agrees with it to a day: plausible.
-//! 5. It is before the time last saved on disk, or away from a clock that can be right or from the
-//!    time that was confirmed before: implausible, until a source or the operator confirms it.
-//! 6. Otherwise no clock of this host can be right, and it is plausible, but contradicts nothing:
-//!    the source may name another time later.
-//!
-//! A clock of this host (system clock, RTC) can be right if it is not before the build, not too far
-//! beyond it, and not more than a day before the time last saved.
+//! 5. It is more than a day before the time last saved, or more than a day away from a credible
+//!    clock or from the source's confirmed time: implausible, until another source or the operator
+//!    confirms it.
+//! 6. Otherwise it is plausible, but unconfirmed: it refutes no other time, and the source may name
+//!    another one later.
 
 use horolog_time::leap::Date;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use thiserror::Error;
 
 const DAY: Span = Span::from_ns(86_400 * NS_PER_S);
-/// Maximum movement of an accepted time by itself, in nanoseconds.
+/// Maximum difference of a time from the one that the operator accepted, in ns: 15 min.
 const ACCEPTANCE_TOLERANCE_NS: u64 = 900 * NS_PER_S as u64;
 /// Mean year of the Gregorian calendar.
 const YEAR_S: i64 = 31_556_952;
-/// Period of the GPS week number, which counts modulo 1024: the time of a receiver that has lost
-/// count is off by a multiple.
+/// Period of the GPS week number, which is modulo 1024: a receiver that has lost count of the
+/// periods is wrong by a multiple of this.
 const ROLLOVER: Span = Span::from_ns(1_024 * 7 * DAY.as_ns());
 
 /// Reason for which a time is not plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ImplausibleTime {
-    /// It is before the build.
+    /// The time is before the build.
     #[error(
         "reported time {} is before {}, the build date or the value of --plausible-from",
         Date(*time),
@@ -45,7 +47,7 @@ pub enum ImplausibleTime {
         /// The build's date.
         build: Timestamp<Utc>,
     },
-    /// It is too far beyond the build.
+    /// The time is beyond the validity of the build.
     #[error(
         "reported time {} is after {}, the last plausible date of this build; if it is right, \
          raise --plausible-years",
@@ -58,10 +60,10 @@ pub enum ImplausibleTime {
         /// The last plausible time.
         last: Timestamp<Utc>,
     },
-    /// It is this many times 1024 weeks off.
+    /// The time is wrong by this many periods of 1024 weeks.
     #[error("reported time is {}, the error of a GPS week rollover", Weeks(*.0))]
     Rollover(i64),
-    /// It is before the time last saved on disk, and nothing confirms it.
+    /// The time is more than a day before the time last saved on disk, and nothing confirms it.
     #[error("reported time {} is before {}, the time last saved", Date(*time), Date(*saved))]
     BeforeSaved {
         /// The time.
@@ -69,7 +71,7 @@ pub enum ImplausibleTime {
         /// The time last saved.
         saved: Timestamp<Utc>,
     },
-    /// It is more than a day away from another time, and nothing confirms either.
+    /// The time is more than a day away from that of a reference, and nothing confirms either.
     #[error(
         "reported time is {}, {reference} reports {}, and neither is confirmed",
         Date(*time),
@@ -139,16 +141,17 @@ impl std::fmt::Display for TimeReference {
     }
 }
 
-/// Facts by which every time is judged: the build's date, and the times of this host at the start.
+/// Parameters of the rules by which times are judged: the date of the build, and the times of this
+/// host at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlausibilityRules {
     /// The build's date.
     pub build: Timestamp<Utc>,
-    /// Maximum distance of a time beyond the build.
+    /// Time after the build until which times are plausible.
     pub validity: Span,
     /// The time last saved on disk.
     pub saved: Option<Timestamp<Utc>>,
-    /// The real-time clock minus the monotonic clock.
+    /// RTC minus monotonic clock; `None` if unknown.
     pub rtc: Option<Span>,
 }
 
@@ -158,7 +161,7 @@ impl PlausibilityRules {
     /// Years beyond the build that are plausible by default.
     pub const DEFAULT_VALIDITY_YEARS: u16 = 20;
 
-    /// Returns a span of mean years.
+    /// Returns the length of this number of mean Gregorian years.
     #[must_use]
     pub const fn span_of_years(years: u16) -> Span {
         Span::from_ns((years as i64).saturating_mul(YEAR_S * NS_PER_S))
@@ -180,7 +183,7 @@ impl PlausibilityRules {
         }
     }
 
-    /// Returns the clocks of this host that can be right, ahead of the monotonic clock.
+    /// Returns the credible clocks of this host, each as its difference from the monotonic clock.
     fn credible_clocks(
         &self,
         evidence: &TimeEvidence<'_>,
@@ -194,8 +197,8 @@ impl PlausibilityRules {
         })
     }
 
-    /// Judges a time that is `ahead` of the monotonic clock, of a source whose time was plausible
-    /// before at `anchor`.
+    /// Judges a time by its difference `ahead` from the monotonic clock. `anchor` is the last
+    /// plausible time of its source.
     fn judge(
         &self,
         evidence: &TimeEvidence<'_>,
@@ -247,40 +250,41 @@ impl Default for PlausibilityRules {
 /// Reason for which a time is plausible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeSupport {
-    /// A clock or another source agrees.
+    /// A credible clock or another source agrees.
     Confirmed,
-    /// It continues a time that was confirmed.
+    /// It continues a confirmed time.
     Continued,
     /// Nothing contradicts it, and nothing has confirmed it.
     Unopposed,
 }
 
-/// Time that was plausible before, ahead of the monotonic clock.
+/// Last plausible time of a source, as its difference from the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct TimeAnchor {
     ahead: Span,
-    /// True if a clock, another source or the operator confirmed it. Only such a time contradicts
-    /// another one: of two times, one that nothing confirmed may be the wrong one.
+    /// True if a clock, another source or the operator confirmed it; only then may it refute
+    /// another time.
     is_confirmed: bool,
 }
 
-/// Evidence by which a time is judged at one instant, as spans ahead of the monotonic clock.
+/// Evidence by which a time is judged at one instant. Times are differences from the monotonic
+/// clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeEvidence<'a> {
     /// Instant of the evidence.
     pub now: Timestamp<Monotonic>,
-    /// System clock; `None` if it shows no more than an unconfirmed time that it was set to.
+    /// System clock; `None` if it merely shows an unconfirmed time to which it was set.
     pub system: Option<Span>,
     /// Times of other sources, each independent of the one that is judged.
     pub others: &'a [Span],
 }
 
-/// Judge of the times of one source.
+/// Judge of the times of one source, which remembers the last plausible one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimeJudge {
     rules: PlausibilityRules,
-    /// Last plausible time. Times that merely continue a confirmed one do not move it, so a source
-    /// cannot lead it away by many small jumps.
+    /// Last plausible time. Times that merely continue a confirmed one do not replace it, so that a
+    /// source cannot shift it by many small jumps.
     anchor: Option<TimeAnchor>,
     support: Option<TimeSupport>,
     unconfirmed: Option<Span>,
@@ -294,7 +298,7 @@ impl TimeJudge {
         Self { rules, ..Self::default() }
     }
 
-    /// Judges a time that is `ahead` of the monotonic clock.
+    /// Judges a time that is `ahead` of the monotonic clock, and records it if it is plausible.
     ///
     /// # Errors
     ///
@@ -315,7 +319,8 @@ impl TimeJudge {
         Ok(())
     }
 
-    /// Returns a clock of this host that can be right and confirms a time.
+    /// Returns the credible clock of this host that confirms a time, as its difference from the
+    /// monotonic clock; `None` if none does.
     #[must_use]
     pub fn confirming_host_clock(&self, evidence: &TimeEvidence<'_>, ahead: Span) -> Option<Span> {
         let mut clocks = self.rules.credible_clocks(evidence);
@@ -328,7 +333,7 @@ impl TimeJudge {
         self.support
     }
 
-    /// Judges a time without remembering it: a single sentence establishes nothing.
+    /// Judges a time without recording it, because a single sentence establishes nothing.
     ///
     /// # Errors
     ///
@@ -341,7 +346,8 @@ impl TimeJudge {
         self.rules.judge(evidence, ahead, self.anchor)
     }
 
-    /// Accepts the unconfirmed time on the operator's command, and returns it.
+    /// Accepts the last unconfirmed time on the operator's command and returns it; `None` if there
+    /// is none.
     pub fn accept_unconfirmed(&mut self) -> Option<Span> {
         let ahead = self.unconfirmed.take()?;
         self.anchor = Some(TimeAnchor { ahead, is_confirmed: true });
@@ -354,7 +360,7 @@ impl TimeJudge {
         self.anchor = Some(TimeAnchor { ahead, is_confirmed: support != TimeSupport::Unopposed });
     }
 
-    /// Returns true if the operator has accepted this time, to a quarter of an hour.
+    /// Returns true if the operator accepted a time within 15 minutes of this one.
     #[must_use]
     pub fn is_accepted(&self, ahead: Span) -> bool {
         let is_near =
@@ -363,7 +369,7 @@ impl TimeJudge {
     }
 }
 
-/// Returns UTC of a clock that is `ahead` of the monotonic clock.
+/// Returns UTC at `now` on a clock that is `ahead` of the monotonic clock.
 fn utc_at(now: Timestamp<Monotonic>, ahead: Span) -> Timestamp<Utc> {
     Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()))
 }
@@ -374,8 +380,8 @@ pub fn is_within_a_day(one: Span, other: Span) -> bool {
     (one - other).as_ns().unsigned_abs() <= DAY.as_ns().unsigned_abs()
 }
 
-/// Returns the number of times that 1024 weeks were miscounted, if that explains the difference to
-/// a day.
+/// Returns the number of periods of 1024 weeks by which a time is wrong, if they explain its
+/// difference from another time to within a day; `None` otherwise.
 #[must_use]
 pub fn rollover_count(difference: Span) -> Option<i64> {
     let period = i128::from(ROLLOVER.as_ns());

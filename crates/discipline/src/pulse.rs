@@ -9,7 +9,7 @@ pub struct Pulse {
     pub monotonic: Timestamp<Monotonic>,
     /// Reading of the disciplined clock at the edge.
     pub realtime: Timestamp<Utc>,
-    /// Edge count of the device that timestamped it: the same number is the same edge, read twice.
+    /// Edge count of the device that timestamped it: equal numbers are one edge, read twice.
     pub sequence: u64,
 }
 
@@ -17,13 +17,13 @@ pub struct Pulse {
 /// after the start of the second that it names, and so after that second's pulse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sentence {
-    /// Instant that it names; for the second 60 that of the second before.
+    /// Named instant; for second 60 that of the preceding second.
     pub second: Timestamp<Utc>,
     /// Arrival of its first character.
     pub received: Timestamp<Monotonic>,
     /// True if the receiver reports a valid time.
     pub is_valid: bool,
-    /// True if it names the second 60, which follows `second`.
+    /// True if the sentence names second 60, which follows `second`.
     pub is_leap_second: bool,
 }
 
@@ -44,7 +44,7 @@ impl LabelledPulse {
         self.pulse.realtime - self.utc
     }
 
-    /// Returns the second that it marks.
+    /// Returns the second that the pulse marks: `utc` rounded to a whole second.
     #[must_use]
     pub fn second(&self) -> Timestamp<Utc> {
         Timestamp::from_ns((self.utc.as_ns() + NS_PER_S / 2).div_euclid(NS_PER_S) * NS_PER_S)

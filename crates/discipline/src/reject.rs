@@ -11,31 +11,31 @@ pub enum PulseReject {
     /// Edge that was already read.
     #[error("duplicate of an edge read before")]
     Repeated,
-    /// It arrived earlier than the previous one.
+    /// The edge is earlier than the previous one.
     #[error("earlier than the previous pulse")]
     Backwards,
-    /// No second is established: sentences are awaited.
+    /// No second is established yet: more sentences are needed.
     #[error("its second is unknown: sentences must report it several times in a row")]
     NoSecond,
-    /// It lies between whole seconds.
+    /// The edge is this far from a whole second.
     #[error("{0:.3} off the start of a second")]
     OffGrid(Span),
-    /// It is the first after a gap, and no pulse a second or two before it confirms it.
+    /// First pulse after a gap, without pulses one and two seconds before it that would confirm it.
     #[error("first after a gap, not confirmed by a pulse a second earlier")]
     AfterGap,
-    /// This many come in a second, evenly spaced; only one can be right.
+    /// This many evenly spaced pulses arrive per second; only one can mark the second.
     #[error("{0} pulses per second: configure the receiver for one")]
     Rate(u32),
-    /// Sentences have agreed on another second than the pulses' count.
+    /// Sentences agree on another second than the counted one.
     #[error("sentences report another second than the count of pulses")]
     Disputed,
     /// No sentence has confirmed the count for too long.
     #[error("no sentence has confirmed the count of seconds for too long")]
     Unconfirmed,
-    /// The edge is the end of the pulse: the line is high for this long.
+    /// The edge is the end of the pulse: this is the time from it to the opposite edge.
     #[error("the pulse is {0:.1} long from this edge to the next: select the other edge")]
     Polarity(Span),
-    /// It marks the second 60, for which a POSIX clock has no reading of its own.
+    /// The pulse marks second 60, which has no POSIX time of its own.
     #[error("marks a leap second")]
     LeapSecond,
 }
@@ -65,25 +65,25 @@ pub enum SentenceReject {
     /// The receiver reports that its time is not valid.
     #[error("the receiver has no fix")]
     Void,
-    /// It names the second 60, which determines no reading of a clock.
+    /// The sentence names second 60, which determines no reading of a clock.
     #[error("reports a leap second")]
     LeapSecond,
-    /// It names the same second as the previous one.
+    /// The sentence names the same second as the previous one.
     #[error("same second as the previous sentence")]
     Repeated,
-    /// No regular pulse before it that it could name.
+    /// No regular pulse precedes the sentence.
     #[error("no pulse arrives every second")]
     NoPulse,
-    /// None of the pulses can be taken for the start of a second.
+    /// No pulse can be the start of a second, for this reason.
     #[error("{0}")]
     Pulse(PulseReject),
-    /// It arrived this long after a pulse, outside the range of sentences.
+    /// The sentence began this long after its pulse, outside the permitted range.
     #[error("arrival {0:.0} after the reported instant, unlike other sentences of its kind")]
     Lag(Span),
-    /// It names a second this far from the one that was counted.
+    /// The named second differs by this much from the counted one.
     #[error("reported second is {0} away from the counted one")]
     Disagrees(Span),
-    /// It names a time that is not plausible.
+    /// The named time is not plausible.
     #[error("{0}")]
     Implausible(ImplausibleTime),
 }

@@ -7,24 +7,25 @@ use crate::Oscillator;
 /// Settings of the labelling of pulses.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LabelSettings {
-    /// Delay of an edge from the antenna to its timestamp: antenna cable, receiver and interrupt.
-    /// It is subtracted.
+    /// Delay of an edge from the antenna to its timestamp: antenna cable, receiver and interrupt. A
+    /// pulse is taken to mark its second plus this delay.
     pub delay: Span,
     /// Maximum distance of a pulse from a whole number of seconds after the previous one. A clock
-    /// that is 500 ppm off needs half a millisecond.
+    /// that is 500 ppm off needs 0.5 ms.
     pub tolerance: Span,
-    /// Sentences in a row that must name the same count of seconds to establish it.
+    /// Number of consecutive sentences that must agree to establish a count of seconds.
     pub sentences_to_establish: u32,
-    /// Sentences in a row that must name another to change an established one.
+    /// Number of consecutive sentences that must agree to replace an established count.
     pub sentences_to_change: u32,
-    /// Earliest and latest start of a sentence after its pulse.
+    /// Minimum time from a pulse to the start of its sentence.
     pub lag_min: Span,
-    /// See `lag_min`. A later sentence may be an early one of the next second.
+    /// Maximum time from a pulse to the start of its sentence; a later one may be an early sentence
+    /// of the next second.
     pub lag_max: Span,
     /// Width of the pulse, if known, to distinguish its edges; otherwise it is assumed to be less
     /// than half a second.
     pub width: Option<Span>,
-    /// Maximum time for which seconds are counted on while no sentence confirms them.
+    /// Maximum time for which seconds are counted without a confirming sentence.
     pub carry_max: Span,
     /// Maximum gap between pulses over which seconds are counted by the monotonic clock.
     pub gap_max: Span,
@@ -52,7 +53,7 @@ impl Default for LabelSettings {
 pub struct ServoSettings {
     /// Model of the clock's oscillator.
     pub oscillator: Oscillator,
-    /// True if commands are carried out. A clock that is not steered is estimated only.
+    /// True if commands are carried out; otherwise the clock is only estimated.
     pub is_steering: bool,
     /// Initial correction of the clock's frequency, in parts per billion.
     pub initial_frequency_ppb: f64,
@@ -60,10 +61,10 @@ pub struct ServoSettings {
     pub step_at_start: Span,
     /// Offset above which the clock is stepped later as well; `None`: never.
     pub step_later: Option<Span>,
-    /// Jump of the pulses against the estimate above which they are followed only after
-    /// `jump_pulses`; until then the clock is unsynchronised.
+    /// Largest jump of the pulses against the estimate that is followed as soon as they fit a line.
+    /// A larger one is followed after `jump_pulses`; until then the clock is unsynchronised.
     pub jump_max: Span,
-    /// See `jump_max`.
+    /// Number of consecutive rejected pulses after which a jump above `jump_max` is followed.
     pub jump_pulses: u32,
     /// Maximum deviation of the frequency setting from its nominal value, in parts per billion. The
     /// kernel takes 500 ppm (`adjtimex(2)`).
@@ -76,13 +77,13 @@ pub struct ServoSettings {
     pub time_constant_locked_s: f64,
     /// Assumed noise of a pulse until it has been measured, in ns.
     pub noise_initial_ns: f64,
-    /// Pulses at least this many standard deviations from their prediction are rejected.
+    /// Gate: pulses more than this many standard deviations from their prediction are rejected.
     pub gate_deviations: f64,
-    /// Time after the last good pulse at which holdover begins.
+    /// Time after the last accepted pulse at which holdover begins.
     pub holdover_after: Span,
     /// Uncertainty at which a clock in holdover becomes unsynchronised.
     pub holdover_uncertainty_max: Span,
-    /// Time after which it becomes unsynchronised in any case.
+    /// Time after the last accepted pulse at which the clock becomes unsynchronised in any case.
     pub holdover_max: Span,
 }
 

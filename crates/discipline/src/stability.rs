@@ -6,17 +6,18 @@ use std::collections::VecDeque;
 use horolog_stats::allan::{self, AllanPoint};
 use horolog_time::{Monotonic, Timestamp};
 
-/// Number of seconds retained: averaging times up to an hour have enough of them.
+/// Number of retained seconds: 4 h, enough for averaging times up to 1 h.
 const SECONDS_MAX: usize = 4 * 3_600;
 
-/// Offsets of one second.
+/// Offsets at the pulse of one second, in ns: of the disciplined clock, and of its oscillator
+/// without corrections.
 #[derive(Clone, Copy, Debug)]
 struct SecondOffsets {
     clock: f64,
     oscillator: f64,
 }
 
-/// Offsets of the last hours, one slot for each second.
+/// Offsets of the last 4 h, one slot for each second, from which Allan deviations are computed.
 #[derive(Clone, Default, Debug)]
 pub struct Stability {
     first_pulse_at: Option<Timestamp<Monotonic>>,
@@ -26,7 +27,7 @@ pub struct Stability {
 }
 
 impl Stability {
-    /// Takes the offsets, in ns, of a pulse that was used.
+    /// Adds the offsets of an accepted pulse, in ns.
     pub(crate) fn add_offsets(&mut self, at: Timestamp<Monotonic>, clock: f64, oscillator: f64) {
         let first_pulse_at = *self.first_pulse_at.get_or_insert(at);
         let second = ((at - first_pulse_at).as_seconds()).round() as i64;
@@ -42,14 +43,15 @@ impl Stability {
         self.seconds.drain(..surplus);
     }
 
-    /// Returns the overlapping Allan deviation of the clock as it is disciplined, at octaves of a
-    /// second, in ppb.
+    /// Returns the overlapping Allan deviation of the disciplined clock, at averaging times of 1,
+    /// 2, 4 … s, in ppb.
     #[must_use]
     pub fn clock_allan_deviations(&self) -> Vec<AllanPoint> {
         self.allan_deviations(|offsets| offsets.clock)
     }
 
-    /// Returns the overlapping Allan deviation of its free-running oscillator.
+    /// Returns the overlapping Allan deviation of the free-running oscillator, as
+    /// [`Self::clock_allan_deviations`] does.
     #[must_use]
     pub fn oscillator_allan_deviations(&self) -> Vec<AllanPoint> {
         self.allan_deviations(|offsets| offsets.oscillator)

@@ -1,61 +1,62 @@
-//! Access policy of pages. Without a token a page is for this host alone: the server listens on
-//! loopback, and the request must name this host. With a token, any client that presents it has
+//! Access policy of a server. Without a token it serves only this host: it listens on loopback, and
+//! the field `Host` of a request must name loopback. With a token, any client that presents it has
 //! access, from any address.
 //!
-//! A browser lends its reach to the pages in it: a foreign page whose name was made to point at
-//! 127.0.0.1 (DNS rebinding) could read the responses. Its requests still carry its own name as the
-//! host, and are refused for that. A token is never lent in this way, since no browser adds it by
-//! itself: it is in the link that was opened, and the page passes it on in a header. A cookie would
-//! be sent automatically, and to every port of its host.
+//! The field `Host` protects against DNS rebinding: a foreign page whose name was made to resolve
+//! to 127.0.0.1 could otherwise read the responses through the user's browser, but its requests
+//! carry its own name. A browser never adds a token to the requests of a foreign page: the token is
+//! in the link that the user opened, and the page sends it in a header field. A cookie, in
+//! contrast, would be added automatically, to requests for any port of the host.
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::request::decoded;
+use crate::request::percent_decode;
 use crate::{HttpRequest, HttpResponse, Token};
 
-/// Name of the link parameter that holds the token.
-const PARAMETER: &str = "token";
+/// Name of the query parameter that holds the token.
+const TOKEN_PARAMETER: &str = "token";
 
-/// The token to present, if one is required.
+/// Required token; without one, access is limited to this host.
 #[derive(Clone, Debug, Default)]
 pub struct AccessPolicy {
     token: Option<Token>,
 }
 
 impl AccessPolicy {
-    /// Admits clients with the token or, without a token, clients of this host.
+    /// Creates a policy that admits clients with the token or, for `None`, clients on this host.
     #[must_use]
     pub const fn new(token: Option<Token>) -> Self {
         Self { token }
     }
 
-    /// Returns true if pages may be served at this address: any with a token, loopback without one.
+    /// Returns true if the server may listen on this address: any with a token, loopback without
+    /// one.
     #[must_use]
     pub fn allows_address(&self, address: SocketAddr) -> bool {
         self.token.is_some() || address.ip().to_canonical().is_loopback()
     }
 
-    /// The refusal of a request, if any. A client without the token learns nothing, not even which
-    /// paths exist.
+    /// Returns the response that refuses a request, or `None` if it is admitted. A client without
+    /// the token learns nothing, not even which paths exist.
     #[must_use]
     pub fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
         let Some(token) = &self.token else {
-            let is_meant = request.host.is_some_and(means_this_machine);
+            let is_for_loopback = request.host.is_some_and(is_loopback_host);
             let reason = "this server is for localhost only; use that name or 127.0.0.1\n";
-            return (!is_meant).then(|| HttpResponse::text(421, reason));
+            return (!is_for_loopback).then(|| HttpResponse::text(421, reason));
         };
-        let in_link = || request.parameter(PARAMETER).and_then(decoded);
-        let is_shown = match request.bearer {
+        let in_link = || request.parameter(TOKEN_PARAMETER).and_then(percent_decode);
+        let is_authorised = match request.bearer {
             Some(presented) => token.matches(presented),
             None => in_link().is_some_and(|presented| token.matches(&presented)),
         };
-        (!is_shown).then(|| HttpResponse::text(401, "the token is missing or wrong\n"))
+        (!is_authorised).then(|| HttpResponse::text(401, "the token is missing or wrong\n"))
     }
 }
 
-/// Returns true if a host is this one by a name that no other host can have. The port is ignored: a
-/// tunnel may use another one.
-fn means_this_machine(host: &str) -> bool {
+/// Returns true if the host is `localhost` or a loopback address, which no other host can have. The
+/// port is ignored, since a tunnel may use another one.
+fn is_loopback_host(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }

@@ -1,5 +1,5 @@
-//! HTTP client: one page by GET, within limits of time and size. Unsupported features
-//! (redirections, chunks, TLS) are rejected by name.
+//! HTTP client for one GET request, with limits of time and size. Redirections, transfer codings
+//! and TLS are not supported and rejected.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,9 +12,9 @@ use zeroize::Zeroizing;
 
 use crate::client_response::{self, ClientResponse, MalformedResponse};
 
-const PORT: u16 = 80;
+const DEFAULT_PORT: u16 = 80;
 
-/// Location of a page: `http://HOST[:PORT][/PATH]`.
+/// URL `http://HOST[:PORT][/PATH]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
     host: String,
@@ -22,17 +22,17 @@ pub struct Url {
     path: String,
 }
 
-/// Reason why a text is not a [`Url`].
+/// Reason for which a text is not a valid [`Url`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UrlError {
-    /// TLS is not supported here.
+    /// TLS is not supported.
     #[error(
         "https is not supported; use http, over other networks through a tunnel such as ssh -L"
     )]
     Https,
-    /// It has another form.
+    /// The text has another form.
     #[error("write it as http://HOST:PORT")]
-    Form,
+    InvalidForm,
 }
 
 impl FromStr for Url {
@@ -42,21 +42,27 @@ impl FromStr for Url {
         if text.starts_with("https://") {
             return Err(UrlError::Https);
         }
-        // A request is a line: bytes that could end it, or begin another field, are rejected.
-        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\\"<>".contains(&byte);
-        let rest = text.strip_prefix("http://").ok_or(UrlError::Form)?;
-        if !rest.bytes().all(is_plain) {
-            return Err(UrlError::Form);
+        // A request is a line of text, so bytes that could end it or start another field are
+        // rejected.
+        let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\\"<>".contains(&byte);
+        let rest = text.strip_prefix("http://").ok_or(UrlError::InvalidForm)?;
+        if !rest.bytes().all(is_allowed) {
+            return Err(UrlError::InvalidForm);
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        // RFC 6874: a zone's '%' is written as '%25' in a URL; people also write it plainly.
+        // RFC 6874 writes the '%' of an IPv6 zone as '%25' in a URL; the plain form is accepted as
+        // well.
         let authority = authority.replacen("%25", "%", 1);
-        let (host, port) = zone::split_host(&authority).map_err(|_| UrlError::Form)?;
+        let (host, port) = zone::split_host(&authority).map_err(|_| UrlError::InvalidForm)?;
         let is_bare_ipv6 = host.contains(':') && !authority.starts_with('[');
         if is_bare_ipv6 || host.contains(['[', ']']) {
-            return Err(UrlError::Form);
+            return Err(UrlError::InvalidForm);
         }
-        Ok(Self { host: host.to_owned(), port: port.unwrap_or(PORT), path: path.to_owned() })
+        Ok(Self {
+            host: host.to_owned(),
+            port: port.unwrap_or(DEFAULT_PORT),
+            path: path.to_owned(),
+        })
     }
 }
 
@@ -72,40 +78,40 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// The path; empty if the URL has none.
+    /// Returns the path; empty if the URL has none.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The address of its host. Queries the resolver for a name, which may take long.
+    /// Resolves the host to an address. The resolver may take long for a name.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         zone::resolve(&self.host, self.port).map(|addresses| addresses[0])
     }
 }
 
-/// Request for one page.
+/// GET request.
 #[derive(Clone, Copy)]
-pub struct Get<'a> {
+pub struct GetRequest<'a> {
     /// Address of the server.
     pub address: SocketAddr,
-    /// The path and what follows it, such as `/counters?port=123`.
+    /// Request target: path and query, such as `/counters?port=123`.
     pub target: &'a str,
-    /// Token that authorises the request, if required. It is a secret.
+    /// Secret token for the field `Authorization: Bearer`, if required.
     pub bearer: Option<&'a str>,
-    /// Overall timeout.
-    pub within: Duration,
-    /// Greatest length of the body, in bytes.
+    /// Timeout of the whole exchange.
+    pub timeout: Duration,
+    /// Largest accepted length of the body, in bytes.
     pub body_max: usize,
 }
 
-/// Reason why no page was received.
+/// Reason for which no response was received.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// The server cannot be reached, or did not answer in time.
+    /// The server cannot be reached, or did not respond in time.
     #[error("{}", describe_error(.0))]
     Io(#[from] io::Error),
-    /// The received bytes are not a response.
+    /// The received bytes are not a valid response.
     #[error("{0}")]
     Malformed(#[from] MalformedResponse),
 }
@@ -117,31 +123,32 @@ fn describe_error(error: &io::Error) -> String {
     }
 }
 
-/// Requests a page and reads the response, with any status code.
-pub fn get(get: &Get<'_>) -> Result<ClientResponse, GetError> {
-    let deadline = Instant::now() + get.within;
-    let mut stream = TcpStream::connect_timeout(&get.address, left(deadline)?)?;
-    stream.set_write_timeout(Some(left(deadline)?))?;
-    stream.write_all(request(get).as_bytes())?;
-    let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+/// Sends a GET request and returns the response, with any status code.
+pub fn get(get: &GetRequest<'_>) -> Result<ClientResponse, GetError> {
+    let deadline = Instant::now() + get.timeout;
+    let mut stream = TcpStream::connect_timeout(&get.address, remaining(deadline)?)?;
+    stream.set_write_timeout(Some(remaining(deadline)?))?;
+    stream.write_all(encode_request(get).as_bytes())?;
+    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        stream.set_read_timeout(Some(left(deadline)?))?;
+        stream.set_read_timeout(Some(remaining(deadline)?))?;
         let length = match stream.read(&mut buffer) {
-            // With a time limit, a signal ends the call even where handlers restart others.
+            // With a receive timeout, a signal interrupts the call even if its handler has
+            // SA_RESTART (signal(7)).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };
-        answer.extend_from_slice(&buffer[..length]);
-        if length == 0 || answer.len() > client_response::HEADER_BYTES_MAX + get.body_max {
+        received.extend_from_slice(&buffer[..length]);
+        if length == 0 || received.len() > client_response::HEADER_BYTES_MAX + get.body_max {
             break;
         }
     }
-    Ok(ClientResponse::parse(&answer, get.body_max)?)
+    Ok(ClientResponse::parse(&received, get.body_max)?)
 }
 
-/// The request as sent; composed in one buffer, so that no part of it is left behind unwiped.
-fn request(get: &Get<'_>) -> Zeroizing<String> {
-    // A zone is meaningless to the other host (RFC 6874, section 4).
+/// Encodes the request in a single buffer, so that no copy of the token remains unwiped.
+fn encode_request(get: &GetRequest<'_>) -> Zeroizing<String> {
+    // The zone of an address has no meaning for another host (RFC 6874, section 4).
     let host = zone::in_zone_of(get.address, 0).to_string();
     let [field, token, end] =
         get.bearer.map_or([""; 3], |token| ["Authorization: Bearer ", token, "\r\n"]);
@@ -149,9 +156,9 @@ fn request(get: &Get<'_>) -> Zeroizing<String> {
     Zeroizing::new([&line[..], &[field, token, end, "Connection: close\r\n\r\n"]].concat().concat())
 }
 
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+fn remaining(deadline: Instant) -> io::Result<Duration> {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    if remaining.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
 }
 
 #[cfg(test)]
@@ -164,7 +171,7 @@ mod tests {
 
     fn fetch(address: SocketAddr, within: Duration) -> Result<ClientResponse, GetError> {
         let bearer = Some("0123456789abcdef");
-        get(&Get { address, target: "/a?b", bearer, within, body_max: 100 })
+        get(&GetRequest { address, target: "/a?b", bearer, timeout: within, body_max: 100 })
     }
 
     #[test]
@@ -229,7 +236,7 @@ mod tests {
             "ftp://a",
             "http://a?b",
         ] {
-            assert_eq!(read(bad), Err(UrlError::Form), "{bad}");
+            assert_eq!(read(bad), Err(UrlError::InvalidForm), "{bad}");
         }
     }
 }

@@ -1,74 +1,76 @@
-//! Parser of a response: pure and bounded. Its input is not trusted.
+//! Parser of HTTP responses. Pure; the input is not trusted, and its size is limited.
 
-/// Greatest length of a header; a longer one is rejected.
+/// Largest length of a header, in bytes; a longer one is rejected.
 pub(crate) const HEADER_BYTES_MAX: usize = 8_192;
 
-/// A response.
+/// Response received by the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientResponse {
-    /// The status code (RFC 9110, section 15).
+    /// Status code (RFC 9110, section 15).
     pub code: u16,
-    /// The bytes after the header.
+    /// Bytes after the header.
     pub body: Vec<u8>,
 }
 
-/// Reason why bytes are not a response.
+/// Reason for which bytes are not a valid response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MalformedResponse {
-    /// It does not begin as a response, or its header does not end.
+    /// The status line or a header field is invalid, or the header does not end.
     #[error("not an HTTP response")]
-    Header,
-    /// The coding of the body is not supported.
+    InvalidHeader,
+    /// The transfer coding of the body is not supported.
     #[error("its response uses an unsupported transfer coding")]
-    Coding,
-    /// The body is shorter than announced.
+    UnsupportedCoding,
+    /// The body is shorter than its `Content-Length`.
     #[error("its response is truncated")]
-    Short,
-    /// The body is longer than announced or allowed.
+    Truncated,
+    /// The body is longer than its `Content-Length` or the limit.
     #[error("its response is too long")]
-    Long,
+    TooLong,
 }
 
 impl ClientResponse {
-    /// Reads the bytes of a whole connection, with a body of `body_max` bytes at most.
+    /// Parses all bytes of a connection, with a body of at most `body_max` bytes.
     pub fn parse(bytes: &[u8], body_max: usize) -> Result<Self, MalformedResponse> {
-        let (header, body) = split(bytes).ok_or(MalformedResponse::Header)?;
-        let header = std::str::from_utf8(header).map_err(|_| MalformedResponse::Header)?;
+        let (header, body) = split_header(bytes).ok_or(MalformedResponse::InvalidHeader)?;
+        let header = std::str::from_utf8(header).map_err(|_| MalformedResponse::InvalidHeader)?;
         let mut lines = header.lines();
-        let code = code(lines.next().unwrap_or_default()).ok_or(MalformedResponse::Header)?;
-        let mut announced = None;
+        let code = parse_status_code(lines.next().unwrap_or_default())
+            .ok_or(MalformedResponse::InvalidHeader)?;
+        let mut content_length = None;
         for line in lines {
-            let (name, value) = line.split_once(':').ok_or(MalformedResponse::Header)?;
+            let (name, value) = line.split_once(':').ok_or(MalformedResponse::InvalidHeader)?;
             if name.eq_ignore_ascii_case("Transfer-Encoding") {
-                return Err(MalformedResponse::Coding);
+                return Err(MalformedResponse::UnsupportedCoding);
             }
             if name.eq_ignore_ascii_case("Content-Length") {
-                let length: usize = value.trim().parse().map_err(|_| MalformedResponse::Header)?;
-                if announced.is_some_and(|before| before != length) {
-                    return Err(MalformedResponse::Header);
+                let length: usize =
+                    value.trim().parse().map_err(|_| MalformedResponse::InvalidHeader)?;
+                if content_length.is_some_and(|before| before != length) {
+                    return Err(MalformedResponse::InvalidHeader);
                 }
-                announced = Some(length);
+                content_length = Some(length);
             }
         }
-        if body.len() > announced.unwrap_or(body.len()).min(body_max) {
-            return Err(MalformedResponse::Long);
+        if body.len() > content_length.unwrap_or(body.len()).min(body_max) {
+            return Err(MalformedResponse::TooLong);
         }
-        if announced.is_some_and(|length| body.len() < length) {
-            return Err(MalformedResponse::Short);
+        if content_length.is_some_and(|length| body.len() < length) {
+            return Err(MalformedResponse::Truncated);
         }
         Ok(Self { code, body: body.to_owned() })
     }
 }
 
-/// Header and body, without the empty line between them.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Splits a response into header and body, without the empty line between them.
+fn split_header(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let head = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
     let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some((&bytes[..end], &bytes[end + 4..]))
 }
 
-/// The status code of a status line.
-fn code(line: &str) -> Option<u16> {
+/// Parses the status code of a status line.
+fn parse_status_code(line: &str) -> Option<u16> {
     let (version, rest) = line.split_once(' ')?;
     let code = rest.get(..3).filter(|_| rest.len() == 3 || rest.as_bytes()[3] == b' ')?;
     (version.starts_with("HTTP/1.") && code.bytes().all(|digit| digit.is_ascii_digit()))
@@ -89,15 +91,15 @@ mod tests {
         assert_eq!(read("HTTP/1.1 200\r\n\r\nabcd"), Ok(200));
         assert_eq!(
             read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd"),
-            Err(MalformedResponse::Short)
+            Err(MalformedResponse::Truncated)
         );
         assert_eq!(
             read("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcd"),
-            Err(MalformedResponse::Long)
+            Err(MalformedResponse::TooLong)
         );
-        assert_eq!(read("HTTP/1.1 200 OK\r\n\r\nabcde"), Err(MalformedResponse::Long));
+        assert_eq!(read("HTTP/1.1 200 OK\r\n\r\nabcde"), Err(MalformedResponse::TooLong));
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-        assert_eq!(read(chunked), Err(MalformedResponse::Coding));
+        assert_eq!(read(chunked), Err(MalformedResponse::UnsupportedCoding));
         for bad in [
             "",
             "SSH-2.0-OpenSSH_9.2\r\n\r\n",
@@ -108,7 +110,7 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
         ] {
-            assert_eq!(read(bad), Err(MalformedResponse::Header), "{bad:?}");
+            assert_eq!(read(bad), Err(MalformedResponse::InvalidHeader), "{bad:?}");
         }
     }
 

@@ -1,6 +1,5 @@
-//! HTTP with small bounds: a thread that answers GET with a page, and a client that requests one.
-//! The time, memory and connections available to the other side are fixed, and a request changes
-//! nothing.
+//! HTTP with fixed limits: a server thread that responds to GET, and a client for one GET request.
+//! The time, memory and connections of the other side are limited, and no request changes anything.
 
 mod access;
 mod client;
@@ -11,7 +10,7 @@ mod response;
 mod token;
 
 pub use access::AccessPolicy;
-pub use client::{Get, GetError, Url, UrlError, get};
+pub use client::{GetError, GetRequest, Url, UrlError, get};
 pub use client_response::{ClientResponse, MalformedResponse};
 pub use request::HttpRequest;
 pub use responder::{HttpResponder, respond};

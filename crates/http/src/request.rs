@@ -1,23 +1,23 @@
-//! Parser of a request: pure. Only the header fields that decide on access are read.
+//! Parser of HTTP requests. Pure; of the header it reads only the fields that decide on access.
 
 use zeroize::Zeroizing;
 
 use crate::HttpResponse;
 
-/// A request for a page.
+/// Request received by the server.
 #[derive(Clone, Copy)]
 pub struct HttpRequest<'a> {
-    /// The path, without a query.
+    /// Path, without the query.
     pub path: &'a str,
-    /// The text after the question mark; empty if there is none.
+    /// Query, the text after the question mark; empty if there is none.
     pub query: &'a str,
-    /// The token of the field `Authorization: Bearer` (RFC 6750, section 2.1). It is a secret.
+    /// Token of the field `Authorization: Bearer` (RFC 6750, section 2.1). It is a secret.
     pub bearer: Option<&'a [u8]>,
-    /// This host as named by the client: the field `Host` (RFC 9110, section 7.2) without its port;
-    /// `None` if the field is absent, repeated or malformed.
+    /// Name of this host in the field `Host` (RFC 9110, section 7.2), without the port; `None` if
+    /// the field is absent, repeated or malformed.
     pub host: Option<&'a str>,
-    /// True if only the header of the response is requested.
-    pub(crate) head: bool,
+    /// True for a HEAD request, whose response has no body.
+    pub(crate) is_head: bool,
 }
 
 impl std::fmt::Debug for HttpRequest<'_> {
@@ -26,17 +26,17 @@ impl std::fmt::Debug for HttpRequest<'_> {
     }
 }
 
-/// Returns true if a request is complete to its empty line.
-pub(crate) fn is_whole(request: &[u8]) -> bool {
+/// Returns true if a request is complete up to the empty line that ends its header.
+pub(crate) fn is_complete(request: &[u8]) -> bool {
     request.windows(4).any(|four| four == b"\r\n\r\n")
         || request.windows(2).any(|two| two == b"\n\n")
 }
 
 impl<'a> HttpRequest<'a> {
-    /// Reads a request that is complete to its empty line. One that is malformed, or not for a
-    /// page, gets a refusal.
+    /// Parses a complete request. The error is the response that refuses it: it is malformed, or
+    /// its method is not supported.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, HttpResponse> {
-        if !is_whole(bytes) {
+        if !is_complete(bytes) {
             return Err(HttpResponse::text(400, "the request is incomplete or too long\n"));
         }
         let mut lines = bytes.split(|byte| *byte == b'\n');
@@ -45,14 +45,15 @@ impl<'a> HttpRequest<'a> {
         match words[..] {
             [method @ ("GET" | "HEAD"), target, version] if version.starts_with("HTTP/1.") => {
                 let (path, query) = target.split_once('?').unwrap_or((target, ""));
-                let fields = lines.map_while(field);
+                let fields = lines.map_while(header_field);
                 if fields.clone().any(|field| field.contains(&b'\r')) {
                     return Err(HttpResponse::text(400, "a header field has a bare CR\n"));
                 }
-                let bearer = fields.clone().find_map(bearer);
-                let mut hosts = fields.filter_map(|field| value(field, b"Host"));
-                let host = hosts.next().filter(|_| hosts.next().is_none()).and_then(host);
-                Ok(Self { path, query, bearer, host, head: method == "HEAD" })
+                let bearer = fields.clone().find_map(bearer_token);
+                let mut hosts = fields.filter_map(|field| field_value(field, b"Host"));
+                let host =
+                    hosts.next().filter(|_| hosts.next().is_none()).and_then(host_without_port);
+                Ok(Self { path, query, bearer, host, is_head: method == "HEAD" })
             }
             [_, _, version] if version.starts_with("HTTP/1.") => {
                 Err(HttpResponse::text(405, "only GET is supported\n"))
@@ -62,27 +63,30 @@ impl<'a> HttpRequest<'a> {
     }
 }
 
-/// A header field without its line ending; `None` at the empty line, which ends the header. A
-/// remaining CR ends no line and makes the field invalid (RFC 9112, section 2.2).
-fn field(line: &[u8]) -> Option<&[u8]> {
+/// Returns a header field without its line ending; `None` at the empty line, which ends the header.
+/// A remaining CR is not a line ending and makes the field invalid (RFC 9112, section 2.2).
+fn header_field(line: &[u8]) -> Option<&[u8]> {
     let line = line.trim_ascii_end();
     (!line.is_empty()).then_some(line)
 }
 
-/// The token of a field that holds one. Names of fields and schemes are case-insensitive.
-fn bearer(field: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value(field, b"Authorization")?.split_at_checked(b"Bearer ".len())?;
+/// Returns the token of an `Authorization: Bearer` field. Names of fields and schemes are
+/// case-insensitive.
+fn bearer_token(field: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) =
+        field_value(field, b"Authorization")?.split_at_checked(b"Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-/// The value of a field of this name.
-fn value<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// Returns the value of a field if it has this name.
+fn field_value<'a>(field: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let colon = field.iter().position(|byte| *byte == b':')?;
     field[..colon].eq_ignore_ascii_case(name).then(|| field[colon + 1..].trim_ascii())
 }
 
-/// A host without its port: `uri-host [ ":" port ]`, where an IPv6 address is in brackets.
-fn host(value: &[u8]) -> Option<&str> {
+/// Returns the host of `uri-host [ ":" port ]`, without the brackets of an IPv6 address; `None` if
+/// malformed.
+fn host_without_port(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?;
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map(|(host, port)| (host, port.strip_prefix(':')))?,
@@ -97,7 +101,7 @@ fn host(value: &[u8]) -> Option<&str> {
 }
 
 impl<'a> HttpRequest<'a> {
-    /// A parameter of the query, still encoded.
+    /// Returns a parameter of the query, still percent-encoded.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
         let mut all = self.query.split('&').filter_map(|one| one.split_once('='));
@@ -105,9 +109,9 @@ impl<'a> HttpRequest<'a> {
     }
 }
 
-/// The bytes that a part of a query represents (RFC 3986, section 2.1); `None` if a `%` is not
-/// followed by two digits. They may be a secret.
-pub(crate) fn decoded(text: &str) -> Option<Zeroizing<Vec<u8>>> {
+/// Decodes percent-encoding (RFC 3986, section 2.1); `None` if a `%` is not followed by two
+/// hexadecimal digits. The result may be a secret.
+pub(crate) fn percent_decode(text: &str) -> Option<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(text.len()));
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -172,7 +176,7 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(bytes: Vec<u8>) {
             let text: Vec<_> = bytes.iter().map(|byte| format!("%{byte:02x}")).collect();
-            prop_assert_eq!(decoded(&text.concat()).unwrap().to_vec(), bytes);
+            prop_assert_eq!(percent_decode(&text.concat()).unwrap().to_vec(), bytes);
         }
 
         #[test]
@@ -181,7 +185,7 @@ mod tests {
             if let Ok(request) = HttpRequest::parse(text.as_bytes()) {
                 prop_assert!(request.host.is_none_or(|host| !host.is_empty() && fields.contains(host)));
                 let given = request.parameter("token");
-                prop_assert!(given.and_then(decoded).is_none_or(|token| token.len() <= line.len()));
+                prop_assert!(given.and_then(percent_decode).is_none_or(|token| token.len() <= line.len()));
             }
         }
     }
@@ -204,7 +208,7 @@ mod tests {
     fn nothing_shows_the_token() {
         let request =
             HttpRequest::parse(b"GET /a?b HTTP/1.1\nAuthorization: Bearer geheim\n\n").unwrap();
-        assert_eq!((request.path, request.query, request.head), ("/a", "b", false));
+        assert_eq!((request.path, request.query, request.is_head), ("/a", "b", false));
         assert!(!format!("{request:?}").contains("geheim"));
     }
 }

@@ -1,11 +1,11 @@
-//! Small HTTP/1.0 responder for one thread: it answers GET, closes, and holds little for any
-//! client.
+//! Small HTTP/1.0 server in one thread: it responds to GET and HEAD, closes each connection, and
+//! limits the resources of each client.
 //!
-//! It exists because of its bounds: a library such as `tiny_http` has a thread for each connection
-//! and no timeout on reading, so clients that send slowly, or nothing, use up all resources. Here
-//! each connection has [`LIFE`] in all, requests end at [`REQUEST_BYTES_MAX`], and beyond
-//! [`CONNECTIONS_MAX`] connections the oldest is closed; clients that send and read are served
-//! meanwhile.
+//! Libraries such as `tiny_http` have a thread for each connection and no timeout on reading, so
+//! clients that send slowly or nothing exhaust their resources. Here a connection lasts
+//! [`CONNECTION_LIFETIME`] at most, a request has [`REQUEST_BYTES_MAX`] at most, and beyond
+//! [`CONNECTIONS_MAX`] connections the oldest is closed. Sockets are non-blocking, so a slow client
+//! does not delay the others.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -18,172 +18,177 @@ use std::time::{Duration, Instant};
 use horolog_sys::epoll::Epoll;
 use zeroize::Zeroizing;
 
-use crate::request::is_whole;
+use crate::request::is_complete;
 use crate::{HttpRequest, HttpResponse};
 
-/// Longest duration of a connection.
-const LIFE: Duration = Duration::from_secs(3);
-/// Greatest number of simultaneous connections.
+/// Longest lifetime of a connection.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(3);
+/// Largest number of simultaneous connections.
 const CONNECTIONS_MAX: usize = 32;
-/// A request with more than this before its empty line is refused.
+/// Largest length of a request up to its empty line, in bytes; a longer one is refused.
 const REQUEST_BYTES_MAX: usize = 4_096;
-/// Greatest number of bytes read after a reply.
-const DROPPED_BYTES_MAX: usize = 1 << 20;
-/// Polling interval of open connections; with none open, nothing happens.
+/// Largest number of bytes discarded after the response.
+const DISCARDED_BYTES_MAX: usize = 1 << 20;
+/// Polling interval while connections are open; without any, the thread sleeps in epoll.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-const IDLE: Duration = Duration::from_hours(1);
-const INCOMING: u64 = 0;
-const STOPPED: u64 = 1;
+const IDLE_WAIT: Duration = Duration::from_hours(1);
+const LISTENER_TOKEN: u64 = 0;
+const STOP_TOKEN: u64 = 1;
 
-/// A thread that answers at an address until it is dropped.
+/// HTTP server in a thread, which responds until this value is dropped.
 #[derive(Debug)]
 pub struct HttpResponder {
-    /// Closing it stops the thread.
-    alive: Option<UnixStream>,
+    /// Its end of file stops the thread.
+    stop_stream: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl HttpResponder {
-    /// Answers each client of `listener` with the value of `answer` for its request, in a thread of
-    /// this name.
+    /// Responds to each client of `listener` with the value of `handler` for its request, in a
+    /// thread with this name.
     pub fn start(
         name: &str,
         listener: TcpListener,
-        answer: impl Fn(&HttpRequest<'_>) -> HttpResponse + Send + 'static,
+        handler: impl Fn(&HttpRequest<'_>) -> HttpResponse + Send + 'static,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let (alive, closed) = UnixStream::pair()?;
+        let (stop_stream, stop_event) = UnixStream::pair()?;
         let mut events = Epoll::new(2)?;
-        events.add(listener.as_fd(), INCOMING)?;
-        events.add(closed.as_fd(), STOPPED)?;
+        events.add(listener.as_fd(), LISTENER_TOKEN)?;
+        events.add(stop_event.as_fd(), STOP_TOKEN)?;
         let serve = move || {
-            let _closed = closed;
-            let mut open = VecDeque::new();
+            let _closed = stop_event;
+            let mut connections = VecDeque::new();
             loop {
-                let wait = if open.is_empty() { IDLE } else { POLL_INTERVAL };
-                match events.wait(wait).map(|mut tokens| tokens.any(|token| token == STOPPED)) {
-                    Ok(false) => turn(&listener, &mut open, &answer),
+                let wait = if connections.is_empty() { IDLE_WAIT } else { POLL_INTERVAL };
+                match events.wait(wait).map(|mut tokens| tokens.any(|token| token == STOP_TOKEN)) {
+                    Ok(false) => serve_once(&listener, &mut connections, &handler),
                     _ => break,
                 }
             }
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(serve)?;
-        Ok(Self { alive: Some(alive), thread: Some(thread) })
+        Ok(Self { stop_stream: Some(stop_stream), thread: Some(thread) })
     }
 }
 
 impl HttpResponder {
-    /// Returns true if the thread has ended although it was not stopped.
+    /// Returns true if the thread has ended without being stopped.
     #[must_use]
-    pub fn has_died(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 }
 
 impl Drop for HttpResponder {
     fn drop(&mut self) {
-        drop(self.alive.take());
+        drop(self.stop_stream.take());
         if let Some(thread) = self.thread.take() {
-            // A panicked thread has printed its message on stderr; there is nothing to add here.
+            // A thread that panicked has already printed its message.
             let _ = thread.join();
         }
     }
 }
 
-fn turn(
+fn serve_once(
     listener: &TcpListener,
-    open: &mut VecDeque<HttpConnection>,
-    answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse,
+    connections: &mut VecDeque<HttpConnection>,
+    handler: &impl Fn(&HttpRequest<'_>) -> HttpResponse,
 ) {
     let accepted = match listener.accept() {
         Ok((stream, _)) => Some(stream),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-        // For instance no free descriptor: try again later, not at once.
+        // For instance, no file descriptor is free: pause before the next attempt.
         Err(_) => {
             thread::sleep(POLL_INTERVAL);
             None
         }
     };
     if let Some(stream) = accepted.filter(|stream| stream.set_nonblocking(true).is_ok()) {
-        if open.len() >= CONNECTIONS_MAX {
-            open.pop_front();
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.pop_front();
         }
-        open.push_back(HttpConnection::new(stream));
+        connections.push_back(HttpConnection::new(stream));
     }
-    open.retain_mut(|connection| connection.step(answer).is_ok());
+    connections.retain_mut(|connection| connection.advance(handler).is_ok());
 }
 
 struct HttpConnection {
     stream: TcpStream,
-    ends: Instant,
-    state: RequestState,
+    deadline: Instant,
+    state: ConnectionState,
 }
 
-enum RequestState {
-    /// The request is being received.
-    Receiving { request: Buffer, length: usize },
-    /// The reply is being sent.
-    Answering { reply: Vec<u8>, sent: usize },
-    /// The reply has been sent; further input is dropped.
-    Answered { dropped: usize },
+enum ConnectionState {
+    /// Receiving the request.
+    Receiving { request: RequestBuffer, length: usize },
+    /// Sending the response.
+    Sending { response: Vec<u8>, sent: usize },
+    /// The response has been sent; further input is discarded.
+    Draining { discarded: usize },
 }
 
-/// Buffer of a request, which may hold a secret. It never moves to other memory, and is wiped.
-type Buffer = Box<Zeroizing<[u8; REQUEST_BYTES_MAX]>>;
+/// Buffer of a request, which may contain a secret: it is never moved, and it is wiped on drop.
+type RequestBuffer = Box<Zeroizing<[u8; REQUEST_BYTES_MAX]>>;
 
 impl HttpConnection {
     fn new(stream: TcpStream) -> Self {
         let request = Box::new(Zeroizing::new([0; REQUEST_BYTES_MAX]));
-        let state = RequestState::Receiving { request, length: 0 };
-        Self { stream, ends: Instant::now() + LIFE, state }
+        let state = ConnectionState::Receiving { request, length: 0 };
+        Self { stream, deadline: Instant::now() + CONNECTION_LIFETIME, state }
     }
 
-    /// Makes all progress possible without waiting. An error is the end of the connection, which
-    /// may well be a normal one.
-    fn step(&mut self, answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> io::Result<()> {
-        if Instant::now() >= self.ends {
+    /// Advances the connection as far as possible without waiting. Any error, including the normal
+    /// end, closes the connection.
+    fn advance(&mut self, handler: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> io::Result<()> {
+        if Instant::now() >= self.deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match self.proceed(answer) {
+        match self.advance_states(handler) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            done => done,
+            result => result,
         }
     }
 
-    fn proceed(&mut self, answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> io::Result<()> {
+    fn advance_states(
+        &mut self,
+        handler: &impl Fn(&HttpRequest<'_>) -> HttpResponse,
+    ) -> io::Result<()> {
         loop {
             match &mut self.state {
-                RequestState::Receiving { request, length } => {
+                ConnectionState::Receiving { request, length } => {
                     read_request(&mut self.stream, &mut request[..], length)?;
-                    let reply = respond(&request[..*length], answer);
-                    self.state = RequestState::Answering { reply, sent: 0 };
+                    let response = respond(&request[..*length], handler);
+                    self.state = ConnectionState::Sending { response, sent: 0 };
                 }
-                RequestState::Answering { reply, sent } => {
-                    write_rest(&mut self.stream, reply, sent)?;
+                ConnectionState::Sending { response, sent } => {
+                    write_response(&mut self.stream, response, sent)?;
                     self.stream.shutdown(Shutdown::Write)?;
-                    self.state = RequestState::Answered { dropped: 0 };
+                    self.state = ConnectionState::Draining { discarded: 0 };
                 }
-                RequestState::Answered { dropped } => return drop_rest(&mut self.stream, dropped),
+                ConnectionState::Draining { discarded } => {
+                    return discard_input(&mut self.stream, discarded);
+                }
             }
         }
     }
 }
 
-/// Reads until the request is complete, the peer has sent everything, or the buffer is full.
+/// Reads until the request is complete, the client has sent everything, or the buffer is full.
 fn read_request(stream: &mut TcpStream, request: &mut [u8], length: &mut usize) -> io::Result<()> {
     while *length < request.len() {
         let received = stream.read(&mut request[*length..])?;
         *length += received;
-        if received == 0 || is_whole(&request[..*length]) {
+        if received == 0 || is_complete(&request[..*length]) {
             break;
         }
     }
     Ok(())
 }
 
-fn write_rest(stream: &mut TcpStream, reply: &[u8], sent: &mut usize) -> io::Result<()> {
-    while *sent < reply.len() {
-        match stream.write(&reply[*sent..])? {
+fn write_response(stream: &mut TcpStream, response: &[u8], sent: &mut usize) -> io::Result<()> {
+    while *sent < response.len() {
+        match stream.write(&response[*sent..])? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
             length => *sent += length,
         }
@@ -191,26 +196,26 @@ fn write_rest(stream: &mut TcpStream, reply: &[u8], sent: &mut usize) -> io::Res
     Ok(())
 }
 
-/// Reads and discards until the client has read the reply and closes, which is an error as any end
-/// is. If a socket is closed with unread input, the kernel sends a reset, at which the client may
-/// discard the reply (RFC 9112, section 9.6).
-fn drop_rest(stream: &mut TcpStream, dropped: &mut usize) -> io::Result<()> {
+/// Discards input until the client closes the connection. Closing a socket with unread input makes
+/// the kernel send a reset, at which the client may discard the response (RFC 9112, section 9.6).
+/// The result is always an error, which closes the connection.
+fn discard_input(stream: &mut TcpStream, discarded: &mut usize) -> io::Result<()> {
     let mut buffer = [0; 4_096];
-    while *dropped < DROPPED_BYTES_MAX {
+    while *discarded < DISCARDED_BYTES_MAX {
         match stream.read(&mut buffer)? {
             0 => break,
-            length => *dropped += length,
+            length => *discarded += length,
         }
     }
     Err(io::ErrorKind::ConnectionAborted.into())
 }
 
-/// The bytes to send in response to the bytes of a request: the value of `answer` if it is for a
-/// page, and a refusal otherwise.
+/// Returns the bytes of the response to the bytes of a request: the value of `handler` if the
+/// request is valid, otherwise a refusal.
 #[must_use]
-pub fn respond(request: &[u8], answer: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> Vec<u8> {
+pub fn respond(request: &[u8], handler: &impl Fn(&HttpRequest<'_>) -> HttpResponse) -> Vec<u8> {
     match HttpRequest::parse(request) {
-        Ok(request) => answer(&request).to_bytes(!request.head),
+        Ok(request) => handler(&request).to_bytes(!request.is_head),
         Err(refusal) => refusal.to_bytes(true),
     }
 }
@@ -230,7 +235,7 @@ mod tests {
 
     fn response_to(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(2 * LIFE)).unwrap();
+        stream.set_read_timeout(Some(2 * CONNECTION_LIFETIME)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
@@ -260,7 +265,7 @@ mod tests {
         }
         let started = Instant::now();
         assert!(response_to(address, "GET /healthz HTTP/1.0\r\n\r\n").ends_with("/healthz"));
-        assert!(started.elapsed() < LIFE, "waited for the slow ones");
+        assert!(started.elapsed() < CONNECTION_LIFETIME, "waited for the slow ones");
     }
 
     #[test]
@@ -270,7 +275,7 @@ mod tests {
         let post = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{long}", long.len());
         for (request, code) in [(long, "400"), (post, "405")] {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(2 * LIFE)).unwrap();
+            stream.set_read_timeout(Some(2 * CONNECTION_LIFETIME)).unwrap();
             for piece in request.as_bytes().chunks(10_000) {
                 stream.write_all(piece).unwrap();
                 // The responder sees it in pieces as well, and has answered before the last.
@@ -286,9 +291,9 @@ mod tests {
     fn what_comes_after_the_reply_has_an_end() {
         let (_responder, address) = responder();
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_write_timeout(Some(10 * LIFE)).unwrap();
+        stream.set_write_timeout(Some(10 * CONNECTION_LIFETIME)).unwrap();
         let piece = [b'x'; 10_000];
-        let most = 100 * DROPPED_BYTES_MAX / piece.len();
+        let most = 100 * DISCARDED_BYTES_MAX / piece.len();
         assert!((0..most).any(|_| stream.write_all(&piece).is_err()));
     }
 
@@ -296,7 +301,7 @@ mod tests {
     fn time_to_end(address: SocketAddr, request: &str) -> Duration {
         let started = Instant::now();
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(10 * LIFE)).unwrap();
+        stream.set_read_timeout(Some(10 * CONNECTION_LIFETIME)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
         started.elapsed()
@@ -307,7 +312,7 @@ mod tests {
         let (_responder, address) = responder();
         for request in ["", "GET / HT"] {
             let took = time_to_end(address, request);
-            assert!(took < 3 * LIFE, "{request:?}: {took:?}");
+            assert!(took < 3 * CONNECTION_LIFETIME, "{request:?}: {took:?}");
         }
     }
 }

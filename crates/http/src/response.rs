@@ -1,20 +1,20 @@
-//! Response to a request, and its bytes.
+//! Response to an HTTP request, and its encoding.
 
-/// The media type of plain text.
-pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+/// Media type of plain text.
+pub(crate) const TEXT_MEDIA_TYPE: &str = "text/plain; charset=utf-8";
 
-/// The media type of metrics (`OpenMetrics` 1.0.0, section "Overall structure").
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Media type of metrics (`OpenMetrics` 1.0.0, section "Overall structure").
+const OPEN_METRICS_MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The media type of JSON (RFC 8259, section 11).
-const JSON: &str = "application/json";
+/// Media type of JSON (RFC 8259, section 11).
+const JSON_MEDIA_TYPE: &str = "application/json";
 
-/// The media type of a page for a browser.
-const HTML: &str = "text/html; charset=utf-8";
+/// Media type of HTML.
+const HTML_MEDIA_TYPE: &str = "text/html; charset=utf-8";
 
-/// Permissions of a page in a browser: its own inline content, and requests to its origin. No other
-/// page may frame it.
-const HTML_POLICY: &str = "Content-Security-Policy: default-src 'none'; \
+/// Content Security Policy of an HTML page: it may use its own inline content and send requests to
+/// its own origin. No page may show it in a frame.
+const HTML_SECURITY_POLICY: &str = "Content-Security-Policy: default-src 'none'; \
                            style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                            connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                            frame-ancestors 'none'\r\n";
@@ -22,42 +22,43 @@ const HTML_POLICY: &str = "Content-Security-Policy: default-src 'none'; \
 /// Response to one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HttpResponse {
-    /// The status code (RFC 9110, section 15).
+    /// Status code (RFC 9110, section 15).
     pub code: u16,
-    /// The media type.
-    pub kind: &'static str,
-    /// The bytes after the header.
+    /// Media type of the body.
+    pub media_type: &'static str,
+    /// Body of the response.
     pub body: String,
 }
 
 impl HttpResponse {
-    /// A refusal, or another page of plain text.
+    /// Creates a response of plain text, such as a refusal.
     #[must_use]
     pub fn text(code: u16, body: impl Into<String>) -> Self {
-        Self { code, kind: TEXT, body: body.into() }
+        Self { code, media_type: TEXT_MEDIA_TYPE, body: body.into() }
     }
 
-    /// A page of metrics.
+    /// Creates a response of metrics in the OpenMetrics format.
     #[must_use]
     pub fn open_metrics(body: String) -> Self {
-        Self { code: 200, kind: OPEN_METRICS, body }
+        Self { code: 200, media_type: OPEN_METRICS_MEDIA_TYPE, body }
     }
 
-    /// JSON data.
+    /// Creates a response of JSON.
     #[must_use]
     pub const fn json(body: String) -> Self {
-        Self { code: 200, kind: JSON, body }
+        Self { code: 200, media_type: JSON_MEDIA_TYPE, body }
     }
 
-    /// A page for a browser, which loads nothing from other origins and sends no referrer.
+    /// Creates a response of an HTML page, which loads nothing from other origins and sends no
+    /// referrer.
     #[must_use]
     pub const fn html(body: String) -> Self {
-        Self { code: 200, kind: HTML, body }
+        Self { code: 200, media_type: HTML_MEDIA_TYPE, body }
     }
 
-    /// The response as sent. A HEAD request gets the header alone.
+    /// Encodes the response. Without the body, it is the response to a HEAD request.
     pub(crate) fn to_bytes(&self, with_body: bool) -> Vec<u8> {
-        let Self { code, kind, body } = self;
+        let Self { code, media_type: kind, body } = self;
         let reason = match code {
             200 => "OK",
             400 => "Bad Request",
@@ -70,7 +71,7 @@ impl HttpResponse {
         };
         // RFC 9110, section 11.6.1: a 401 response states the required authentication.
         let challenge = if *code == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
-        let policy = if *kind == HTML { HTML_POLICY } else { "" };
+        let policy = if *kind == HTML_MEDIA_TYPE { HTML_SECURITY_POLICY } else { "" };
         let mut text = format!(
             "HTTP/1.0 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{challenge}\
              {policy}X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\

@@ -1,5 +1,5 @@
-//! Token that authorises reading a page: one line of a file that other users may not read. It is
-//! wiped on drop, and nothing prints it.
+//! Bearer token that authorises requests: one line of a file that other users may not read. It is
+//! wiped on drop and never printed.
 
 use std::fmt;
 use std::io;
@@ -10,67 +10,68 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// Least length; shorter ones could be guessed.
+/// Smallest length of a token, in bytes; a shorter one could be guessed.
 const LEN_MIN: usize = 16;
 const LEN_MAX: usize = 1_024;
 
-/// A secret text.
+/// Secret token.
 #[derive(Clone)]
 pub struct Token {
     text: Zeroizing<String>,
-    /// Computed once, so that no comparison takes a time that reveals the text's length.
+    /// Digest that is compared instead of the text, so that the time of a comparison does not
+    /// reveal the length of the token.
     digest: Zeroizing<[u8; 32]>,
 }
 
-/// Reason why a token could not be loaded; one line for the user.
+/// Reason for which a token could not be loaded, as one line of text.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read, or other users may read it.
     #[error("the token file {0} {1}")]
     File(PathBuf, #[source] PrivateFileError),
-    /// The content is not a token.
+    /// The content is not a valid token.
     #[error(
         "the token file {0} must contain one line of {LEN_MIN} to {LEN_MAX} printable characters \
          without spaces; create one with `openssl rand -hex 32`"
     )]
-    Form(PathBuf),
+    InvalidForm(PathBuf),
 }
 
 impl Token {
     /// Reads the token from a file.
     pub fn load(path: &Path) -> Result<Self, TokenError> {
-        let form = || TokenError::Form(path.to_owned());
+        let invalid_form = || TokenError::InvalidForm(path.to_owned());
         let text = private_file::read(path, 2 * LEN_MAX as u64).map(Zeroizing::new);
         let text = text.map_err(|error| match error {
-            PrivateFileError::TooLong(_) => form(),
+            PrivateFileError::TooLong(_) => invalid_form(),
             PrivateFileError::Unreadable(error) if error.kind() == io::ErrorKind::InvalidData => {
-                form()
+                invalid_form()
             }
             error => TokenError::File(path.to_owned(), error),
         })?;
-        Self::parse(&text).ok_or_else(form)
+        Self::parse(&text).ok_or_else(invalid_form)
     }
 
-    /// The token in a text, with optional white space around it.
+    /// Parses a token, with optional white space around it; `None` if it is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let is_fit = (LEN_MIN..=LEN_MAX).contains(&text.len())
+        let is_valid = (LEN_MIN..=LEN_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic());
-        is_fit.then(|| Self {
+        is_valid.then(|| Self {
             text: Zeroizing::new(text.to_owned()),
             digest: Zeroizing::new(Sha256::digest(text).into()),
         })
     }
 
-    /// Returns true if the presented text is the token, in a time that reveals neither how much of
-    /// it is correct nor the token's length.
+    /// Returns true if `presented` is the token. The duration reveals neither how much of it is
+    /// correct nor the length of the token.
     #[must_use]
     pub fn matches(&self, presented: &[u8]) -> bool {
         self.digest.ct_eq(&Sha256::digest(presented)).into()
     }
 
-    /// The secret text, for sending.
+    /// Returns the secret text, to be sent.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.text

@@ -8,7 +8,7 @@ use std::process::{self, Command};
 use std::thread;
 use std::time::Duration;
 
-use horolog_http::{Get, get};
+use horolog_http::{GetRequest, get};
 
 /// signal(7): a receiving call with a time limit ends with `EINTR` when its program is stopped and
 /// continued, without any handler.
@@ -30,7 +30,8 @@ fn a_signal_does_not_end_the_wait() {
         stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
     });
     let within = Duration::from_mins(1);
-    let page = get(&Get { address, target: "/", bearer: None, within, body_max: 100 });
+    let page =
+        get(&GetRequest { address, target: "/", bearer: None, timeout: within, body_max: 100 });
     assert_eq!(page.unwrap().body, b"ok");
     server.join().unwrap();
 }

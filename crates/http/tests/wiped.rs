@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use horolog_http::{Get, HttpResponder, HttpResponse, get};
+use horolog_http::{GetRequest, HttpResponder, HttpResponse, get};
 use zeroize::{Zeroize, Zeroizing};
 
 /// The token with every bit turned over, so that this text is not what is found.
@@ -56,7 +56,13 @@ fn no_copy_of_the_token_is_left() {
         HttpResponse::text(200, request.bearer.map_or(0, <[u8]>::len).to_string())
     });
     let within = Duration::from_secs(10);
-    let response = get(&Get { address, target: "/", bearer: Some(&token), within, body_max: 100 });
+    let response = get(&GetRequest {
+        address,
+        target: "/",
+        bearer: Some(&token),
+        timeout: within,
+        body_max: 100,
+    });
     assert_eq!(response.unwrap().body, b"32");
     drop((responder, token));
     assert_eq!(copies(), 0);

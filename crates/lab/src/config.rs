@@ -1,5 +1,5 @@
-//! Configuration of a lab: number of hosts and queues, names and addresses of hosts. Pure: computes
-//! and checks, and does not touch the kernel.
+//! Configuration of a lab: numbers of hosts and queues, names and addresses of hosts. Pure:
+//! computes and checks, and does not touch the kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,8 @@ use horolog_sys::netlink::{MacAddress, Prefix};
 
 use crate::LabError;
 
-/// One /30 network for each link fits 64 times into TEST-NET-1, plus one for the client.
+/// Largest number of hosts: one /30 network for each link fits 64 times into TEST-NET-1, so there
+/// are 64 servers and the client.
 pub const HOSTS_MAX: usize = 65;
 /// Largest number of queues with which the kernel creates an interface.
 pub const QUEUES_MAX: u32 = 4096;
@@ -18,23 +19,24 @@ pub const DEFAULT_CLIENT_NETWORKS: [(IpAddr, u8); 2] = [
     (IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0)), 8),
 ];
 
-/// Addresses of a link on IPv4: TEST-NET-1 (RFC 5737), divided into /30 networks.
+/// Network of all IPv4 links, TEST-NET-1 (RFC 5737), which is divided into /30 networks.
 const LINKS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
 const LINK_V4_LENGTH: u8 = 30;
-/// Addresses of a link on IPv6: one /64 network each of the documentation prefix (RFC 3849).
+/// Prefix length of an IPv6 link: each link has a /64 network of the documentation prefix (RFC
+/// 3849).
 const LINK_V6_LENGTH: u8 = 64;
 
-/// Configuration of the lab to create.
+/// Configuration of a lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabConfig {
-    /// Number of hosts, 2 to [`HOSTS_MAX`]: one client and the rest servers.
+    /// Number of hosts, 2 to [`HOSTS_MAX`]: a client, and servers.
     pub hosts: usize,
-    /// Receive queues, and as many transmit queues, of every interface: 1 to [`QUEUES_MAX`].
+    /// Number of receive queues and of transmit queues of every interface, 1 to [`QUEUES_MAX`].
     pub queues: u32,
     /// True if the links carry IPv6 as well as IPv4.
     pub ipv6: bool,
-    /// Networks of simulated clients, which the servers reach through the client host. IPv6
-    /// networks count only with `ipv6`.
+    /// Networks of simulated clients, to which the servers have routes through the client host.
+    /// IPv6 networks are ignored without `ipv6`.
     pub client_networks: Vec<Prefix>,
 }
 
@@ -52,15 +54,15 @@ impl Default for LabConfig {
 impl LabConfig {
     pub(crate) fn check(&self) -> Result<(), LabError> {
         if !(2..=HOSTS_MAX).contains(&self.hosts) {
-            return Err(LabError::Hosts(self.hosts));
+            return Err(LabError::HostCount(self.hosts));
         }
         if !(1..=QUEUES_MAX).contains(&self.queues) {
-            return Err(LabError::Queues(self.queues));
+            return Err(LabError::QueueCount(self.queues));
         }
         Ok(())
     }
 
-    /// The client networks of the IP versions that the lab carries.
+    /// Returns the client networks of the IP versions that the lab supports.
     pub(crate) fn routed_networks(&self) -> impl Iterator<Item = Prefix> + '_ {
         self.client_networks
             .iter()
@@ -70,12 +72,12 @@ impl LabConfig {
 }
 
 /// Checks that each server of a tree is joined to a host with a smaller number.
-pub(crate) fn check_tree(above: &[usize]) -> Result<(), LabError> {
-    let wrong = (1..).zip(above).find(|(number, above)| above >= &number);
-    wrong.map_or(Ok(()), |(number, _)| Err(LabError::NotAbove(number)))
+pub(crate) fn check_tree(parents: &[usize]) -> Result<(), LabError> {
+    let invalid = (1..).zip(parents).find(|(number, above)| above >= &number);
+    invalid.map_or(Ok(()), |(number, _)| Err(LabError::InvalidParent(number)))
 }
 
-/// End of a link: the client host's or the server's.
+/// End of a link: at the client or parent host, or at the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkEnd {
     Client,
@@ -83,7 +85,7 @@ pub(crate) enum LinkEnd {
 }
 
 impl LinkEnd {
-    /// The number of the end's address in its link's network.
+    /// Returns the host number within the network of the link.
     fn number(self) -> u8 {
         match self {
             Self::Client => 1,
@@ -92,27 +94,27 @@ impl LinkEnd {
     }
 }
 
-/// The IPv4 address and prefix length at one end of the link to server `server`, counted from 1.
+/// Returns the IPv4 address and prefix length at one end of the link of a server, counted from 1.
 pub(crate) fn link_v4(server: usize, end: LinkEnd) -> (Ipv4Addr, u8) {
     let offset = 4 * (server as u32 - 1) + u32::from(end.number());
     (Ipv4Addr::from_bits(LINKS_V4.to_bits() + offset), LINK_V4_LENGTH)
 }
 
-/// The IPv6 address and prefix length at one end of the link to server `server`, counted from 1.
+/// Returns the IPv6 address and prefix length at one end of the link of a server, counted from 1.
 pub(crate) fn link_v6(server: usize, end: LinkEnd) -> (Ipv6Addr, u8) {
     let link = server as u16;
     let address = Ipv6Addr::new(0x2001, 0xdb8, 0, link, 0, 0, 0, u16::from(end.number()));
     (address, LINK_V6_LENGTH)
 }
 
-/// The Ethernet address that belongs to an IPv4 address: locally administered (IEEE 802, bit 1 of
-/// the first byte), with the IPv4 address in it, so that packet dumps are readable.
+/// Returns the MAC address for an IPv4 address: locally administered (IEEE 802, bit 1 of the first
+/// byte), and containing the IPv4 address, so that packet dumps are readable.
 pub(crate) fn mac_of(address: Ipv4Addr) -> MacAddress {
     let [a, b, c, d] = address.octets();
     [0x02, 0x00, a, b, c, d]
 }
 
-/// The name of a host by its number: `client`, `server`, `server2`, `server3`, …
+/// Returns the name of a host by its number: `client`, `server`, `server2`, `server3`, …
 pub(crate) fn host_name(number: usize) -> String {
     match number {
         0 => "client".to_owned(),
@@ -121,7 +123,7 @@ pub(crate) fn host_name(number: usize) -> String {
     }
 }
 
-/// The number of a host by its name.
+/// Returns the number of a host by its name; `None` if no host can have this name.
 pub(crate) fn host_number(name: &str) -> Option<usize> {
     (0..HOSTS_MAX).find(|&number| host_name(number) == name)
 }
@@ -146,11 +148,11 @@ mod tests {
     fn impossible_labs_are_refused() {
         for hosts in [0, 1, HOSTS_MAX + 1] {
             let config = LabConfig { hosts, ..LabConfig::default() };
-            assert!(matches!(config.check(), Err(LabError::Hosts(_))), "{hosts}");
+            assert!(matches!(config.check(), Err(LabError::HostCount(_))), "{hosts}");
         }
         for queues in [0, QUEUES_MAX + 1] {
             let config = LabConfig { queues, ..LabConfig::default() };
-            assert!(matches!(config.check(), Err(LabError::Queues(_))), "{queues}");
+            assert!(matches!(config.check(), Err(LabError::QueueCount(_))), "{queues}");
         }
     }
 
@@ -159,7 +161,7 @@ mod tests {
         check_tree(&[0, 1, 1, 0, 4]).unwrap();
         for (above, number) in [(&[1][..], 1), (&[0, 2], 2), (&[0, 0, 9], 3)] {
             let error = check_tree(above).unwrap_err();
-            assert!(matches!(error, LabError::NotAbove(wrong) if wrong == number), "{error}");
+            assert!(matches!(error, LabError::InvalidParent(wrong) if wrong == number), "{error}");
         }
     }
 

@@ -8,32 +8,32 @@ use horolog_sys::netlink::{NetlinkError, PrefixError};
 
 use crate::config::{HOSTS_MAX, QUEUES_MAX};
 
-/// Reason why a lab could not be created, found, used or removed.
+/// Reason for which a lab could not be created, found, used or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The process lacks the privilege.
+    /// The process lacks CAP_SYS_ADMIN or CAP_NET_ADMIN.
     #[error("lab hosts need CAP_SYS_ADMIN and CAP_NET_ADMIN; run as root or with sudo")]
     NotPermitted,
     /// The number of hosts is out of range.
     #[error("a lab cannot have {0} hosts; use 2 to {HOSTS_MAX}")]
-    Hosts(usize),
-    /// A host is to be joined to one with a larger number, or to one that does not exist.
+    HostCount(usize),
+    /// A server of a tree has a parent that does not exist or whose number is not smaller.
     #[error("server {0} of a lab must be joined to a host with a smaller number")]
-    NotAbove(usize),
+    InvalidParent(usize),
     /// The number of queues is out of range.
     #[error("an interface cannot have {0} queues; use 1 to {QUEUES_MAX}")]
-    Queues(u32),
-    /// The name is not valid for a lab.
+    QueueCount(u32),
+    /// The text is not a valid name of a lab.
     #[error(
         "invalid lab name '{0}'; use letters, digits, '-', '_' and '.', a letter or digit first"
     )]
-    BadName(String),
-    /// The name is too long for the names of its hosts to be file names.
+    InvalidName(String),
+    /// The name is so long that the names of its namespaces would not be valid file names.
     #[error("a lab's name has at most {max} bytes, not {length}; choose a shorter one")]
-    LongName {
-        /// Its length in bytes.
+    NameTooLong {
+        /// Length of the name, in bytes.
         length: usize,
-        /// The greatest possible length in bytes.
+        /// Largest possible length, in bytes.
         max: usize,
     },
     /// The lab, or the remains of one after a crash, exists already.
@@ -45,42 +45,42 @@ pub enum LabError {
     /// The lab has no such host.
     #[error("lab '{lab}' has no host '{host}'; its hosts are {}", hosts.join(", "))]
     NoSuchHost {
-        /// The lab's name.
+        /// Name of the lab.
         lab: String,
-        /// The requested host.
+        /// Name of the requested host.
         host: String,
-        /// The hosts of the lab.
+        /// Names of the hosts of the lab.
         hosts: Vec<String>,
     },
     /// No program to run was specified.
     #[error("no program specified; name one after the host")]
     NoProgram,
-    /// An interface rejected a setting.
+    /// A link-layer setting of an interface (ethtool) failed.
     #[error(transparent)]
     Ethtool(#[from] EthtoolError),
     /// A program could not be started.
     #[error("cannot run '{program}': {source}")]
-    Run {
-        /// The program's name as specified.
+    StartFailed {
+        /// Name of the program as specified.
         program: String,
-        /// The reason.
+        /// Error of the system.
         source: io::Error,
     },
     /// The kernel lacks IPv6.
     #[error("this kernel has no IPv6 ({setting} is missing); use a lab without it")]
     NoIpv6 {
-        /// The setting that was not found.
+        /// Path of the missing setting below `/proc/sys`.
         setting: String,
     },
     /// A setting of the new namespace could not be applied.
     #[error("cannot set {setting} in a lab host: {source}")]
-    Setting {
-        /// The setting's path below `/proc/sys`.
+    SettingFailed {
+        /// Path of the setting below `/proc/sys`.
         setting: String,
-        /// The reason.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A link did not come up although both its ends exist.
+    /// A link did not become operational in time.
     #[error("interface '{0}' of a lab host was not ready in time; check the load of this machine")]
     NotReady(String),
     /// An address does not match its prefix length.

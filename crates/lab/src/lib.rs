@@ -1,15 +1,15 @@
-//! Lab hosts: network namespaces joined by veth pairs, for demonstrations, tests and measurements
-//! that must not touch a real network.
+//! Labs: hosts that are network namespaces joined by veth pairs, for demonstrations, tests and
+//! measurements that must not touch a real network.
 //!
 //! A lab is a star. Host 0, the client, has one link to each of the others, the servers; by default
-//! there is one. ([`Lab::tree`] joins servers to servers instead.) All hosts share the files,
-//! processes and users of the host and differ only in their network. Nothing outside the new
-//! namespaces is changed, and state is held only in the kernel: an anonymous [`Lab`] vanishes with
-//! the process that holds it, however it dies, and a lab created by [`up`] is identified by the
-//! names of its namespaces alone.
+//! there is one. ([`Lab::tree`] links servers to servers instead.) Lab hosts share the files,
+//! processes and users of the real host and differ only in their network. Nothing outside the new
+//! namespaces is changed, and all state is in the kernel: an anonymous [`Lab`] vanishes with the
+//! process that holds it, in whatever way that ends, and a lab created by [`create_lab`] is
+//! identified by the names of its namespaces alone.
 //!
-//! A lab attaches no XDP program and does not decide what runs in it. Its links neither lose nor
-//! delay packets on purpose; faults belong in a packet device, where they are exact.
+//! A lab attaches no XDP program and does not decide what runs in it. Its links do not lose or
+//! delay packets on purpose; inject such faults in a packet device, where they are exact.
 //!
 //! | | client | server *k* (1, 2, …) |
 //! |---|---|---|
@@ -21,7 +21,7 @@
 //! Each server has routes to the networks of simulated clients (by default 10.0.0.0/8 and
 //! `fd00::/8`) through the client host.
 //!
-//! In addition to the hosts there is a simulated device: a GNSS [`receiver`].
+//! Besides hosts, the crate has a simulated GNSS [`receiver`].
 
 mod config;
 mod error;
@@ -36,5 +36,7 @@ pub use config::{DEFAULT_CLIENT_NETWORKS, HOSTS_MAX, LabConfig, QUEUES_MAX};
 pub use error::LabError;
 pub use host::{LabHost, LabInterface};
 pub use lab::Lab;
-pub use named::{LabSummary, RemovedLab, command, down, exec, list, up};
+pub use named::{
+    LabSummary, RemovedLab, create_lab, exec_in_host, host_command, list_labs, remove_lab,
+};
 pub use running::{RunningError, RunningProgram};

@@ -1,5 +1,5 @@
-//! A simulated GNSS receiver at the far end of a pseudo-terminal. It sends the sentences of each
-//! second when that second begins by its own clock, which is the system clock plus a set offset.
+//! Simulated GNSS receiver on a pseudo-terminal. It sends the NMEA sentences of each second when
+//! that second begins by its own clock, which is the system clock plus a configured offset.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,62 +14,67 @@ use horolog_sys::clock::Realtime;
 use horolog_sys::pseudo_terminal::PseudoTerminal;
 use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 
-/// Interval at which the start of a new second is checked.
-const STEP: Duration = Duration::from_millis(1);
+/// Interval at which the thread checks for a new second.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const DAY_S: i64 = 86_400;
 const POSITION: &str = "3413.1000,N,10855.2000,E";
 
-/// Sentences that were sent.
+/// Second for which sentences were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentSentences {
-    /// The second in the sentences, in Unix time.
+    /// Second in the sentences, as Unix time.
     pub second: i64,
-    /// Send time, by the system clock.
+    /// Send time by the system clock.
     pub at: Timestamp<Utc>,
 }
 
-/// Function that returns the sentences of a second of a receiver with or without a fix.
-pub type Form = fn(i64, bool) -> String;
+/// Function that formats the sentences of a second (Unix time) for a receiver with or without a
+/// fix.
+pub type SentenceFormatter = fn(i64, bool) -> String;
 
-/// State of the receiver, shared with its thread.
+/// State of a receiver, shared with its thread.
 #[derive(Debug)]
 struct ReceiverState {
     ahead_ns: AtomicI64,
     has_fix: AtomicBool,
-    form: Form,
+    format_sentences: SentenceFormatter,
     stop: AtomicBool,
     line: Mutex<Option<PseudoTerminal>>,
     last: Mutex<Option<SentSentences>>,
 }
 
-/// A receiver; its line ends with it.
+/// Simulated GNSS receiver; dropping it closes its line.
 #[derive(Debug)]
-pub struct LabReceiver {
+pub struct SimulatedGnssReceiver {
     state: Arc<ReceiverState>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl LabReceiver {
-    /// Starts to send, with a clock that is `ahead` of the system clock. `name` becomes a link to
-    /// the line, as device managers create one.
+impl SimulatedGnssReceiver {
+    /// Starts a receiver with a clock that is `ahead` of the system clock. `name` becomes a
+    /// symbolic link to its terminal, as a device manager creates one.
     ///
     /// # Errors
     ///
     /// The errors of [`Self::reconnect`].
     pub fn start(name: &Path, ahead: Span) -> io::Result<Self> {
-        Self::start_as(name, ahead, sentences)
+        Self::start_with_format(name, ahead, time_sentences)
     }
 
-    /// Starts to send sentences of another form.
+    /// Starts a receiver with another format of sentences.
     ///
     /// # Errors
     ///
     /// The errors of [`Self::reconnect`].
-    pub fn start_as(name: &Path, ahead: Span, form: Form) -> io::Result<Self> {
+    pub fn start_with_format(
+        name: &Path,
+        ahead: Span,
+        format_sentences: SentenceFormatter,
+    ) -> io::Result<Self> {
         let state = Arc::new(ReceiverState {
             ahead_ns: AtomicI64::new(ahead.as_ns()),
             has_fix: AtomicBool::new(true),
-            form,
+            format_sentences,
             stop: AtomicBool::new(false),
             line: Mutex::new(None),
             last: Mutex::new(None),
@@ -80,35 +85,35 @@ impl LabReceiver {
         Ok(receiver)
     }
 
-    /// Sets the offset of its clock from the system clock, positive if ahead.
+    /// Sets the offset of the receiver's clock from the system clock, positive if it is ahead.
     pub fn set_offset(&self, ahead: Span) {
         self.state.ahead_ns.store(ahead.as_ns(), Ordering::Relaxed);
     }
 
-    /// Sets whether it has a fix.
+    /// Sets whether the receiver has a fix.
     pub fn set_fix(&self, has_fix: bool) {
         self.state.has_fix.store(has_fix, Ordering::Relaxed);
     }
 
-    /// Ends the line.
+    /// Closes the line, as an unplugged receiver does.
     pub fn disconnect(&self) {
         *self.state.line.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The sentences sent last; `None` before the first.
+    /// Returns the latest second for which sentences were sent; `None` before the first.
     #[must_use]
-    pub fn last(&self) -> Option<SentSentences> {
+    pub fn last_sent(&self) -> Option<SentSentences> {
         *self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a new line under the old name.
+    /// Opens a new line and links it under this name.
     ///
     /// # Errors
     ///
-    /// If the system has no more pseudo-terminals, or a link of this name cannot be created.
+    /// The system has no more pseudo-terminals, or the link cannot be created.
     pub fn reconnect(&self, name: &Path) -> io::Result<()> {
         let line = PseudoTerminal::open()?;
-        // A missing link is fine.
+        // The link may be missing.
         let _ = fs::remove_file(name);
         symlink(line.path(), name)?;
         *self.state.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
@@ -116,11 +121,11 @@ impl LabReceiver {
     }
 }
 
-impl Drop for LabReceiver {
+impl Drop for SimulatedGnssReceiver {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
+            // A panic has already been printed.
             let _ = thread.join();
         }
     }
@@ -136,12 +141,12 @@ impl ReceiverState {
                 self.send(second);
             }
             last = Some(second);
-            thread::sleep(STEP);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
     fn send(&self, second: i64) {
-        let text = (self.form)(second, self.has_fix.load(Ordering::Relaxed));
+        let text = (self.format_sentences)(second, self.has_fix.load(Ordering::Relaxed));
         let sent = SentSentences { second, at: Realtime.now() };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
         if let Some(line) = &mut *self.line.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -151,40 +156,40 @@ impl ReceiverState {
     }
 }
 
-/// The sentences that a receiver with or without a fix sends in a second since 1970.
+/// Returns the RMC and GGA sentences of a second (Unix time), for a receiver with or without a fix.
 #[must_use]
-pub fn sentences(second: i64, has_fix: bool) -> String {
+pub fn time_sentences(second: i64, has_fix: bool) -> String {
     let (status, fix) = if has_fix { ('A', 1) } else { ('V', 0) };
     let (time, date) = (time_of_day(second), date(second));
-    // A consumer of more than the time wants a position as well.
+    // Consumers other than time servers require a position as well.
     let rmc = format!("GNRMC,{time}.00,{status},{POSITION},0.0,0.0,{date},,,A");
     let gga = format!("GNGGA,{time}.00,{POSITION},{fix},08,1.0,400.0,M,0.0,M,,");
-    [rmc, gga].map(|text| sentence(&text)).concat()
+    [rmc, gga].map(|text| format_sentence(&text)).concat()
 }
 
-/// The time of day of a second, in the form of sentences: `hhmmss`.
+/// Returns the UTC time of day of a second (Unix time), as in sentences: `hhmmss`.
 #[must_use]
 pub fn time_of_day(second: i64) -> String {
-    let (_, [hour, minute, second]) = civil(second);
+    let (_, [hour, minute, second]) = civil_time(second);
     format!("{hour:02}{minute:02}{second:02}")
 }
 
-/// The date of a second: `ddmmyy`.
+/// Returns the UTC date of a second (Unix time), as in sentences: `ddmmyy`.
 #[must_use]
 pub fn date(second: i64) -> String {
-    let ([year, month, day], _) = civil(second);
+    let ([year, month, day], _) = civil_time(second);
     format!("{day:02}{month:02}{:02}", year % 100)
 }
 
-/// The sentence with this text.
+/// Returns the sentence with this text: `$`, the text, `*` and its checksum.
 #[must_use]
-pub fn sentence(text: &str) -> String {
+pub fn format_sentence(text: &str) -> String {
     let checksum = text.bytes().fold(0, |sum, byte| sum ^ byte);
     format!("${text}*{checksum:02X}\r\n")
 }
 
-/// Year, month and day, and hour, minute and second.
-fn civil(seconds: i64) -> ([i64; 3], [i64; 3]) {
+/// Converts Unix time to year, month and day, and hour, minute and second.
+fn civil_time(seconds: i64) -> ([i64; 3], [i64; 3]) {
     let (mut day, of_day) = (seconds.div_euclid(DAY_S), seconds.rem_euclid(DAY_S));
     let mut year = 1970;
     while day >= year_days(year) {
@@ -208,10 +213,10 @@ const fn year_days(year: i64) -> i64 {
     if is_leap { 366 } else { 365 }
 }
 
-/// Clock offset of a receiver that is `ahead` of the system clock and whose GPS week number is
-/// wrong by `times` times 1024.
+/// Returns the clock offset of a receiver that is `ahead` of the system clock and whose GPS time is
+/// wrong by `times` rollovers of the week number, 1024 weeks each.
 #[must_use]
-pub fn miscounted(ahead: Span, times: i64) -> Span {
+pub fn week_rollover_offset(ahead: Span, times: i64) -> Span {
     ahead + Span::from_ns(times * 1024 * 7 * DAY_S * NS_PER_S)
 }
 
@@ -230,7 +235,7 @@ mod tests {
             (1_735_689_600, ([2025, 1, 1], [0, 0, 0])),
         ];
         for (seconds, expected) in known {
-            assert_eq!(civil(seconds), expected, "{seconds}");
+            assert_eq!(civil_time(seconds), expected, "{seconds}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A program that runs as long as it is needed: it ends with the value that represents it, and with
-//! the thread that started it, however that ends.
+//! Program that runs as long as a value exists. It is killed when the value is dropped and when the
+//! thread that started it ends, in whatever way.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,37 +8,37 @@ use std::time::{Duration, Instant};
 
 use horolog_sys::namespace::die_with_parent;
 
-/// Interval between two checks of whether a program is ready.
+/// Interval at which a waiting thread checks whether a program is ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Reason why a program is not usable.
+/// Reason for which a program cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunningError {
-    /// It could not be started, or its state could not be read.
+    /// The program could not be started, or its state could not be read.
     #[error("cannot run '{program}': {source}")]
     System {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// The reason.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It ended before it was ready.
+    /// The program exited before it was ready.
     #[error("{words}")]
-    Ended {
-        /// Its last line on standard error, or a statement that there was none.
+    Exited {
+        /// Last line of its standard error, or a statement that there was none.
         words: String,
     },
-    /// It was not ready in time.
+    /// The program was not ready in time.
     #[error("'{program}' was not ready within {} s", timeout.as_secs_f64())]
     NotReady {
-        /// The program.
+        /// Name of the program.
         program: String,
         /// The timeout.
         timeout: Duration,
     },
 }
 
-/// A running program; dropping it kills it and waits for its end.
+/// Running program; dropping it kills the program and waits for its exit.
 #[derive(Debug)]
 pub struct RunningProgram {
     child: Child,
@@ -46,8 +46,8 @@ pub struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// Starts a program without input and output; its standard error is stored for
-    /// [`RunningError::Ended`]. See [`die_with_parent`] about the thread to call this from.
+    /// Starts a program without input and output; its standard error is captured for
+    /// [`RunningError::Exited`]. See [`die_with_parent`] about the thread that may call this.
     pub fn start(command: &mut Command) -> Result<Self, RunningError> {
         let program = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -57,49 +57,50 @@ impl RunningProgram {
         }
     }
 
-    /// Its process identifier.
+    /// Returns the process ID.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until `ready` returns true and returns the time that this took.
+    /// Waits until `is_ready` returns true, and returns the duration of the wait.
     pub fn await_ready(
         &mut self,
         timeout: Duration,
-        mut ready: impl FnMut() -> bool,
+        mut is_ready: impl FnMut() -> bool,
     ) -> Result<Duration, RunningError> {
-        let begun = Instant::now();
-        while !ready() {
+        let started = Instant::now();
+        while !is_ready() {
             match self.child.try_wait() {
                 Ok(None) => {}
-                Ok(Some(_)) => return Err(RunningError::Ended { words: self.last_words() }),
+                Ok(Some(_)) => return Err(RunningError::Exited { words: self.last_error_line() }),
                 Err(source) => {
                     return Err(RunningError::System { program: self.program.clone(), source });
                 }
             }
-            if begun.elapsed() > timeout {
+            if started.elapsed() > timeout {
                 return Err(RunningError::NotReady { program: self.program.clone(), timeout });
             }
             thread::sleep(POLL_INTERVAL);
         }
-        Ok(begun.elapsed())
+        Ok(started.elapsed())
     }
 
-    /// Its exit status and last line on standard error, if it has ended by itself.
-    pub fn ended(&mut self) -> Option<(ExitStatus, String)> {
-        // A program whose state cannot be read counts as running: dropping it kills it anyway.
+    /// Returns the exit status and the last line of standard error, if the program has exited by
+    /// itself.
+    pub fn exit_status(&mut self) -> Option<(ExitStatus, String)> {
+        // A program with an unreadable state counts as running: it is killed on drop.
         let status = self.child.try_wait().ok().flatten()?;
-        Some((status, self.last_words()))
+        Some((status, self.last_error_line()))
     }
 
-    fn last_words(&mut self) -> String {
-        let mut words = String::new();
+    fn last_error_line(&mut self) -> String {
+        let mut output = String::new();
         if let Some(stderr) = &mut self.child.stderr {
             // Output that cannot be read counts as absent.
-            let _ = stderr.read_to_string(&mut words);
+            let _ = stderr.read_to_string(&mut output);
         }
-        match words.lines().last() {
+        match output.lines().last() {
             Some(line) => line.to_owned(),
             None => format!("'{}' ended without output", self.program),
         }
@@ -108,7 +109,7 @@ impl RunningProgram {
 
 impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // Failing is fine if it has ended by itself.
+        // If the program has already exited, this fails, which is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -130,13 +131,13 @@ mod tests {
     #[test]
     fn a_program_that_ends_later_is_detected() {
         let mut running = RunningProgram::start(Command::new("sleep").arg("1000")).unwrap();
-        assert_eq!(running.ended(), None);
+        assert_eq!(running.exit_status(), None);
         let kill = Command::new("kill").arg(running.pid().to_string()).status().unwrap();
         assert!(kill.success());
-        while running.ended().is_none() {
+        while running.exit_status().is_none() {
             thread::sleep(POLL_INTERVAL);
         }
-        let (status, words) = running.ended().unwrap();
+        let (status, words) = running.exit_status().unwrap();
         assert_eq!((status.code(), &*words), (None, "'sleep' ended without output"));
     }
 

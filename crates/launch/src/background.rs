@@ -13,16 +13,16 @@ use horolog_sys::process::in_new_session;
 
 use crate::queue::{ClaimedNumber, JOB_SCHEMA, ProcessIdentity, Queue, QueueError, QueuedJob};
 
-/// Message to the process once it is in the queue.
+/// Message that releases the job's process once the job is in the queue.
 const GO_AHEAD: &[u8] = b"go";
 
 /// Reason why a job is not in the background; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundError {
-    /// The queue does not accept it.
+    /// The queue does not accept the job.
     #[error(transparent)]
     Queue(#[from] QueueError),
-    /// Its process cannot be started.
+    /// The job's process cannot be started.
     #[error("cannot start a process for the job: {why}", why = explain(.0))]
     Start(io::Error),
 }
@@ -32,7 +32,7 @@ pub enum BackgroundError {
 pub struct BackgroundJob {
     /// Job as entered in the queue.
     pub job: QueuedJob,
-    /// Path of its output.
+    /// Path of the job's output.
     pub log: PathBuf,
 }
 
@@ -49,8 +49,8 @@ pub struct JobDescription {
     pub directory: String,
 }
 
-/// Starts a process that waits. `arguments` returns this program's arguments for the claimed job
-/// file.
+/// Starts the background process of a job and enters the job in the queue. `arguments` returns this
+/// program's arguments for the claimed job file.
 pub fn start_background(
     queue: &Queue,
     description: JobDescription,
@@ -66,7 +66,7 @@ pub fn start_background(
         let mut child = in_new_session(&mut command).spawn().map_err(BackgroundError::Start)?;
         let entered = self::enqueue_and_release(queue, &claim, description, &mut child);
         if entered.is_err() {
-            // Its standard input ends without the message, so it exits as well.
+            // The process finds its standard input closed without the message, so it exits as well.
             drop(child.stdin.take());
             let _ = child.wait();
         }

@@ -1,6 +1,6 @@
 //! Instants of a run: one, or one per period from the first on. Pure.
 
-/// Instants in ns since 1970 of their timescale.
+/// Series of instants in ns since 1970 on their timescale, with the position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InstantGrid {
     first_ns: i64,
@@ -10,15 +10,15 @@ pub(crate) struct InstantGrid {
 }
 
 impl InstantGrid {
-    /// Returns a grid whose period, if any, is not 0. Instants of a series before `now_ns` are
-    /// skipped.
+    /// Creates a series. A period of 0 or less counts as none. Instants of a periodic series before
+    /// `now_ns` are skipped.
     pub(crate) fn new(first_ns: i64, every_ns: Option<i64>, now_ns: i64) -> Self {
         let mut grid = Self { first_ns, every_ns: every_ns.filter(|every| *every > 0), index: 0 };
         grid.skip_to(now_ns);
         grid
     }
 
-    /// Returns the next instant; `None` beyond the range of the clock.
+    /// Returns the next instant; `None` after a single instant, and beyond the range of the clock.
     pub(crate) fn next_instant(&self) -> Option<i64> {
         match self.every_ns {
             None => (self.index == 0).then_some(self.first_ns),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::condition::CheckResult;
 
-/// Longest time since a condition was last confirmed; older ones are checked again when the last
-/// one holds.
+/// Maximum age of a confirmation at the end of the wait; conditions confirmed earlier are checked
+/// again once all hold.
 const CONFIRMATION_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Pauses between the checks of one condition.
@@ -32,11 +32,11 @@ impl Backoff {
 /// State of one condition.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ConditionState {
-    /// Time since which it has held.
+    /// Time since which it has held, from the start of the wait; `None` while it does not hold.
     pub held_since: Option<Duration>,
     /// Number of checks.
     pub tries: u64,
-    /// Number of times it held and then did not.
+    /// Number of times that the condition held and then failed.
     pub lost: u64,
     /// Detail of the last check.
     pub detail: Option<String>,
@@ -46,7 +46,7 @@ pub struct ConditionState {
     failures: u32,
     /// True while a check is in progress.
     is_being_checked: bool,
-    /// Time of the next check, if it does not hold.
+    /// Time of the next check while the condition does not hold.
     due: Duration,
 }
 
@@ -59,7 +59,7 @@ pub enum ConditionChange {
     Lost,
 }
 
-/// Wait for several conditions.
+/// Check schedule of several conditions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PollSchedule {
     conditions: Vec<ConditionState>,
@@ -83,7 +83,8 @@ impl PollSchedule {
         &self.conditions
     }
 
-    /// Returns the conditions to check now. The caller must check each and record the result.
+    /// Returns the indices of the conditions to check now, and marks these as being checked. The
+    /// caller must check each and record the result.
     pub fn take_due(&mut self, now: Duration) -> Vec<usize> {
         let all_held = self.conditions.iter().all(|condition| condition.held_since.is_some());
         let mut due_indices = Vec::new();
@@ -100,8 +101,8 @@ impl PollSchedule {
         due_indices
     }
 
-    /// Returns the time of the next check; `None` if none is due, as checks are in progress or all
-    /// conditions hold.
+    /// Returns the time of the next check; `None` while every condition that does not hold is being
+    /// checked, and if all hold.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         let waiting = self
@@ -111,7 +112,7 @@ impl PollSchedule {
         waiting.map(|condition| condition.due).min()
     }
 
-    /// Records the result of a check.
+    /// Records the result of a check. Returns the change of the condition, if there is one.
     pub fn record_check(
         &mut self,
         index: usize,

@@ -86,7 +86,8 @@ pub(crate) struct StartedProgram {
 }
 
 impl StartedProgram {
-    /// Forwards a signal. The program itself has already received one sent from the terminal.
+    /// Forwards a caught signal to the program. A program in this process's group has itself
+    /// received one that was sent from the terminal.
     pub(crate) fn forward_signal(&self, caught: CaughtSignal) {
         // The program may have ended by now.
         if self.own_group {
@@ -134,13 +135,13 @@ pub(crate) struct LaunchOptions {
     pub(crate) at: Option<StartTime>,
     /// Scheduling of the program after its head start.
     pub(crate) default_scheduling: DefaultScheduling,
-    /// Longest time for which it keeps the priority that it was started with.
+    /// Longest time for which the program keeps its start priority.
     pub(crate) head_start: Duration,
-    /// True if it gets a process group of its own.
+    /// True if the program gets a process group of its own.
     pub(crate) own_group: bool,
 }
 
-/// Starts a program in a thread, which waits for its end and reports its events. The returned
+/// Starts a thread that starts the program, waits for its end and reports its events. The returned
 /// handle cancels the start.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Signals that end a wait: they are blocked, and a thread waits for them and notifies the waiting
-//! thread. A thread that sleeps by a clock is woken.
+//! Signals that end a wait. They are blocked; a thread waits for them, notifies the waiting thread
+//! and interrupts its sleep.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ struct SignalState {
     sleeper: InterruptibleThread,
 }
 
-/// Signals caught from now on.
+/// Watcher of the signals that end a wait.
 #[derive(Debug)]
 pub(crate) struct SignalWatcher {
     shared: Arc<SignalState>,
@@ -79,8 +79,8 @@ impl SignalWatcher {
         *self.shared.caught.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps, by a function that a signal handler ends, unless a signal was or is caught; then
-    /// returns `None`.
+    /// Calls `sleep`, which must return on EINTR. Returns `None` if a signal was caught before or
+    /// during it.
     pub(crate) fn sleep<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
         // From here on the signal thread interrupts this one, until the flag is cleared.
         self.shared.is_sleeping.store(true, Ordering::SeqCst);

@@ -1,6 +1,7 @@
-//! Jobs held by systemd as transient timers: arguments and output of its programs. The timer fires
-//! a little early, and its service waits for the instant itself: systemd's own timers coalesce
-//! wake-ups, and a process that already runs starts its program sooner.
+//! Jobs held by systemd as transient timers: the arguments for systemd-run and the parsing of
+//! systemctl's output. The timer fires a little early, and its service waits for the instant
+//! itself: systemd's own timers coalesce wake-ups, and a process that already runs starts its
+//! program sooner.
 
 use horolog_sys::explain::explain;
 use std::ffi::{OsStr, OsString};
@@ -15,21 +16,21 @@ use jiff::tz::TimeZone;
 
 /// Prefix of unit names.
 const UNIT_PREFIX: &str = "horolog-at-";
-/// Lead of the timer before the instant.
+/// Lead of the timer before the instant, in ns.
 const TIMER_LEAD_NS: i64 = 5 * SECOND_NS;
-/// Highest accuracy of the timer; systemd's default is a minute.
+/// Smallest coalescing window of the timer; systemd's default is a minute.
 const ACCURACY_OPTION: &str = "--timer-property=AccuracySec=1us";
 
 /// Reason why systemd does not keep a job; one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemdError {
-    /// Its program cannot be run.
+    /// The tool cannot be run.
     #[error(
         "cannot run {0}: {why}; use --backend process, which works without systemd",
         why = explain(.1)
     )]
     CannotRun(&'static str, io::Error),
-    /// systemd refuses.
+    /// The tool failed, for this reason.
     #[error("{0} failed: {1}; use --backend process, which works without systemd")]
     Refused(&'static str, String),
     /// The job does not exist.
@@ -58,16 +59,16 @@ pub struct TransientTimer<'a> {
     pub directory: &'a Path,
     /// Environment variables to pass on.
     pub environment: &'a [(&'static str, OsString)],
-    /// Program that waits, with its arguments.
+    /// Program that waits for the instant, with its arguments.
     pub program: &'a [OsString],
 }
 
 /// Job held by systemd.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemdJob {
-    /// Name without the common prefix.
+    /// Unit name without the common prefix and the type of unit.
     pub id: String,
-    /// Timer and service, whichever exist.
+    /// Units of the job: its timer, its service, or both.
     pub units: Vec<String>,
     /// Description.
     pub description: String,
@@ -88,7 +89,7 @@ impl Systemd {
         Self { is_user: !is_root }
     }
 
-    /// Starts a job of this name.
+    /// Starts a job under this name.
     pub fn start(self, id: &str, job: &TransientTimer<'_>) -> Result<(), SystemdError> {
         self.run_tool("systemd-run", &systemd_run_arguments(id, job)).map(drop)
     }
@@ -179,7 +180,7 @@ fn calendar_time(ns: i64) -> String {
     format!("{}.{:06} UTC", time.strftime("%Y-%m-%d %H:%M:%S"), time.subsec_nanosecond() / 1_000)
 }
 
-/// Parses lines of `UNIT LOAD ACTIVE SUB DESCRIPTION`, joining those of a timer and its service.
+/// Parses lines of `UNIT LOAD ACTIVE SUB DESCRIPTION`, and joins the units of one job.
 fn parse_units(text: &str) -> Vec<SystemdJob> {
     let mut units: Vec<SystemdJob> = Vec::new();
     for line in text.lines() {

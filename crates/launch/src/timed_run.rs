@@ -1,7 +1,7 @@
 //! Start of programs at instants: sleeps until each, by the clock that shows it, and records all
 //! latencies. Returns the result; nothing is printed.
 
-mod conditions;
+mod latency_preparations;
 mod stats;
 
 use std::io;
@@ -20,14 +20,14 @@ use crate::grid::InstantGrid;
 use crate::instant::Instant;
 use crate::program::{self, LaunchOptions, Program, ProgramEvent, StartedProgram};
 use crate::signals::{CaughtSignal, SignalWatcher};
-use conditions::LatencyPreparations;
+use latency_preparations::LatencyPreparations;
 use stats::RunStats;
 
-/// Smallest timer slack that can be requested.
+/// Smallest timer slack that can be requested, in ns.
 const TIMER_SLACK_NS: u32 = 1;
 /// Smallest change of the system clock against the monotonic one that counts as a step.
 const STEP_MIN: Span = Span::from_ms(1);
-/// Lead before an instant at which everything is prepared for it.
+/// Lead before an instant at which the preparations for it begin, in ns.
 const PREPARATION_LEAD_NS: i64 = 1_000_000_000;
 
 /// Programs to start, and their instants.
@@ -42,7 +42,7 @@ pub struct TimedRunOptions {
     pub count: Option<u64>,
     /// Programs to start at each instant.
     pub programs: Vec<Program>,
-    /// True if all are started at once, instead of each after the end of the one before it.
+    /// True if the programs of an instant are started in parallel, instead of one after the other.
     pub in_parallel: bool,
     /// True if programs get a process group of their own, to which signals are forwarded.
     pub own_group: bool,
@@ -89,9 +89,10 @@ struct TimedRunner {
     report_running: Box<dyn FnMut(bool)>,
 }
 
-/// Runs to the end of the last instant's programs, or to a signal. `report_findings` first
-/// receives those on refused preparations; `running` is called with true after programs have been
-/// started, and with false before the wait for the next instant.
+/// Runs the programs of each instant, to the end of the last ones or to a signal. Before the first
+/// wait, `report_findings` receives the findings on refused preparations. `report_running` is
+/// called with true after programs have been started, and with false before the wait for the next
+/// instant.
 ///
 /// # Errors
 ///
@@ -135,8 +136,8 @@ impl TimedRunner {
         Ok(AtEnd::Done)
     }
 
-    /// Waits for an instant, starts its programs, and waits for their end. `moved` returns the
-    /// change of the system clock meanwhile.
+    /// Waits for an instant, starts its programs, and waits for their end. `clock_change` returns
+    /// the change of the system clock against the monotonic one since the wait began.
     fn run_instant(&mut self, instant_ns: i64, clock_change: impl Fn() -> Span) -> io::Result<()> {
         (self.report_running)(false);
         let preparation_ns = instant_ns.saturating_sub(PREPARATION_LEAD_NS);

@@ -1,6 +1,6 @@
-//! Wait for conditions: checks in threads that may hang, decisions by `poll_schedule`, end by a
-//! deadline or a signal. Returns the outcome of each; running a program afterwards is left to the
-//! caller.
+//! Wait for conditions: checks run in threads, because they may hang; `poll_schedule` decides when
+//! to check; a deadline or a signal ends the wait. Returns the outcome of each condition; the
+//! caller runs a program afterwards.
 
 use std::io;
 use std::sync::Arc;
@@ -110,7 +110,8 @@ impl ConditionWaiter {
         }
     }
 
-    /// Returns the time until the next check or the deadline, unless an event arrives.
+    /// Returns the longest wait for an event: until the next check or the deadline, at most an
+    /// hour.
     fn next_timeout(&self) -> Duration {
         let until = [self.schedule.next_due(), self.options.deadline].into_iter().flatten().min();
         let until = until.unwrap_or(Duration::MAX).saturating_sub(self.start.elapsed());

@@ -11,7 +11,7 @@ use horolog_sys::ethtool;
 use horolog_sys::namespace::{NetNs, list_named};
 use horolog_sys::netlink::{self, Netlink};
 
-use crate::loss_attribution::{InterfaceCounters, LossCounters, ServerCounters, UdpCounters};
+use crate::loss_attribution::{InterfaceCounters, LossCounters, ServerCounters, UdpCounts};
 use crate::ptp::PtpLoadTransport;
 use crate::remote_counters::{RemoteCounterErrors, RemoteCounters};
 use crate::target::Route;
@@ -170,11 +170,11 @@ fn driver_counter_sum(interface: &str, suffix: &str) -> Option<u64> {
 }
 
 /// Returns the UDP counters of the calling thread's network namespace.
-fn udp_counters(ipv4: bool) -> Option<UdpCounters> {
+fn udp_counters(ipv4: bool) -> Option<UdpCounts> {
     if ipv4 {
-        UdpCounters::parse_snmp(&fs::read_to_string("/proc/thread-self/net/snmp").ok()?)
+        UdpCounts::parse_snmp(&fs::read_to_string("/proc/thread-self/net/snmp").ok()?)
     } else {
-        UdpCounters::parse_snmp6(&fs::read_to_string("/proc/thread-self/net/snmp6").ok()?)
+        UdpCounts::parse_snmp6(&fs::read_to_string("/proc/thread-self/net/snmp6").ok()?)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-pub use horolog_counters::UdpCounters;
+pub use horolog_counters::UdpCounts;
 use horolog_record::LossLocation;
 
 use crate::ptp::PtpLoadTransport;
@@ -47,7 +47,7 @@ pub struct LossCounters {
     /// Interface that receives the requests at the server.
     pub peer: Option<InterfaceCounters>,
     /// UDP counters of the server's network namespace.
-    pub udp: Option<UdpCounters>,
+    pub udp: Option<UdpCounts>,
     /// Counters of the server itself.
     pub server: Option<ServerCounters>,
     /// True if server and generator share a network namespace, so that `udp` includes the
@@ -230,21 +230,21 @@ impl InterfaceCounters {
 }
 
 /// Returns the increase of the UDP counters that show losses.
-fn udp_since(after: UdpCounters, before: &UdpCounters) -> UdpCounters {
+fn udp_since(after: UdpCounts, before: &UdpCounts) -> UdpCounts {
     let errors = after.receive_buffer_errors.saturating_sub(before.receive_buffer_errors);
-    UdpCounters {
+    UdpCounts {
         receive_buffer_errors: errors,
         no_ports: after.no_ports.saturating_sub(before.no_ports),
         in_datagrams: after.in_datagrams.saturating_sub(before.in_datagrams),
         out_datagrams: after.out_datagrams.saturating_sub(before.out_datagrams),
-        ..UdpCounters::default()
+        ..UdpCounts::default()
     }
 }
 
 impl ServerCounters {
     /// Returns the UDP datagrams received and sent in the server's namespace, for a server without
     /// counters of its own.
-    const fn from_udp(udp: UdpCounters) -> Self {
+    const fn from_udp(udp: UdpCounts) -> Self {
         Self { received: udp.in_datagrams, answered: udp.out_datagrams }
     }
 

@@ -9,7 +9,7 @@ use horolog_counters::{
 };
 use horolog_http::Url;
 
-use crate::loss_attribution::{InterfaceCounters, ServerCounters, UdpCounters};
+use crate::loss_attribution::{InterfaceCounters, ServerCounters, UdpCounts};
 
 /// Location of a counter snapshot, and the token for access to it.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct RemoteCounterReading {
     pub(crate) interface: Option<InterfaceCounters>,
     /// Frames that the server sent back by XDP and that did not fit into the other end of a veth.
     pub(crate) xdp_tx_errors: u64,
-    pub(crate) udp: Option<UdpCounters>,
+    pub(crate) udp: Option<UdpCounts>,
     pub(crate) server: Option<ServerCounters>,
 }
 
@@ -146,7 +146,7 @@ mod tests {
                 xdp_tx_errors: 2,
                 ..InterfaceCounts::default()
             }],
-            udp_ipv6: Some(UdpCounters { no_ports: 4, ..UdpCounters::default() }),
+            udp_ipv6: Some(UdpCounts { no_ports: 4, ..UdpCounts::default() }),
             servers: vec![server(5, 4), server(u64::MAX, 1)],
             unavailable: vec![UnavailableCounter { item: "a\nb".into(), reason: "c".into() }],
             ..CounterSnapshot::default()

@@ -1,6 +1,6 @@
 //! Counters of each child and of each group. One thread writes a set of counters and any may read
-//! it, so that counting is a load and a store and no locked instruction. If two engines relay, each
-//! has its own counters, and readers get the sum.
+//! it, so that counting is a load and a store and no locked instruction. If the socket and the XDP
+//! engine both relay, each has its own counters, and readers get the sum.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -87,7 +87,7 @@ impl ChildCounters {
         self.dropped[reason as usize].add(1);
     }
 
-    /// Adds the counts of other counters.
+    /// Adds counts that were taken elsewhere.
     pub(crate) fn add_counts(&self, counts: &ChildCounts) {
         self.packets.add(counts.packets);
         self.bytes.add(counts.bytes);
@@ -118,12 +118,12 @@ impl GroupCounters {
         self.bytes.add(bytes as u64);
     }
 
-    /// Counts its refusal.
+    /// Counts the refusal of a received packet.
     pub fn count_refused(&self, reason: PacketRefusal) {
         self.refused[reason as usize].add(1);
     }
 
-    /// Adds the counts of other counters.
+    /// Adds counts that were taken elsewhere.
     pub(crate) fn add_counts(&self, counts: &GroupCounts) {
         self.packets.add(counts.packets);
         self.bytes.add(counts.bytes);

@@ -10,7 +10,7 @@ use crate::{CopyDrop, Group, GroupChild, PacketRefusal, RelayLimits, RoutingTabl
 /// Packet as received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceivedPacket {
-    /// Its sender.
+    /// Sender of the packet.
     pub source: SocketAddr,
     /// Address and port to which it was sent.
     pub destination: SocketAddr,
@@ -19,7 +19,7 @@ pub struct ReceivedPacket {
     pub to_group: bool,
     /// Remaining TTL or hop limit; `None` if the kernel did not report it.
     pub hop_limit: Option<u8>,
-    /// Bytes of payload.
+    /// Length of the payload, in bytes.
     pub payload_len: usize,
 }
 
@@ -39,20 +39,20 @@ impl FromIterator<IpAddr> for LocalAddresses {
     }
 }
 
-/// Copies of a packet.
+/// Copies of a packet that was accepted for relaying.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketCopies<'a> {
     /// Group whose children receive them.
     pub group: &'a Group,
     /// TTL or hop limit with which they leave.
     pub hop_limit: u8,
-    /// Bytes of payload.
+    /// Length of the payload, in bytes.
     pub payload_len: usize,
 }
 
 impl<'a> PacketCopies<'a> {
-    /// Returns each child in the order of the table, with the decision about its copy. A child may
-    /// be admitted on trial, once for each call.
+    /// Returns each child in the order of the table, with the decision about its copy. Each call
+    /// may use up one trial copy of an unreachable child (see [`GroupChild::allow_trial_copy`]).
     pub fn children(self) -> impl Iterator<Item = (&'a GroupChild, Result<(), CopyDrop>)> {
         let fragment = self.group.spec.fragment;
         let admitted = move |child: &GroupChild| child.admit_copy(self.payload_len, fragment);
@@ -62,11 +62,11 @@ impl<'a> PacketCopies<'a> {
 
 /// Decides about a packet received at `now_ns`, on a clock that never goes back.
 ///
-/// The hop limit of copies is one less than that of the packet, and at most the group's: so a loop
-/// over any relays ends. For a packet sent to a multicast group it starts at the group's: senders
-/// usually limit such packets to the link, and no relay sends to a multicast group, so no loop of
-/// relays alone contains one. A loop over a program that sends copies to the group again would not
-/// end; rates bound it.
+/// The hop limit of copies is one less than that of the packet, and at most the group's, so that a
+/// loop over any relays ends. A packet sent to a multicast group starts with the group's hop limit,
+/// because senders usually set such packets to 1. That cannot close a loop of relays, since relays
+/// send only unicast copies. A loop through another program that sends copies back to the group is
+/// bounded only by the rates.
 pub fn decide<'a>(
     table: &'a RoutingTable,
     local_addresses: &LocalAddresses,

@@ -17,9 +17,9 @@ where
     from.deserialize_u64(WholeNumberVisitor(PhantomData))
 }
 
-/// Number type whose error names its largest value.
+/// Number type with a description of its valid values, for error messages.
 pub(crate) trait ExpectedForm {
-    /// Text for the valid form.
+    /// Description of the valid values.
     const EXPECTED: &'static str;
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, 
     from.deserialize_str(AddressVisitor)
 }
 
-/// Parses several of them.
+/// Parses a list of addresses with ports.
 pub(crate) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
     from.deserialize_seq(AddressListVisitor)
 }

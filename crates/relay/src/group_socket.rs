@@ -13,19 +13,20 @@ use horolog_sys::socket::Socket;
 use crate::memberships::{HostInterfaces, JoinState};
 use crate::{GroupSpec, PacketCopies};
 
-/// Room for bursts that arrive while copies of other packets are sent.
+/// Size of the receive buffer, in bytes: room for bursts that arrive while copies of other packets
+/// are sent.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
-/// An unresolved neighbour holds up to 208 KiB of unsent packets (arp(7), `unres_qlen_bytes`); this
-/// is room for some 300 of them, so that none takes the room of others.
+/// Size of the send buffer, in bytes. An unresolved neighbour holds up to 208 KiB of unsent packets
+/// (arp(7), `unres_qlen_bytes`); this is room for some 300 such neighbours.
 const SEND_BUFFER_BYTES: usize = 64 << 20;
 
 /// Reason for which a group's address cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupSocketError {
-    /// Another socket uses it.
+    /// Another socket uses the address.
     #[error("cannot listen at {0}: address in use; stop the other program, or choose another port")]
     InUse(SocketAddr),
-    /// It is not an address of this host.
+    /// The address is not one of this host.
     #[error("cannot listen at {0}: not an address of this host")]
     NotLocal(SocketAddr),
     /// The port is privileged.
@@ -48,13 +49,13 @@ pub enum GroupSocketError {
 /// Socket of a group.
 #[derive(Debug)]
 pub(crate) struct GroupSocket {
-    /// Unique number of the socket.
+    /// Unique number of the socket, its token for epoll.
     pub(crate) token: u64,
     pub(crate) listen: SocketAddr,
     interface: Option<String>,
     /// Index of the interface on which a multicast group is joined; 0 if unknown.
     joined_on: u32,
-    /// True if that interface was gone at the latest check.
+    /// True if the interface on which the group is joined was gone at the latest check.
     is_interface_gone: AtomicBool,
     socket: Socket,
     /// Hop limit that is set on the socket; 0 while unknown.
@@ -63,14 +64,14 @@ pub(crate) struct GroupSocket {
     fragment: AtomicBool,
 }
 
-/// First token; those below have other meanings.
+/// First token of a group socket; lower ones have other meanings in the worker's epoll.
 pub(crate) const TOKEN_MIN: u64 = 16;
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(TOKEN_MIN);
 
 impl GroupSocket {
-    /// Opens the socket of a group, and joins a multicast group; but not on the relay's send
-    /// interface `own`, whose packets reach the relay without that. Its address may be a part of
-    /// those of `others` of this relay, or theirs a part of it, but no other program's.
+    /// Opens the socket of a group, and joins a multicast group. No group is joined on the send
+    /// interface, whose frames the relay reads directly. The address may overlap those of `others`,
+    /// sockets of this relay, by a wildcard; an address in use by another program is an error.
     pub(crate) fn open(
         group: &GroupSpec,
         send_interface_index: Option<u32>,
@@ -113,12 +114,13 @@ impl GroupSocket {
         })
     }
 
-    /// Returns true if it suits this group, unless its interface has changed since.
+    /// Returns true if the socket has the group's address and interface name. The interface itself
+    /// may have been replaced since the socket was opened.
     pub(crate) fn is_for_group(&self, group: &GroupSpec) -> bool {
         (self.listen, &self.interface) == (group.listen, &group.interface)
     }
 
-    /// Returns the state of the interface on which its group is joined.
+    /// Returns the state of the interface on which the socket has joined the group.
     pub(crate) fn join_state(
         &self,
         group: &GroupSpec,
@@ -127,24 +129,25 @@ impl GroupSocket {
         interfaces.join_state(group, self.joined_on)
     }
 
-    /// Records whether that interface is gone; returns the previous value.
+    /// Records whether the interface of the joined group is gone; returns the previous value.
     pub(crate) fn set_interface_gone(&self, lost: bool) -> bool {
         self.is_interface_gone.swap(lost, Ordering::Relaxed)
     }
 
-    /// Returns true if that interface was gone at the latest check.
+    /// Returns true if the interface of the joined group was gone at the latest check.
     pub(crate) fn is_interface_gone(&self) -> bool {
         self.is_interface_gone.load(Ordering::Relaxed)
     }
 
-    /// Returns true if one of the two is a wildcard that includes the other.
+    /// Returns true if either address is a wildcard, with the same port and IP version.
     fn overlaps(&self, address: SocketAddr) -> bool {
         let listen = self.listen;
         let is_any = listen.ip().is_unspecified() || address.ip().is_unspecified();
         is_any && (listen.port(), listen.is_ipv4()) == (address.port(), address.is_ipv4())
     }
 
-    /// Allows or forbids further sockets on its address. Multicast addresses are shared anyway.
+    /// Allows or forbids further sockets on the socket's address. Multicast addresses are shared
+    /// anyway.
     fn set_sharing(&self, on: bool) -> io::Result<()> {
         if self.listen.ip().is_multicast() { Ok(()) } else { self.socket.set_reuse_address(on) }
     }
@@ -153,7 +156,7 @@ impl GroupSocket {
         &self.socket
     }
 
-    /// Prepares the socket for these copies: their hop limit, and fragmentation or not.
+    /// Sets the hop limit and the fragmentation of the socket as these copies need them.
     pub(crate) fn prepare_for(&self, copies: &PacketCopies<'_>) -> io::Result<()> {
         let (limit, fragment) = (copies.hop_limit, copies.group.spec.fragment);
         if self.hop_limit.load(Ordering::Relaxed) != limit {
@@ -204,9 +207,8 @@ fn set_socket_options(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
     socket.set_send_buffer(SEND_BUFFER_BYTES).map(drop)
 }
 
-/// Binds a socket. If others of this relay use a part of the address, or it is a part of theirs,
-/// the kernel is set to let them share it only during the call: so the sockets of other programs
-/// conflict as usual, before and after.
+/// Binds a socket. If it overlaps other sockets of this relay, SO_REUSEADDR is set on all of them
+/// for this call only, so that the sockets of other programs conflict as usual, before and after.
 fn bind_shared(socket: &Socket, address: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
     let overlapping = || others.iter().filter(|other| other.overlaps(address));
     let bind = || {
@@ -228,7 +230,7 @@ fn bind_shared(socket: &Socket, address: SocketAddr, others: &[&GroupSocket]) ->
     set_sharing(false).and(bound)
 }
 
-/// Adds the interface to the address of a link-local group (RFC 4007).
+/// Adds the interface as scope ID to the address of a link-local multicast group (RFC 4007).
 fn with_scope(listen: SocketAddr, interface: u32) -> SocketAddr {
     match listen {
         SocketAddr::V6(v6) if v6.ip().is_multicast() && v6.scope_id() == 0 => {

@@ -1,6 +1,7 @@
-//! Rate limits: packets of a group and copies of a relay in a second. The generic cell rate
-//! algorithm (ITU-T I.371), with a word for each limit; it reads no clock. The XDP engine charges
-//! the same words by the same rule, so that the rates apply to both engines together.
+//! Rate limits: packets of a group and copies of a relay per second. The generic cell rate
+//! algorithm (ITU-T I.371), with one atomic theoretical arrival time for each limit; it reads no
+//! clock. The XDP engine charges the same arrival times by the same rule, so that the rates apply
+//! to both engines together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -11,30 +12,30 @@ use crate::GroupCounters;
 use crate::table::{CHILDREN_MAX, GROUPS_MAX, Group, RoutingTable};
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// Longest burst of a rate, as a part of a second.
+/// Burst tolerance of a rate, in ns.
 const BURST_NS: u64 = NS_PER_S / 10;
-/// Failed attempts, because of concurrent changes, after which a limit counts as exceeded.
+/// Maximum number of attempts to charge a limit; if concurrent changes defeat all of them, the
+/// limit counts as exceeded.
 const ATTEMPTS_MAX: usize = 16;
 
-/// Returns the time of this number of units at `rate` units in a second.
+/// Returns the time that this number of units takes at `rate` units per second, in ns; at least 1.
 pub(crate) fn cost_ns(units: u64, rate: u64) -> u64 {
     let ns = u128::from(units) * u128::from(NS_PER_S) / u128::from(rate.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX).max(1)
 }
 
-/// Returns the longest lead of a group over its rate; one packet is always permitted.
+/// Returns the burst tolerance (GCRA's τ) of a group's packets, in ns; at least one packet.
 pub(crate) fn packet_tolerance_ns(rate: u64) -> u64 {
     BURST_NS.max(cost_ns(1, rate))
 }
 
-/// Returns the longest lead of all copies over their rate; those of one packet are always
-/// permitted.
+/// Returns the burst tolerance (GCRA's τ) of all copies, in ns; at least the copies of one packet.
 pub(crate) fn copy_tolerance_ns(rate: u64) -> u64 {
     BURST_NS.max(cost_ns(CHILDREN_MAX as u64, rate))
 }
 
-/// Charges a limit; returns false if it is exceeded. The word is the time at which the next unit
-/// would arrive if units arrived evenly ("theoretical arrival time").
+/// Charges a limit by `cost_ns`; returns false if it is exceeded. `arrival_time` is GCRA's
+/// theoretical arrival time: that of the next unit if units arrived evenly.
 fn try_charge(arrival_time: &AtomicU64, cost_ns: u64, tolerance_ns: u64, now_ns: u64) -> bool {
     for _ in 0..ATTEMPTS_MAX {
         let last = arrival_time.load(Relaxed);
@@ -49,14 +50,15 @@ fn try_charge(arrival_time: &AtomicU64, cost_ns: u64, tolerance_ns: u64, now_ns:
     false
 }
 
-/// Cancels the debt beyond a limit that has replaced another: the lead is at most the present
-/// limit's, and a higher limit takes effect without waiting for old debt.
+/// Caps a theoretical arrival time at `tolerance_ns` ahead of now, so that a raised limit takes
+/// effect at once.
 fn cap_lead(arrival_time: &AtomicU64, tolerance_ns: u64, now_ns: u64) {
     arrival_time.fetch_min(now_ns.saturating_add(tolerance_ns), Relaxed);
 }
 
-/// Cancels the debt beyond the limits of a table, in words that the XDP engine charges too. To be
-/// called once it charges by that table: its charges by the previous one count as well.
+/// Caps the theoretical arrival times that the XDP engine shares, by the limits of a table. Call it
+/// after the XDP engine has switched to that table: until then the engine charges by the old
+/// limits.
 pub(crate) fn cap_leads(rate_state: &RelayRateState, table: &RoutingTable, now_ns: u64) {
     for group in table.groups() {
         if let Some(arrival_time) = rate_state.packet_arrival(group.index as u32) {
@@ -70,13 +72,13 @@ pub(crate) fn cap_leads(rate_state: &RelayRateState, table: &RoutingTable, now_n
 #[derive(Debug)]
 pub struct RelayLimits {
     rate_state: RateState,
-    /// Owners of the words of groups, by index.
+    /// Counters of the group that last used each group index, to detect a change of its user.
     owners: Box<[Weak<GroupCounters>]>,
 }
 
 #[derive(Debug)]
 enum RateState {
-    /// Of groups by their index, and of all copies.
+    /// Arrival times of this process: of groups by their index, and of all copies.
     Private(Box<[AtomicU64]>, AtomicU64),
     Shared(RelayRateState),
 }
@@ -100,8 +102,8 @@ impl RelayLimits {
         Self { rate_state, owners: std::iter::repeat_with(Weak::new).take(GROUPS_MAX).collect() }
     }
 
-    /// Uses a table from now on: a group that has taken the index of another begins without its
-    /// debt, and no debt exceeds the present rates.
+    /// Applies a table: a group that has taken the index of another starts without its lead, and no
+    /// lead exceeds the present tolerances.
     pub(crate) fn apply_table(&mut self, table: &RoutingTable, now_ns: u64) {
         for group in table.groups() {
             let (Some(arrival_time), Some(owner)) =

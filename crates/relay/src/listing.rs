@@ -17,7 +17,7 @@ use crate::{
     PacketRefusal, TableSpec, XdpEngine,
 };
 
-/// Name and version of this format.
+/// Name and version of the listing's schema.
 pub const SCHEMA: &str = "horolog.relay/2";
 
 /// Name of the XDP engine.
@@ -30,7 +30,7 @@ pub struct RelayListing {
     pub schema: String,
     /// Engine that sends the copies: `xdp` if the XDP engine makes them as far as possible.
     pub engine: String,
-    /// Engine for the copies that the XDP engine does not make.
+    /// Socket engine for the copies that the XDP engine does not make.
     #[serde(default)]
     pub host_engine: String,
     /// Limits of a table, and of the engines.
@@ -55,9 +55,9 @@ pub struct RelayListing {
 /// Limits in force.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LimitsListing {
-    /// Groups.
+    /// Maximum number of groups.
     pub groups: u64,
-    /// Children of all groups together.
+    /// Maximum number of children of all groups together.
     pub children: u64,
     /// Limits of the XDP engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,16 +67,16 @@ pub struct LimitsListing {
 /// Limits of the XDP engine; beyond them the socket engine takes over.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct XdpLimits {
-    /// Bytes of a packet, its IP header included.
+    /// Maximum length of a packet with its IP header, in bytes.
     pub packet_bytes: u64,
-    /// Egress interfaces of copies.
+    /// Maximum number of egress interfaces of copies.
     pub interfaces: u64,
-    /// Children of a group behind one interface: frames of a transmit ring.
+    /// Maximum number of children of a group behind one interface: the frames of a transmit ring.
     pub children_per_interface: u64,
-    /// Destination addresses of groups' packets.
+    /// Maximum number of destination addresses of groups' packets.
     pub addresses: u64,
-    /// Reason for which copies that find no room in a transmit ring count as sent, if the kernel
-    /// does not report them.
+    /// Reason why this kernel does not report drops at a full transmit ring; such copies are then
+    /// counted as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted_ring_drops: Option<String>,
 }
@@ -84,12 +84,13 @@ pub struct XdpLimits {
 /// Counts of a group's packets.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupListing {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Engine that sends its copies.
+    /// Engine that sends the group's copies.
     #[serde(default)]
     pub engine: String,
-    /// Reason for which the XDP engine does not make them, if it is in use.
+    /// Reason for which the XDP engine, if in use, does not make the group's copies; absent if it
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp_unavailable: Option<String>,
     /// Packets received.
@@ -98,21 +99,21 @@ pub struct GroupListing {
     pub bytes: u64,
     /// Packets refused, by reason; reasons without any are left out.
     pub refused: BTreeMap<String, u64>,
-    /// Packets that the kernel dropped before, because the socket's buffer was full; `None` if it
+    /// Packets that the kernel dropped because the socket's receive buffer was full; `None` if it
     /// does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_dropped: Option<u32>,
     /// True if the interface on which a multicast group is joined is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interface_missing: bool,
-    /// Its children.
+    /// Children of the group.
     pub children: Vec<ChildListing>,
 }
 
 /// Counts of the copies for a child.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ChildListing {
-    /// Its address.
+    /// Address of the child.
     pub address: SocketAddr,
     /// Copies sent.
     pub packets: u64,
@@ -120,7 +121,7 @@ pub struct ChildListing {
     pub bytes: u64,
     /// Copies not sent, by reason; reasons without any are left out.
     pub dropped: BTreeMap<String, u64>,
-    /// True if the next hop to it is known to be unreachable.
+    /// True if the next hop to the child is known to be unreachable.
     pub unreachable: bool,
 }
 

@@ -11,11 +11,11 @@ use crate::GroupSpec;
 /// State of the interface on which a group is joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum JoinState {
-    /// It is present; also assumed if the kernel does not report it.
+    /// The interface is present; also assumed if its index is unknown (0).
     Joined,
-    /// Another one has replaced it.
+    /// Another interface has replaced it.
     Changed,
-    /// There is none at present.
+    /// The interface is gone, and none has replaced it.
     Gone,
 }
 
@@ -73,7 +73,7 @@ impl HostInterfaces {
 pub enum MembershipEvent {
     /// The interface on which this group is joined is gone.
     Lost(String),
-    /// It is back, or another has replaced it, and this group is joined there.
+    /// The interface is back, or another has replaced it, and this group is joined there.
     Joined(String),
 }
 

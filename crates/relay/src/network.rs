@@ -1,4 +1,4 @@
-//! Network of a list, as text in files and messages.
+//! IP network of a list of sources or destinations, as text in files and messages.
 
 use std::fmt;
 use std::net::IpAddr;

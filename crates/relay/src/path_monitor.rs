@@ -18,13 +18,14 @@ use crate::route_cache::{NextHop, RouteCache};
 
 /// Interval between two polls of the neighbours.
 const NEIGHBOURS_INTERVAL: Duration = Duration::from_millis(200);
-/// Interval while one of them is unreachable.
+/// Interval between two polls while a neighbour is unreachable.
 const UNREACHABLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Interval between two polls of routes, interfaces and own addresses; and between two trials of an
-/// unreachable neighbour, which the kernel takes as long to resolve.
+/// Interval between two polls of routes, interfaces and this host's addresses; also the interval
+/// between trial copies to an unreachable neighbour, because the kernel's resolution (ARP, ND)
+/// takes about as long.
 const ROUTES_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest wait of a change for the MAC addresses of new neighbours, after which copies for those
-/// without one count as unresolved.
+/// Longest time for which a change waits for the MAC addresses of new neighbours; after it, copies
+/// to neighbours without one count as unresolved.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(200);
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -34,10 +35,10 @@ pub(crate) type PollDone = SyncSender<()>;
 /// Result of a poll of neighbours.
 #[derive(Clone, Copy, Debug, Default)]
 struct NeighbourPoll {
-    /// True if one is unreachable: requested and not answering. One that was never requested is
-    /// not.
+    /// True if a neighbour is unreachable: requested and not answering. One that was never
+    /// requested is not.
     any_unreachable: bool,
-    /// True if one that was unreachable answers.
+    /// True if a neighbour that was unreachable answers now.
     any_answered: bool,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct PathMonitor {
     netlink: Netlink,
     shared: Arc<RelayState>,
     route_cache: RouteCache,
-    /// Children by the neighbour to which their copies go.
+    /// Children by the neighbour (next hop) to which their copies are sent.
     children_by_neighbour: HashMap<NextHop, Vec<Arc<GroupChild>>>,
 }
 
@@ -54,7 +55,8 @@ impl PathMonitor {
         Self { netlink, shared, route_cache, children_by_neighbour: HashMap::new() }
     }
 
-    /// Polls until `changed` is closed; at once whenever a message arrives there.
+    /// Polls periodically, and at once on a message of `poll_requests`, until that channel is
+    /// closed.
     pub(crate) fn run(mut self, poll_requests: &Receiver<PollDone>) {
         let mut routes_polled_at: Option<Instant> = None;
         let mut neighbours_polled_at: Option<Instant> = None;
@@ -63,7 +65,7 @@ impl PathMonitor {
             if routes_polled_at.is_none_or(|at| at.elapsed() >= ROUTES_INTERVAL) {
                 self.poll_routes();
                 routes_polled_at = Some(Instant::now());
-                // Some of them may be new.
+                // Neighbours of the routes may be new.
                 neighbours_polled_at = None;
                 self.retry_unreachable();
             }
@@ -137,8 +139,8 @@ impl PathMonitor {
                 continue;
             };
             if neighbour.is_none() && self.shared.xdp.is_some() {
-                // The XDP engine's copies do not make the kernel resolve it. The next poll shows
-                // the result.
+                // The XDP engine's copies do not make the kernel resolve the neighbour. The next
+                // poll shows the result.
                 let _ = self.netlink.probe_neighbour(next_hop.0, next_hop.1);
             }
             let unreachable = neighbour.is_some_and(|neighbour| !neighbour.usable);
@@ -151,7 +153,7 @@ impl PathMonitor {
         poll
     }
 
-    /// Waits for the MAC addresses of new neighbours.
+    /// Waits until the kernel has resolved new neighbours, at most [`RESOLVE_TIMEOUT`].
     fn resolve(&mut self) {
         let mut unresolved: Vec<NextHop> = self.children_by_neighbour.keys().copied().collect();
         let started_at = Instant::now();
@@ -175,8 +177,9 @@ impl PathMonitor {
         }
     }
 
-    /// Allows one copy to each unreachable neighbour, which makes the kernel resolve it again. With
-    /// the XDP engine, the kernel is requested to do so without a copy.
+    /// Allows one trial copy to each unreachable neighbour, which makes the kernel resolve it
+    /// again. With the XDP engine, the kernel is requested to resolve unconfirmed neighbours
+    /// without a copy.
     fn retry_unreachable(&mut self) {
         for (next_hop, children) in &self.children_by_neighbour {
             if let Some(child) = children.iter().find(|child| child.is_unreachable()) {

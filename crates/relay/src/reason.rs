@@ -9,13 +9,13 @@ use std::io;
 pub enum PacketRefusal {
     /// No group listens on its destination address.
     Destination,
-    /// Its source is not on the group's list.
+    /// The source is not on the group's list.
     Source,
-    /// It comes from a child of the group: a loop.
+    /// The packet comes from a child of the group: a loop.
     Child,
-    /// It comes from this relay itself: a loop.
+    /// The packet comes from this relay itself: a loop.
     Relay,
-    /// Its TTL or hop limit is exhausted, or the kernel did not report it.
+    /// The TTL or hop limit is exhausted, or the kernel did not report it.
     HopLimit,
     /// The group's packets exceed its rate.
     Rate,
@@ -54,7 +54,7 @@ impl PacketRefusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum CopyDrop {
-    /// It is longer than the MTU of the path to the child.
+    /// The copy is longer than the MTU of the path to the child.
     TooLarge,
     /// The link address of the child's neighbour cannot be resolved.
     Unresolved,
@@ -92,7 +92,7 @@ impl CopyDrop {
         }
     }
 
-    /// Returns the meaning of the kernel's refusal to send a copy.
+    /// Returns the reason of an error with which the kernel refused to send a copy.
     #[must_use]
     pub fn from_error(error: &io::Error) -> Self {
         match error.kind() {

@@ -9,11 +9,12 @@ use horolog_sys::message::MessageTable;
 use crate::ReceivedPacket;
 use crate::group_socket::GroupSocket;
 
-/// Packets of one call.
+/// Maximum number of packets of one receive call.
 const SLOTS: usize = 64;
-/// Longer than any datagram.
+/// Size of the buffer of one packet, in bytes: longer than any datagram.
 const BYTES_MAX: usize = 65_536;
-/// A cache line more, so that the beginnings of packets do not all map to one set of a cache.
+/// Distance of the buffers, in bytes: a cache line more than their size, so that the beginnings of
+/// packets do not all map to one set of a cache.
 const STRIDE: usize = BYTES_MAX + 64;
 
 /// Room for packets, and the kernel's metadata of each.

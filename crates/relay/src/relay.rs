@@ -31,10 +31,10 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// all program runs that began before have ended, which takes some hundredths of a second.
 const XDP_TIMEOUT: Duration = Duration::from_mins(1);
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// Timeout of a change for an earlier one: as long as that may take.
+/// Longest wait of a change for an earlier one to finish.
 const CHANGE_LOCK_TIMEOUT: Duration = APPLY_TIMEOUT.saturating_add(XDP_TIMEOUT);
 const CHANGE_LOCK_INTERVAL: Duration = Duration::from_millis(2);
-/// Longest time of a whole change until its outcome is known.
+/// Longest time from the request of a change until its outcome is known.
 pub(crate) const CHANGE_TIMEOUT: Duration = CHANGE_LOCK_TIMEOUT.saturating_add(CHANGE_LOCK_TIMEOUT);
 
 /// Reason for which a relay does not run, or not as requested.
@@ -55,7 +55,7 @@ pub enum RelayError {
     /// Other changes are in progress.
     #[error("another change is in progress; try again later")]
     Busy,
-    /// A thread does not take a change over.
+    /// A thread has not applied the change in time.
     #[error("a relay thread has not applied the change in time; it may still do so")]
     NotApplied,
 }
@@ -73,7 +73,7 @@ impl RelayError {
 pub(crate) struct ForwardingPlan {
     pub(crate) table: RoutingTable,
     pub(crate) sockets: Vec<Arc<GroupSocket>>,
-    /// Sequence number of this relay's plans.
+    /// Sequence number of the plan among those of this relay.
     pub(crate) number: u64,
 }
 
@@ -122,9 +122,9 @@ pub(crate) struct RelayState {
     pub(crate) xdp: Option<XdpEngine>,
     /// Interface by which programs on this host send packets to the relay, if present.
     pub(crate) send_interface: Option<SendInterface>,
-    /// True if it was deleted.
+    /// True if the send interface was deleted.
     pub(crate) send_interface_gone: AtomicBool,
-    /// Number of the plan that the worker has taken over.
+    /// Number of the latest plan that the worker has applied.
     pub(crate) applied_plan: AtomicU64,
     pub(crate) receive_errors: AtomicU64,
     pub(crate) changes_refused: AtomicU64,
@@ -208,8 +208,8 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Changes the table. If this returns without an error, only the new table is in force; with an
-    /// error the old one is, unless the worker is stuck.
+    /// Changes the table. After success only the new table is in force; after an error the old one
+    /// is, unless a thread has not applied the change in time ([`RelayError::NotApplied`]).
     pub fn change(
         &self,
         edit: impl FnOnce(&mut TableSpec) -> Result<(), TableError>,
@@ -221,7 +221,7 @@ impl Relay {
         changed
     }
 
-    /// Counts a change that was refused before it reached the relay: an invalid file.
+    /// Counts a refused change; for callers that refuse one themselves, such as an invalid file.
     pub fn count_refused_change(&self) {
         self.shared.changes_refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -252,7 +252,7 @@ impl Relay {
         self.request_poll()
     }
 
-    /// Waits until no other change is in progress.
+    /// Waits until no other change is in progress, and locks out further ones.
     fn lock_changes(&self) -> Result<MutexGuard<'_, ()>, RelayError> {
         let started_at = Instant::now();
         loop {
@@ -325,9 +325,9 @@ impl Relay {
         RelayListing::new(&self.shared, self.engine)
     }
 
-    /// Returns, for each group, the reason for which the XDP engine does not make its copies,
-    /// `None` if it does; groups for which that is about to change are left out, and all are
-    /// without an XDP engine. Costs less than the listing.
+    /// Returns, for each group, the reason for which the XDP engine does not make its copies, or
+    /// `None` if it does. Groups about which that is not decided yet are omitted; without an XDP
+    /// engine the result is empty. Costs less than the listing.
     #[must_use]
     pub fn xdp_refusals(&self) -> BTreeMap<String, Option<String>> {
         let Some(xdp) = &self.shared.xdp else { return BTreeMap::new() };

@@ -11,19 +11,19 @@ use horolog_sys::zone::zone_index;
 
 use crate::LocalAddresses;
 
-/// Neighbour: the index of an interface, and an address on its link.
+/// Next hop: index of an interface, and the neighbour's address on its link.
 pub(crate) type NextHop = (u32, IpAddr);
 
-/// Route from an address of this host, if fixed, to another, by an interface if the address names
-/// one.
+/// Key of a route: source address if the group is bound to one, destination, and the destination's
+/// scope ID.
 type RouteKey = (Option<IpAddr>, IpAddr, Option<u32>);
 
 /// State of a neighbour.
 #[derive(Clone, Copy, Debug, Default)]
 struct NeighbourState {
-    /// Its entry at the latest query; `None` if the kernel has none.
+    /// Entry of the kernel's neighbour table at the latest query; `None` if there was none.
     entry: Option<Neighbour>,
-    /// MAC address for copies: the last one known, until it is found wrong.
+    /// MAC address for copies: the last known one, until its resolution fails.
     mac: Option<MacAddress>,
 }
 
@@ -51,8 +51,8 @@ impl RouteCache {
         self.previous_routes = std::mem::take(&mut self.routes);
     }
 
-    /// Queries the route of a group's packets from `at` to an address, unless it is cached. A value
-    /// that cannot be read remains unchanged.
+    /// Queries the route to an address for a group that listens at `listen`, unless it is cached. A
+    /// value that cannot be read remains unchanged.
     pub(crate) fn query_route(
         &mut self,
         netlink: &mut Netlink,
@@ -79,8 +79,8 @@ impl RouteCache {
         match entry {
             Some(neighbour) if neighbour.usable => state.mac = neighbour.mac,
             Some(neighbour) if neighbour.failed => state.mac = None,
-            // It is being resolved, or its entry has been removed, which does not make the address
-            // wrong.
+            // The neighbour is being resolved, or its entry has been removed, which does not make
+            // the address wrong.
             _ => {}
         }
         Ok(entry)
@@ -91,7 +91,8 @@ impl RouteCache {
         self.neighbours.retain(|hop, _| is_used(hop));
     }
 
-    /// Returns true if a neighbour ever had a MAC address, or was found to have none.
+    /// Returns true if the resolution of a neighbour has finished: it has an address, or it has
+    /// failed.
     pub(crate) fn is_resolution_complete(&self, next_hop: NextHop) -> bool {
         self.neighbours.get(&next_hop).is_some_and(|known| {
             known.mac.is_some()
@@ -111,13 +112,14 @@ impl RouteCache {
         self.neighbours.get(&next_hop).and_then(|known| known.mac)
     }
 
-    /// Returns the route of a group's packets from `at` to an address, if it was queried.
+    /// Returns the cached route to an address for a group that listens at `listen`; `None` if there
+    /// is none.
     pub(crate) fn route(&self, listen: SocketAddr, to: SocketAddr) -> Option<RouteInfo> {
         self.routes.get(&route_key(listen, to)).copied().flatten()
     }
 
-    /// Returns the neighbour for this route; `None` without a route, or if the destination is this
-    /// host or several.
+    /// Returns the next hop of a route; `None` without a route, or if the destination is this host
+    /// or a group of hosts.
     pub(crate) fn next_hop(&self, listen: SocketAddr, to: SocketAddr) -> Option<NextHop> {
         let route = self.route(listen, to).filter(|way| !way.local && !way.is_group)?;
         Some((route.index, route.gateway.unwrap_or(to.ip())))
@@ -137,7 +139,7 @@ impl RouteCache {
         self.links.values()
     }
 
-    /// Returns the interface that has an address.
+    /// Returns the index of the interface that has an address.
     pub(crate) fn interface_of(&self, address: IpAddr) -> Option<u32> {
         self.addresses.iter().find(|one| one.prefix.address() == address).map(|one| one.index)
     }
@@ -172,20 +174,20 @@ impl RouteCache {
     }
 }
 
-/// Returns the route according to the kernel's answer and the previous route.
+/// Returns the route according to the kernel's response, or the previous one if the query failed.
 fn updated_route(
     answer: &Result<RouteInfo, NetlinkError>,
     previous: Option<RouteInfo>,
 ) -> Option<RouteInfo> {
     match answer {
         Ok(route) => Some(*route),
-        // There is none, or not even the interface that the address names.
+        // There is no route, or not even the interface that the address names.
         Err(NetlinkError::Unreachable { .. } | NetlinkError::NoSuchIndex(_)) => None,
         Err(_) => previous,
     }
 }
 
-/// Returns the key of a route; a group that listens on one address sends from it.
+/// Returns the key of a route; a group that listens on one address sends from that address.
 fn route_key(listen: SocketAddr, to: SocketAddr) -> RouteKey {
     let is_single_address = !listen.ip().is_multicast() && !listen.ip().is_unspecified();
     (is_single_address.then_some(listen.ip()), to.ip(), zone_index(to))

@@ -13,7 +13,8 @@ use horolog_sys::netlink::{Netlink, NetlinkError};
 use horolog_sys::tap::TapInterface;
 use horolog_wire::frame::UdpFrame;
 
-/// Maximum that the kernel permits: a program's packet is never fragmented on its way to the relay.
+/// MTU, the largest that the kernel permits: a program's packet is never fragmented on its way to
+/// the relay.
 const MTU: u32 = 65_521;
 /// Bytes of a frame with this MTU.
 pub(crate) const FRAME_BYTES_MAX: usize = MTU as usize + 14;
@@ -21,17 +22,17 @@ pub(crate) const FRAME_BYTES_MAX: usize = MTU as usize + 14;
 /// Reason for which there is no send interface.
 #[derive(Debug, thiserror::Error)]
 pub enum SendInterfaceError {
-    /// It cannot be created.
+    /// The interface cannot be created.
     #[error(
         "cannot create the send interface '{0}': {why}; it needs CAP_NET_ADMIN, and an unused name \
          of at most 15 characters", why = explain(.1))]
     Create(String, #[source] io::Error),
-    /// It cannot be brought up.
+    /// The interface cannot be brought up.
     #[error("the send interface '{0}': {1}")]
     BringUp(String, #[source] NetlinkError),
 }
 
-/// The interface; it ends with the relay, however that ends.
+/// Send interface (a TAP device), which ends with the relay, however that ends.
 #[derive(Debug)]
 pub struct SendInterface {
     tap: TapInterface,
@@ -52,7 +53,7 @@ impl SendInterface {
         Ok(Self { tap, index })
     }
 
-    /// Returns its name.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn name(&self) -> &str {
         self.tap.name()
@@ -62,7 +63,7 @@ impl SendInterface {
         self.index
     }
 
-    /// Receives a frame that was sent by the interface; `None` if there is none.
+    /// Receives a frame that a program sent by the interface; `None` if none is waiting.
     pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<&'a [u8]>> {
         match self.tap.receive(buffer) {
             Ok(length) => Ok(buffer.get(..length)),
@@ -84,8 +85,8 @@ impl AsFd for SendInterface {
     }
 }
 
-/// Returns the length of the IP packet in a frame that the XDP programs would copy if they have its
-/// group; `None` if it has a property that they leave to the socket engine.
+/// Returns the length of the IP packet in a frame, in bytes, if the XDP programs would copy it for
+/// a group that they have; `None` if it has a property that they leave to the socket engine.
 pub(crate) fn injectable_length(frame: &[u8], udp: &UdpFrame<'_>) -> Option<u32> {
     let headers = if udp.destination.is_ipv4() { 28 } else { 48 };
     let is_injectable =

@@ -1,5 +1,5 @@
 //! Routing table as written by a person, in a TOML file: groups, their children, lists and limits.
-//! Its meaning and its validity are determined in `table`.
+//! Module `table` checks and interprets it.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Network, fields};
 
-/// Default packets of a group in a second.
+/// Default packet rate of a group, per second.
 pub const RATE: u64 = 100_000;
-/// Default copies of a relay in a second.
+/// Default copy rate of a relay, per second.
 pub const COPY_RATE: u64 = 1_000_000;
 /// Default upper limit of the TTL or hop limit of a copy.
 pub const HOP_LIMIT: u8 = 32;
 
-/// A whole table.
+/// Specification of a routing table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TableSpec {
     /// Permitted destinations of copies: every child lies in one of these networks.
     #[serde(default)]
     pub destinations: Vec<Network>,
-    /// Copies in a second, of all groups together.
+    /// Limit of copies per second, of all groups together.
     #[serde(default = "copy_rate", deserialize_with = "fields::whole")]
     pub copy_rate: u64,
     /// The groups.
@@ -34,7 +34,7 @@ pub struct TableSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GroupSpec {
-    /// Its name: letters, digits, `-`, `_` and `.`.
+    /// Name of the group: letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// Address and port on which it listens: a multicast group's, one of this host's, or a
     /// wildcard. Copies leave from this port.
@@ -45,7 +45,7 @@ pub struct GroupSpec {
     pub interface: Option<String>,
     /// Networks whose packets are relayed.
     pub sources: Vec<Network>,
-    /// Packets in a second.
+    /// Limit of packets per second.
     #[serde(default = "rate", deserialize_with = "fields::whole")]
     pub rate: u64,
     /// Upper limit of the TTL or hop limit of a copy.
@@ -80,9 +80,9 @@ const fn fragment() -> bool {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct TableSpecError {
-    /// The line, from 1 on.
+    /// Line number, from 1 on.
     pub line: usize,
-    /// Its error, in one line.
+    /// Error in one line of text.
     pub reason: String,
 }
 
@@ -97,8 +97,8 @@ impl TableSpec {
         })
     }
 
-    /// Returns the table as a file. Names that are invalid for groups would need quoting, and no
-    /// table has such.
+    /// Renders the table as a file. Names are not quoted, because a table has only names that need
+    /// no quoting.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut text = String::new();

@@ -1,5 +1,6 @@
-//! Routing table: immutable, made of a valid [`Spec`]. A change makes a new table that shares the
-//! counters of all remaining members, so that concurrent readers of the old one are not disturbed.
+//! Routing table: immutable, made of a valid [`TableSpec`]. A change makes a new table that shares
+//! the counters of all remaining members, so that concurrent readers of the old one are not
+//! disturbed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,15 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::{ChildCounters, CopyDrop, GroupCounters, GroupSpec, Network, TableSpec};
 
-/// Groups of a table, at most.
+/// Maximum number of groups of a table.
 pub const GROUPS_MAX: usize = 256;
-/// Children of all groups of a table together, at most.
+/// Maximum number of children of all groups of a table together.
 pub const CHILDREN_MAX: usize = 1_024;
-/// Longest name of a group.
+/// Maximum length of a group's name, in bytes.
 const NAME_MAX: usize = 64;
-/// Longest name of an interface (`IFNAMSIZ` less its final zero).
+/// Maximum length of an interface's name, in bytes (`IFNAMSIZ` less its final zero).
 const INTERFACE_MAX: usize = 15;
-/// Headers of IP and UDP.
+/// Length of the headers of IP and UDP, in bytes, for IPv4 and IPv6.
 const V4_HEADERS: u32 = 28;
 const V6_HEADERS: u32 = 48;
 
@@ -59,7 +60,7 @@ pub enum TableError {
     /// A child of the other IP version.
     #[error("group '{0}': the IP version of {1} differs from that of the group's address")]
     IpVersionMismatch(String, SocketAddr),
-    /// A child outside the list of destinations.
+    /// A child outside the permitted destinations.
     #[error("group '{0}': {1} is outside the destinations; add its network to the table file")]
     OutsideDestinations(String, SocketAddr),
     /// A duplicate child.
@@ -76,7 +77,7 @@ pub enum TableError {
     NoChild(String, SocketAddr),
 }
 
-/// Identity of an end: a link-local address carries its interface, which is not compared.
+/// Key of an endpoint: address and port. The scope ID of a link-local address is not compared.
 type EndpointKey = (IpAddr, u16);
 
 pub(crate) fn endpoint_key(address: SocketAddr) -> EndpointKey {
@@ -86,18 +87,19 @@ pub(crate) fn endpoint_key(address: SocketAddr) -> EndpointKey {
 /// Child of one group.
 #[derive(Debug)]
 pub struct GroupChild {
-    /// Destination of its copies.
+    /// Destination of the child's copies.
     pub address: SocketAddr,
     /// Counters of the copies sent by sockets.
     pub counters: ChildCounters,
-    /// Counters of the copies that the XDP engine made, as far as it no longer counts them itself.
+    /// Counts retained from the XDP programs when they gave this child up; current counts are read
+    /// from the programs.
     pub(crate) xdp_counters: ChildCounters,
-    /// Longest payload that fits the route to it; if unknown, no limit.
+    /// Longest payload that fits the route to the child, in bytes; `u32::MAX` while unknown.
     payload_max: AtomicU32,
     /// True if the next hop is known to be unreachable.
     unreachable: AtomicBool,
-    /// Copies that may be sent although it is unreachable, so that the kernel resolves the next hop
-    /// again.
+    /// Number of copies that may be sent although the child is unreachable, so that the kernel
+    /// resolves the next hop again.
     trial_copies: AtomicU32,
 }
 
@@ -113,30 +115,31 @@ impl GroupChild {
         }
     }
 
-    /// Records the MTU of the interface by which it is reached.
+    /// Records the MTU of the route to the child, in bytes.
     pub fn set_mtu(&self, mtu: u32) {
         let headers = if self.address.is_ipv4() { V4_HEADERS } else { V6_HEADERS };
         self.payload_max.store(mtu.saturating_sub(headers), Ordering::Relaxed);
     }
 
-    /// Records whether its next hop is unreachable.
+    /// Records whether the next hop is unreachable.
     pub fn set_unreachable(&self, unreachable: bool) {
         self.unreachable.store(unreachable, Ordering::Relaxed);
     }
 
-    /// Returns true if its next hop is known to be unreachable.
+    /// Returns true if the next hop is known to be unreachable.
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         self.unreachable.load(Ordering::Relaxed)
     }
 
-    /// Allows one copy although it is unreachable.
+    /// Allows one trial copy although the child is unreachable.
     pub fn allow_trial_copy(&self) {
         self.trial_copies.store(1, Ordering::Relaxed);
     }
 
-    /// Returns the reason for which it gets no copy of this payload, which may be fragmented or
-    /// not.
+    /// Decides about a copy of a payload of this length in bytes, which may be fragmented or not;
+    /// the error is the reason for which the child gets no copy. Uses up the trial copy of an
+    /// unreachable child.
     pub(crate) fn admit_copy(&self, payload: usize, fragment: bool) -> Result<(), CopyDrop> {
         if !fragment && payload as u64 > u64::from(self.payload_max.load(Ordering::Relaxed)) {
             return Err(CopyDrop::TooLarge);
@@ -151,13 +154,14 @@ impl GroupChild {
 /// Group of a table.
 #[derive(Debug)]
 pub struct Group {
-    /// Its specification.
+    /// Specification of the group.
     pub spec: GroupSpec,
-    /// Its children.
+    /// Children of the group.
     pub children: Vec<Arc<GroupChild>>,
     /// Counters of the packets that its socket received.
     pub counters: Arc<GroupCounters>,
-    /// Counters of the packets that the XDP engine took, as far as it no longer counts them itself.
+    /// Counts retained from the XDP programs when they gave this group up; current counts are read
+    /// from the programs.
     pub(crate) xdp_counters: Arc<GroupCounters>,
     /// Number below [`GROUPS_MAX`], unique in the table, and constant for the group.
     pub index: usize,
@@ -165,24 +169,24 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns true if it listens on a multicast group.
+    /// Returns true if the group listens on a multicast address.
     #[must_use]
     pub fn is_multicast(&self) -> bool {
         self.spec.listen.ip().is_multicast()
     }
 
-    /// Returns true if it certainly uses the same socket as another.
+    /// Returns true if its address and interface are the same as those of another group.
     #[must_use]
     pub fn has_same_listen(&self, other: &GroupSpec) -> bool {
         (self.spec.listen, &self.spec.interface) == (other.listen, &other.interface)
     }
 
-    /// Returns true if a packet comes from one of its children.
+    /// Returns true if the source of a packet is a child of the group.
     pub(crate) fn has_child(&self, source: SocketAddr) -> bool {
         self.child_endpoints.contains(&endpoint_key(source))
     }
 
-    /// Returns true if its list contains the source.
+    /// Returns true if the group's list of sources contains the address.
     pub(crate) fn allows_source(&self, source: IpAddr) -> bool {
         self.spec.sources.iter().any(|network| network.contains(source))
     }
@@ -199,8 +203,8 @@ pub struct RoutingTable {
 }
 
 impl RoutingTable {
-    /// Makes the table of `spec`. Groups with the same address and name as in `before` keep their
-    /// counters and indices, and so do their children.
+    /// Makes the table of `spec`. Groups with the same name, address and interface as in `previous`
+    /// keep their counters and indices, and their children keep their counters.
     pub fn new(spec: &TableSpec, previous: Option<&Self>) -> Result<Self, TableError> {
         check_spec(spec)?;
         let mut used_indices: HashSet<usize> = HashSet::new();
@@ -230,7 +234,7 @@ impl RoutingTable {
         Ok(Self { destinations, copy_rate, groups, by_listen, ports })
     }
 
-    /// Returns the specification it was made of.
+    /// Returns the specification from which the table was made.
     #[must_use]
     pub fn spec(&self) -> TableSpec {
         TableSpec {
@@ -240,13 +244,13 @@ impl RoutingTable {
         }
     }
 
-    /// Returns its groups.
+    /// Returns the groups.
     #[must_use]
     pub fn groups(&self) -> &[Arc<Group>] {
         &self.groups
     }
 
-    /// Returns the copies in a second.
+    /// Returns the limit of copies per second.
     #[must_use]
     pub fn copy_rate(&self) -> u64 {
         self.copy_rate

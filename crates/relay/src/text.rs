@@ -55,7 +55,7 @@ pub fn render_text(listing: &RelayListing) -> String {
     text
 }
 
-/// Returns the text that copies counted as sent may be lost.
+/// Renders the notice that copies dropped at a full transmit ring count as sent, for this reason.
 #[must_use]
 pub fn ring_drops_text(why: &str) -> String {
     format!(

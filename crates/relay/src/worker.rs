@@ -21,15 +21,15 @@ use crate::relay::{ForwardingPlan, RelayState};
 use crate::send_interface::{FRAME_BYTES_MAX, injectable_length};
 use crate::{CopyDrop, ReceivedPacket, RelayLimits, SendInterface};
 
-/// Token of the stream of wake-ups for changes, whose end ends the worker.
+/// Epoll token of the wake-up stream: readable after a change, closed to stop the worker.
 const WAKEUP_TOKEN: u64 = 0;
-/// Token of the send interface.
+/// Epoll token of the send interface.
 const SEND_INTERFACE_TOKEN: u64 = 1;
-/// Frames that are taken from it in one turn.
+/// Maximum number of frames received from the send interface per wake-up.
 const FRAMES_MAX: usize = 256;
-/// Sockets that are served in one turn.
+/// Maximum number of ready sockets per wake-up.
 const EVENTS_MAX: usize = 64;
-/// Receive calls of one group in one turn.
+/// Maximum number of receive calls for one group per wake-up.
 const RECEIVE_CALLS_MAX: usize = 4;
 
 pub(crate) struct RelayWorker {
@@ -40,7 +40,7 @@ pub(crate) struct RelayWorker {
     sockets: HashMap<u64, Arc<GroupSocket>>,
     receiver: PacketReceiver,
     limits: RelayLimits,
-    /// Room for a frame of the send interface.
+    /// Buffer for a frame of the send interface.
     frame: Box<[u8]>,
 }
 
@@ -109,7 +109,7 @@ impl RelayWorker {
         }
     }
 
-    /// Uses the sockets of the present plan, and releases all others.
+    /// Applies the present plan: registers its sockets and releases all others.
     fn apply_plan(&mut self) -> io::Result<()> {
         let plan = self.shared.plan.load_full();
         let mut obsolete = std::mem::take(&mut self.sockets);
@@ -144,7 +144,7 @@ impl RelayWorker {
         }
     }
 
-    /// Takes the frames that programs on this host sent by the send interface.
+    /// Receives and relays the frames that programs on this host sent by the send interface.
     fn receive_frames(&mut self) {
         let shared = Arc::clone(&self.shared);
         let Some(interface) = &shared.send_interface else { return };
@@ -177,8 +177,8 @@ impl RelayWorker {
         }
     }
 
-    /// Has the XDP engine make the copies of a frame, or the socket engine. Frames not addressed to
-    /// a group are ignored: the kernel sends its own on any interface.
+    /// Relays a frame by the XDP engine if possible, otherwise by the socket engine. Frames not
+    /// addressed to a group are ignored: the kernel sends frames of its own on any interface.
     fn relay_frame(&mut self, interface: &SendInterface, frame: &[u8]) {
         let (plan, local_addresses) = (self.shared.plan.load(), self.shared.local_addresses.load());
         let Ok(udp) = UdpFrame::parse(frame) else { return };
@@ -196,7 +196,8 @@ impl RelayWorker {
             source: udp.source,
             destination,
             to_group: destination.ip().is_multicast(),
-            // Only a multicast group's packets arrive here, and their hop limit starts anew.
+            // Only packets of multicast groups arrive here, and these start with the group's hop
+            // limit.
             hop_limit: None,
             payload_len: udp.payload.len(),
         };
@@ -243,12 +244,13 @@ impl RelayWorker {
     }
 }
 
-/// Returns the present time on the clock of the XDP engine, which charges the same limits.
+/// Returns the present time on the monotonic clock, by which the XDP engine charges the same
+/// limits.
 fn now_ns() -> u64 {
     MonotonicClock.now().as_ns() as u64
 }
 
-/// Position in the packets of one call and the children of each.
+/// Cursor over the packets of one receive call and the children of each.
 struct BatchCursor<'a> {
     plan: &'a ForwardingPlan,
     local_addresses: &'a LocalAddresses,
@@ -264,7 +266,8 @@ struct BatchCursor<'a> {
 }
 
 impl<'a> BatchCursor<'a> {
-    /// Returns the next copies to be sent, if any.
+    /// Returns the copies of the current packet, or of the next one to be relayed; `None` at the
+    /// end of the batch.
     fn current_copies(&mut self) -> Option<PacketCopies<'a>> {
         if self.current.is_none() {
             self.current = self.decide_next();
@@ -280,7 +283,7 @@ impl<'a> BatchCursor<'a> {
             let (packet, bytes) = self.receiver.packet(self.socket, slot);
             let table = &self.plan.table;
             let decided = decide(table, self.local_addresses, self.limits, &packet, self.now_ns);
-            // It counts for the group at whose socket it arrived.
+            // The packet counts for the group at whose socket it arrived.
             let counters = table.find_group(self.socket.listen).map(|group| &group.counters);
             if let Some(counters) = counters {
                 counters.count_received(bytes.len());
@@ -288,7 +291,7 @@ impl<'a> BatchCursor<'a> {
             match (decided, counters) {
                 (Ok(copies), _) => return Some((copies, bytes)),
                 (Err(refusal), Some(counters)) => counters.count_refused(refusal),
-                // Its group was removed in the meantime.
+                // The group was removed in the meantime.
                 (Err(_), None) => {}
             }
         }

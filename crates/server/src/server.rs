@@ -419,7 +419,7 @@ impl Server {
             || nts_ke.is_some_and(KeServer::has_died)
             || ptp.as_ref().is_some_and(PtpThreads::has_died)
             || self.status.as_ref().is_some_and(StatusSocket::has_died)
-            || self.metrics.as_ref().is_some_and(HttpResponder::has_died)
+            || self.metrics.as_ref().is_some_and(HttpResponder::has_failed)
             || self.web.as_ref().is_some_and(ServerLivePage::has_died)
     }
 

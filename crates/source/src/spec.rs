@@ -14,7 +14,7 @@ use horolog_time::Span;
 
 use crate::gnss::GnssSource;
 use crate::gpsd::{self, GpsdSource, resolve_address};
-use crate::phc::{PhcSource, PhcTimescale};
+use crate::phc::{PhcScale, PhcSource};
 use crate::reference::ReferenceSettings;
 use crate::shm::ShmSource;
 use crate::sock::{self, SockSource};
@@ -73,7 +73,7 @@ impl SourceSpec {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SourceKind {
     System(DaemonChoice),
-    Phc(PathBuf, PhcTimescale, ReferenceSettings),
+    Phc(PathBuf, PhcScale, ReferenceSettings),
     Shm(u8, ReferenceSettings),
     Sock(PathBuf, ReferenceSettings),
     Gpsd(String, ReferenceSettings),
@@ -214,8 +214,8 @@ fn parse_phc(
         Some(Err(_)) => return spec_error("tai-offset takes whole seconds, as in tai-offset=37"),
     };
     let scale = match (options.take("scale"), tai_offset) {
-        (None | Some("tai"), offset) => PhcTimescale::Tai(offset),
-        (Some("utc"), None) => PhcTimescale::Utc,
+        (None | Some("tai"), offset) => PhcScale::Tai(offset),
+        (Some("utc"), None) => PhcScale::Utc,
         _ => return spec_error("scale takes tai, if necessary with tai-offset=SECONDS, or utc"),
     };
     Ok(SourceKind::Phc(path, scale, parse_settings(*b"PHC\0", options)?))
@@ -403,9 +403,9 @@ mod tests {
             SourceKind::Phc(_, scale, _) => scale,
             other => panic!("{other:?}"),
         };
-        assert_eq!(scaled("phc:/dev/ptp0"), PhcTimescale::Tai(None));
-        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcTimescale::Tai(Some(37)));
-        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcTimescale::Utc);
+        assert_eq!(scaled("phc:/dev/ptp0"), PhcScale::Tai(None));
+        assert_eq!(scaled("phc:/dev/ptp0,tai-offset=37"), PhcScale::Tai(Some(37)));
+        assert_eq!(scaled("phc:/dev/ptp0,scale=utc"), PhcScale::Utc);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn drop_frames(
     drop_frames: bool,
 ) -> Result<()> {
     let (middle, host) = (field.lab.client(), field.lab.host(number));
-    let (near, far) = (&middle.ports[number - 1], host.port());
+    let (near, far) = (&middle.interfaces[number - 1], host.first_interface());
     for direction in directions {
         let (at, from, to) = match direction {
             Direction::FromBroker => (middle, near, far),

@@ -253,8 +253,8 @@ fn lab(agents: usize, addresses: LabAddresses) -> Result<Lab, LocalError> {
 
 fn is_at(number: usize, host: &LabHost, addresses: LabAddresses) -> bool {
     let own = match addresses {
-        LabAddresses::V4 => Some(host.port().ipv4.into()),
-        LabAddresses::V6 => host.port().ipv6.map(IpAddr::V6),
+        LabAddresses::V4 => Some(host.first_interface().ipv4.into()),
+        LabAddresses::V6 => host.first_interface().ipv6.map(IpAddr::V6),
     };
     candidate(number, addresses).is_some_and(|agent| agent.addresses.first() == own.as_ref())
 }

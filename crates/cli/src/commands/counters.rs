@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use horolog_counters::{
-    CounterQuery, CounterReader, QueryServers, ServerCounts, ServerReading, Token, text,
+    CounterQuery, CounterReader, ServerCounts, ServerCountsResult, ServerQueryFn, Token,
+    render_text,
 };
 use horolog_http::{HttpRequest, HttpResponder};
 use horolog_server::status::{self, StatusError};
@@ -71,7 +72,7 @@ pub(crate) struct CountersArgs {
 
 pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     let named = args.status_socket;
-    let server_query: QueryServers =
+    let server_query: ServerQueryFn =
         Box::new(move |deadline| query_servers(named.as_deref(), deadline));
     check_interfaces(&args.interface)?;
     let mut gatherer = CounterReader::new(args.interface, args.chronyd, server_query);
@@ -81,8 +82,8 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
                           snapshot, or --once to print it";
             return Err(CommandFailure::usage(reason));
         }
-        let page = gatherer.page(&CounterQuery::default());
-        let shown = if args.json { page.to_json() } else { text(&page) };
+        let page = gatherer.read_snapshot(&CounterQuery::default());
+        let shown = if args.json { page.to_json() } else { render_text(&page) };
         return output::line(shown.trim_end());
     };
     let token = Token::load(&file).map_err(CommandFailure::usage)?;
@@ -101,9 +102,9 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
     sandbox::keep_capabilities(&[Capability::DacOverride]).map_err(CommandFailure::environment)?;
     sandbox::no_new_privileges().map_err(CommandFailure::environment)?;
     let gatherer = RefCell::new(gatherer);
-    let page = move |query: &CounterQuery| gatherer.borrow_mut().page(query);
+    let page = move |query: &CounterQuery| gatherer.borrow_mut().read_snapshot(query);
     let answer = move |request: &HttpRequest<'_>| {
-        horolog_counters::answer(request, &token, |query| page(query))
+        horolog_counters::respond(request, &token, |query| page(query))
     };
     let responder = HttpResponder::start("counters", listener, answer).map_err(cannot)?;
     output::print_note(&format!("horolog: counters at http://{address}"));
@@ -111,7 +112,7 @@ pub(crate) fn run(args: CountersArgs) -> Result<(), CommandFailure> {
         output::print_note("horolog: the token is sent in clear text; use a private address");
     }
     while signals.wait(TICK).map_err(CommandFailure::environment)?.is_none() {
-        if responder.has_died() {
+        if responder.has_failed() {
             return Err(CommandFailure::environment("the serving thread has exited; see above"));
         }
     }
@@ -142,7 +143,7 @@ fn is_open(address: IpAddr) -> bool {
 }
 
 /// Queries the servers of this project on this host, or the one with the specified socket.
-fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerReading> {
+fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerCountsResult> {
     let found = named.map_or_else(status::find, |path| Ok(path.to_owned()));
     let paths = match found {
         Ok(path) => vec![path],
@@ -152,7 +153,7 @@ fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerReading> 
     paths.iter().map(|path| query_server(path, deadline)).collect()
 }
 
-fn query_server(path: &Path, deadline: Instant) -> ServerReading {
+fn query_server(path: &Path, deadline: Instant) -> ServerCountsResult {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(format!("{} not read: no time left after the others", path.display()));

@@ -145,7 +145,7 @@ impl DemoEnvironment {
 
     fn server_address(&self) -> SocketAddr {
         match self {
-            Self::Lab(lab) => SocketAddr::new(lab.server().port().ipv4.into(), 123),
+            Self::Lab(lab) => SocketAddr::new(lab.server().first_interface().ipv4.into(), 123),
             Self::Loopback(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), LOOPBACK_PORT),
         }
     }

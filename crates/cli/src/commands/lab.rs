@@ -80,7 +80,7 @@ pub(crate) fn run(args: LabArgs) -> Result<(), CommandFailure> {
         LabCommand::Down { name } => down(&name),
         LabCommand::List => list(),
         LabCommand::Exec { name, host, program } => {
-            horolog_lab::exec(&name, &host, &program)?;
+            horolog_lab::exec_in_host(&name, &host, &program)?;
             Ok(())
         }
     }
@@ -90,7 +90,7 @@ fn up(name: &str, config: &LabConfig) -> Result<(), CommandFailure> {
     // A lab is published whole or not at all: signals wait until it is.
     let signals = [Signal::Interrupt, Signal::Terminate, Signal::HangUp];
     BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
-    let lab = horolog_lab::up(name, config)?;
+    let lab = horolog_lab::create_lab(name, config)?;
     let printed = lab.hosts().iter().try_for_each(|host| output::line(&describe(host)));
     if let Err(failure) = printed {
         down(name)?;
@@ -103,15 +103,15 @@ fn up(name: &str, config: &LabConfig) -> Result<(), CommandFailure> {
 }
 
 fn describe(host: &LabHost) -> String {
-    let ports = host.ports.iter().map(|port| {
+    let ports = host.interfaces.iter().map(|port| {
         let ipv6 = port.ipv6.map(|address| format!(" {address}")).unwrap_or_default();
-        format!("{} {}{ipv6}", port.interface, port.ipv4)
+        format!("{} {}{ipv6}", port.name, port.ipv4)
     });
     format!("{}: {}", host.name, ports.collect::<Vec<_>>().join(", "))
 }
 
 fn down(name: &str) -> Result<(), CommandFailure> {
-    let downed = horolog_lab::down(name)?;
+    let downed = horolog_lab::remove_lab(name)?;
     for process in &downed.processes {
         output::print_note(&format!(
             "horolog: process {} ({}) still runs in a host, which remains until it ends",
@@ -122,8 +122,8 @@ fn down(name: &str) -> Result<(), CommandFailure> {
 }
 
 fn list() -> Result<(), CommandFailure> {
-    for lab in horolog_lab::list()? {
-        let note = if lab.is_whole() { "" } else { " (incomplete; remove it)" };
+    for lab in horolog_lab::list_labs()? {
+        let note = if lab.is_complete() { "" } else { " (incomplete; remove it)" };
         output::line(&format!("{}: {}{note}", lab.name, lab.hosts.join(", ")))?;
     }
     Ok(())

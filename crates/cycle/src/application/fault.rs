@@ -1,4 +1,4 @@
-//! Faults that a node injects according to the plan: loss or delay of its messages, and additional
+//! Faults that a node injects according to the plan: loss and delay of its messages, and longer
 //! computation. Pure.
 
 use horolog_record::CycleTestFaultKind as FaultKind;
@@ -7,48 +7,48 @@ use horolog_time::{Span, SplitMix64};
 use super::plan::TestPlan;
 use crate::node::Disposition;
 
-/// Faults of one node.
+/// Faults that one node injects.
 pub(super) struct NodeFaults<'a> {
     plan: &'a TestPlan,
     node: u16,
-    chance: SplitMix64,
+    rng: SplitMix64,
 }
 
 impl<'a> NodeFaults<'a> {
     pub(super) fn new(plan: &'a TestPlan, node: u16) -> Self {
-        let chance = SplitMix64::new(plan.seed ^ (u64::from(node) + 1) << 48);
-        Self { plan, node, chance }
+        let rng = SplitMix64::new(plan.seed ^ (u64::from(node) + 1) << 48);
+        Self { plan, node, rng }
     }
 
-    /// Returns the multiplier of computation in a period with this release, with the faults that
-    /// cause it.
+    /// Returns the factor of computation in a period released at `due_ns` of the run, and the
+    /// indices of the faults that cause it.
     pub(super) fn compute_factor(&self, due_ns: u64) -> (f64, impl Iterator<Item = u16> + '_) {
-        let slow = move || {
+        let slow_faults = move || {
             (0..).zip(&self.plan.faults).filter(move |(_, fault)| {
                 fault.kind == FaultKind::Slow
                     && fault.node == Some(self.node)
-                    && fault.is_at(due_ns)
+                    && fault.is_active_at(due_ns)
             })
         };
-        let factor = slow().map(|(_, fault)| fault.factor).product();
-        (factor, slow().map(|(at, _)| at))
+        let factor = slow_faults().map(|(_, fault)| fault.factor).product();
+        (factor, slow_faults().map(|(at, _)| at))
     }
 
-    /// Returns the disposition of a message to another node in a period with this release, with the
-    /// fault that causes it.
+    /// Returns the disposition of a message in a period released at `due_ns` of the run, and the
+    /// index of the fault that causes it, if any.
     pub(super) fn disposition(&mut self, due_ns: u64) -> (Disposition, Option<u16>) {
         let node = self.node;
-        let of_this = (0..).zip(&self.plan.faults).filter(move |(_, fault)| {
-            fault.is_of_messages()
+        let active_faults = (0..).zip(&self.plan.faults).filter(move |(_, fault)| {
+            fault.is_message_fault()
                 && fault.node.is_none_or(|other| other == node)
-                && fault.is_at(due_ns)
+                && fault.is_active_at(due_ns)
         });
-        for (at, fault) in of_this {
-            if self.chance.unit() < fault.share {
+        for (at, fault) in active_faults {
+            if self.rng.unit() < fault.share {
                 let delay = Span::from_ns(fault.delay_ns as i64);
                 let is_lost = fault.kind == FaultKind::LostMessage;
                 return (
-                    if is_lost { Disposition::Drop } else { Disposition::Delayed(delay) },
+                    if is_lost { Disposition::Dropped } else { Disposition::Delayed(delay) },
                     Some(at),
                 );
             }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(slowness(&second, 2_000), (1.0, vec![]));
         assert_eq!(second.disposition(at(2_000)), (Disposition::Sent, None));
         let lost = (0..1_000)
-            .filter(|_| second.disposition(at(3_500)) == (Disposition::Drop, Some(1)))
+            .filter(|_| second.disposition(at(3_500)) == (Disposition::Dropped, Some(1)))
             .count();
         assert!((400..600).contains(&lost), "{lost}");
         let late = (Disposition::Delayed(Span::from_ms(4)), Some(2));

@@ -1,4 +1,4 @@
-//! Test file as written by a person, in TOML. Times are written with their units.
+//! Test file in TOML. Times are written with their units.
 
 #[cfg(test)]
 mod tests;
@@ -9,14 +9,14 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::plan::{
-    ArrivalProfile, Audience, Delivery, FaultSpec, NO_DEADLINE, ReportSource, Size, Stage,
-    StateSpec, TestPlan,
+    ArrivalProfile, DEADLINE_POLICY_ERROR, Delivery, FaultSpec, MessageDestination, ReportSize,
+    ReportSource, Stage, StateSpec, TestPlan,
 };
-use crate::task::{PRIORITY, TaskSetError as Wrong, check_name};
+use crate::task::{DEFAULT_PRIORITY, TaskSetError as Wrong, check_name};
 
 /// Longest file that is read, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
-/// Schema at the beginning of a file.
+/// Required value of `schema` in a file: name and version of the format.
 const SCHEMA: &str = "horolog.test/2";
 /// Longest label, in characters.
 const LABEL_MAX: usize = 40;
@@ -82,7 +82,7 @@ struct RawSource {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RawSize {
-    One(u64),
+    Single(u64),
     Range(String),
     List(Vec<u64>),
 }
@@ -93,7 +93,7 @@ struct RawFault {
     kind: Spanned<String>,
     at: Spanned<String>,
     #[serde(rename = "for")]
-    lasting: Option<Spanned<String>>,
+    duration: Option<Spanned<String>>,
     source: Option<Spanned<String>>,
     node: Option<u16>,
     share: Option<f64>,
@@ -115,29 +115,29 @@ impl TestPlan {
     ///
     /// # Errors
     ///
-    /// The error with its line.
+    /// The file is invalid; the error names the line.
     pub fn parse(text: &str) -> Result<Self, Wrong> {
-        Self::parse_as(text, None, None)
+        Self::parse_with(text, None, None)
     }
 
-    /// Parses a test file, replacing its number of nodes or its duration if supplied.
+    /// Parses a test file; `nodes` and `time_ns` replace the values of the file if present.
     ///
     /// # Errors
     ///
-    /// The error with its line.
-    pub fn parse_as(text: &str, nodes: Option<u16>, time_ns: Option<u64>) -> Result<Self, Wrong> {
+    /// The file is invalid; the error names the line.
+    pub fn parse_with(text: &str, nodes: Option<u16>, time_ns: Option<u64>) -> Result<Self, Wrong> {
         let raw: RawTestPlan = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            Wrong::at(text, at, reason)
+            Wrong::at_byte(text, at, reason)
         })?;
         let reader = TestPlanReader { text };
-        let mut plan = reader.head(&raw)?;
+        let mut plan = reader.parse_header(&raw)?;
         plan.nodes = nodes.unwrap_or(plan.nodes);
         plan.time_ns = time_ns.unwrap_or(plan.time_ns);
         for stage in &raw.stages {
             let read = reader.stage(stage.get_ref(), &plan)?;
-            read.check().map_err(|reason| reader.wrong(stage, reason))?;
+            read.check().map_err(|reason| reader.error_at(stage, reason))?;
             plan.stages.push(read);
         }
         for source in &raw.sources {
@@ -150,43 +150,43 @@ impl TestPlan {
         for state in &raw.states {
             plan.states.push(reader.state(state, &plan.states)?);
         }
-        // Errors of the plan as a whole refer to the file, errors of a part to its line.
-        plan.check_head().map_err(Wrong::of_set)?;
+        // Errors of the whole plan refer to the file, errors of a source or fault to its line.
+        plan.check_plan().map_err(Wrong::for_set)?;
         for (source, read) in raw.sources.iter().zip(&plan.sources) {
-            plan.check_source(read).map_err(|reason| reader.wrong(source, reason))?;
+            plan.check_source(read).map_err(|reason| reader.error_at(source, reason))?;
         }
         for (fault, read) in raw.faults.iter().zip(&plan.faults) {
-            plan.check_fault(read).map_err(|reason| reader.wrong(fault, reason))?;
+            plan.check_fault(read).map_err(|reason| reader.error_at(fault, reason))?;
         }
         Ok(plan)
     }
 }
 
-/// Interpreter of the file's texts; it reports those without a meaning.
+/// Converter of the parsed tables of a file to a plan. Its errors name the line.
 struct TestPlanReader<'a> {
     text: &'a str,
 }
 
 impl TestPlanReader<'_> {
-    fn wrong<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> Wrong {
-        Wrong::at(self.text, at.span().start, reason)
+    fn error_at<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> Wrong {
+        Wrong::at_byte(self.text, at.span().start, reason)
     }
 
-    fn head(&self, raw: &RawTestPlan) -> Result<TestPlan, Wrong> {
+    fn parse_header(&self, raw: &RawTestPlan) -> Result<TestPlan, Wrong> {
         if raw.schema.get_ref() != SCHEMA {
             let reason = format!("unsupported schema; this version reads schema = \"{SCHEMA}\"");
-            return Err(self.wrong(&raw.schema, reason));
+            return Err(self.error_at(&raw.schema, reason));
         }
         let policy = match &raw.policy {
             None => TaskPolicy::Fifo,
             Some(name) => match TaskPolicy::parse(name.get_ref()) {
-                Ok(TaskPolicy::Deadline) => return Err(self.wrong(name, NO_DEADLINE)),
-                read => read.map_err(|why| self.wrong(name, why))?,
+                Ok(TaskPolicy::Deadline) => return Err(self.error_at(name, DEADLINE_POLICY_ERROR)),
+                read => read.map_err(|why| self.error_at(name, why))?,
             },
         };
         let period_ns = self.time_ns(&raw.period)?;
         if period_ns == 0 {
-            return Err(self.wrong(&raw.period, "a period is 1ms to 1h long"));
+            return Err(self.error_at(&raw.period, "a period is 1ms to 1h long"));
         }
         let deadline_ns = self.time_or(raw.deadline.as_ref(), period_ns)?;
         Ok(TestPlan {
@@ -196,7 +196,11 @@ impl TestPlanReader<'_> {
             period_ns,
             deadline_ns,
             policy,
-            priority: raw.priority.unwrap_or(if policy.has_priority() { PRIORITY } else { 0 }),
+            priority: raw.priority.unwrap_or(if policy.has_priority() {
+                DEFAULT_PRIORITY
+            } else {
+                0
+            }),
             cores: raw.cores.clone(),
             budget: raw.budget.unwrap_or(1_000),
             steady: raw.steady.unwrap_or(5),
@@ -212,23 +216,23 @@ impl TestPlanReader<'_> {
 
     fn stage(&self, raw: &RawStage, plan: &TestPlan) -> Result<Stage, Wrong> {
         let to = match &raw.to {
-            None => Audience::All,
+            None => MessageDestination::All,
             Some(to) => match to.get_ref().as_str() {
-                "all" => Audience::All,
-                "next" => Audience::Next,
-                _ => return Err(self.wrong(to, "write all or next")),
+                "all" => MessageDestination::All,
+                "next" => MessageDestination::Next,
+                _ => return Err(self.error_at(to, "write all or next")),
             },
         };
         let needless = [raw.to.as_ref(), raw.late_after.as_ref()].into_iter().flatten().next();
         if let (Some(needless), None) = (needless, raw.message) {
-            return Err(self.wrong(needless, "no message to apply this to"));
+            return Err(self.error_at(needless, "no message to apply this to"));
         }
-        let meets = raw.message.is_some() || raw.barrier == Some(true);
-        if let (Some(wait), false) = (&raw.wait, meets) {
-            return Err(self.wrong(wait, "no message or barrier to wait for"));
+        let communicates = raw.message.is_some() || raw.barrier == Some(true);
+        if let (Some(wait), false) = (&raw.wait, communicates) {
+            return Err(self.error_at(wait, "no message or barrier to wait for"));
         }
         let fraction_ns = |time: &Spanned<String>| {
-            text::duration(time.get_ref()).map(|_| time).map_err(|_| self.no_time(time))?;
+            text::duration(time.get_ref()).map(|_| time).map_err(|_| self.invalid_time(time))?;
             Ok(fractional_ns(time.get_ref()))
         };
         Ok(Stage {
@@ -249,7 +253,7 @@ impl TestPlanReader<'_> {
         let raw = spanned.get_ref();
         let name = self.name(&raw.name)?;
         if plan.sources.iter().any(|other| other.name == name) {
-            return Err(self.wrong(&raw.name, "another source has this name"));
+            return Err(self.error_at(&raw.name, "another source has this name"));
         }
         let profile = match raw.profile.as_ref().map(|name| name.get_ref().as_str()) {
             None | Some("constant") => ArrivalProfile::Constant,
@@ -257,14 +261,14 @@ impl TestPlanReader<'_> {
             Some("burst") => ArrivalProfile::Burst(raw.burst.unwrap_or(10)),
             Some("ramp") => match raw.ramp_to {
                 Some(rate) => ArrivalProfile::Ramp(rate),
-                None => return Err(self.wrong(spanned, "a ramp needs an end; add ramp-to")),
+                None => return Err(self.error_at(spanned, "a ramp needs an end; add ramp-to")),
             },
             Some(_) => {
                 let reason = "write constant, poisson, burst or ramp";
                 return Err(raw
                     .profile
                     .as_ref()
-                    .map_or_else(|| Wrong::of_set(reason), |at| self.wrong(at, reason)));
+                    .map_or_else(|| Wrong::for_set(reason), |at| self.error_at(at, reason)));
             }
         };
         let needless = [
@@ -272,12 +276,12 @@ impl TestPlanReader<'_> {
             (raw.ramp_to.is_some() && !matches!(profile, ArrivalProfile::Ramp(_)), "ramp-to"),
         ];
         if let Some((_, key)) = needless.into_iter().find(|(is_needless, _)| *is_needless) {
-            return Err(self.wrong(spanned, format!("the profile of the source lacks {key}")));
+            return Err(self.error_at(spanned, format!("the profile of the source lacks {key}")));
         }
         let to = match raw.to.as_ref().map(|to| (to, to.get_ref().as_str())) {
             None | Some((_, "turn")) => Delivery::Turn,
             Some((_, "all")) => Delivery::All,
-            Some((to, _)) => return Err(self.wrong(to, "write turn or all")),
+            Some((to, _)) => return Err(self.error_at(to, "write turn or all")),
         };
         Ok(ReportSource {
             name,
@@ -289,17 +293,17 @@ impl TestPlanReader<'_> {
                 .iter()
                 .map(|node| node.checked_sub(1))
                 .collect::<Option<_>>()
-                .ok_or_else(|| self.wrong(spanned, "node numbers start at 1"))?,
+                .ok_or_else(|| self.error_at(spanned, "node numbers start at 1"))?,
             to,
             late_after_ns: self
                 .time_or(raw.late_after.as_ref(), plan.period_ns.saturating_mul(3))?,
         })
     }
 
-    fn size(&self, size: &Spanned<RawSize>) -> Result<Size, Wrong> {
+    fn size(&self, size: &Spanned<RawSize>) -> Result<ReportSize, Wrong> {
         match size.get_ref() {
-            RawSize::One(size) => Ok(Size::OneOf(vec![*size])),
-            RawSize::List(sizes) => Ok(Size::OneOf(sizes.clone())),
+            RawSize::Single(size) => Ok(ReportSize::OneOf(vec![*size])),
+            RawSize::List(sizes) => Ok(ReportSize::OneOf(sizes.clone())),
             RawSize::Range(text) => {
                 let bounds = text.split_once("..").and_then(|(least, most)| {
                     Some((text::size(least).ok()?, text::size(most).ok()?))
@@ -307,8 +311,8 @@ impl TestPlanReader<'_> {
                 let form = "write a size in bytes such as 200, several such as [64, 256], or any \
                             between two such as \"100..1400\"";
                 bounds
-                    .map(|(least, most)| Size::Between(least, most))
-                    .ok_or_else(|| self.wrong(size, form))
+                    .map(|(least, most)| ReportSize::Between(least, most))
+                    .ok_or_else(|| self.error_at(size, form))
             }
         }
     }
@@ -322,37 +326,37 @@ impl TestPlanReader<'_> {
         let named = FaultKind::ALL.into_iter().find(|kind| kind.name() == raw.kind.get_ref());
         let Some(kind) = named else {
             let names = FaultKind::ALL.map(FaultKind::name).join(", ");
-            return Err(self.wrong(&raw.kind, format!("write one of {names}")));
+            return Err(self.error_at(&raw.kind, format!("write one of {names}")));
         };
-        self.fits(spanned, kind)?;
+        self.check_fields(spanned, kind)?;
         let source = match &raw.source {
             None => None,
             Some(name) => {
-                let at = sources.iter().position(|source| source.name == *name.get_ref());
-                let missing = || self.wrong(name, "no source has this name");
-                Some(at.ok_or_else(missing)? as u16)
+                let index = sources.iter().position(|source| source.name == *name.get_ref());
+                let missing = || self.error_at(name, "no source has this name");
+                Some(index.ok_or_else(missing)? as u16)
             }
         };
         let node = match raw.node {
-            Some(0) => return Err(self.wrong(spanned, "node numbers start at 1")),
+            Some(0) => return Err(self.error_at(spanned, "node numbers start at 1")),
             node => node.map(|node| node - 1),
         };
         let share = raw.share.unwrap_or(1.0);
         if !(share > 0.0 && share <= 1.0) {
-            return Err(self.wrong(spanned, "a share is above 0 and 1 at most"));
+            return Err(self.error_at(spanned, "a share is above 0 and 1 at most"));
         }
         let factor = raw.factor.unwrap_or(1.0);
         if !(0.01..=100.0).contains(&factor) {
-            return Err(self.wrong(spanned, "a factor is 0.01 to 100"));
+            return Err(self.error_at(spanned, "a factor is 0.01 to 100"));
         }
-        let lasting = raw.lasting.as_ref().map(|time| self.time_ns(time)).transpose()?;
-        if lasting == Some(0) {
-            return Err(self.wrong(spanned, "a fault lasts longer than 0"));
+        let duration_ns = raw.duration.as_ref().map(|time| self.time_ns(time)).transpose()?;
+        if duration_ns == Some(0) {
+            return Err(self.error_at(spanned, "a fault lasts longer than 0"));
         }
         Ok(FaultSpec {
             kind,
             at_ns: self.time_ns(&raw.at)?,
-            for_ns: lasting.unwrap_or(0),
+            for_ns: duration_ns.unwrap_or(0),
             source,
             node,
             share,
@@ -363,13 +367,13 @@ impl TestPlanReader<'_> {
     }
 
     /// Checks that a fault has the fields of its kind, and no others.
-    fn fits(&self, spanned: &Spanned<RawFault>, kind: FaultKind) -> Result<(), Wrong> {
+    fn check_fields(&self, spanned: &Spanned<RawFault>, kind: FaultKind) -> Result<(), Wrong> {
         use FaultKind::{DataError, End, Late, LateMessage, Lost, LostMessage, Slow, Stop};
         let raw = spanned.get_ref();
         let of_reports = matches!(kind, DataError | Lost | Late);
         let of_messages = matches!(kind, LostMessage | LateMessage);
         let keys = [
-            ("for", raw.lasting.is_some(), kind != End, kind != End),
+            ("for", raw.duration.is_some(), kind != End, kind != End),
             ("source", raw.source.is_some(), of_reports, false),
             ("node", raw.node.is_some(), !of_reports, matches!(kind, Stop | End | Slow)),
             ("share", raw.share.is_some(), of_reports || of_messages, false),
@@ -382,15 +386,14 @@ impl TestPlanReader<'_> {
             ),
             ("state", raw.state.is_some(), kind != End, false),
         ];
-        for (key, is_present, may_be, must_be) in keys {
+        for (key, is_present, is_allowed, is_required) in keys {
             let name = kind.name();
-            if is_present && !may_be {
-                return Err(
-                    self.wrong(spanned, format!("a fault of kind {name} does not support {key}"))
-                );
+            if is_present && !is_allowed {
+                return Err(self
+                    .error_at(spanned, format!("a fault of kind {name} does not support {key}")));
             }
-            if must_be && !is_present {
-                return Err(self.wrong(spanned, format!("a fault of kind {name} needs {key}")));
+            if is_required && !is_present {
+                return Err(self.error_at(spanned, format!("a fault of kind {name} needs {key}")));
             }
         }
         Ok(())
@@ -404,50 +407,51 @@ impl TestPlanReader<'_> {
             to_ns: self.time_ns(&raw.to)?,
         };
         if state.from_ns >= state.to_ns {
-            return Err(self.wrong(spanned, "a state begins before it ends"));
+            return Err(self.error_at(spanned, "a state begins before it ends"));
         }
-        let meets = |other: &&StateSpec| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
-        if let Some(other) = before.iter().find(meets) {
+        let overlaps =
+            |other: &&StateSpec| other.from_ns < state.to_ns && state.from_ns < other.to_ns;
+        if let Some(other) = before.iter().find(overlaps) {
             let reason = format!("the state '{}' overlaps in time", other.name);
-            return Err(self.wrong(spanned, reason));
+            return Err(self.error_at(spanned, reason));
         }
         Ok(state)
     }
 
-    /// Checks a name; names stand in tables and messages.
+    /// Checks a name, which is used in tables and messages.
     fn name(&self, name: &Spanned<String>) -> Result<String, Wrong> {
-        check_name(name.get_ref()).map_err(|why| self.wrong(name, why))?;
+        check_name(name.get_ref()).map_err(|why| self.error_at(name, why))?;
         Ok(name.get_ref().clone())
     }
 
-    /// Checks a label; labels may contain blanks as well.
+    /// Checks a label, which may contain spaces as well.
     fn label(&self, label: &Spanned<String>) -> Result<String, Wrong> {
         let text = label.get_ref();
         let is_plain = !text.trim().is_empty() && !text.chars().any(char::is_control);
         if is_plain && text.chars().count() <= LABEL_MAX {
             return Ok(text.clone());
         }
-        Err(self.wrong(label, format!("write 1 to {LABEL_MAX} characters in one line")))
+        Err(self.error_at(label, format!("write 1 to {LABEL_MAX} characters in one line")))
     }
 
-    fn time_or(&self, time: Option<&Spanned<String>>, other_ns: u64) -> Result<u64, Wrong> {
-        time.map_or(Ok(other_ns), |time| self.time_ns(time))
+    fn time_or(&self, time: Option<&Spanned<String>>, default_ns: u64) -> Result<u64, Wrong> {
+        time.map_or(Ok(default_ns), |time| self.time_ns(time))
     }
 
     fn time_ns(&self, time: &Spanned<String>) -> Result<u64, Wrong> {
-        // Fifty years, so that the sum of a few times is a number too.
+        // 50 years, so that sums of a few times do not overflow.
         const MAX_NS: u64 = 50 * 365 * 86_400 * 1_000_000_000;
         let read = text::long_duration(time.get_ref()).or_else(|_| text::duration(time.get_ref()));
         let ns = read.ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
-        ns.filter(|ns| *ns <= MAX_NS).ok_or_else(|| self.no_time(time))
+        ns.filter(|ns| *ns <= MAX_NS).ok_or_else(|| self.invalid_time(time))
     }
 
-    fn no_time(&self, time: &Spanned<String>) -> Wrong {
-        self.wrong(time, "write a time such as \"10ms\", \"250us\" or \"1s\"")
+    fn invalid_time(&self, time: &Spanned<String>) -> Wrong {
+        self.error_at(time, "write a time such as \"10ms\", \"250us\" or \"1s\"")
     }
 }
 
-/// Parses a time in ns that may be shorter than one, such as the computation for a byte.
+/// Parses a time that may be a fraction of a nanosecond, such as the computation for a byte.
 fn fractional_ns(text: &str) -> f64 {
     let number = text.strip_suffix("ns").and_then(|number| number.trim().parse::<f64>().ok());
     let whole = || text::duration(text).map_or(0.0, |time| time.as_secs_f64() * 1e9);

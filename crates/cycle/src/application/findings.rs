@@ -1,4 +1,4 @@
-//! Findings of a test, from its record and its end.
+//! Findings of a test, from its record and the way in which it ended.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
@@ -8,21 +8,21 @@ use horolog_record::{
 
 use crate::predict::{CostInput, source};
 
-/// End of a run.
+/// Circumstances of the end of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct TestEnd {
-    /// The user ended it early.
+    /// True if the user ended the run early.
     pub(super) is_interrupted: bool,
-    /// It was ended because it took much longer than planned.
+    /// True if the run was ended because it took much longer than planned.
     pub(super) is_truncated: bool,
-    /// Nodes that exited by themselves, with the reason.
-    pub(super) died: Vec<(String, String)>,
-    /// Nodes that were ended on purpose.
+    /// Nodes that exited unexpectedly, with the reason.
+    pub(super) exited: Vec<(String, String)>,
+    /// Nodes that a fault of the plan killed.
     pub(super) killed: Vec<String>,
-    /// Nodes that had not finished when all should have.
+    /// Nodes that did not finish within the grace period.
     pub(super) stuck: Vec<String>,
-    /// Deadlines missed far from every fault.
-    pub(super) missed_apart: u64,
+    /// Number of missed deadlines that no fault can explain.
+    pub(super) missed_unexplained: u64,
 }
 
 pub(super) fn findings(
@@ -32,19 +32,19 @@ pub(super) fn findings(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(run) = &result.run {
-        of_run(run, result, &mut findings);
+        add_run_findings(run, result, &mut findings);
         if result.search.is_none() {
-            missed(run, ending, &mut findings);
+            add_missed_finding(run, ending, &mut findings);
         }
-        findings.extend(run.faults.iter().filter_map(of_fault));
+        findings.extend(run.faults.iter().filter_map(fault_finding));
     }
-    ended(ending, &mut findings);
+    add_end_findings(ending, &mut findings);
     // The scorecard uses medians; they need no more values than are available.
     findings.extend(source::source_findings(measured, &result.host, CyclePredictPercentile::P50));
     findings
 }
 
-fn of_run(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Finding>) {
+fn add_run_findings(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Finding>) {
     let refused = run.nodes.iter().find_map(|node| Some((node, node.scheduling.error.as_ref()?)));
     if let Some((node, error)) = refused {
         findings.push(finding(
@@ -114,23 +114,23 @@ fn of_run(run: &CycleTestRun, result: &CycleTestResult, findings: &mut Vec<Findi
     }
 }
 
-/// Adds the findings about misses that no fault explains.
-fn missed(run: &CycleTestRun, ending: &TestEnd, findings: &mut Vec<Finding>) {
-    if ending.missed_apart > 0 {
+/// Adds the finding on missed deadlines that no fault can explain.
+fn add_missed_finding(run: &CycleTestRun, ending: &TestEnd, findings: &mut Vec<Finding>) {
+    if ending.missed_unexplained > 0 {
         let periods: u64 = run.nodes.iter().map(|node| node.periods).sum();
         findings.push(finding(
             FindingCode::DeadlinesMissed,
             Severity::Warning,
             format!(
                 "{} of {periods} periods missed their deadline without a fault nearby.",
-                ending.missed_apart
+                ending.missed_unexplained
             ),
             "See the states for the times; a lower --load shows whether there is too much work.",
         ));
     }
 }
 
-fn of_fault(fault: &CycleTestFault) -> Option<Finding> {
+fn fault_finding(fault: &CycleTestFault) -> Option<Finding> {
     let of = fault.of.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
     let named = format!("Fault {}{of} at {} s", fault.kind.name(), fault.at_s);
     let warning = |code, words: &str, advice| {
@@ -152,8 +152,8 @@ fn of_fault(fault: &CycleTestFault) -> Option<Finding> {
     None
 }
 
-fn ended(ending: &TestEnd, findings: &mut Vec<Finding>) {
-    for (node, how) in &ending.died {
+fn add_end_findings(ending: &TestEnd, findings: &mut Vec<Finding>) {
+    for (node, how) in &ending.exited {
         findings.push(finding(
             FindingCode::NodeLost,
             Severity::Error,

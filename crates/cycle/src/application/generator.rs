@@ -1,5 +1,5 @@
-//! Simulated sources as a thread: it sends the script's reports at their times to the nodes'
-//! sockets, and counts them. It waits for no node.
+//! Simulated sources: a thread that sends the scheduled reports at their times to the sockets of
+//! the nodes, waits for no node, and counts what it sent.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,38 +16,38 @@ use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::plan::{REPORT_MAX, TestPlan};
-use super::report::TestSourceReport;
-use super::script::{ErrorKind, ScheduledReport, Script};
+use super::report::ReportHeader;
+use super::script::{ReportErrorKind, ReportSchedule, ScheduledReport};
 
-/// Longest sleep between two checks for the end.
+/// Longest sleep between two checks of the stop flag.
 const POLL_INTERVAL: Span = Span::from_ms(20);
-/// Reports that it sends between two checks.
+/// Largest number of reports sent between two checks.
 const BATCH: usize = 256;
-/// Wait for room in a full buffer, once.
-const ROOM: Duration = Duration::from_micros(500);
+/// Longest single wait for space in a full send buffer.
+const SEND_BUFFER_WAIT: Duration = Duration::from_micros(500);
 
 /// Outcome of the generator.
 pub(super) struct GeneratorOutcome {
-    /// By source.
+    /// Record of each source.
     pub(super) sources: Vec<CycleTestSource>,
-    /// By fault: number of injections, and time of the first, in ns of the run.
+    /// For each fault, number of injections and time of the first one, in ns of the run.
     pub(super) faults: Vec<(u64, Option<u64>)>,
 }
 
-/// Opens a socket for each source. Its address identifies the source of a report whose content no
-/// longer does.
-pub(super) fn sockets(plan: &TestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
+/// Opens a socket for each source. Nodes attribute a damaged report to its source by this socket's
+/// address.
+pub(super) fn open_sockets(plan: &TestPlan) -> io::Result<Vec<(Socket, SocketAddr)>> {
     let open = |_| {
-        let home = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let socket = Socket::udp(home)?;
-        socket.bind(home)?;
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = Socket::udp(loopback)?;
+        socket.bind(loopback)?;
         let address = socket.local_address()?;
         Ok((socket, address))
     };
     plan.sources.iter().map(open).collect()
 }
 
-/// Counters of a source.
+/// Counts of a source.
 #[derive(Default)]
 struct SourceCounts {
     due: u64,
@@ -58,22 +58,22 @@ struct SourceCounts {
     last_ns: u64,
 }
 
-/// The generator.
+/// Generator of the reports of all sources.
 pub(super) struct ReportGenerator<'a> {
     plan: &'a TestPlan,
-    script: Script<'a>,
+    script: ReportSchedule<'a>,
     sockets: Vec<(Socket, SocketAddr)>,
     nodes: Vec<SocketAddr>,
     begin: Timestamp<Monotonic>,
     until_ns: u64,
     counts: Vec<SourceCounts>,
     faults: Vec<(u64, Option<u64>)>,
-    bytes: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl<'a> ReportGenerator<'a> {
     /// Sends to these addresses of the nodes, from `begin` until two periods before the end of the
-    /// plan, so that all reports are taken.
+    /// plan, so that the nodes can still process all reports.
     pub(super) fn new(
         plan: &'a TestPlan,
         load: f64,
@@ -81,36 +81,36 @@ impl<'a> ReportGenerator<'a> {
         nodes: Vec<SocketAddr>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
-        let until_ns = plan.cycles().saturating_sub(2).saturating_mul(plan.period_ns);
+        let until_ns = plan.period_count().saturating_sub(2).saturating_mul(plan.period_ns);
         Self {
             plan,
-            script: Script::new(plan, load, until_ns),
+            script: ReportSchedule::new(plan, load, until_ns),
             counts: plan.sources.iter().map(|_| SourceCounts::default()).collect(),
             faults: vec![(0, None); plan.faults.len()],
             sockets,
             nodes,
             begin,
             until_ns,
-            bytes: (0..REPORT_MAX).map(|at| (at % 251) as u8).collect(),
+            buffer: (0..REPORT_MAX).map(|at| (at % 251) as u8).collect(),
         }
     }
 
-    /// Sends until all reports are sent or `stop` is set.
+    /// Sends until all reports are sent or `stop` is set, then announces the ends of the sources.
     pub(super) fn run(mut self, stop: &AtomicBool) -> GeneratorOutcome {
-        // The sources take precedence over the nodes. If the priority is refused they are late as
-        // other threads are, which is counted.
+        // The sources take precedence over the nodes. If the priority is refused, the recorded send
+        // lateness shows it.
         let priority = i32::from(self.plan.priority).clamp(1, 98) + 1;
         let _ = SchedulingParameters::fifo(priority, true).apply();
         while !stop.load(Ordering::Relaxed) {
             let now_ns = self.now_ns();
             for _ in 0..BATCH {
-                let Some(scheduled) = self.script.take(now_ns) else { break };
+                let Some(scheduled) = self.script.pop_due(now_ns) else { break };
                 self.send(&scheduled);
             }
             let now_ns = self.now_ns();
             match self.script.next_ns() {
                 // Reports not sent by now are too late to be taken.
-                Some(_) if now_ns > self.until_ns => self.give_up(),
+                Some(_) if now_ns > self.until_ns => self.count_unsent(),
                 Some(next_ns) if next_ns <= now_ns => {}
                 Some(next_ns) => {
                     let next = self.begin + Span::from_ns(next_ns as i64);
@@ -120,7 +120,7 @@ impl<'a> ReportGenerator<'a> {
                 None => sleep_until(MonotonicClock.now() + POLL_INTERVAL),
             }
         }
-        self.end();
+        self.send_ends();
         self.into_outcome()
     }
 
@@ -135,26 +135,30 @@ impl<'a> ReportGenerator<'a> {
             let (times, first_ns) = &mut self.faults[injected.fault];
             *times += 1;
             first_ns.get_or_insert(scheduled.send_ns);
-            if injected.kind == ErrorKind::Lost {
+            if injected.kind == ReportErrorKind::Lost {
                 return;
             }
         }
         let sent = MonotonicClock.now();
-        let report = TestSourceReport {
+        let report = ReportHeader {
             is_end: false,
             source: scheduled.source,
             number: scheduled.number,
             due_ns: self.begin.as_ns().saturating_add_unsigned(scheduled.due_ns),
             sent_ns: sent.as_ns(),
         };
-        let len = scheduled.len.min(self.bytes.len());
-        report.write(&mut self.bytes[..len]);
-        if let Some(ErrorKind::BitFlipped(bit)) = scheduled.error.map(|injected| injected.kind) {
-            self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        let len = scheduled.len.min(self.buffer.len());
+        report.write(&mut self.buffer[..len]);
+        if let Some(ReportErrorKind::BitFlipped(bit)) =
+            scheduled.error.map(|injected| injected.kind)
+        {
+            self.buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
-        let is_sent = self.put(scheduled.source, scheduled.node, len);
-        if let Some(ErrorKind::BitFlipped(bit)) = scheduled.error.map(|injected| injected.kind) {
-            self.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        let is_sent = self.send_datagram(scheduled.source, scheduled.node, len);
+        if let Some(ReportErrorKind::BitFlipped(bit)) =
+            scheduled.error.map(|injected| injected.kind)
+        {
+            self.buffer[(bit / 8) as usize] ^= 1 << (bit % 8);
         }
         let count = &mut self.counts[usize::from(scheduled.source)];
         if !is_sent {
@@ -170,17 +174,17 @@ impl<'a> ReportGenerator<'a> {
         }
     }
 
-    /// Sends the written bytes; returns true if they were sent.
-    fn put(&self, source: u16, node: u16, len: usize) -> bool {
+    /// Sends the first `len` bytes of the buffer; returns true if they were sent.
+    fn send_datagram(&self, source: u16, node: u16, len: usize) -> bool {
         let (socket, _) = &self.sockets[usize::from(source)];
         let Some(to) = self.nodes.get(usize::from(node)) else { return false };
         for _ in 0..2 {
-            match datagram::send_to(socket.as_fd(), &self.bytes[..len], *to) {
+            match datagram::send_to(socket.as_fd(), &self.buffer[..len], *to) {
                 Ok(()) => return true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let _ = socket.wait_writable(ROOM);
+                    let _ = socket.wait_writable(SEND_BUFFER_WAIT);
                 }
-                // The error belongs to an earlier datagram, and is cleared once it was returned.
+                // The error belongs to an earlier datagram and is cleared by being returned.
                 Err(_) => {}
             }
         }
@@ -188,8 +192,8 @@ impl<'a> ReportGenerator<'a> {
     }
 
     /// Counts the remaining reports as not sent.
-    fn give_up(&mut self) {
-        while let Some(scheduled) = self.script.take(u64::MAX) {
+    fn count_unsent(&mut self) {
+        while let Some(scheduled) = self.script.pop_due(u64::MAX) {
             let count = &mut self.counts[usize::from(scheduled.source)];
             count.due += 1;
             count.unsent += 1;
@@ -197,14 +201,14 @@ impl<'a> ReportGenerator<'a> {
     }
 
     /// Sends each node the number of its reports, so that it detects the loss of the last ones too.
-    fn end(&mut self) {
-        let ends: Vec<_> = self.script.ends().collect();
+    fn send_ends(&mut self) {
+        let ends: Vec<_> = self.script.end_numbers().collect();
         for (source, node, number) in ends {
             let now_ns = MonotonicClock.now().as_ns();
-            let end =
-                TestSourceReport { is_end: true, source, number, due_ns: now_ns, sent_ns: now_ns };
-            end.write(&mut self.bytes[..super::report::HEADER_LEN]);
-            self.put(source, node, super::report::HEADER_LEN);
+            let header =
+                ReportHeader { is_end: true, source, number, due_ns: now_ns, sent_ns: now_ns };
+            header.write(&mut self.buffer[..super::report::HEADER_LEN]);
+            self.send_datagram(source, node, super::report::HEADER_LEN);
         }
     }
 

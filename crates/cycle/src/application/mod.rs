@@ -1,7 +1,7 @@
-//! Tests of an application: several stages a period, fed by simulated sources from outside, on
-//! several nodes of this host, under a constant load or a rising one, with injected faults.
-//! Injections are counted by the injecting party, detections by the nodes alone, without knowledge
-//! of the injections. After section 5 of Hao, Xue and Qin, "Performance and test method for
+//! Tests of an application that runs on several nodes of this host: several stages per period, fed
+//! with reports of simulated sources, at one load or in a search for the largest, with injected
+//! faults. Injections are counted where they are injected; the nodes report detections without
+//! knowledge of them. After section 5 of Hao, Xue and Qin, "Performance and test method for
 //! real-time parallel system" (2010).
 
 mod fault;
@@ -24,13 +24,13 @@ mod test_stats;
 
 pub use file::FILE_MAX;
 pub use plan::{
-    ArrivalProfile, Audience, Delivery, FaultSpec, NODES_MAX, ReportSource, Size, Stage, StateSpec,
-    TIME_MAX_NS, TestPlan,
+    ArrivalProfile, Delivery, FaultSpec, MessageDestination, NODES_MAX, ReportSize, ReportSource,
+    Stage, StateSpec, TIME_MAX_NS, TestPlan,
 };
 pub use run::{TestError, TestObserver, TestOptions, test};
 pub use search::SearchOptions;
 pub use snapshot::{NodeSnapshot, TestSnapshot};
 
-/// Default application under test: reports of three sources are taken in, correlated, exchanged and
-/// decided upon, as in command and control.
-pub const SAMPLE: &str = include_str!("sample.toml");
+/// Test file of the default application: reports of three sources are received, correlated,
+/// exchanged and decided upon, as in a command-and-control system.
+pub const SAMPLE_TEST_FILE: &str = include_str!("sample.toml");

@@ -1,6 +1,5 @@
-//! Node of an application under test: a process of its own that receives its order on standard
-//! input. It knows its own faults, since it must inject them, and none of those of its peers: its
-//! detections are its own.
+//! Node of an application test: a process that receives its order on standard input. It knows the
+//! faults that it injects itself, and detects those of its peers only by observation.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 use std::thread;
 
-use horolog_conditions::Conditions;
+use horolog_conditions::MeasurementConditions;
 use horolog_record::{HostConditions, TaskScheduling};
 use horolog_sys::affinity;
 use horolog_sys::shared_region::SharedRegion;
@@ -19,31 +18,31 @@ use serde::{Deserialize, Serialize};
 
 use super::link::MeshLink;
 use super::plan::TestPlan;
-use super::stages::Stages;
+use super::stages::StageWork;
 use crate::entry::PeriodEntry;
 use crate::node::mesh::{self, Mesh};
 use crate::node::periods::{self, ClockReleases};
 use crate::node::{
-    MeshInstrument, REGION, SharedState, StartGate, StartInstant, before, next_line, read_line,
+    MeshInstrument, REGION, SharedState, StartGate, StartInstant, next_line, ping_end, read_line,
     schedule, write_line,
 };
 use crate::ring::RingWriter;
 use crate::synthetic_load::SyntheticLoad;
 use crate::task::SchedulingSpec;
 
-/// Order to a node.
+/// Order to a node of an application test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TestOrder {
     pub(super) plan: TestPlan,
-    /// Its index among all, from 0 on.
+    /// Index of this node, from 0.
     pub(super) node: u16,
-    /// Multiplier of fixed computation.
+    /// Factor of the fixed computation of stages.
     pub(super) load: f64,
     /// True if deep idle states are prevented.
     pub(super) hold_awake: bool,
 }
 
-/// Report of a node before it begins, or the reason for which it cannot.
+/// Report of a node that is ready to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TestReady {
     pub(super) conditions: HostConditions,
@@ -55,7 +54,7 @@ pub(super) struct TestReady {
     pub(super) reports: SocketAddr,
 }
 
-/// Start command to all nodes when all are ready.
+/// Start command, sent to all nodes when all of them are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TestStart {
     /// First release, in ns of `CLOCK_MONOTONIC`.
@@ -70,25 +69,25 @@ pub(super) struct TestStart {
 ///
 /// # Errors
 ///
-/// If standard input has no valid order, or standard output has no reader.
+/// Standard input has no valid order, or standard output is closed.
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: TestOrder = read_line(&mut input)?;
     let region = SharedRegion::from_inherited(REGION)?;
     let shared = SharedState::new(region.words(), 1).ok_or(io::ErrorKind::InvalidInput)?;
-    let conditions = Conditions::arrange(order.hold_awake);
+    let conditions = MeasurementConditions::apply(order.hold_awake);
     let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();
     thread::scope(|scope| {
         let name = order.plan.name.clone();
         let (order, gate) = (&order, &gate);
         let working = thread::Builder::new().name(name).spawn_scoped(scope, move || {
-            work(order, shared, &sender, gate);
-            shared.end(0);
+            prepare_and_run(order, shared, &sender, gate);
+            shared.mark_task_ended(0);
         })?;
-        let answer: Result<PreparedTest, String> =
+        let reply: Result<PreparedTest, String> =
             ready.recv().unwrap_or_else(|_| Err("it ended before its start".to_owned()));
-        let answer = answer.map(|prepared| TestReady {
+        let reply = reply.map(|prepared| TestReady {
             conditions: conditions.record(),
             scheduling: prepared.scheduling,
             unit_ns: prepared.unit_ns,
@@ -98,13 +97,13 @@ pub fn serve() -> io::Result<()> {
         // The scope waits for the thread in any case.
         drop(working);
         gate.release_or_cancel(
-            write_line(&answer)
-                .and_then(|()| if answer.is_ok() { next_line(&mut input) } else { Ok(None) }),
+            write_line(&reply)
+                .and_then(|()| if reply.is_ok() { next_line(&mut input) } else { Ok(None) }),
         )
     })
 }
 
-/// Results of the preparation.
+/// Results of the preparation, for the report that the node is ready.
 struct PreparedTest {
     scheduling: TaskScheduling,
     unit_ns: f64,
@@ -112,14 +111,14 @@ struct PreparedTest {
     reports: SocketAddr,
 }
 
-/// Prepares, reports so, waits, and runs all periods.
-fn work(
+/// Prepares the node, reports that it is ready, waits for the start and runs all periods.
+fn prepare_and_run(
     order: &TestOrder,
     shared: SharedState<'_>,
     sender: &mpsc::Sender<Result<PreparedTest, String>>,
     gate: &StartGate<TestStart>,
 ) {
-    let Sockets { load, messages, account, reports } = match prepare(order) {
+    let NodeResources { load, messages, instrument, reports } = match prepare(order) {
         Ok((prepared, sockets)) => {
             // The receiver exists as long as this thread does.
             let _ = sender.send(Ok(prepared));
@@ -127,46 +126,51 @@ fn work(
         }
         Err(why) => return drop(sender.send(Err(why))),
     };
-    let Some(mut go) = gate.wait(shared) else { return };
+    let Some(mut start) = gate.wait(shared) else { return };
     let Some(writer) = RingWriter::new(shared.ring(0)) else { return };
-    let begin = Timestamp::from_ns(go.begin_ns);
+    let begin = Timestamp::from_ns(start.begin_ns);
     let mut link = None;
     if order.plan.nodes > 1 {
-        let mut mesh = Mesh::new(messages, order.node, std::mem::take(&mut go.peers));
-        shared.set_latency(0, mesh.measure_baseline(before(begin)).latency_ns);
-        mesh.instrument(account);
+        let mut mesh = Mesh::new(messages, order.node, std::mem::take(&mut start.peers));
+        shared.set_latency(0, mesh.measure_baseline(ping_end(begin)).latency_ns);
+        mesh.set_instrument(instrument);
         link = Some(MeshLink::new(mesh, &order.plan, order.node));
     }
-    run(order, load, (link, reports), &go, writer, shared.stop_word());
+    run_periods(order, load, (link, reports), &start, writer, shared.stop_word());
 }
 
-fn run(
+fn run_periods(
     order: &TestOrder,
     (load, unit_ns): (SyntheticLoad, f64),
     (link, reports): (Option<MeshLink<'_>>, Socket),
-    go: &TestStart,
+    start: &TestStart,
     writer: RingWriter<'_>,
     stop: &AtomicU64,
 ) {
     let writer = RefCell::new(writer);
-    let mut pace =
-        ClockReleases::new(StartInstant::Monotonic(go.begin_ns), 0, order.plan.period_ns, 0, stop);
-    let mut put = |entry: &PeriodEntry| writer.borrow_mut().push(entry);
-    let begin: Timestamp<Monotonic> = Timestamp::from_ns(go.begin_ns);
+    let mut releases = ClockReleases::new(
+        StartInstant::Monotonic(start.begin_ns),
+        0,
+        order.plan.period_ns,
+        0,
+        stop,
+    );
+    let mut publish = |entry: &PeriodEntry| writer.borrow_mut().push(entry);
+    let begin: Timestamp<Monotonic> = Timestamp::from_ns(start.begin_ns);
     let mut stages =
-        Stages::new(order, (load, unit_ns), link, (reports, &go.sources), &writer, begin);
-    periods::run((order.plan.cycles(), begin), &mut pace, &mut stages, &mut put);
+        StageWork::new(order, (load, unit_ns), link, (reports, &start.sources), &writer, begin);
+    periods::run((order.plan.period_count(), begin), &mut releases, &mut stages, &mut publish);
 }
 
-/// Sockets of a node.
-struct Sockets {
+/// Sockets, load and instrument of a prepared node.
+struct NodeResources {
     load: (SyntheticLoad, f64),
     messages: Socket,
-    account: MeshInstrument,
+    instrument: MeshInstrument,
     reports: Socket,
 }
 
-fn prepare(order: &TestOrder) -> Result<(PreparedTest, Sockets), String> {
+fn prepare(order: &TestOrder) -> Result<(PreparedTest, NodeResources), String> {
     let plan = &order.plan;
     let core = plan.cores.get(usize::from(order.node) % plan.cores.len().max(1)).copied();
     if let Some(core) = core {
@@ -174,18 +178,20 @@ fn prepare(order: &TestOrder) -> Result<(PreparedTest, Sockets), String> {
     }
     let mut load = SyntheticLoad::default();
     let unit_ns = load.calibrate();
-    let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let open = || mesh::open((home, 0).into()).map_err(|error| format!("a socket: {error}"));
-    let (messages, at) = open()?;
-    let (reports, reports_at) = open()?;
-    let account = MeshInstrument::new(&messages, usize::from(plan.nodes))
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let open_socket = || {
+        mesh::open_mesh_socket((loopback, 0).into()).map_err(|error| format!("a socket: {error}"))
+    };
+    let (messages, messages_port) = open_socket()?;
+    let (reports, reports_port) = open_socket()?;
+    let instrument = MeshInstrument::new(&messages, usize::from(plan.nodes))
         .map_err(|error| format!("cannot record message arrivals: {error}"))?;
     let requested = SchedulingSpec { policy: plan.policy, priority: plan.priority, core };
     let prepared = PreparedTest {
         scheduling: schedule(requested, true, None),
         unit_ns,
-        messages: (home, at).into(),
-        reports: (home, reports_at).into(),
+        messages: (loopback, messages_port).into(),
+        reports: (loopback, reports_port).into(),
     };
-    Ok((prepared, Sockets { load: (load, unit_ns), messages, account, reports }))
+    Ok((prepared, NodeResources { load: (load, unit_ns), messages, instrument, reports }))
 }

@@ -1,33 +1,33 @@
-//! Events that a node reports with its periods: detections about its peers, and faults that it
-//! injected itself. Numbers of a fixed size, which are published through the ring of the period
+//! Events that a node publishes with its periods: detections about sources and peers, and
+//! injections of its own faults. They have a fixed size and go through the ring of the period
 //! entries.
 
 use horolog_record::{CycleTestDetectionKind as Kind, CycleTestFaultKind as FaultKind};
 
 use super::plan::FaultSpec;
-use crate::entry::WORDS;
+use crate::entry::ENTRY_WORDS;
 
-/// First byte of the first word; no entry of a period begins with it.
-const MARK: u64 = 0xa5;
-/// Placeholder for no source and no node.
+/// Lowest byte of the first word, which no period entry has.
+const EVENT_MARKER: u64 = 0xa5;
+/// Encoding of an absent source or node.
 const NO_ID: u16 = u16::MAX;
 
 /// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NodeEventKind {
-    /// Detection about a source or a node.
+    /// Detection of this kind, about this source or node if known.
     Detected(Kind, Option<u16>),
-    /// Injection of this fault of the plan.
+    /// Injection of the fault with this index in the plan.
     Injected(u16),
 }
 
-/// Event in a period.
+/// Event that a node observed in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeEvent {
     /// Kind of the event.
-    pub(crate) subject: NodeEventKind,
-    /// The period in which it occurred.
-    pub(crate) cycle: u64,
+    pub(crate) kind: NodeEventKind,
+    /// Number of the period, from 0.
+    pub(crate) period: u64,
     /// Time of the event, in ns of `CLOCK_MONOTONIC`.
     pub(crate) at_ns: i64,
     /// Number of occurrences.
@@ -38,59 +38,59 @@ pub(crate) struct NodeEvent {
 
 impl NodeEvent {
     /// Encodes the event as words.
-    pub(crate) fn to_words(self) -> [u64; WORDS] {
-        let (what, of) = match self.subject {
+    pub(crate) fn to_words(self) -> [u64; ENTRY_WORDS] {
+        let (code, of) = match self.kind {
             NodeEventKind::Detected(kind, of) => (1 + kind as u64, of.unwrap_or(NO_ID)),
             NodeEventKind::Injected(fault) => (0, fault),
         };
         let counts = u64::from(self.count) | u64::from(self.retracted) << 32;
-        let mut words = [0; WORDS];
-        words[0] = MARK | what << 8 | u64::from(of) << 16;
-        words[1] = self.cycle;
+        let mut words = [0; ENTRY_WORDS];
+        words[0] = EVENT_MARKER | code << 8 | u64::from(of) << 16;
+        words[1] = self.period;
         words[2] = self.at_ns.cast_unsigned();
         words[3] = counts;
         words
     }
 
     /// Decodes words; `None` if they are not those of an event.
-    pub(crate) fn from_words(words: &[u64; WORDS]) -> Option<Self> {
-        if words[0] & 0xff != MARK {
+    pub(crate) fn from_words(words: &[u64; ENTRY_WORDS]) -> Option<Self> {
+        if words[0] & 0xff != EVENT_MARKER {
             return None;
         }
         let of = (words[0] >> 16) as u16;
-        let subject = match (words[0] >> 8 & 0xff) as usize {
+        let event_kind = match (words[0] >> 8 & 0xff) as usize {
             0 => NodeEventKind::Injected(of),
             what => NodeEventKind::Detected(*Kind::ALL.get(what - 1)?, (of != NO_ID).then_some(of)),
         };
-        let notice = Self {
-            subject,
-            cycle: words[1],
+        let event = Self {
+            kind: event_kind,
+            period: words[1],
             at_ns: words[2].cast_signed(),
             count: words[3] as u32,
             retracted: (words[3] >> 32) as u32,
         };
         // Unused bits are 0.
-        (notice.to_words() == *words).then_some(notice)
+        (event.to_words() == *words).then_some(event)
     }
 }
 
 /// Returns true if a fault can be the cause of a detection about a source or node.
-pub(super) fn explains(fault: &FaultSpec, kind: Kind, of: Option<u16>) -> bool {
-    let of_source = fault.source.is_none() || of.is_none() || fault.source == of;
-    let of_node = fault.node.is_none() || of.is_none() || fault.node == of;
+pub(super) fn can_explain(fault: &FaultSpec, kind: Kind, of: Option<u16>) -> bool {
+    let is_same_source = fault.source.is_none() || of.is_none() || fault.source == of;
+    let is_same_node = fault.node.is_none() || of.is_none() || fault.node == of;
     match fault.kind {
-        FaultKind::DataError => kind == Kind::DataError && of_source,
-        FaultKind::Lost => kind == Kind::Lost && of_source,
-        FaultKind::Late => kind == Kind::Late && of_source,
-        FaultKind::LostMessage => kind == Kind::MessageMissing && of_node,
-        FaultKind::LateMessage => kind == Kind::MessageLate && of_node,
+        FaultKind::DataError => kind == Kind::DataError && is_same_source,
+        FaultKind::Lost => kind == Kind::Lost && is_same_source,
+        FaultKind::Late => kind == Kind::Late && is_same_source,
+        FaultKind::LostMessage => kind == Kind::MessageMissing && is_same_node,
+        FaultKind::LateMessage => kind == Kind::MessageLate && is_same_node,
         FaultKind::Stop | FaultKind::End => match kind {
-            Kind::NodeTimeout | Kind::MessageMissing | Kind::StragglerNode => of_node,
+            Kind::NodeTimeout | Kind::MessageMissing | Kind::StragglerNode => is_same_node,
             Kind::BarrierBroken | Kind::DeadlineMissed => true,
             _ => false,
         },
         FaultKind::Slow => match kind {
-            Kind::StragglerNode | Kind::MessageMissing => of_node,
+            Kind::StragglerNode | Kind::MessageMissing => is_same_node,
             Kind::BarrierBroken | Kind::DeadlineMissed => true,
             _ => false,
         },
@@ -117,20 +117,20 @@ mod tests {
             kind in prop::sample::select(Kind::ALL.to_vec()),
             of in prop::option::of(0..NO_ID),
             is_injected in any::<bool>(),
-            (cycle, at_ns, count, undone) in any::<(u64, i64, u32, u32)>(),
+            (period, at_ns, count, retracted) in any::<(u64, i64, u32, u32)>(),
         ) {
-            let subject = if is_injected {
+            let kind = if is_injected {
                 NodeEventKind::Injected(of.unwrap_or(7))
             } else {
                 NodeEventKind::Detected(kind, of)
             };
-            let notice = NodeEvent { subject, cycle, at_ns, count, retracted: undone };
+            let notice = NodeEvent { kind, period, at_ns, count, retracted };
             prop_assert_eq!(NodeEvent::from_words(&notice.to_words()), Some(notice));
             prop_assert_eq!(PeriodEntry::from_words(&notice.to_words()), None);
         }
 
         #[test]
-        fn whatever_is_read_is_written_the_same(words in any::<[u64; WORDS]>()) {
+        fn whatever_is_read_is_written_the_same(words in any::<[u64; ENTRY_WORDS]>()) {
             if let Some(notice) = NodeEvent::from_words(&words) {
                 prop_assert_eq!(notice.to_words(), words);
             }

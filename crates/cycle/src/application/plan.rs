@@ -1,59 +1,59 @@
-//! Plan of a test: the application, its sources, and the faults and states of both. Every value of
-//! this type can be run.
+//! Plan of a test: the application, its sources, the injected faults, and the states of the run. A
+//! checked plan can be run.
 
 use horolog_record::{CycleTestFaultKind as FaultKind, TaskPolicy};
 use serde::{Deserialize, Serialize};
 
-pub use crate::task::Audience;
+pub use crate::task::MessageDestination;
 use crate::task::{MESSAGE_MAX, PERIOD_MAX_NS, STEPS_MAX};
 
-/// Nodes of a test, at most.
+/// Largest number of nodes of a test.
 pub const NODES_MAX: u16 = 64;
-/// Sources, faults and states, at most of each.
+/// Largest number each of sources, faults and states.
 pub(super) const ITEMS_MAX: usize = 64;
-/// Longest test: an hour.
+/// Longest test, in ns: one hour.
 pub const TIME_MAX_NS: u64 = 3_600_000_000_000;
-/// Shortest period: the outcome of each is stored in memory.
+/// Shortest period, in ns. The outcome of every period is stored in memory.
 const PERIOD_MIN_NS: u64 = 1_000_000;
-/// Reports a second of a source, at most.
+/// Largest rate of a source, in reports per second.
 const RATE_MAX: f64 = 100_000.0;
 /// Longest report, in bytes: one datagram.
 pub(super) const REPORT_MAX: u64 = 60_000;
-/// Longest computation.
+/// Longest computation of a stage, in ns.
 const COMPUTE_MAX_NS: u64 = 10_000_000_000;
-/// Error text for policy deadline, which is not supported here.
-pub(super) const NO_DEADLINE: &str = "write policy fifo, rr or other: execution times depend on \
+/// Error text for policy deadline, which tests do not support.
+pub(super) const DEADLINE_POLICY_ERROR: &str = "write policy fifo, rr or other: execution times depend on \
                                       the input, so policy deadline has no runtime to reserve \
                                       ('cycle run' supports it)";
-/// State of periods that are in no other.
-pub(super) const PLAIN: &str = "plain";
+/// State of the periods for which the plan names none.
+pub(super) const DEFAULT_STATE: &str = "plain";
 
-/// Test of an application.
+/// Plan of a test.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TestPlan {
     /// Name of the application.
     pub name: String,
-    /// Nodes that run it.
+    /// Number of nodes.
     pub nodes: u16,
-    /// Duration of the test.
+    /// Duration of the test, in ns.
     pub time_ns: u64,
-    /// Time from one release to the next.
+    /// Time from one release to the next, in ns.
     pub period_ns: u64,
-    /// Time from a release to the deadline of the period's work.
+    /// Time from a release to the deadline of the period's work, in ns.
     pub deadline_ns: u64,
     /// Scheduling policy of the nodes.
     pub policy: TaskPolicy,
     /// Real-time priority; 0 under `other`.
     pub priority: u8,
-    /// Cores to which nodes are pinned, in turn; empty for any.
+    /// Cores to which nodes are pinned, in turn; empty for no pinning.
     pub cores: Vec<usize>,
-    /// Reports that a node takes in a period, at most.
+    /// Largest number of reports that a node receives in a period.
     pub budget: u32,
-    /// Periods in a row without any disturbance that count as recovered.
+    /// Number of consecutive periods without any disturbance that count as recovery.
     pub steady: u32,
-    /// Periods without a message from a node after which it is not waited for.
+    /// Number of periods without a message after which a node has timed out.
     pub node_timeout: u32,
-    /// Shortest wait for another node that is reported as a detection.
+    /// Shortest wait for another node that is reported as a detection, in ns.
     pub response_limit_ns: u64,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -63,73 +63,73 @@ pub struct TestPlan {
     pub sources: Vec<ReportSource>,
     /// Injected faults.
     pub faults: Vec<FaultSpec>,
-    /// States of the run, with their times.
+    /// Labelled intervals of the run.
     pub states: Vec<StateSpec>,
 }
 
-/// Stage of a period: reports, computation, then a message, then a barrier.
+/// Stage of a period: receives reports, computes, exchanges a message, waits at a barrier.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Stage {
-    /// Its name.
+    /// Name of the stage.
     pub name: String,
-    /// True if it takes the reports that have arrived.
+    /// True if the stage receives the reports that have arrived.
     pub intake: bool,
-    /// Computation in any case; grows with the load.
+    /// Fixed computation, in ns; multiplied by the load.
     pub compute_ns: u64,
-    /// Computation for each report of the period.
+    /// Additional computation for each report of the period, in ns.
     pub per_report_ns: u64,
-    /// Computation for each byte of the reports.
+    /// Additional computation for each byte of the reports, in ns.
     pub per_byte_ns: f64,
-    /// Length of its message.
+    /// Length of the message that each node sends, in bytes; `None` if the stage sends none.
     pub message: Option<u64>,
     /// Receivers of the message.
-    pub to: Audience,
-    /// Longest transit time of a message that is not a detection.
+    pub to: MessageDestination,
+    /// Transit time above which a message counts as late, in ns.
     pub late_after_ns: u64,
-    /// True if all nodes wait for the last of them.
+    /// True if all nodes wait for each other at the end.
     pub barrier: bool,
-    /// Timeout of the wait for other nodes; if absent, until the next release.
+    /// Timeout of the wait for other nodes, in ns; `None` to wait until the next release.
     pub wait_ns: Option<u64>,
 }
 
 /// Source of reports.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ReportSource {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
-    /// Reports a second, on average.
+    /// Mean rate, in reports per second.
     pub rate: f64,
-    /// Distribution of the reports in time.
+    /// Distribution of the reports over time.
     pub profile: ArrivalProfile,
-    /// Length of the reports, with their headers.
-    pub size: Size,
-    /// Nodes that receive them, counted from 0; empty for all.
+    /// Length of the reports with their headers, in bytes.
+    pub size: ReportSize,
+    /// Indices of the nodes that receive the reports, from 0; empty for all nodes.
     pub nodes: Vec<u16>,
     /// Distribution of the reports among these nodes.
     pub to: Delivery,
-    /// Age beyond which a report is too late when it is taken.
+    /// Age above which a report counts as late when it is received, in ns.
     pub late_after_ns: u64,
 }
 
-/// Distribution of reports in time.
+/// Distribution of reports over time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArrivalProfile {
     /// At equal intervals.
     Constant,
-    /// At random, with exponentially distributed times between them.
+    /// Poisson process, with the mean rate of the source.
     Poisson,
-    /// This number at once.
+    /// In bursts of this number of reports.
     Burst(u32),
-    /// At a rate that changes linearly to this one until the end.
+    /// At a rate that changes linearly from that of the source to this one.
     Ramp(f64),
 }
 
-/// Length of reports.
+/// Distribution of the length of reports, in bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Size {
-    /// Uniformly distributed between two lengths.
+pub enum ReportSize {
+    /// Uniformly distributed between two lengths, inclusive.
     Between(u64, u64),
     /// One of these lengths, each with equal probability.
     OneOf(Vec<u64>),
@@ -139,9 +139,9 @@ pub enum Size {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// One node after the other.
+    /// Each report to one node, in turn.
     Turn,
-    /// One copy to each node.
+    /// A copy of each report to every node.
     All,
 }
 
@@ -150,65 +150,65 @@ pub enum Delivery {
 pub struct FaultSpec {
     /// Kind of the fault.
     pub kind: FaultKind,
-    /// Its beginning, in ns of the run.
+    /// Start, in ns of the run.
     pub at_ns: u64,
-    /// Its duration.
+    /// Duration, in ns.
     pub for_ns: u64,
-    /// The source, counted from 0; all if absent.
+    /// Index of the affected source, from 0; `None` for all.
     pub source: Option<u16>,
-    /// The node, counted from 0; all if absent.
+    /// Index of the affected node, from 0; `None` for all.
     pub node: Option<u16>,
-    /// Share of the reports or messages that is affected, above 0 and 1 at most.
+    /// Share of the reports or messages that is affected, above 0 and at most 1.
     pub share: f64,
-    /// Multiplier of a slow node's computation.
+    /// Factor of a slow node's computation.
     pub factor: f64,
-    /// Delay of late reports or messages.
+    /// Delay of late reports or messages, in ns.
     pub delay_ns: u64,
-    /// State of the periods during the fault, if it differs.
+    /// State of the periods during the fault; `None` for no change.
     pub state: Option<String>,
 }
 
-/// State of the run for a while.
+/// Labelled interval of the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StateSpec {
-    /// Its label.
+    /// Label of the state.
     pub name: String,
-    /// Its beginning, in ns of the run.
+    /// Start, in ns of the run.
     pub from_ns: u64,
-    /// Its end.
+    /// End, in ns of the run, exclusive.
     pub to_ns: u64,
 }
 
 impl TestPlan {
-    /// Returns the periods of each node.
+    /// Returns the number of periods of each node.
     #[must_use]
-    pub const fn cycles(&self) -> u64 {
+    pub const fn period_count(&self) -> u64 {
         let cycles = self.time_ns / self.period_ns;
         if cycles == 0 { 1 } else { cycles }
     }
 
-    /// Returns the same plan with this number of nodes.
+    /// Returns this plan with another number of nodes.
     ///
     /// # Errors
     ///
-    /// If a fault refers to a node that does not exist.
-    pub fn on(mut self, nodes: u16) -> Result<Self, String> {
+    /// The plan is invalid with that number, for instance because a fault refers to a missing node.
+    pub fn with_nodes(mut self, nodes: u16) -> Result<Self, String> {
         self.nodes = nodes;
-        self.check_head()?;
+        self.check_plan()?;
         self.sources.iter().try_for_each(|source| self.check_source(source))?;
         self.faults.iter().try_for_each(|fault| self.check_fault(fault))?;
         Ok(self)
     }
 
-    /// Returns the same plan with this duration and without faults: for the runs of a search.
+    /// Returns this plan with another duration and without faults, for the trials of a search.
     #[must_use]
-    pub fn bare(&self, time_ns: u64) -> Self {
+    pub fn without_faults(&self, time_ns: u64) -> Self {
         let time_ns = time_ns.max(self.period_ns);
         Self { time_ns, faults: Vec::new(), states: Vec::new(), ..self.clone() }
     }
 
-    /// Checks the constraints of a plan as a whole.
-    pub(super) fn check_head(&self) -> Result<(), String> {
+    /// Checks the plan as a whole.
+    pub(super) fn check_plan(&self) -> Result<(), String> {
         if !(1..=NODES_MAX).contains(&self.nodes) {
             return Err(format!("there are {} nodes; use 1 to {NODES_MAX}", self.nodes));
         }
@@ -224,7 +224,7 @@ impl TestPlan {
             );
         }
         if self.policy == TaskPolicy::Deadline {
-            return Err(NO_DEADLINE.to_owned());
+            return Err(DEADLINE_POLICY_ERROR.to_owned());
         }
         match (self.policy.has_priority(), self.priority) {
             (true, 1..=99) | (false, 0) => {}
@@ -258,9 +258,9 @@ impl TestPlan {
     }
 
     pub(super) fn check_source(&self, source: &ReportSource) -> Result<(), String> {
-        let sane = |rate: f64| rate > 0.0 && rate <= RATE_MAX;
+        let is_valid = |rate: f64| rate > 0.0 && rate <= RATE_MAX;
         let rates = [Some(source.rate), source.profile.last_rate()];
-        if !rates.into_iter().flatten().all(sane) {
+        if !rates.into_iter().flatten().all(is_valid) {
             return Err(format!("a rate is above 0 and {RATE_MAX} a second at most"));
         }
         if let ArrivalProfile::Burst(count) = source.profile
@@ -276,27 +276,28 @@ impl TestPlan {
             ));
         }
         if let Some(node) = source.nodes.iter().find(|node| **node >= self.nodes) {
-            return Err(self.no_node(*node));
+            return Err(self.missing_node(*node));
         }
         Ok(())
     }
 
-    fn no_node(&self, node: u16) -> String {
+    fn missing_node(&self, node: u16) -> String {
         format!("node {} does not exist; nodes are 1 to {}", u32::from(node) + 1, self.nodes)
     }
 
     pub(super) fn check_fault(&self, fault: &FaultSpec) -> Result<(), String> {
         if let Some(node) = fault.node.filter(|node| *node >= self.nodes) {
-            return Err(self.no_node(node));
+            return Err(self.missing_node(node));
         }
-        if self.nodes < 2 && fault.is_of_messages() {
+        if self.nodes < 2 && fault.is_message_fault() {
             return Err("a single node sends no messages; use at least two".to_owned());
         }
-        let room_ns = u64::from(self.steady).saturating_add(3).saturating_mul(self.period_ns);
-        let end_ns = |fault: &FaultSpec| fault.until_ns().saturating_add(fault.delay_ns);
+        let recovery_max_ns =
+            u64::from(self.steady).saturating_add(3).saturating_mul(self.period_ns);
+        let end_ns = |fault: &FaultSpec| fault.end_ns().saturating_add(fault.delay_ns);
         let until_ns = end_ns(fault);
-        if until_ns.saturating_add(room_ns) > self.time_ns {
-            // Long enough for all faults.
+        if until_ns.saturating_add(recovery_max_ns) > self.time_ns {
+            // The suggested duration is long enough for all faults.
             let last_ns = self.faults.iter().map(end_ns).fold(until_ns, u64::max);
             let ms = |ns: u64| ns / 1_000_000;
             return Err(format!(
@@ -306,28 +307,28 @@ impl TestPlan {
                 fault.kind.name(),
                 ms(fault.at_ns),
                 ms(until_ns),
-                ms(room_ns),
+                ms(recovery_max_ns),
                 ms(self.time_ns),
-                last_ns.saturating_add(room_ns).div_ceil(1_000_000)
+                last_ns.saturating_add(recovery_max_ns).div_ceil(1_000_000)
             ));
         }
         Ok(())
     }
 
-    /// Returns the state of a period with this release.
+    /// Returns the state of a period that is released at this time of the run.
     pub(super) fn state_at(&self, due_ns: u64) -> &str {
-        let mut faults = self.faults.iter().filter(|fault| fault.is_at(due_ns));
+        let mut faults = self.faults.iter().filter(|fault| fault.is_active_at(due_ns));
         let of_fault = faults.find_map(|fault| fault.state.as_deref());
-        let holds = |state: &&StateSpec| (state.from_ns..state.to_ns).contains(&due_ns);
-        let of_run = self.states.iter().find(holds).map(|state| state.name.as_str());
-        of_fault.or(of_run).unwrap_or(PLAIN)
+        let is_active = |state: &&StateSpec| (state.from_ns..state.to_ns).contains(&due_ns);
+        let of_run = self.states.iter().find(is_active).map(|state| state.name.as_str());
+        of_fault.or(of_run).unwrap_or(DEFAULT_STATE)
     }
 
-    /// Returns the possible states, in the order of their labels in the plan.
+    /// Returns the possible states in the order of the plan, the default state last.
     pub(super) fn state_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.states.iter().map(|state| state.name.as_str()).collect();
         names.extend(self.faults.iter().filter_map(|fault| fault.state.as_deref()));
-        names.push(PLAIN);
+        names.push(DEFAULT_STATE);
         let mut known = std::collections::BTreeSet::new();
         names.retain(|name| known.insert(*name));
         names
@@ -336,8 +337,8 @@ impl TestPlan {
 
 impl Stage {
     pub(super) fn check(&self) -> Result<(), String> {
-        let long = [self.compute_ns, self.per_report_ns, self.per_byte_ns as u64];
-        if long.iter().any(|ns| *ns > COMPUTE_MAX_NS) {
+        let durations = [self.compute_ns, self.per_report_ns, self.per_byte_ns as u64];
+        if durations.iter().any(|ns| *ns > COMPUTE_MAX_NS) {
             return Err("it computes for longer than 10 s".to_owned());
         }
         if self.message.is_some_and(|bytes| !(1..=MESSAGE_MAX).contains(&bytes)) {
@@ -365,8 +366,8 @@ impl ArrivalProfile {
     }
 }
 
-impl Size {
-    /// Returns the shortest and the longest length.
+impl ReportSize {
+    /// Returns the smallest and the largest length, in bytes.
     pub(super) fn bounds(&self) -> (u64, u64) {
         match self {
             Self::Between(least, most) => (*least, *most),
@@ -378,25 +379,25 @@ impl Size {
 }
 
 impl FaultSpec {
-    /// Returns its end, in ns of the run.
+    /// Returns the end of the fault, in ns of the run.
     #[must_use]
-    pub const fn until_ns(&self) -> u64 {
+    pub const fn end_ns(&self) -> u64 {
         self.at_ns.saturating_add(self.for_ns)
     }
 
-    /// Returns true if it is active at this instant.
+    /// Returns true if the fault is active at this time, in ns of the run.
     #[must_use]
-    pub const fn is_at(&self, ns: u64) -> bool {
-        self.at_ns <= ns && ns < self.until_ns()
+    pub const fn is_active_at(&self, ns: u64) -> bool {
+        self.at_ns <= ns && ns < self.end_ns()
     }
 
-    /// Returns true if the generator injects it.
-    pub(super) const fn is_of_reports(&self) -> bool {
+    /// Returns true if the report generator injects the fault.
+    pub(super) const fn is_report_fault(&self) -> bool {
         matches!(self.kind, FaultKind::DataError | FaultKind::Lost | FaultKind::Late)
     }
 
-    /// Returns true if the sending node injects it.
-    pub(super) const fn is_of_messages(&self) -> bool {
+    /// Returns true if the sending nodes inject the fault.
+    pub(super) const fn is_message_fault(&self) -> bool {
         matches!(self.kind, FaultKind::LostMessage | FaultKind::LateMessage)
     }
 }

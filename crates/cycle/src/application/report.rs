@@ -1,50 +1,49 @@
-//! Reports of sources: a header of 44 bytes, followed by data up to the length in the header. All
-//! numbers are big-endian.
+//! Reports of sources: a header of 44 bytes, followed by data. All numbers are big-endian.
 //!
 //! | bytes | content |
 //! |---|---|
 //! | 0 to 3 | `HRPT` |
-//! | 4 | kind: 0 a report, 1 the end of all reports of the source |
+//! | 4 | kind: 0 a report, 1 the end of the source's reports |
 //! | 5 | 0 |
 //! | 6, 7 | source |
-//! | 8 to 15 | number: each source counts for each node, from 0 on |
+//! | 8 to 15 | number, counted by each source for each node from 0 |
 //! | 16 to 23 | intended send time, in ns of `CLOCK_MONOTONIC` |
-//! | 24 to 31 | actual send time, likewise |
-//! | 32 to 35 | length of the whole, header included |
+//! | 24 to 31 | actual send time, in ns of `CLOCK_MONOTONIC` |
+//! | 32 to 35 | length of the datagram |
 //! | 36 to 39 | 0 |
-//! | 40 to 43 | CRC-32 (IEEE 802.3) of the whole with these four bytes 0 |
+//! | 40 to 43 | CRC-32 (IEEE 802.3) of the datagram with these four bytes 0 |
 
-/// Length of the header.
+/// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 44;
 const MAGIC: [u8; 4] = *b"HRPT";
-const CHECKSUM: usize = 40;
+const CHECKSUM_OFFSET: usize = 40;
 
-/// Content of a report's header.
+/// Header of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TestSourceReport {
-    /// True if no further report follows; `number` is the one that the next would have.
+pub struct ReportHeader {
+    /// True if no further report follows; `number` is then that of the next report.
     pub is_end: bool,
-    /// The source.
+    /// Index of the source.
     pub source: u16,
-    /// Its number.
+    /// Number of the report.
     pub number: u64,
-    /// Intended send time, in ns.
+    /// Intended send time, in ns of `CLOCK_MONOTONIC`.
     pub due_ns: i64,
-    /// Actual send time, in ns.
+    /// Actual send time, in ns of `CLOCK_MONOTONIC`.
     pub sent_ns: i64,
 }
 
-/// Reason for which bytes are not a valid report.
+/// Reason for which a datagram is not a valid report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportError {
-    /// A report that was altered after it was sent.
+    /// The checksum is wrong.
     Damaged,
-    /// Not a report.
+    /// The datagram is shorter than a header, or its header is invalid with a correct checksum.
     Foreign,
 }
 
-impl TestSourceReport {
-    /// Writes the header into the first bytes of a datagram whose other bytes are the data; a
+impl ReportHeader {
+    /// Writes the header into the first bytes of a datagram that contains the data after them. A
     /// datagram shorter than a header is left unchanged.
     pub fn write(&self, datagram: &mut [u8]) {
         let len = datagram.len() as u32;
@@ -58,28 +57,28 @@ impl TestSourceReport {
         bytes[24..32].copy_from_slice(&self.sent_ns.to_be_bytes());
         bytes[32..36].copy_from_slice(&len.to_be_bytes());
         let checksum = checksum(datagram);
-        datagram[CHECKSUM..HEADER_LEN].copy_from_slice(&checksum.to_be_bytes());
+        datagram[CHECKSUM_OFFSET..HEADER_LEN].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// Parses a datagram, if it is unaltered.
+    /// Parses and verifies a datagram.
     ///
     /// # Errors
     ///
-    /// If it is damaged, or not a report.
-    pub fn read(datagram: &[u8]) -> Result<Self, ReportError> {
+    /// The datagram is damaged, or not a report.
+    pub fn parse(datagram: &[u8]) -> Result<Self, ReportError> {
         let bytes = datagram.first_chunk::<HEADER_LEN>().ok_or(ReportError::Foreign)?;
         let long = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
         let word =
             |at: usize| u32::from_be_bytes(bytes[at..].first_chunk().copied().unwrap_or_default());
-        if word(CHECKSUM) != checksum(datagram) {
+        if word(CHECKSUM_OFFSET) != checksum(datagram) {
             return Err(ReportError::Damaged);
         }
-        let is_ours = bytes[..4] == MAGIC
+        let is_valid = bytes[..4] == MAGIC
             && bytes[4] <= 1
             && bytes[5] == 0
             && word(32) as usize == datagram.len()
             && word(36) == 0;
-        if !is_ours {
+        if !is_valid {
             return Err(ReportError::Foreign);
         }
         Ok(Self {
@@ -92,11 +91,11 @@ impl TestSourceReport {
     }
 }
 
-/// Returns the checksum of all bytes, with those of the checksum taken as 0.
+/// Returns the CRC-32 of a datagram with the checksum field taken as 0.
 fn checksum(datagram: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
-    crc.update(&datagram[..CHECKSUM.min(datagram.len())]);
-    crc.update(&[0; HEADER_LEN - CHECKSUM]);
+    crc.update(&datagram[..CHECKSUM_OFFSET.min(datagram.len())]);
+    crc.update(&[0; HEADER_LEN - CHECKSUM_OFFSET]);
     crc.update(datagram.get(HEADER_LEN..).unwrap_or_default());
     crc.finalize()
 }
@@ -113,12 +112,12 @@ mod tests {
             source in any::<u16>(),
             number in any::<u64>(),
             (due_ns, sent_ns) in any::<(i64, i64)>(),
-        ) -> TestSourceReport {
-            TestSourceReport { is_end, source, number, due_ns, sent_ns }
+        ) -> ReportHeader {
+            ReportHeader { is_end, source, number, due_ns, sent_ns }
         }
     }
 
-    fn written(report: TestSourceReport, data: &[u8]) -> Vec<u8> {
+    fn written(report: ReportHeader, data: &[u8]) -> Vec<u8> {
         let mut bytes = [&[0; HEADER_LEN], data].concat();
         report.write(&mut bytes);
         bytes
@@ -130,7 +129,7 @@ mod tests {
             report in report(),
             data in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            prop_assert_eq!(TestSourceReport::read(&written(report, &data)), Ok(report));
+            prop_assert_eq!(ReportHeader::parse(&written(report, &data)), Ok(report));
         }
 
         /// A CRC finds every single bit, wherever it is.
@@ -143,27 +142,26 @@ mod tests {
             let mut bytes = written(report, &data);
             let bit = bit.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(TestSourceReport::read(&bytes), Err(ReportError::Damaged));
+            prop_assert_eq!(ReportHeader::parse(&bytes), Err(ReportError::Damaged));
         }
 
         #[test]
         fn whatever_comes_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..90)) {
-            let _ = TestSourceReport::read(&bytes);
+            let _ = ReportHeader::parse(&bytes);
         }
     }
 
     #[test]
     fn what_is_not_ours_is_refused() {
-        assert_eq!(TestSourceReport::read(b"hello"), Err(ReportError::Foreign));
-        let report =
-            TestSourceReport { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+        assert_eq!(ReportHeader::parse(b"hello"), Err(ReportError::Foreign));
+        let report = ReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let cut = &written(report, &[7; 9])[..50];
-        assert_eq!(TestSourceReport::read(cut), Err(ReportError::Damaged));
+        assert_eq!(ReportHeader::parse(cut), Err(ReportError::Damaged));
         // Whole by its checksum, and of another kind.
         let mut other = written(report, &[]);
         other[4] = 7;
         let right = checksum(&other);
-        other[CHECKSUM..].copy_from_slice(&right.to_be_bytes());
-        assert_eq!(TestSourceReport::read(&other), Err(ReportError::Foreign));
+        other[CHECKSUM_OFFSET..].copy_from_slice(&right.to_be_bytes());
+        assert_eq!(ReportHeader::parse(&other), Err(ReportError::Foreign));
     }
 }

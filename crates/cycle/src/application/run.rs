@@ -1,6 +1,6 @@
-//! Run of a test: a process for each node, a thread that simulates the sources, and this one, which
-//! collects the nodes' entries, stops and ends nodes according to the plan, and judges. It ends in
-//! time whatever a node does, and leaves no process running.
+//! Run of a test: a process for each node, a thread for the simulated sources, and the calling
+//! thread, which collects the entries of the nodes, stops and kills nodes as planned, and computes
+//! the result. It ends on time whatever the nodes do, and leaves no process running.
 
 use std::io;
 use std::path::PathBuf;
@@ -32,109 +32,110 @@ use crate::predict::CostInput;
 use crate::run::child::TaskProcess;
 
 /// Time from the last node's report that it is ready to the first release.
-const HEAD_START: Span = Span::from_ms(100);
-/// Additional time if nodes exchange messages: they measure the baseline of the network meanwhile.
-const ACQUAINTANCE: Span = Span::from_ms(300);
-/// Interval between two collections.
-const ROUND: Span = Span::from_ms(10);
-/// Interval between two calls of the observer.
-const SHOW: Span = Span::from_ms(250);
-/// Time beyond the planned end after which a run is ended, and grace period of its nodes.
+const START_DELAY: Span = Span::from_ms(100);
+/// Additional time if nodes exchange messages, in which they measure the network's baseline.
+const BASELINE_TIME: Span = Span::from_ms(300);
+/// Interval between two collections of entries.
+const COLLECT_INTERVAL: Span = Span::from_ms(10);
+/// Interval between two snapshots for the observer.
+const SNAPSHOT_INTERVAL: Span = Span::from_ms(250);
+/// Time beyond the planned end after which a run is stopped; also the grace period of the nodes
+/// after that.
 const GRACE_PERIOD: Span = Span::from_ms(1_000);
-/// Time for a node to become ready.
+/// Timeout for a node to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Test and its options.
+/// Options of a test.
 #[derive(Clone, Debug)]
 pub struct TestOptions {
     /// Program that calls [`super::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// The test.
+    /// Plan of the test.
     pub plan: TestPlan,
-    /// Multiplier of rates and fixed computation.
+    /// Load: factor of report rates and of fixed computation.
     pub load: f64,
-    /// Searches for the largest load instead of running the plan.
+    /// Options of a search for the largest load; `None` to run the plan once.
     pub search: Option<SearchOptions>,
     /// True if deep idle states are prevented.
     pub hold_awake: bool,
-    /// Measurements of the host, for the scorecard.
+    /// Costs measured on the host, for the scorecard.
     pub measured: Vec<CostInput>,
-    /// Command line, for the record.
+    /// Command line, for the result.
     pub command: Vec<String>,
 }
 
-/// Reason for which a test cannot begin.
+/// Reason for which a test cannot start.
 #[derive(Debug, Error)]
 pub enum TestError {
     /// A node's process could not be started.
     #[error("cannot start {node}: {why}", why = explain(.error))]
-    Start {
+    StartFailed {
         /// The node.
         node: String,
         /// The system's error.
         error: io::Error,
     },
-    /// A node is not ready.
+    /// A node did not become ready.
     #[error("{node} is not ready: {reason}")]
-    Ready {
+    NotReady {
         /// The node.
         node: String,
-        /// Its reason, or that it sent none.
+        /// Reason that the node reported, or that it sent none.
         reason: String,
     },
-    /// Reports cannot be sent.
+    /// The sockets or the thread of the sources could not be created.
     #[error("cannot send reports: {why}", why = explain(.0))]
     Sources(io::Error),
     /// The search has invalid parameters.
     #[error("invalid loads for a search: {0}")]
     Search(SearchConfigError),
-    /// The runs of a search would be too short.
+    /// The trials of a search would be too short.
     #[error(
         "runs of a search need at least {least} periods, which is {} ms; use longer ones",
         least_ns / 1_000_000
     )]
-    Short {
-        /// Periods.
+    TrialTooShort {
+        /// Smallest number of periods.
         least: u64,
-        /// Their duration.
+        /// Duration of these periods, in ns.
         least_ns: u64,
     },
 }
 
 /// Observer of a test.
 pub trait TestObserver {
-    /// Receives the state, several times a second.
+    /// Receives a snapshot, several times a second.
     fn snapshot(&mut self, snapshot: &TestSnapshot<'_>);
-    /// Returns true if the test is to end now.
-    fn is_over(&self) -> bool;
+    /// Returns true if the test must stop now.
+    fn is_stop_requested(&self) -> bool;
 }
 
 /// Tests an application.
 ///
 /// # Errors
 ///
-/// If a node cannot begin.
+/// A node or the sources cannot start, or the search is invalid.
 pub fn test(
     options: &TestOptions,
-    watch: &mut dyn TestObserver,
+    observer: &mut dyn TestObserver,
 ) -> Result<CycleTestResult, TestError> {
     let started = rfc3339_now();
     let plan = &options.plan;
-    let (ran, found, is_called) = match &options.search {
+    let (test_run, search_result, is_interrupted) = match &options.search {
         None => {
-            let what = format!("load {}", options.load);
-            (Some(run_once(options, plan, options.load, (&what, watch))?), None, false)
+            let label = format!("load {}", options.load);
+            (Some(run_once(options, plan, options.load, (&label, observer))?), None, false)
         }
         Some(search) => {
-            let searched = search::search(options, search, watch)?;
-            (searched.ran, Some(searched.found), searched.is_called)
+            let outcome = search::search(options, search, observer)?;
+            (outcome.run, Some(outcome.search), outcome.is_interrupted)
         }
     };
     let (run, mut ending) =
-        ran.map_or((None, TestEnd::default()), |ran| (Some(ran.run), ran.ending));
-    ending.is_interrupted |= is_called;
+        test_run.map_or((None, TestEnd::default()), |ran| (Some(ran.run), ran.ending));
+    ending.is_interrupted |= is_interrupted;
     let application = CycleTestApplication {
         name: plan.name.clone(),
         period_ns: plan.period_ns,
@@ -152,7 +153,7 @@ pub fn test(
         scorecard: score::scorecard(run.as_ref(), &application, &options.measured),
         application,
         run,
-        search: found,
+        search: search_result,
         limits: Vec::new(),
         findings: Vec::new(),
     };
@@ -160,51 +161,53 @@ pub fn test(
     Ok(result)
 }
 
-/// Run with its end.
+/// Result of a run, and the circumstances of its end.
 pub(super) struct TestRun {
     pub(super) run: CycleTestRun,
     pub(super) ending: TestEnd,
 }
 
-/// Runs a plan once under a load.
+/// Runs a plan once at a load.
 pub(super) fn run_once(
     options: &TestOptions,
     plan: &TestPlan,
     load: f64,
-    (what, watch): (&str, &mut dyn TestObserver),
+    (label, observer): (&str, &mut dyn TestObserver),
 ) -> Result<TestRun, TestError> {
     let mut nodes = Vec::new();
     for node in 0..plan.nodes {
-        // One after the other: they would disturb each other's calibration.
-        nodes.push(NodeProcess::ready(options, plan, (node, load), &|| watch.is_over())?);
+        // One node at a time: they would disturb each other's calibration.
+        nodes.push(NodeProcess::start(options, plan, (node, load), &|| {
+            observer.is_stop_requested()
+        })?);
     }
-    let sockets = generator::sockets(plan).map_err(TestError::Sources)?;
-    let head_start = if plan.nodes > 1 { HEAD_START + ACQUAINTANCE } else { HEAD_START };
-    let begin = MonotonicClock.now() + head_start;
-    let go = TestStart {
+    let sockets = generator::open_sockets(plan).map_err(TestError::Sources)?;
+    let start_delay = if plan.nodes > 1 { START_DELAY + BASELINE_TIME } else { START_DELAY };
+    let begin = MonotonicClock.now() + start_delay;
+    let start_command = TestStart {
         begin_ns: begin.as_ns(),
         peers: nodes.iter().map(|node| node.ready.messages).collect(),
         sources: sockets.iter().map(|(_, address)| *address).collect(),
     };
     for node in &mut nodes {
-        let start = |error| TestError::Start { node: node.name.clone(), error };
-        node.child.send(&go).map_err(start)?;
+        let start = |error| TestError::StartFailed { node: node.name.clone(), error };
+        node.child.send(&start_command).map_err(start)?;
     }
     let reports = nodes.iter().map(|node| node.ready.reports).collect();
     let generator = ReportGenerator::new(plan, load, sockets, reports, begin);
-    let account = TestStats::new(plan, begin.as_ns());
-    let mut collector = TestCollector::new(plan, nodes, account, begin);
+    let stats = TestStats::new(plan, begin.as_ns());
+    let mut collector = TestCollector::new(plan, nodes, stats, begin);
     let stop = AtomicBool::new(false);
-    let sent = thread::scope(|scope| {
-        let named = thread::Builder::new().name("sources".into());
-        let playing =
-            named.spawn_scoped(scope, || generator.run(&stop)).map_err(TestError::Sources)?;
-        collector.collect(what, watch);
+    let generator_outcome = thread::scope(|scope| {
+        let builder = thread::Builder::new().name("sources".into());
+        let generator_thread =
+            builder.spawn_scoped(scope, || generator.run(&stop)).map_err(TestError::Sources)?;
+        collector.collect(label, observer);
         stop.store(true, Ordering::Relaxed);
         // The thread does not panic; if it did, the panic would continue here.
-        Ok(playing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        Ok(generator_thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
-    Ok(collector.into_test_run(load, sent))
+    Ok(collector.into_test_run(load, generator_outcome))
 }
 
 /// Process of a node.
@@ -216,30 +219,30 @@ struct NodeProcess {
 }
 
 impl NodeProcess {
-    fn ready(
+    fn start(
         options: &TestOptions,
         plan: &TestPlan,
         (node, load): (u16, f64),
-        is_over: &dyn Fn() -> bool,
+        is_stop_requested: &dyn Fn() -> bool,
     ) -> Result<Self, TestError> {
         let name = node_name(node);
         let order = TestOrder { plan: plan.clone(), node, load, hold_awake: options.hold_awake };
         let mut child: TaskProcess<Result<TestReady, String>> =
             TaskProcess::start(&options.program, &options.arguments, &order, 1)
-                .map_err(|error| TestError::Start { node: name.clone(), error })?;
-        let ready = child.receive(READY_TIMEOUT, is_over).and_then(|answer| answer);
-        let ready = ready.map_err(|reason| TestError::Ready { node: name.clone(), reason })?;
+                .map_err(|error| TestError::StartFailed { node: name.clone(), error })?;
+        let ready = child.receive(READY_TIMEOUT, is_stop_requested).and_then(|answer| answer);
+        let ready = ready.map_err(|reason| TestError::NotReady { node: name.clone(), reason })?;
         Ok(Self { name, child, ready, exit_reason: None })
     }
 
-    fn is_through(&self) -> bool {
-        self.exit_reason.is_some() || self.child.shared().is_over(0)
+    fn has_finished(&self) -> bool {
+        self.exit_reason.is_some() || self.child.shared().has_task_ended(0)
     }
 }
 
-/// Action on a node, with its time.
+/// Action of a fault on a node, with its time.
 #[derive(Clone, Copy)]
-struct ScheduledFault {
+struct ScheduledAction {
     at_ns: u64,
     node: u16,
     fault: usize,
@@ -250,92 +253,92 @@ struct ScheduledFault {
 enum FaultAction {
     Stop,
     Resume,
-    End,
+    Kill,
 }
 
-/// Collector of the nodes' entries.
+/// Collector of the nodes' entries, which also acts on the nodes as planned.
 struct TestCollector<'a> {
     plan: &'a TestPlan,
     nodes: Vec<NodeProcess>,
-    account: TestStats<'a>,
+    stats: TestStats<'a>,
     begin: Timestamp<Monotonic>,
-    /// The next one is last.
-    pending_actions: Vec<ScheduledFault>,
+    /// Remaining actions; the next one is the last element.
+    pending_actions: Vec<ScheduledAction>,
     ending: TestEnd,
     /// Time of the next call of the observer.
-    show_at: Timestamp<Monotonic>,
+    next_snapshot_at: Timestamp<Monotonic>,
 }
 
 impl<'a> TestCollector<'a> {
     fn new(
         plan: &'a TestPlan,
         nodes: Vec<NodeProcess>,
-        account: TestStats<'a>,
+        stats: TestStats<'a>,
         begin: Timestamp<Monotonic>,
     ) -> Self {
         let (pending_actions, ending) = (scheduled_actions(plan), TestEnd::default());
-        Self { plan, nodes, account, begin, pending_actions, ending, show_at: begin }
+        Self { plan, nodes, stats, begin, pending_actions, ending, next_snapshot_at: begin }
     }
 
-    /// Collects until all nodes have finished, or their time is over.
-    fn collect(&mut self, what: &str, watch: &mut dyn TestObserver) {
-        let mut until = self.begin + Span::from_ns(self.total_ns() as i64) + GRACE_PERIOD;
-        let mut is_called_off = false;
+    /// Collects until all nodes have finished or have been given up.
+    fn collect(&mut self, label: &str, observer: &mut dyn TestObserver) {
+        let mut deadline = self.begin + Span::from_ns(self.total_ns() as i64) + GRACE_PERIOD;
+        let mut is_stopping = false;
         loop {
-            // Checked before the remaining entries are taken, so that none can follow.
+            // Read before the entries are collected, so that none can follow the last collection.
             self.record_early_exits();
-            let is_over = self.nodes.iter().all(NodeProcess::is_through);
-            self.act();
-            self.take();
+            let all_finished = self.nodes.iter().all(NodeProcess::has_finished);
+            self.run_due_actions();
+            self.collect_entries();
             let now = MonotonicClock.now();
-            if is_over || now >= self.show_at {
-                self.show_at = now + SHOW;
-                self.show(what, watch);
+            if all_finished || now >= self.next_snapshot_at {
+                self.next_snapshot_at = now + SNAPSHOT_INTERVAL;
+                self.publish_snapshot(label, observer);
             }
-            if is_over {
+            if all_finished {
                 return;
             }
-            let is_late = now > until;
-            if is_late && is_called_off {
+            let is_late = now > deadline;
+            if is_late && is_stopping {
                 self.ending.stuck.extend(
                     self.nodes
                         .iter()
-                        .filter(|node| !node.is_through())
+                        .filter(|node| !node.has_finished())
                         .map(|node| node.name.clone()),
                 );
                 return;
             }
-            if (is_late || watch.is_over()) && !is_called_off {
+            if (is_late || observer.is_stop_requested()) && !is_stopping {
                 self.ending.is_interrupted = !is_late;
                 self.ending.is_truncated = is_late;
-                is_called_off = true;
-                self.call_off();
-                until = now + GRACE_PERIOD;
+                is_stopping = true;
+                self.stop_nodes();
+                deadline = now + GRACE_PERIOD;
             }
             let next = self
                 .pending_actions
                 .last()
-                .map_or(now + ROUND, |action| self.instant(action.at_ns));
-            let wait_ns = (next.min(now + ROUND) - now).as_ns().max(0).unsigned_abs();
+                .map_or(now + COLLECT_INTERVAL, |action| self.instant(action.at_ns));
+            let wait_ns = (next.min(now + COLLECT_INTERVAL) - now).as_ns().max(0).unsigned_abs();
             thread::sleep(Duration::from_nanos(wait_ns));
         }
     }
 
-    fn show(&self, what: &str, watch: &mut dyn TestObserver) {
+    fn publish_snapshot(&self, label: &str, observer: &mut dyn TestObserver) {
         let total_ns = self.total_ns();
         let elapsed_ns = self.now_ns().min(total_ns);
-        watch.snapshot(&TestSnapshot {
-            what,
+        observer.snapshot(&TestSnapshot {
+            label,
             elapsed: Duration::from_nanos(elapsed_ns),
             total: Duration::from_nanos(total_ns),
             state: self.plan.state_at(elapsed_ns),
-            nodes: &self.account.snapshot(),
-            faults: &self.account.faults(),
+            nodes: &self.stats.snapshot(),
+            faults: &self.stats.faults(),
         });
     }
 
     fn total_ns(&self) -> u64 {
-        self.plan.cycles().saturating_mul(self.plan.period_ns)
+        self.plan.period_count().saturating_mul(self.plan.period_ns)
     }
 
     fn instant(&self, ns: u64) -> Timestamp<Monotonic> {
@@ -346,30 +349,33 @@ impl<'a> TestCollector<'a> {
         (MonotonicClock.now() - self.begin).as_ns().max(0).unsigned_abs()
     }
 
-    /// Requests all nodes to end at their next release; stopped ones are resumed for that.
-    fn call_off(&mut self) {
+    /// Requests all nodes to end at their next releases, and resumes stopped ones so that they can.
+    fn stop_nodes(&mut self) {
         self.pending_actions.clear();
         for node in &self.nodes {
             node.child.shared().stop();
-            // A node that has ended need not be resumed.
+            // The resumption of a node that has exited fails, which is harmless.
             let _ = node.child.handle().and_then(|handle| handle.resume());
         }
     }
 
-    /// Records the nodes that have ended early.
+    /// Records the nodes that exited before their last period.
     fn record_early_exits(&mut self) {
         let now_ns = self.now_ns();
         for (at, node) in self.nodes.iter_mut().enumerate() {
-            let ended = node.child.ended();
-            if node.exit_reason.is_none() && !node.child.shared().is_over(0) && ended.is_some() {
-                node.exit_reason = ended;
-                self.account.exited_ns[at].get_or_insert(now_ns);
+            let exit_reason = node.child.exit_reason();
+            if node.exit_reason.is_none()
+                && !node.child.shared().has_task_ended(0)
+                && exit_reason.is_some()
+            {
+                node.exit_reason = exit_reason;
+                self.stats.exited_ns[at].get_or_insert(now_ns);
             }
         }
     }
 
     /// Executes the actions that are due.
-    fn act(&mut self) {
+    fn run_due_actions(&mut self) {
         while let Some(action) = self.pending_actions.last().copied() {
             if self.now_ns() < action.at_ns {
                 return;
@@ -379,49 +385,49 @@ impl<'a> TestCollector<'a> {
             let done = match action.kind {
                 FaultAction::Stop => node.child.handle().and_then(|handle| handle.stop()),
                 FaultAction::Resume => node.child.handle().and_then(|handle| handle.resume()),
-                FaultAction::End => node.child.end(),
+                FaultAction::Kill => node.child.kill(),
             };
             let now_ns = self.now_ns();
             if done.is_err() {
                 continue;
             }
             if action.kind == FaultAction::Resume {
-                self.account.ended(action.fault, now_ns);
+                self.stats.set_end(action.fault, now_ns);
                 continue;
             }
-            self.account.injected(action.fault, 1, now_ns);
-            if action.kind == FaultAction::End {
-                self.account.ended(action.fault, now_ns);
-                self.account.exited_ns[usize::from(action.node)] = Some(now_ns);
+            self.stats.add_injections(action.fault, 1, now_ns);
+            if action.kind == FaultAction::Kill {
+                self.stats.set_end(action.fault, now_ns);
+                self.stats.exited_ns[usize::from(action.node)] = Some(now_ns);
                 self.ending.killed.push(self.nodes[usize::from(action.node)].name.clone());
             }
         }
     }
 
-    /// Takes the entries that nodes have published.
-    fn take(&mut self) {
-        let account = &mut self.account;
+    /// Collects the entries and events that nodes have published.
+    fn collect_entries(&mut self) {
+        let stats = &mut self.stats;
         for (node, one) in (0..).zip(&self.nodes) {
             one.child.take_words(0, &mut |words| {
-                if let Some(notice) = NodeEvent::from_words(words) {
-                    account.notice(node, &notice);
+                if let Some(event) = NodeEvent::from_words(words) {
+                    stats.add_event(node, &event);
                 } else if let Some(entry) = PeriodEntry::from_words(words) {
-                    account.entry(node, &entry);
+                    stats.add_entry(node, &entry);
                 }
             });
         }
     }
 
-    fn into_test_run(mut self, load: f64, sent: GeneratorOutcome) -> TestRun {
+    fn into_test_run(mut self, load: f64, generator_outcome: GeneratorOutcome) -> TestRun {
         let elapsed_ns = self.now_ns().min(self.total_ns());
-        for (fault, (count, first_ns)) in sent.faults.iter().enumerate() {
-            self.account.injected(fault, *count, first_ns.unwrap_or(0));
+        for (fault, (count, first_ns)) in generator_outcome.faults.iter().enumerate() {
+            self.stats.add_injections(fault, *count, first_ns.unwrap_or(0));
         }
-        self.ending.missed_apart = self.account.missed_apart;
+        self.ending.missed_unexplained = self.stats.missed_unexplained;
         for node in &self.nodes {
-            let is_meant = self.ending.killed.contains(&node.name);
-            if let Some(how) = node.exit_reason.as_ref().filter(|_| !is_meant) {
-                self.ending.died.push((node.name.clone(), how.clone()));
+            let is_planned = self.ending.killed.contains(&node.name);
+            if let Some(how) = node.exit_reason.as_ref().filter(|_| !is_planned) {
+                self.ending.exited.push((node.name.clone(), how.clone()));
             }
         }
         let conditions = self.nodes.first().map(|node| node.ready.conditions.clone());
@@ -429,26 +435,31 @@ impl<'a> TestCollector<'a> {
             load,
             elapsed_s: elapsed_ns as f64 / 1e9,
             conditions: conditions.unwrap_or_default(),
-            nodes: self.nodes.iter().enumerate().map(|(at, node)| self.node(at, node)).collect(),
-            stages: self.account.stages(),
-            imbalance: self.account.imbalance(),
-            sources: sent.sources,
-            states: self.account.states(),
-            faults: self.account.faults(),
-            detections: self.account.all_noticed(),
+            nodes: self
+                .nodes
+                .iter()
+                .enumerate()
+                .map(|(at, node)| self.node_record(at, node))
+                .collect(),
+            stages: self.stats.stages(),
+            imbalance: self.stats.imbalance(),
+            sources: generator_outcome.sources,
+            states: self.stats.states(),
+            faults: self.stats.faults(),
+            detections: self.stats.detection_records(),
         };
         TestRun { run, ending: self.ending }
     }
 
-    fn node(&self, at: usize, node: &NodeProcess) -> CycleTestNode {
-        let stats = &self.account.nodes[at];
-        let state = node.child.state(0);
+    fn node_record(&self, at: usize, node: &NodeProcess) -> CycleTestNode {
+        let stats = &self.stats.nodes[at];
+        let state = node.child.task_state(0);
         CycleTestNode {
             name: node.name.clone(),
             scheduling: node.ready.scheduling.clone(),
             unit_ns: node.ready.unit_ns,
             latency_ns: state.latency_ns,
-            planned: self.plan.cycles(),
+            planned: self.plan.period_count(),
             periods: stats.periods,
             missed: stats.missed,
             overrun: stats.overrun,
@@ -462,18 +473,18 @@ impl<'a> TestCollector<'a> {
     }
 }
 
-/// Returns the actions on nodes, the last one first.
-fn scheduled_actions(plan: &TestPlan) -> Vec<ScheduledFault> {
+/// Returns the planned actions on nodes, sorted so that the next one is last.
+fn scheduled_actions(plan: &TestPlan) -> Vec<ScheduledAction> {
     let mut actions = Vec::new();
     for (fault, one) in plan.faults.iter().enumerate() {
         let Some(node) = one.node else { continue };
-        let mut schedule = |at_ns, kind| actions.push(ScheduledFault { at_ns, node, fault, kind });
+        let mut schedule = |at_ns, kind| actions.push(ScheduledAction { at_ns, node, fault, kind });
         match one.kind {
             FaultKind::Stop => {
                 schedule(one.at_ns, FaultAction::Stop);
-                schedule(one.until_ns(), FaultAction::Resume);
+                schedule(one.end_ns(), FaultAction::Resume);
             }
-            FaultKind::End => schedule(one.at_ns, FaultAction::End),
+            FaultKind::End => schedule(one.at_ns, FaultAction::Kill),
             _ => {}
         }
     }

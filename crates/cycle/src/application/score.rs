@@ -2,15 +2,15 @@
 //! (2010), Table 2: two values of the operating system and three of the middleware, each with a
 //! grade. Pure.
 //!
-//! The paper names the graded values but no scale. The scale here has the same step from grade to
-//! grade everywhere: ten.
+//! The paper names the graded values but no scale. Here grades differ by a factor of ten
+//! everywhere:
 //!
 //! - A cost in each period (a switch, an interrupt, a message) is graded by its share of the
-//!   deadline. The paper calls microseconds beside milliseconds of execution wholly predictable
+//!   deadline. The paper calls costs of microseconds predictable if execution takes milliseconds
 //!   (section 4.1): a thousandth is excellent, a hundredth good, a tenth fair.
-//! - Granularity is communication to computing, and load strategy is the excess of the busiest
-//!   node's computing over the mean. With both, one of `1 + share` parts of the time is computing:
-//!   99% if excellent, 91% if good, half if fair.
+//! - Granularity is the ratio of communication to computation; load strategy is the excess of the
+//!   largest computation of a node over the mean. At a ratio `r`, computation is `1 / (1 + r)` of
+//!   the time: 99% if excellent, 91% if good, half if fair.
 
 use horolog_record::{
     CycleTestApplication, CycleTestGrade as Grade, CycleTestRun, CycleTestScale as Scale,
@@ -19,19 +19,19 @@ use horolog_record::{
 
 use crate::predict::{CostInput, CostRecord};
 
-/// Largest share of the deadline for which a cost is excellent, good and fair.
+/// Upper bounds of a cost, as shares of the deadline, for the grades excellent, good and fair.
 pub const COST_BOUNDS: [f64; 3] = [0.001, 0.01, 0.1];
-/// Largest ratio of other time to computing that is excellent, good and fair.
+/// Upper bounds of the ratio of other time to computation, for excellent, good and fair.
 pub const IDLE_BOUNDS: [f64; 3] = [0.01, 0.1, 1.0];
 
-/// Returns the grade of a share.
+/// Returns the grade of a share by its upper bounds.
 #[must_use]
 pub fn grade(share: f64, bounds: [f64; 3]) -> Grade {
     let better = bounds.iter().zip(Grade::ALL).find(|(bound, _)| share <= **bound);
     better.map_or(Grade::Poor, |(_, grade)| grade)
 }
 
-/// Returns the scorecard of a run, with the measurements of the host.
+/// Returns the scorecard of a run, with the costs measured on the host.
 #[must_use]
 pub fn scorecard(
     run: Option<&CycleTestRun>,
@@ -39,75 +39,77 @@ pub fn scorecard(
     measured: &[CostInput],
 ) -> Vec<CycleTestScore> {
     let row = |scale| match scale {
-        Scale::SwitchTime => cost(scale, worst(measured.iter().filter_map(switch)), application),
-        Scale::InterruptTime => {
-            cost(scale, worst(measured.iter().filter_map(interrupt)), application)
+        Scale::SwitchTime => {
+            cost_score(scale, largest(measured.iter().filter_map(switch_time)), application)
         }
-        Scale::MessageLatency => cost(scale, run.and_then(latency), application),
-        Scale::Granularity => quality(scale, run.and_then(granularity)),
-        Scale::LoadStrategy => quality(scale, run.and_then(balance)),
+        Scale::InterruptTime => {
+            cost_score(scale, largest(measured.iter().filter_map(interrupt_delay)), application)
+        }
+        Scale::MessageLatency => cost_score(scale, run.and_then(message_latency), application),
+        Scale::Granularity => ratio_score(scale, run.and_then(granularity)),
+        Scale::LoadStrategy => ratio_score(scale, run.and_then(load_imbalance)),
     };
     Scale::ALL.into_iter().map(row).collect()
 }
 
-/// Value and its description.
+/// Value in ns, and a description of its basis.
 type ScoreValue = (f64, String);
 
-fn worst(figures: impl Iterator<Item = ScoreValue>) -> Option<ScoreValue> {
-    figures.max_by(|(one, _), (other, _)| one.total_cmp(other))
+fn largest(values: impl Iterator<Item = ScoreValue>) -> Option<ScoreValue> {
+    values.max_by(|(one, _), (other, _)| one.total_cmp(other))
 }
 
-fn cost(
+fn cost_score(
     scale: Scale,
-    figure: Option<ScoreValue>,
+    value: Option<ScoreValue>,
     application: &CycleTestApplication,
 ) -> CycleTestScore {
-    let share = figure.as_ref().map(|(ns, _)| ns / application.deadline_ns.max(1) as f64);
+    let share = value.as_ref().map(|(ns, _)| ns / application.deadline_ns.max(1) as f64);
     let absent = match scale {
         Scale::MessageLatency => "not measured: no messages were sent to another node",
         _ => "not measured; add a result of 'host all' with --measured",
     };
     CycleTestScore {
         scale,
-        value_ns: figure.as_ref().map(|(ns, _)| *ns),
+        value_ns: value.as_ref().map(|(ns, _)| *ns),
         ratio: None,
-        basis: figure.map_or_else(|| absent.to_owned(), |(_, basis)| basis),
+        basis: value.map_or_else(|| absent.to_owned(), |(_, basis)| basis),
         share,
         bounds: COST_BOUNDS,
         grade: share.map(|share| grade(share, COST_BOUNDS)),
     }
 }
 
-/// Grades a quality by the ratio of other time to computing.
-fn quality(scale: Scale, figure: Option<(f64, f64, &str)>) -> CycleTestScore {
+/// Grades a ratio of other time to computation.
+fn ratio_score(scale: Scale, value: Option<(f64, f64, &str)>) -> CycleTestScore {
     let absent = "not measured: a single node, or nothing was computed or sent";
-    let share = figure.map(|(_, share, _)| share);
+    let share = value.map(|(_, share, _)| share);
     CycleTestScore {
         scale,
         value_ns: None,
-        ratio: figure.map(|(ratio, ..)| ratio),
-        basis: figure.map_or(absent, |(.., basis)| basis).to_owned(),
+        ratio: value.map(|(ratio, ..)| ratio),
+        basis: value.map_or(absent, |(.., basis)| basis).to_owned(),
         share,
         bounds: IDLE_BOUNDS,
         grade: share.map(|share| grade(share, IDLE_BOUNDS)),
     }
 }
 
-fn switch(source: &CostInput) -> Option<ScoreValue> {
+fn switch_time(source: &CostInput) -> Option<ScoreValue> {
     let CostRecord::Switch(result) = &source.measured else { return None };
     let HostSwitchResult { steps, exchanges, .. } = &**result;
     let by_steps = steps.iter().filter_map(|steps| steps.per_switch_ns).reduce(f64::max);
-    let by_turns = exchanges.iter().filter_map(|turns| turns.per_switch_ns).reduce(f64::max);
+    let by_exchanges = exchanges.iter().filter_map(|turns| turns.per_switch_ns).reduce(f64::max);
     let found =
-        by_steps.map(|ns| (ns, "by the eight steps")).or(by_turns.map(|ns| (ns, "of a turn")));
+        by_steps.map(|ns| (ns, "by the eight steps")).or(by_exchanges.map(|ns| (ns, "of a turn")));
     let (ns, how) = found.filter(|(ns, _)| ns.is_finite() && *ns >= 0.0)?;
     Some((ns, format!("a switch {how} [{}]", source.name)))
 }
 
-fn interrupt(source: &CostInput) -> Option<ScoreValue> {
+fn interrupt_delay(source: &CostInput) -> Option<ScoreValue> {
     let CostRecord::Interrupt(result) = &source.measured else { return None };
     let HostInterruptResult { handlers, .. } = &**result;
-    // The paper refers to the kernel's own handler; without it the closest one is used.
+    // The paper means the kernel's own handler; without one, the closest measured kind is used.
     let of = |kind: HandlerKind| {
         let delays = handlers.iter().filter(|handler| handler.kind == kind);
         delays.filter_map(|handler| Some(handler.delay_ns.as_ref()?.mean)).reduce(f64::max)
@@ -124,7 +126,7 @@ fn interrupt(source: &CostInput) -> Option<ScoreValue> {
     ))
 }
 
-fn latency(run: &CycleTestRun) -> Option<ScoreValue> {
+fn message_latency(run: &CycleTestRun) -> Option<ScoreValue> {
     let slowest = run.nodes.iter().filter_map(|node| node.latency_ns).max()?;
     let basis = "half of the shortest message's round trip before the run, the median of the slowest \
                  node";
@@ -140,7 +142,7 @@ fn granularity(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
     is_known.then(|| (computation / communication, communication / computation, basis))
 }
 
-fn balance(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
+fn load_imbalance(run: &CycleTestRun) -> Option<(f64, f64, &'static str)> {
     let share = run.imbalance?;
     Some((1.0 + share, share, "the maximum computation of a node to the mean of all"))
 }

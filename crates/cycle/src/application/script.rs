@@ -1,6 +1,6 @@
-//! Script of the simulated sources: the time, source, node, length and injected error of each
-//! report. Pure; instants are ns of the run, and the random numbers begin with the plan's seed, so
-//! the same plan yields the same script.
+//! Schedule of the simulated sources: the send time, source, node, length and injected error of
+//! each report. Pure. Times are in ns of the run. Random numbers start from the plan's seed, so the
+//! same plan yields the same schedule.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,78 +8,79 @@ use std::collections::BinaryHeap;
 use horolog_record::CycleTestFaultKind as FaultKind;
 use horolog_time::SplitMix64;
 
-use super::plan::{ArrivalProfile, Delivery, ReportSource, Size, TestPlan};
+use super::plan::{ArrivalProfile, Delivery, ReportSize, ReportSource, TestPlan};
 
-/// Maximum number of reports held back to be sent late; further ones are sent in time.
+/// Largest number of reports held back to be sent late; further ones are sent on time.
 const DELAYED_MAX: usize = 65_536;
 
-/// Report to be sent now, or that would have been.
+/// Report to be sent, or lost on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct ScheduledReport {
-    /// Time at which it is sent.
+    /// Time at which the report is sent, in ns of the run.
     pub(super) send_ns: u64,
-    /// Intended send time without injected delay.
+    /// Intended send time without an injected delay, in ns of the run.
     pub(super) due_ns: u64,
-    /// Its source.
+    /// Index of the source.
     pub(super) source: u16,
-    /// Node that receives it.
+    /// Index of the receiving node.
     pub(super) node: u16,
-    /// Its number among those of the source for the node.
+    /// Number of the report, counted by each source for each node from 0.
     pub(super) number: u64,
-    /// Its length.
+    /// Length in bytes.
     pub(super) len: usize,
-    /// Error injected into it.
+    /// Injected error, if any.
     pub(super) error: Option<InjectedError>,
 }
 
 /// Error injected into a report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct InjectedError {
-    /// Fault of the plan that causes it.
+    /// Index of the fault in the plan that causes the error.
     pub(super) fault: usize,
     /// Kind of the error.
-    pub(super) kind: ErrorKind,
+    pub(super) kind: ReportErrorKind,
 }
 
-/// Kinds of injected errors.
+/// Kind of an injected error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum ErrorKind {
-    /// This bit of it is inverted.
+pub(super) enum ReportErrorKind {
+    /// The bit with this index is inverted.
     BitFlipped(u64),
-    /// It is not sent.
+    /// The report is not sent.
     Lost,
-    /// It is sent later than intended.
+    /// The report is sent later than intended.
     Late,
 }
 
-/// The simulated sources.
-pub(super) struct Script<'a> {
+/// Schedule of all sources.
+pub(super) struct ReportSchedule<'a> {
     plan: &'a TestPlan,
     until_ns: u64,
     sources: Vec<ReportSourceState<'a>>,
     delayed: BinaryHeap<Reverse<ScheduledReport>>,
-    /// Copies of a report for several nodes.
+    /// Copies of one report for several nodes, the next one last.
     ready: Vec<ScheduledReport>,
     rng: SplitMix64,
 }
 
-/// Source with its next report.
+/// State of a source, with the time of its next report.
 struct ReportSourceState<'a> {
     source: &'a ReportSource,
     rate: f64,
     last_rate: f64,
     due_ns: f64,
-    left_of_burst: u32,
+    burst_remaining: u32,
     nodes: Vec<u16>,
     turn: usize,
     numbers: Vec<u64>,
     rng: SplitMix64,
 }
 
-impl<'a> Script<'a> {
-    /// Makes the script for this multiple of the plan's rates; no report is due from `until_ns` on.
+impl<'a> ReportSchedule<'a> {
+    /// Creates the schedule for this factor of the plan's rates; no report is scheduled from
+    /// `until_ns` on.
     pub(super) fn new(plan: &'a TestPlan, load: f64, until_ns: u64) -> Self {
-        let of = |(at, source): (u64, &'a ReportSource)| {
+        let source_state = |(at, source): (u64, &'a ReportSource)| {
             let nodes = if source.nodes.is_empty() {
                 (0..plan.nodes).collect()
             } else {
@@ -89,29 +90,29 @@ impl<'a> Script<'a> {
                 ArrivalProfile::Ramp(rate) => rate,
                 _ => source.rate,
             };
-            let mut next = ReportSourceState {
+            let mut state = ReportSourceState {
                 source,
                 rate: source.rate * load,
                 last_rate: last_rate * load,
                 due_ns: 0.0,
-                left_of_burst: 0,
+                burst_remaining: 0,
                 numbers: vec![0; nodes.len()],
                 nodes,
                 turn: 0,
                 rng: SplitMix64::new(plan.seed ^ (at + 1) << 32),
             };
-            // Sources do not begin together: each is offset by a random share of a gap.
-            next.due_ns = next.rng.unit() * 1e9 / next.rate;
+            // Sources start at different times: each is offset by a random share of an interval.
+            state.due_ns = state.rng.unit() * 1e9 / state.rate;
             if let ArrivalProfile::Burst(count) = source.profile {
-                next.due_ns *= f64::from(count);
-                next.left_of_burst = count;
+                state.due_ns *= f64::from(count);
+                state.burst_remaining = count;
             }
-            next
+            state
         };
         Self {
             plan,
             until_ns,
-            sources: (0..).zip(&plan.sources).map(of).collect(),
+            sources: (0..).zip(&plan.sources).map(source_state).collect(),
             delayed: BinaryHeap::new(),
             ready: Vec::new(),
             rng: SplitMix64::new(plan.seed),
@@ -121,20 +122,20 @@ impl<'a> Script<'a> {
     /// Returns the next send time; `None` if no report is left.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let delayed = self.delayed.peek().map(|Reverse(report)| report.send_ns);
-        let due = self.first().map(|at| self.sources[at].due_ns as u64);
+        let due = self.next_source().map(|at| self.sources[at].due_ns as u64);
         let ready = self.ready.first().map(|report| report.send_ns);
         [delayed, due, ready].into_iter().flatten().min()
     }
 
-    /// Returns the source whose report is due first.
-    fn first(&self) -> Option<usize> {
-        let open = |at: &usize| (self.sources[*at].due_ns as u64) < self.until_ns;
-        let all = (0..self.sources.len()).filter(open);
+    /// Returns the index of the source with the earliest next report; `None` if all have ended.
+    fn next_source(&self) -> Option<usize> {
+        let has_report = |at: &usize| (self.sources[*at].due_ns as u64) < self.until_ns;
+        let all = (0..self.sources.len()).filter(has_report);
         all.min_by(|a, b| self.sources[*a].due_ns.total_cmp(&self.sources[*b].due_ns))
     }
 
-    /// Takes the next report to be sent, if its time has come.
-    pub(super) fn take(&mut self, now_ns: u64) -> Option<ScheduledReport> {
+    /// Removes and returns the next report to be sent, if its time has come.
+    pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<ScheduledReport> {
         loop {
             if let Some(report) = self.ready.pop() {
                 if let Some(report) = self.inject_error(report) {
@@ -143,7 +144,7 @@ impl<'a> Script<'a> {
                 continue;
             }
             let delayed_ns = self.delayed.peek().map(|Reverse(report)| report.send_ns);
-            let due = self.first().map(|at| (at, self.sources[at].due_ns as u64));
+            let due = self.next_source().map(|at| (at, self.sources[at].due_ns as u64));
             if let Some(delayed_ns) = delayed_ns
                 && delayed_ns <= now_ns
                 && due.is_none_or(|(_, due_ns)| delayed_ns <= due_ns)
@@ -151,56 +152,56 @@ impl<'a> Script<'a> {
                 return self.delayed.pop().map(|Reverse(report)| report);
             }
             let (at, _) = due.filter(|(_, due_ns)| *due_ns <= now_ns)?;
-            self.sources[at].report(at as u16, self.until_ns, &mut self.ready);
-            // Nodes receive theirs in their order.
+            self.sources[at].push_report(at as u16, self.until_ns, &mut self.ready);
+            // Reversed, so that the copies are popped in the order of the nodes.
             self.ready.reverse();
         }
     }
 
-    /// Injects the errors into a report; `None` if it is delayed or lost.
+    /// Injects the errors into a report; `None` if it is held back to be sent late.
     fn inject_error(&mut self, report: ScheduledReport) -> Option<ScheduledReport> {
         let faults = self.plan.faults.iter().enumerate();
-        let mut meant = faults.filter(|(_, fault)| {
-            fault.is_of_reports()
-                && fault.is_at(report.due_ns)
+        let mut matching = faults.filter(|(_, fault)| {
+            fault.is_report_fault()
+                && fault.is_active_at(report.due_ns)
                 && fault.source.is_none_or(|source| source == report.source)
         });
-        let chance = &mut self.rng;
-        let Some((at, fault)) = meant.find(|(_, fault)| chance.unit() < fault.share) else {
+        let rng = &mut self.rng;
+        let Some((at, fault)) = matching.find(|(_, fault)| rng.unit() < fault.share) else {
             return Some(report);
         };
-        let injected = |kind| Some(InjectedError { fault: at, kind });
+        let error = |kind| Some(InjectedError { fault: at, kind });
         match fault.kind {
             FaultKind::DataError => {
                 let bit = self.rng.below(report.len * 8) as u64;
-                Some(ScheduledReport { error: injected(ErrorKind::BitFlipped(bit)), ..report })
+                Some(ScheduledReport { error: error(ReportErrorKind::BitFlipped(bit)), ..report })
             }
             FaultKind::Late if self.delayed.len() < DELAYED_MAX => {
                 let send_ns = report.due_ns.saturating_add(fault.delay_ns);
                 self.delayed.push(Reverse(ScheduledReport {
                     send_ns,
-                    error: injected(ErrorKind::Late),
+                    error: error(ReportErrorKind::Late),
                     ..report
                 }));
                 None
             }
             FaultKind::Late => Some(report),
-            _ => Some(ScheduledReport { error: injected(ErrorKind::Lost), ..report }),
+            _ => Some(ScheduledReport { error: error(ReportErrorKind::Lost), ..report }),
         }
     }
 
-    /// Returns the next number of each source for each of its nodes.
-    pub(super) fn ends(&self) -> impl Iterator<Item = (u16, u16, u64)> + '_ {
-        (0..).zip(&self.sources).flat_map(|(source, next)| {
-            let nodes = next.nodes.iter().zip(&next.numbers);
+    /// Returns, for each source and each of its nodes, the number that the next report would have.
+    pub(super) fn end_numbers(&self) -> impl Iterator<Item = (u16, u16, u64)> + '_ {
+        (0..).zip(&self.sources).flat_map(|(source, state)| {
+            let nodes = state.nodes.iter().zip(&state.numbers);
             nodes.map(move |(node, number)| (source, *node, *number))
         })
     }
 }
 
 impl ReportSourceState<'_> {
-    /// Appends the due report, a copy for each node that receives it, and schedules the next one.
-    fn report(&mut self, source: u16, until_ns: u64, copies: &mut Vec<ScheduledReport>) {
+    /// Appends the next report, one copy for each receiving node, and schedules the one after it.
+    fn push_report(&mut self, source: u16, until_ns: u64, copies: &mut Vec<ScheduledReport>) {
         let due_ns = self.due_ns as u64;
         let len = self.len();
         let targets = match self.source.to {
@@ -229,10 +230,10 @@ impl ReportSourceState<'_> {
 
     fn len(&mut self) -> usize {
         match &self.source.size {
-            Size::Between(least, most) => {
+            ReportSize::Between(least, most) => {
                 *least as usize + self.rng.below((most - least) as usize + 1)
             }
-            Size::OneOf(sizes) => sizes[self.rng.below(sizes.len())] as usize,
+            ReportSize::OneOf(sizes) => sizes[self.rng.below(sizes.len())] as usize,
         }
     }
 
@@ -242,16 +243,16 @@ impl ReportSourceState<'_> {
             // 1 minus a number below 1 is above 0, so the logarithm is finite.
             ArrivalProfile::Poisson => -(1.0 - self.rng.unit()).ln() * 1e9 / self.rate,
             ArrivalProfile::Burst(count) => {
-                self.left_of_burst = self.left_of_burst.saturating_sub(1);
-                if self.left_of_burst > 0 {
+                self.burst_remaining = self.burst_remaining.saturating_sub(1);
+                if self.burst_remaining > 0 {
                     return 0.0;
                 }
-                self.left_of_burst = count;
+                self.burst_remaining = count;
                 f64::from(count) * 1e9 / self.rate
             }
             ArrivalProfile::Ramp(_) => {
-                let way = (self.due_ns / until_ns.max(1) as f64).min(1.0);
-                1e9 / (self.rate + (self.last_rate - self.rate) * way)
+                let progress = (self.due_ns / until_ns.max(1) as f64).min(1.0);
+                1e9 / (self.rate + (self.last_rate - self.rate) * progress)
             }
         }
     }
@@ -260,7 +261,7 @@ impl ReportSourceState<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::application::SAMPLE;
+    use crate::application::SAMPLE_TEST_FILE;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -271,10 +272,10 @@ mod tests {
     }
 
     fn all(plan: &TestPlan, load: f64) -> Vec<ScheduledReport> {
-        let mut script = Script::new(plan, load, 10 * SECOND);
+        let mut script = ReportSchedule::new(plan, load, 10 * SECOND);
         let mut reports = Vec::new();
         while let Some(next_ns) = script.next_ns() {
-            while let Some(report) = script.take(next_ns) {
+            while let Some(report) = script.pop_due(next_ns) {
                 assert!(report.send_ns <= next_ns && report.send_ns >= report.due_ns);
                 reports.push(report);
             }
@@ -336,8 +337,8 @@ mod tests {
                 assert!((2 * SECOND..7 * SECOND).contains(&report.due_ns));
                 let late_ns = report.send_ns - report.due_ns;
                 match report.error.map(|injected| injected.kind) {
-                    Some(ErrorKind::BitFlipped(bit)) => assert!(bit < report.len as u64 * 8),
-                    Some(ErrorKind::Late) => assert_eq!(late_ns, 70_000_000),
+                    Some(ReportErrorKind::BitFlipped(bit)) => assert!(bit < report.len as u64 * 8),
+                    Some(ReportErrorKind::Late) => assert_eq!(late_ns, 70_000_000),
                     _ => assert_eq!((kind, late_ns), ("lost", 0)),
                 }
             }
@@ -346,14 +347,14 @@ mod tests {
 
     #[test]
     fn the_same_plan_yields_the_same_reports_and_each_end_is_one_past_the_last() {
-        let plan = TestPlan::parse(SAMPLE).unwrap();
+        let plan = TestPlan::parse(SAMPLE_TEST_FILE).unwrap();
         let first = all(&plan, 1.5);
         assert_eq!(first, all(&plan, 1.5));
-        let mut script = Script::new(&plan, 1.5, 10 * SECOND);
+        let mut script = ReportSchedule::new(&plan, 1.5, 10 * SECOND);
         while let Some(next_ns) = script.next_ns() {
-            script.take(next_ns);
+            script.pop_due(next_ns);
         }
-        for (source, node, end) in script.ends() {
+        for (source, node, end) in script.end_numbers() {
             let of = first.iter().filter(|report| (report.source, report.node) == (source, node));
             assert_eq!(of.map(|report| report.number + 1).max().unwrap_or(0), end);
         }

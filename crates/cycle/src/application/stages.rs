@@ -1,5 +1,5 @@
-//! Stages of an application as work: reports are taken and checked, the computation for them and
-//! for the stage is done, and the node synchronises with its peers.
+//! Stages of an application as the work of a node: it receives and classifies reports, computes for
+//! them and for the stage, and synchronises with its peers.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use horolog_sys::socket::Socket;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::fault::NodeFaults;
-use super::intake::{Intake, IntakeOutcome, SequenceOrder as Numbers};
+use super::intake::{IntakeOutcome, ReportIntake, SequenceOrder as Numbers};
 use super::link::MeshLink;
 use super::node::TestOrder;
 use super::node_event::{NodeEvent, NodeEventKind};
@@ -21,43 +21,44 @@ use crate::entry::PeriodEntry;
 use crate::node::periods::{Period, PeriodWork, WorkOutcome};
 use crate::ring::RingWriter;
 use crate::synthetic_load::{SyntheticLoad, units_of};
-use crate::task::Compute;
+use crate::task::ComputeAmount;
 
-/// Datagrams read for each report that may be taken: those from other senders are skipped.
+/// Number of datagrams read for each report of the budget, because those of other senders are
+/// skipped.
 const READS_PER_REPORT: usize = 4;
 
-/// Work of a node in a period.
-pub(super) struct Stages<'a> {
+/// Work of a node in a period: all stages of the plan.
+pub(super) struct StageWork<'a> {
     plan: &'a TestPlan,
     load: SyntheticLoad,
     unit_ns: f64,
     factor: f64,
     link: Option<MeshLink<'a>>,
     faults: NodeFaults<'a>,
-    intake: Reports<'a>,
+    receiver: ReportReceiver<'a>,
     writer: &'a RefCell<RingWriter<'a>>,
     begin: Timestamp<Monotonic>,
-    noticed: Vec<(NodeEventKind, u32, u32)>,
-    taken: IntakeTotals,
+    events: Vec<(NodeEventKind, u32, u32)>,
+    intake_totals: IntakeTotals,
 }
 
-/// Intake of reports.
-struct Reports<'a> {
+/// Receiver of the reports.
+struct ReportReceiver<'a> {
     socket: Socket,
     sources: &'a [SocketAddr],
-    known: Intake,
+    intake: ReportIntake,
     envelope: MessageHeader,
     bytes: Vec<u8>,
 }
 
-/// Usable reports, and their total length.
+/// Number and total length (in bytes) of usable reports.
 #[derive(Clone, Copy, Default)]
 struct IntakeTotals {
     reports: u64,
     bytes: u64,
 }
 
-impl<'a> Stages<'a> {
+impl<'a> StageWork<'a> {
     pub(super) fn new(
         order: &'a TestOrder,
         (load, unit_ns): (SyntheticLoad, f64),
@@ -67,7 +68,7 @@ impl<'a> Stages<'a> {
         begin: Timestamp<Monotonic>,
     ) -> Self {
         let plan = &order.plan;
-        let known = Intake::new(plan.sources.iter().map(|source| source.late_after_ns));
+        let intake = ReportIntake::new(plan.sources.iter().map(|source| source.late_after_ns));
         let bytes = vec![0; REPORT_MAX as usize + 1];
         Self {
             plan,
@@ -76,61 +77,68 @@ impl<'a> Stages<'a> {
             factor: order.load,
             link,
             faults: NodeFaults::new(plan, order.node),
-            intake: Reports { socket, sources, known, envelope: MessageHeader::new(), bytes },
+            receiver: ReportReceiver {
+                socket,
+                sources,
+                intake,
+                envelope: MessageHeader::new(),
+                bytes,
+            },
             writer,
             begin,
-            noticed: Vec::new(),
-            taken: IntakeTotals::default(),
+            events: Vec::new(),
+            intake_totals: IntakeTotals::default(),
         }
     }
 
-    fn stage(&mut self, at: usize, period: &Period, entry: &mut PeriodEntry) {
+    fn run_stage(&mut self, index: usize, period: &Period, entry: &mut PeriodEntry) {
         let plan = self.plan;
-        let stage = &plan.stages[at];
-        let due_ns = (period.due - self.begin).as_ns().max(0).unsigned_abs();
+        let stage = &plan.stages[index];
+        let due_ns = (period.released_at - self.begin).as_ns().max(0).unsigned_abs();
         let begun = MonotonicClock.now();
         if stage.intake {
-            self.taken = self.take();
+            self.intake_totals = self.receive_reports();
         }
-        self.compute(stage, due_ns);
+        self.run_computation(stage, due_ns);
         let computed = MonotonicClock.now();
         entry.compute_ns = (computed - begun).as_ns().unsigned_abs();
-        let next = period.due + Span::from_ns(plan.period_ns as i64);
-        let limit = stage.wait_ns.map_or(next, |ns| next.min(computed + Span::from_ns(ns as i64)));
+        let next = period.released_at + Span::from_ns(plan.period_ns as i64);
+        let deadline =
+            stage.wait_ns.map_or(next, |ns| next.min(computed + Span::from_ns(ns as i64)));
         let Some(link) = &mut self.link else { return };
-        let noticed = &mut self.noticed;
+        let events = &mut self.events;
         let mut sink = |kind, of, count, undone| {
-            note(noticed, NodeEventKind::Detected(kind, of), count, undone);
+            add_event(events, NodeEventKind::Detected(kind, of), count, undone);
         };
-        let step_id = (period.cycle, at as u16);
-        let injected = link.synchronise(stage, step_id, (due_ns, limit), entry, &mut sink);
+        let step_id = (period.number, index as u16);
+        let injected = link.synchronise(stage, step_id, (due_ns, deadline), entry, &mut sink);
         for fault in injected {
-            note(noticed, NodeEventKind::Injected(fault), 1, 0);
+            add_event(events, NodeEventKind::Injected(fault), 1, 0);
         }
         if let Some(of) = entry.straggler
             && entry.idle_ns > plan.response_limit_ns
         {
-            note(noticed, NodeEventKind::Detected(Kind::StragglerNode, Some(of)), 1, 0);
+            add_event(events, NodeEventKind::Detected(Kind::StragglerNode, Some(of)), 1, 0);
         }
     }
 
-    /// Computes for the stage, and for its reports.
-    fn compute(&mut self, stage: &Stage, due_ns: u64) {
-        let IntakeTotals { reports, bytes } = self.taken;
+    /// Computes for the stage and for the reports of the period.
+    fn run_computation(&mut self, stage: &Stage, due_ns: u64) {
+        let IntakeTotals { reports, bytes } = self.intake_totals;
         let of_reports = stage.per_report_ns as f64 * reports as f64;
         let of_bytes = stage.per_byte_ns * bytes as f64;
-        let wanted_ns = stage.compute_ns as f64 * self.factor + of_reports + of_bytes;
-        let (slowness, _) = self.faults.compute_factor(due_ns);
-        let ns = Compute::Ns((wanted_ns * slowness).round() as u64);
+        let computation_ns = stage.compute_ns as f64 * self.factor + of_reports + of_bytes;
+        let (factor, _) = self.faults.compute_factor(due_ns);
+        let ns = ComputeAmount::Ns((computation_ns * factor).round() as u64);
         self.load.run(units_of(ns, self.unit_ns));
     }
 
-    /// Takes the reports that have arrived, up to the budget.
-    fn take(&mut self) -> IntakeTotals {
-        let mut amount = IntakeTotals::default();
-        let Reports { socket, sources, known, envelope, bytes } = &mut self.intake;
+    /// Receives and classifies the reports that have arrived, up to the budget.
+    fn receive_reports(&mut self) -> IntakeTotals {
+        let mut totals = IntakeTotals::default();
+        let ReportReceiver { socket, sources, intake, envelope, bytes } = &mut self.receiver;
         for _ in 0..(self.plan.budget as usize).saturating_mul(READS_PER_REPORT) {
-            if amount.reports >= u64::from(self.plan.budget) {
+            if totals.reports >= u64::from(self.plan.budget) {
                 break;
             }
             let received =
@@ -148,91 +156,93 @@ impl<'a> Stages<'a> {
                 continue;
             }
             let now_ns = MonotonicClock.now().as_ns();
-            let taken = known.take(from, &bytes[..received.len], now_ns);
-            if matches!(taken, IntakeOutcome::Whole { .. }) {
-                amount.reports += 1;
-                amount.bytes += received.len as u64;
+            let outcome = intake.classify(from, &bytes[..received.len], now_ns);
+            if matches!(outcome, IntakeOutcome::Usable { .. }) {
+                totals.reports += 1;
+                totals.bytes += received.len as u64;
             }
-            notices(taken, &mut self.noticed);
+            record_detections(outcome, &mut self.events);
         }
-        amount
+        totals
     }
 
-    /// Publishes the detections since the last call.
-    fn publish_detections(&mut self, cycle: u64) {
+    /// Publishes the events since the last call.
+    fn publish_events(&mut self, cycle: u64) {
         let at_ns = MonotonicClock.now().as_ns();
         let mut writer = self.writer.borrow_mut();
-        for (subject, count, undone) in self.noticed.drain(..) {
-            let notice = NodeEvent { subject, cycle, at_ns, count, retracted: undone };
-            writer.push_words(notice.to_words());
+        for (subject, count, undone) in self.events.drain(..) {
+            let event = NodeEvent { kind: subject, period: cycle, at_ns, count, retracted: undone };
+            writer.push_words(event.to_words());
         }
     }
 }
 
-/// Records the detections that follow from a datagram's classification.
-fn notices(taken: IntakeOutcome, noticed: &mut Vec<(NodeEventKind, u32, u32)>) {
-    let mut of = |kind, source, count, undone| {
-        note(noticed, NodeEventKind::Detected(kind, source), count, undone);
+/// Records the detections that follow from the classification of a datagram.
+fn record_detections(outcome: IntakeOutcome, events: &mut Vec<(NodeEventKind, u32, u32)>) {
+    let mut add = |kind, source, count, undone| {
+        add_event(events, NodeEventKind::Detected(kind, source), count, undone);
     };
-    let most = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    match taken {
-        IntakeOutcome::Whole { source, is_late, order } => {
+    let saturated = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    match outcome {
+        IntakeOutcome::Usable { source, is_late, order } => {
             if is_late {
-                of(Kind::Late, Some(source), 1, 0);
+                add(Kind::Late, Some(source), 1, 0);
             }
             match order {
-                Numbers::After(0) => {}
-                Numbers::After(lost) => of(Kind::Lost, Some(source), most(lost), 0),
-                Numbers::Found => of(Kind::Lost, Some(source), 0, 1),
-                Numbers::Repeated => of(Kind::Repeated, Some(source), 1, 0),
+                Numbers::NewHighest(0) => {}
+                Numbers::NewHighest(lost) => add(Kind::Lost, Some(source), saturated(lost), 0),
+                Numbers::Reordered => add(Kind::Lost, Some(source), 0, 1),
+                Numbers::Duplicate => add(Kind::Repeated, Some(source), 1, 0),
             }
         }
-        IntakeOutcome::End { source, lost } if lost > 0 => {
-            of(Kind::Lost, Some(source), most(lost), 0);
+        IntakeOutcome::EndOfSource { source, lost } if lost > 0 => {
+            add(Kind::Lost, Some(source), saturated(lost), 0);
         }
-        IntakeOutcome::Damaged(source) => of(Kind::DataError, source, 1, 0),
-        IntakeOutcome::End { .. } | IntakeOutcome::Foreign => {}
+        IntakeOutcome::Damaged(source) => add(Kind::DataError, source, 1, 0),
+        IntakeOutcome::EndOfSource { .. } | IntakeOutcome::Foreign => {}
     }
 }
 
-/// Adds to the detections of the same kind in this period, of which there are few.
-fn note(
-    noticed: &mut Vec<(NodeEventKind, u32, u32)>,
+/// Adds to the event of the same kind in this period, or appends a new one; the list is short.
+fn add_event(
+    events: &mut Vec<(NodeEventKind, u32, u32)>,
     subject: NodeEventKind,
     count: u32,
     undone: u32,
 ) {
-    match noticed.iter_mut().find(|(known, ..)| *known == subject) {
-        Some((_, counted, none)) => {
+    match events.iter_mut().find(|(known, ..)| *known == subject) {
+        Some((_, counted, retracted)) => {
             *counted = counted.saturating_add(count);
-            *none = none.saturating_add(undone);
+            *retracted = retracted.saturating_add(undone);
         }
-        None => noticed.push((subject, count, undone)),
+        None => events.push((subject, count, undone)),
     }
 }
 
-impl PeriodWork for Stages<'_> {
+impl PeriodWork for StageWork<'_> {
     fn run(
         &mut self,
         period: &Period,
         entry: &mut PeriodEntry,
-        put: &mut dyn FnMut(&PeriodEntry),
+        publish: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
-        let due_ns = (period.due - self.begin).as_ns().max(0).unsigned_abs();
-        self.taken = IntakeTotals::default();
-        let noticed = &mut self.noticed;
+        let due_ns = (period.released_at - self.begin).as_ns().max(0).unsigned_abs();
+        self.intake_totals = IntakeTotals::default();
+        let events = &mut self.events;
         if let Some(link) = &mut self.link {
             let mut sink = |kind, of, count, undone| {
-                note(noticed, NodeEventKind::Detected(kind, of), count, undone);
+                add_event(events, NodeEventKind::Detected(kind, of), count, undone);
             };
-            link.listen(period.cycle, &mut sink);
+            link.process_received(period.number, &mut sink);
         }
         let (_, slow) = self.faults.compute_factor(due_ns);
         for fault in slow {
-            note(noticed, NodeEventKind::Injected(fault), 1, 0);
+            add_event(events, NodeEventKind::Injected(fault), 1, 0);
         }
-        period.steps(self.plan.stages.len(), entry, put, |at, step| self.stage(at, period, step));
-        self.publish_detections(period.cycle);
+        period.run_steps(self.plan.stages.len(), entry, publish, |at, step| {
+            self.run_stage(at, period, step)
+        });
+        self.publish_events(period.number);
         WorkOutcome::Done
     }
 }

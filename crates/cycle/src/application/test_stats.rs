@@ -1,5 +1,5 @@
-//! Stats of a run: the sums of its periods, detections and injections, and for each fault its
-//! detections, with node and time, and the time to recovery. Pure.
+//! Stats of a test run: sums over its periods, detections and injections; for each fault its
+//! detections, the first of them with node and time, and the time to recovery. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use horolog_record::{
 };
 use horolog_stats::Recorder;
 
-use super::node_event::{NodeEvent, NodeEventKind, explains};
+use super::node_event::{NodeEvent, NodeEventKind, can_explain};
 use super::plan::{FaultSpec, TestPlan};
 use super::snapshot::NodeSnapshot;
 use crate::entry::{EntryKind, PeriodEntry};
 
-/// Maximum number of first detections stored for each fault, to find the earliest after it.
+/// Largest number of detections stored for each fault, to find the first one after its injection.
 const FIRST_MAX: usize = 4_096;
 
 /// Stats of a node.
@@ -28,7 +28,7 @@ pub(super) struct NodeStats {
     pub(super) computation: Recorder,
     pub(super) communication: Recorder,
     pub(super) idle: Recorder,
-    /// Of the last period.
+    /// Response time of the last period, in ns.
     last_response_ns: u64,
 }
 
@@ -53,17 +53,17 @@ struct StageStats {
 struct FaultStats {
     injected: u64,
     first_ns: Option<u64>,
-    /// Actual end, if it is known better than from the plan.
+    /// Actual end, in ns of the run, if it is known better than from the plan.
     ended_ns: Option<u64>,
     detections: BTreeMap<Kind, i64>,
-    firsts: Vec<(u64, u16, Kind)>,
+    first_detections: Vec<(u64, u16, Kind)>,
 }
 
-/// Period of all nodes.
+/// Period, summed over all nodes.
 #[derive(Clone, Copy, Default)]
 struct TestPeriod {
-    ended: u16,
-    is_amiss: bool,
+    nodes_ended: u16,
+    is_disturbed: bool,
 }
 
 /// Stats of a run.
@@ -76,14 +76,14 @@ pub(super) struct TestStats<'a> {
     periods: Vec<TestPeriod>,
     detections: BTreeMap<(Kind, u16, Option<u16>), i64>,
     faults: Vec<FaultStats>,
-    /// Time at which each node exited early.
+    /// Time at which each node exited early, in ns of the run.
     pub(super) exited_ns: Vec<Option<u64>>,
-    /// Deadlines missed far from every fault.
-    pub(super) missed_apart: u64,
+    /// Number of missed deadlines that no fault can explain.
+    pub(super) missed_unexplained: u64,
 }
 
 impl<'a> TestStats<'a> {
-    /// Makes the stats of a plan whose first release is at this instant of `CLOCK_MONOTONIC`.
+    /// Creates the stats of a plan whose first release is at this instant of `CLOCK_MONOTONIC`.
     pub(super) fn new(plan: &'a TestPlan, begin_ns: i64) -> Self {
         let nodes = usize::from(plan.nodes);
         let states = plan.state_names().into_iter().map(|name| (name, StateStats::default()));
@@ -93,34 +93,34 @@ impl<'a> TestStats<'a> {
             nodes: (0..nodes).map(|_| NodeStats::default()).collect(),
             stages: vec![StageStats::default(); plan.stages.len()],
             states: states.collect(),
-            periods: vec![TestPeriod::default(); plan.cycles() as usize],
+            periods: vec![TestPeriod::default(); plan.period_count() as usize],
             detections: BTreeMap::new(),
             faults: vec![FaultStats::default(); plan.faults.len()],
             exited_ns: vec![None; nodes],
-            missed_apart: 0,
+            missed_unexplained: 0,
         }
     }
 
     /// Adds a node's entry of a period or of a stage.
-    pub(super) fn entry(&mut self, node: u16, entry: &PeriodEntry) {
-        if entry.part == EntryKind::Period {
-            self.period(node, entry);
+    pub(super) fn add_entry(&mut self, node: u16, entry: &PeriodEntry) {
+        if entry.kind == EntryKind::Period {
+            self.add_period(node, entry);
         }
-        if let EntryKind::Step(stage) = entry.part
+        if let EntryKind::Step(stage) = entry.kind
             && let Some(stats) = self.stages.get_mut(usize::from(stage))
         {
             stats.add(entry);
         }
     }
 
-    fn period(&mut self, node: u16, entry: &PeriodEntry) {
-        let Some(together) =
-            usize::try_from(entry.cycle).ok().and_then(|at| self.periods.get_mut(at))
+    fn add_period(&mut self, node: u16, entry: &PeriodEntry) {
+        let Some(test_period) =
+            usize::try_from(entry.period).ok().and_then(|at| self.periods.get_mut(at))
         else {
             return;
         };
-        together.ended += 1;
-        let due_ns = entry.cycle.saturating_mul(self.plan.period_ns);
+        test_period.nodes_ended += 1;
+        let due_ns = entry.period.saturating_mul(self.plan.period_ns);
         let response_ns = entry.response_ns();
         let is_missed = response_ns > self.plan.deadline_ns;
         let node_stats = &mut self.nodes[usize::from(node)];
@@ -141,110 +141,112 @@ impl<'a> TestStats<'a> {
         }
         let at_ns = due_ns.saturating_add(response_ns);
         if is_missed {
-            self.detections(node, (Kind::DeadlineMissed, None), (entry.cycle, at_ns), (1, 0));
+            self.add_detections(node, (Kind::DeadlineMissed, None), (entry.period, at_ns), (1, 0));
             let is_near =
                 |fault: &FaultSpec| self.is_near(fault, at_ns) || self.is_near(fault, due_ns);
-            self.missed_apart += u64::from(!self.plan.faults.iter().any(is_near));
+            self.missed_unexplained += u64::from(!self.plan.faults.iter().any(is_near));
         }
         if entry.is_broken {
-            self.detections(node, (Kind::BarrierBroken, None), (entry.cycle, at_ns), (1, 0));
+            self.add_detections(node, (Kind::BarrierBroken, None), (entry.period, at_ns), (1, 0));
         }
     }
 
-    /// Adds a node's detection or injection.
-    pub(super) fn notice(&mut self, node: u16, notice: &NodeEvent) {
-        let at_ns = notice.at_ns.saturating_sub(self.begin_ns).max(0).unsigned_abs();
-        let counts = (notice.count, notice.retracted);
-        match notice.subject {
+    /// Adds an event of a node, a detection or an injection.
+    pub(super) fn add_event(&mut self, node: u16, event: &NodeEvent) {
+        let at_ns = event.at_ns.saturating_sub(self.begin_ns).max(0).unsigned_abs();
+        let counts = (event.count, event.retracted);
+        match event.kind {
             NodeEventKind::Detected(kind, of) => {
-                self.detections(node, (kind, of), (notice.cycle, at_ns), counts);
+                self.add_detections(node, (kind, of), (event.period, at_ns), counts);
             }
             NodeEventKind::Injected(fault) => {
-                let due_ns = notice.cycle.saturating_mul(self.plan.period_ns);
-                self.injected(usize::from(fault), u64::from(notice.count), due_ns);
+                let due_ns = event.period.saturating_mul(self.plan.period_ns);
+                self.add_injections(usize::from(fault), u64::from(event.count), due_ns);
             }
         }
     }
 
-    /// Adds injections of a fault, the first of them at this instant of the run.
-    pub(super) fn injected(&mut self, fault: usize, count: u64, first_ns: u64) {
+    /// Adds injections of a fault; the first of them occurred at `first_ns` of the run.
+    pub(super) fn add_injections(&mut self, fault: usize, count: u64, first_ns: u64) {
         if let Some(stats) = self.faults.get_mut(fault).filter(|_| count > 0) {
             stats.injected += count;
             stats.first_ns = Some(stats.first_ns.map_or(first_ns, |known| known.min(first_ns)));
         }
     }
 
-    /// Records the end of a fault, as an instant of the run.
-    pub(super) fn ended(&mut self, fault: usize, at_ns: u64) {
+    /// Sets the actual end of a fault, in ns of the run.
+    pub(super) fn set_end(&mut self, fault: usize, at_ns: u64) {
         if let Some(stats) = self.faults.get_mut(fault) {
             stats.ended_ns = Some(at_ns);
         }
     }
 
-    fn detections(
+    fn add_detections(
         &mut self,
-        by: u16,
+        detected_by: u16,
         (kind, of): (Kind, Option<u16>),
         (cycle, at_ns): (u64, u64),
-        (count, undone): (u32, u32),
+        (count, retracted): (u32, u32),
     ) {
-        let change = i64::from(count) - i64::from(undone);
-        *self.detections.entry((kind, by, of)).or_default() += change;
+        let change = i64::from(count) - i64::from(retracted);
+        *self.detections.entry((kind, detected_by, of)).or_default() += change;
         if count > 0
-            && let Some(together) =
+            && let Some(test_period) =
                 usize::try_from(cycle).ok().and_then(|at| self.periods.get_mut(at))
         {
-            together.is_amiss = true;
+            test_period.is_disturbed = true;
         }
         for at in 0..self.faults.len() {
             let fault = &self.plan.faults[at];
-            if !explains(fault, kind, of) || !self.is_near(fault, at_ns) {
+            if !can_explain(fault, kind, of) || !self.is_near(fault, at_ns) {
                 continue;
             }
             let stats = &mut self.faults[at];
             *stats.detections.entry(kind).or_default() += change;
-            if count > 0 && stats.firsts.len() < FIRST_MAX {
-                stats.firsts.push((at_ns, by, kind));
+            if count > 0 && stats.first_detections.len() < FIRST_MAX {
+                stats.first_detections.push((at_ns, detected_by, kind));
             }
         }
     }
 
-    /// Returns true if an instant is close enough after a fault to be an effect of it.
+    /// Returns true if `at_ns` lies between the start of a fault and the latest time of its
+    /// effects.
     fn is_near(&self, fault: &FaultSpec, at_ns: u64) -> bool {
         let plan = self.plan;
         let periods = u64::from(plan.node_timeout).saturating_add(plan.steady.into());
         let after_ns = periods.saturating_mul(plan.period_ns).saturating_add(fault.delay_ns);
-        // A stopped node catches up afterwards, and misses deadlines while it does.
-        let catching_ns = if fault.kind == FaultKind::Stop { fault.for_ns } else { 0 };
-        let until_ns = fault.until_ns().saturating_add(after_ns).saturating_add(catching_ns);
+        // A stopped node catches up after the fault, and misses deadlines meanwhile.
+        let catch_up_ns = if fault.kind == FaultKind::Stop { fault.for_ns } else { 0 };
+        let until_ns = fault.end_ns().saturating_add(after_ns).saturating_add(catch_up_ns);
         (fault.at_ns..=until_ns).contains(&at_ns)
     }
 
-    /// Returns the time from an instant of the run to the release of the first of the plan's number
-    /// of consecutive periods in which every remaining node ran without any disturbance.
-    fn recovered_after_ns(&self, end_ns: u64) -> Option<u64> {
+    /// Returns the time from `end_ns` to recovery: to the release of the first of
+    /// [`TestPlan::steady`] consecutive periods without any disturbance on the remaining nodes.
+    /// `None` without recovery.
+    fn recovery_time_ns(&self, end_ns: u64) -> Option<u64> {
         let (period_ns, steady) = (self.plan.period_ns, self.plan.steady as usize);
         let first = usize::try_from(end_ns.div_ceil(period_ns)).ok()?;
-        let mut well = 0;
+        let mut undisturbed_count = 0;
         for at in first..self.periods.len() {
-            well = if self.is_well(at) { well + 1 } else { 0 };
-            if well == steady {
-                let begun = (at + 1 - steady) as u64 * period_ns;
-                return Some(begun - end_ns);
+            undisturbed_count = if self.is_undisturbed(at) { undisturbed_count + 1 } else { 0 };
+            if undisturbed_count == steady {
+                let released_ns = (at + 1 - steady) as u64 * period_ns;
+                return Some(released_ns - end_ns);
             }
         }
         None
     }
 
-    fn is_well(&self, at: usize) -> bool {
+    fn is_undisturbed(&self, at: usize) -> bool {
         let due_ns = at as u64 * self.plan.period_ns;
-        let is_there = |died: &&Option<u64>| died.is_none_or(|died_ns| died_ns > due_ns);
-        let there = self.exited_ns.iter().filter(is_there).count();
-        let TestPeriod { ended, is_amiss } = self.periods[at];
-        !is_amiss && there > 0 && usize::from(ended) >= there
+        let is_running = |died: &&Option<u64>| died.is_none_or(|died_ns| died_ns > due_ns);
+        let running_count = self.exited_ns.iter().filter(is_running).count();
+        let TestPeriod { nodes_ended: ended, is_disturbed: is_amiss } = self.periods[at];
+        !is_amiss && running_count > 0 && usize::from(ended) >= running_count
     }
 
-    /// Returns the nodes in their present state.
+    /// Returns a snapshot of each node.
     pub(super) fn snapshot(&self) -> Vec<NodeSnapshot> {
         let deadline_ns = self.plan.deadline_ns as f64;
         let snapshot = |(node, stats): (u16, &NodeStats)| NodeSnapshot {
@@ -257,7 +259,7 @@ impl<'a> TestStats<'a> {
         (0..).zip(&self.nodes).map(snapshot).collect()
     }
 
-    /// Returns the states, except those without periods.
+    /// Returns the record of each state that had periods.
     pub(super) fn states(&self) -> Vec<CycleTestState> {
         let record = |(name, stats): &(&str, StateStats)| CycleTestState {
             name: (*name).to_owned(),
@@ -269,7 +271,7 @@ impl<'a> TestStats<'a> {
         self.states.iter().filter(|(_, stats)| stats.periods > 0).map(record).collect()
     }
 
-    /// Returns the stages.
+    /// Returns the record of each stage.
     pub(super) fn stages(&self) -> Vec<CycleTestStage> {
         let record = |(stage, stats): (&super::plan::Stage, &StageStats)| {
             let mean = |sum: u128| sum as f64 / stats.entries.max(1) as f64;
@@ -284,7 +286,8 @@ impl<'a> TestStats<'a> {
         self.plan.stages.iter().zip(&self.stages).map(record).collect()
     }
 
-    /// Returns the excess of the busiest node's computation over the mean of all.
+    /// Returns the load imbalance: the largest mean computation of a node over the mean of all,
+    /// minus 1. `None` for a single node.
     pub(super) fn imbalance(&self) -> Option<f64> {
         let means: Vec<f64> =
             self.nodes.iter().filter_map(NodeStats::computation_mean_ns).collect();
@@ -293,17 +296,17 @@ impl<'a> TestStats<'a> {
         (means.len() > 1 && mean > 0.0).then_some(most / mean - 1.0)
     }
 
-    /// Returns all detections, except those that were retracted.
-    pub(super) fn all_noticed(&self) -> Vec<CycleTestDetection> {
+    /// Returns the records of the detections, without those that were retracted.
+    pub(super) fn detection_records(&self) -> Vec<CycleTestDetection> {
         let record = |((kind, by, of), count): (&(Kind, u16, Option<u16>), &i64)| {
             let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
-            let of = of.and_then(|of| self.name_of(*kind, of));
+            let of = of.and_then(|of| self.subject_name(*kind, of));
             Some(CycleTestDetection { kind: *kind, by: node_name(*by), of, count })
         };
         self.detections.iter().filter_map(record).collect()
     }
 
-    fn name_of(&self, kind: Kind, of: u16) -> Option<String> {
+    fn subject_name(&self, kind: Kind, of: u16) -> Option<String> {
         match kind {
             Kind::DataError | Kind::Lost | Kind::Late | Kind::Repeated => {
                 self.plan.sources.get(usize::from(of)).map(|source| source.name.clone())
@@ -312,17 +315,17 @@ impl<'a> TestStats<'a> {
         }
     }
 
-    /// Returns the faults.
+    /// Returns the record of each fault.
     pub(super) fn faults(&self) -> Vec<CycleTestFault> {
         self.plan
             .faults
             .iter()
             .zip(&self.faults)
-            .map(|(fault, stats)| self.fault(fault, stats))
+            .map(|(fault, stats)| self.fault_record(fault, stats))
             .collect()
     }
 
-    fn fault(&self, fault: &FaultSpec, stats: &FaultStats) -> CycleTestFault {
+    fn fault_record(&self, fault: &FaultSpec, stats: &FaultStats) -> CycleTestFault {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let source = fault.source.and_then(|at| self.plan.sources.get(usize::from(at)));
         let counted = |(kind, count): (&Kind, &i64)| {
@@ -330,7 +333,7 @@ impl<'a> TestStats<'a> {
             Some(CycleTestCount { kind: *kind, count })
         };
         let first = stats.first_ns.and_then(|first_ns| {
-            let after = stats.firsts.iter().filter(|(at_ns, ..)| *at_ns >= first_ns);
+            let after = stats.first_detections.iter().filter(|(at_ns, ..)| *at_ns >= first_ns);
             let (at_ns, by, kind) = after.min_by_key(|(at_ns, ..)| *at_ns)?;
             Some(CycleTestFirstDetection {
                 after_ns: at_ns - first_ns,
@@ -338,7 +341,7 @@ impl<'a> TestStats<'a> {
                 kind: *kind,
             })
         });
-        let end_ns = stats.ended_ns.unwrap_or(fault.until_ns().saturating_add(fault.delay_ns));
+        let end_ns = stats.ended_ns.unwrap_or(fault.end_ns().saturating_add(fault.delay_ns));
         CycleTestFault {
             kind: fault.kind,
             of: source.map(|source| source.name.clone()).or_else(|| fault.node.map(node_name)),
@@ -350,7 +353,7 @@ impl<'a> TestStats<'a> {
             detections: stats.detections.iter().filter_map(counted).collect(),
             detected: first,
             recovered_after_ns: (stats.injected > 0)
-                .then(|| self.recovered_after_ns(end_ns))
+                .then(|| self.recovery_time_ns(end_ns))
                 .flatten(),
         }
     }
@@ -400,16 +403,22 @@ mod tests {
 
     fn detections(kind: Kind, of: u16, cycle: u64, at_ms: u64) -> NodeEvent {
         let subject = NodeEventKind::Detected(kind, Some(of));
-        NodeEvent { subject, cycle, at_ns: (at_ms * MS) as i64, count: 1, retracted: 0 }
+        NodeEvent {
+            kind: subject,
+            period: cycle,
+            at_ns: (at_ms * MS) as i64,
+            count: 1,
+            retracted: 0,
+        }
     }
 
     /// All periods of both nodes, those of the second in a stretch as long as is said.
     fn account(plan: &TestPlan, slow: std::ops::Range<u64>, response_ms: u64) -> TestStats<'_> {
         let mut account = TestStats::new(plan, 0);
-        for cycle in 0..plan.cycles() {
-            account.entry(0, &period(cycle, 10));
+        for cycle in 0..plan.period_count() {
+            account.add_entry(0, &period(cycle, 10));
             let ms = if slow.contains(&cycle) { response_ms } else { 30 };
-            account.entry(1, &period(cycle, ms));
+            account.add_entry(1, &period(cycle, ms));
         }
         account
     }
@@ -419,16 +428,16 @@ mod tests {
         let plan = TestPlan::parse(PLAN).unwrap();
         // Stopped from 3 s to 3.52 s; what follows is late up to the period of 3.8 s.
         let mut account = account(&plan, 30..39, 90);
-        account.injected(1, 1, 3_000 * MS);
-        account.ended(1, 3_520 * MS);
-        account.notice(0, &detections(Kind::NodeTimeout, 1, 34, 3_400));
+        account.add_injections(1, 1, 3_000 * MS);
+        account.set_end(1, 3_520 * MS);
+        account.add_event(0, &detections(Kind::NodeTimeout, 1, 34, 3_400));
         let [_, stop] = &account.faults()[..] else { panic!("two faults") };
         assert_eq!(stop.recovered_after_ns, Some((3_900 - 3_520) * MS));
         assert_eq!(stop.noticed_as(Kind::DeadlineMissed), 9);
         assert_eq!(stop.noticed_as(Kind::NodeTimeout), 1);
         let first = stop.detected.as_ref().unwrap();
         assert_eq!((first.after_ns, first.kind), (90 * MS, Kind::DeadlineMissed));
-        assert_eq!((first.by.as_str(), account.missed_apart), ("node2", 0));
+        assert_eq!((first.by.as_str(), account.missed_unexplained), ("node2", 0));
         let states: Vec<_> =
             account.states().into_iter().map(|s| (s.name, s.periods, s.missed)).collect();
         let state = |name: &str, periods, missed| (name.to_owned(), periods, missed);
@@ -440,8 +449,8 @@ mod tests {
     fn what_is_never_well_again_has_not_recovered() {
         let plan = TestPlan::parse(PLAN).unwrap();
         let mut account = account(&plan, 35..50, 90);
-        account.injected(1, 1, 3_000 * MS);
-        account.ended(1, 3_500 * MS);
+        account.add_injections(1, 1, 3_000 * MS);
+        account.set_end(1, 3_500 * MS);
         let stop = &account.faults()[1];
         assert!(!stop.has_recovered() && stop.recovered_after_ns.is_none(), "{stop:?}");
         assert!(account.faults()[0].has_recovered(), "nothing was injected");
@@ -451,20 +460,20 @@ mod tests {
     fn only_what_a_fault_explains_is_noticed_of_it() {
         let plan = TestPlan::parse(PLAN).unwrap();
         let mut account = account(&plan, 0..0, 0);
-        account.injected(0, 2, 1_010 * MS);
-        account.notice(1, &detections(Kind::DataError, 0, 9, 990));
-        account.notice(1, &detections(Kind::DataError, 0, 11, 1_100));
-        account.notice(0, &detections(Kind::DataError, 0, 12, 1_200));
-        account.notice(0, &detections(Kind::Lost, 0, 12, 1_200));
+        account.add_injections(0, 2, 1_010 * MS);
+        account.add_event(1, &detections(Kind::DataError, 0, 9, 990));
+        account.add_event(1, &detections(Kind::DataError, 0, 11, 1_100));
+        account.add_event(0, &detections(Kind::DataError, 0, 12, 1_200));
+        account.add_event(0, &detections(Kind::Lost, 0, 12, 1_200));
         let undone = NodeEvent { count: 0, retracted: 1, ..detections(Kind::Lost, 0, 13, 1_300) };
-        account.notice(0, &undone);
+        account.add_event(0, &undone);
         let error = &account.faults()[0];
         assert_eq!((error.injected, error.noticed_as(Kind::DataError)), (2, 2));
         assert_eq!(error.detections.len(), 1);
         let first = error.detected.as_ref().unwrap();
         assert_eq!((first.after_ns, first.by.as_str()), (90 * MS, "node2"));
         assert_eq!(error.recovered_after_ns, Some(0));
-        let all = account.all_noticed();
+        let all = account.detection_records();
         assert_eq!(all.iter().map(|one| one.count).sum::<u64>(), 3, "what was found is not lost");
         assert!(all.iter().all(|one| one.of.as_deref() == Some("r")));
     }
@@ -475,14 +484,14 @@ mod tests {
         let text = PLAN.replace("\"stop\"", "\"end\"").replace("3s\"\nfor = \"500ms\"\n", "3s\"\n");
         let plan = TestPlan::parse(&text.replace("state = \"alone\"\n", "")).unwrap();
         let mut account = TestStats::new(&plan, 0);
-        for cycle in 0..plan.cycles() {
-            account.entry(0, &period(cycle, if (30..33).contains(&cycle) { 99 } else { 10 }));
+        for cycle in 0..plan.period_count() {
+            account.add_entry(0, &period(cycle, if (30..33).contains(&cycle) { 99 } else { 10 }));
             if cycle < 30 {
-                account.entry(1, &period(cycle, 10));
+                account.add_entry(1, &period(cycle, 10));
             }
         }
-        account.injected(1, 1, 3_000 * MS);
-        account.ended(1, 3_000 * MS);
+        account.add_injections(1, 1, 3_000 * MS);
+        account.set_end(1, 3_000 * MS);
         assert!(!account.faults()[1].has_recovered());
         account.exited_ns[1] = Some(3_000 * MS);
         assert_eq!(account.faults()[1].recovered_after_ns, Some(300 * MS));

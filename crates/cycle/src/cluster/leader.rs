@@ -1,4 +1,4 @@
-//! Leader's side of a cluster: members that join, and each of them as a node of the run.
+//! Leader's side of a cluster: accepts members, and controls each of them as a node of the run.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,43 +11,44 @@ use horolog_record::Host;
 
 use super::NodeClockOffset;
 use super::message::{
-    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL, TaskState, read,
+    ENTRIES_MAX, LeaderMessage, MEMBER_LINE_MAX, MemberMessage, PROTOCOL_VERSION, TaskState,
+    parse_line,
 };
-use super::responder::ClusterResponder;
+use super::responder::NtpResponder;
 use crate::entry::PeriodEntry;
 use crate::node::{NodeOrder, NodeReady, NodeReply, NodeStart};
-use crate::run::child::{CALLED_OFF, NoAnswer, receive};
+use crate::run::child::{INTERRUPTED_REASON, NoReply, receive_until};
 
-/// Timeout of a member from which no message arrives.
+/// Timeout of a member that sends no messages.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of a pending member's hello.
-const HELLO: Duration = Duration::from_secs(5);
+/// Timeout of a pending member's first message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of the checks for pending members.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Waiting messages of a member, at most; the member waits with the next one.
+/// Largest number of queued messages of a member; then TCP flow control makes the member wait.
 const WAITING_MAX: usize = 256;
-/// Pending members, at most; beyond that the oldest is disconnected.
+/// Largest number of pending members; beyond it the oldest connection is closed.
 const PENDING_MAX: usize = 64;
-/// Maximum number of stored measurements of a clock.
+/// Largest number of stored clock measurements of a member.
 const CLOCKS_MAX: usize = 1_024;
 
-/// Listener for members, and their time server.
+/// Listener for members, and the NTP server for their clock measurements.
 #[derive(Debug)]
 pub(crate) struct Leader {
     listener: TcpListener,
-    /// Address on which it listens.
+    /// Address of the listener and of the NTP server.
     pub(crate) address: SocketAddr,
-    _clock: ClusterResponder,
+    _clock: NtpResponder,
 }
 
 /// Node on another host.
 #[derive(Debug)]
 pub(crate) struct RemoteNode {
-    /// Its name, as reported by itself.
+    /// Name of the node, as sent by the member.
     pub(crate) name: String,
-    /// Its host.
+    /// Host of the node.
     pub(crate) host: Host,
-    /// Its address.
+    /// Address of the member's end of the connection.
     pub(crate) address: SocketAddr,
     stream: TcpStream,
     messages: Receiver<MemberMessage>,
@@ -55,31 +56,31 @@ pub(crate) struct RemoteNode {
     entries: Vec<Vec<PeriodEntry>>,
     states: Vec<TaskState>,
     clocks: Vec<NodeClockOffset>,
-    /// Reason for which its clock could not be measured in the latest attempt, if it failed.
+    /// Reason for which the latest clock measurement failed, if it did.
     pub(crate) clock_unknown: Option<String>,
-    ended: Option<String>,
+    exit_reason: Option<String>,
 }
 
 impl Leader {
-    /// Listens on this address.
+    /// Listens on this address, over TCP for members and over UDP for NTP requests.
     pub(crate) fn listen(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, _clock: ClusterResponder::start(address)? })
+        Ok(Self { listener, address, _clock: NtpResponder::start(address)? })
     }
 
-    /// Waits until this number has joined, and returns them in the order of their names, since the
-    /// order of arrival is random. `look` receives the present number, and returns true to end; the
-    /// result is `None` then.
+    /// Waits until `count` members have joined, and returns them sorted by name, because the order
+    /// of arrival is random. `should_stop` receives the present number; when it returns true, the
+    /// members are refused and the result is `None`.
     pub(crate) fn accept_members(
         &self,
         count: usize,
-        is_over: &mut dyn FnMut(usize) -> bool,
+        should_stop: &mut dyn FnMut(usize) -> bool,
     ) -> Option<Vec<RemoteNode>> {
         let (mut members, mut pending) = (Vec::<RemoteNode>::new(), VecDeque::new());
         while members.len() < count {
-            if is_over(members.len()) {
+            if should_stop(members.len()) {
                 let why = "not all other nodes have joined, and the wait ended";
                 for member in &mut members {
                     member.cancel(why);
@@ -89,21 +90,22 @@ impl Leader {
             self.accept(&mut pending);
             for _ in 0..pending.len() {
                 let Some(pending_member) = pending.pop_front() else { break };
-                match pending_member.greet(&members) {
-                    JoinOutcome::Member(remote) if members.len() < count => members.push(*remote),
+                match pending_member.receive_hello(&members) {
+                    JoinOutcome::Joined(remote) if members.len() < count => members.push(*remote),
                     JoinOutcome::Pending(unfinished) => pending.push_back(unfinished),
-                    // An invalid member, or one too many.
-                    JoinOutcome::Member(_) | JoinOutcome::LetGo => {}
+                    // Invalid, or one member too many.
+                    JoinOutcome::Joined(_) | JoinOutcome::Rejected => {}
                 }
             }
             thread::sleep(POLL_INTERVAL);
         }
-        members.sort_by(|one, other| by_number(&one.name).cmp(&by_number(&other.name)));
+        members
+            .sort_by(|one, other| natural_sort_key(&one.name).cmp(&natural_sort_key(&other.name)));
         Some(members)
     }
 
-    /// Accepts the waiting connections without waiting for any hello, so that an idle connection
-    /// does not delay the others.
+    /// Accepts the waiting connections without waiting for their first messages, so that an idle
+    /// connection does not delay the others.
     fn accept(&self, pending: &mut VecDeque<PendingMember>) {
         for _ in 0..PENDING_MAX {
             let Ok((stream, address)) = self.listener.accept() else { return };
@@ -114,51 +116,53 @@ impl Leader {
             }
             pending.push_back(PendingMember {
                 remote: Box::new(remote),
-                until: Instant::now() + HELLO,
+                deadline: Instant::now() + HELLO_TIMEOUT,
             });
         }
     }
 }
 
-/// Connection that has not identified itself yet.
+/// Connection that has not sent its first message.
 struct PendingMember {
     remote: Box<RemoteNode>,
-    until: Instant,
+    deadline: Instant,
 }
 
-/// Outcome of a pending member.
+/// Outcome of the check of a pending member.
 enum JoinOutcome {
-    /// It is a member.
-    Member(Box<RemoteNode>),
-    /// It has not sent its hello yet.
+    /// It has joined.
+    Joined(Box<RemoteNode>),
+    /// It has not sent its first message.
     Pending(PendingMember),
-    /// It is not a member, and its connection is closed.
-    LetGo,
+    /// It was refused or invalid, and its connection is closed.
+    Rejected,
 }
 
 impl PendingMember {
-    fn greet(mut self, members: &[RemoteNode]) -> JoinOutcome {
+    fn receive_hello(mut self, members: &[RemoteNode]) -> JoinOutcome {
         match self.remote.messages.try_recv() {
             Ok(MemberMessage::Hello { protocol, name, host }) => {
                 if let Some(reason) = refusal(protocol, &name, members) {
-                    // It is disconnected either way.
+                    // The connection is closed in any case.
                     let _ = self.remote.send_message(&LeaderMessage::Refused(reason));
-                    return JoinOutcome::LetGo;
+                    return JoinOutcome::Rejected;
                 }
                 (self.remote.name, self.remote.host) = (name, host);
-                JoinOutcome::Member(self.remote)
+                JoinOutcome::Joined(self.remote)
             }
-            Err(TryRecvError::Empty) if Instant::now() < self.until => JoinOutcome::Pending(self),
-            Ok(_) | Err(_) => JoinOutcome::LetGo,
+            Err(TryRecvError::Empty) if Instant::now() < self.deadline => {
+                JoinOutcome::Pending(self)
+            }
+            Ok(_) | Err(_) => JoinOutcome::Rejected,
         }
     }
 }
 
-/// Returns the reason for which a pending member is refused, if it is.
+/// Returns the reason for which a pending member is refused, or `None`.
 fn refusal(protocol: u32, name: &str, members: &[RemoteNode]) -> Option<String> {
-    if protocol != PROTOCOL {
+    if protocol != PROTOCOL_VERSION {
         Some("its version differs from the leader's; use the same on all hosts".to_owned())
-    } else if !is_name(name) {
+    } else if !is_valid_name(name) {
         Some("its name is invalid; use letters, digits, '-', '_' and '.'".to_owned())
     } else if members.iter().any(|other| other.name == name) {
         Some(format!("another node is named {name}; choose another --name"))
@@ -168,24 +172,24 @@ fn refusal(protocol: u32, name: &str, members: &[RemoteNode]) -> Option<String> 
 }
 
 impl RemoteNode {
-    /// Makes a pending member from a connection.
+    /// Creates a pending member, and the thread that reads its messages.
     fn new(stream: TcpStream, address: SocketAddr) -> Option<Self> {
         stream.set_nonblocking(false).ok()?;
         stream.set_nodelay(true).ok()?;
         stream.set_write_timeout(Some(MEMBER_TIMEOUT)).ok()?;
-        let reading = stream.try_clone().ok()?;
-        let (to, messages) = mpsc::sync_channel(WAITING_MAX);
+        let read_stream = stream.try_clone().ok()?;
+        let (message_sender, messages) = mpsc::sync_channel(WAITING_MAX);
         let work = move || {
-            let mut lines = BufReader::new(reading);
+            let mut lines = BufReader::new(read_stream);
             loop {
                 let mut line = String::new();
                 match lines.by_ref().take(MEMBER_LINE_MAX).read_line(&mut line) {
                     Ok(1..) => {}
-                    // It is gone, which the timeout detects.
+                    // The member is gone, which the timeout or the closed channel reveals.
                     _ => return,
                 }
-                let Some(message) = read::<MemberMessage>(&line) else { return };
-                if to.send(message).is_err() {
+                let Some(message) = parse_line::<MemberMessage>(&line) else { return };
+                if message_sender.send(message).is_err() {
                     return;
                 }
             }
@@ -202,7 +206,7 @@ impl RemoteNode {
             states: Vec::new(),
             clocks: Vec::new(),
             clock_unknown: None,
-            ended: None,
+            exit_reason: None,
         })
     }
 
@@ -211,29 +215,29 @@ impl RemoteNode {
         self.stream.flush()
     }
 
-    /// Sends its order for the next run.
+    /// Sends the order of the next run.
     pub(crate) fn send_order(&mut self, order: &NodeOrder) -> io::Result<()> {
         let tasks = order.set.tasks().len();
         self.entries = vec![Vec::new(); tasks];
         self.states = vec![TaskState::default(); tasks];
-        (self.ended, self.clock_unknown) = (None, None);
+        (self.exit_reason, self.clock_unknown) = (None, None);
         self.clocks.clear();
         self.send_message(&LeaderMessage::Order(order.clone()))
     }
 
-    /// Waits until it is ready and has reported its clock.
+    /// Waits until the node is ready and its clock was measured, or could not be.
     pub(crate) fn await_ready(
         &mut self,
         timeout: Duration,
-        is_over: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<NodeReady, String> {
-        let until = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout;
         let mut ready = None;
         loop {
-            if let Some(ready) = ready.take_if(|_| self.knows_clock()) {
+            if let Some(ready) = ready.take_if(|_| self.has_clock_report()) {
                 return Ok(ready);
             }
-            match receive(&self.messages, until, is_over) {
+            match receive_until(&self.messages, deadline, is_interrupted) {
                 Ok(MemberMessage::Answer(NodeReply::Ready(answer))) => {
                     if answer.tasks.len() != self.states.len() {
                         return Err("its tasks differ from the order".to_owned());
@@ -241,19 +245,19 @@ impl RemoteNode {
                     ready = Some(answer);
                 }
                 Ok(MemberMessage::Answer(NodeReply::Failed(why))) => return Err(why),
-                Ok(other) => self.last_received(other),
-                Err(NoAnswer::Over) => return Err(CALLED_OFF.to_owned()),
-                Err(NoAnswer::Long) => return Err("it does not answer".to_owned()),
-                Err(NoAnswer::Gone) => return Err("its connection was closed".to_owned()),
+                Ok(other) => self.process_message(other),
+                Err(NoReply::Interrupted) => return Err(INTERRUPTED_REASON.to_owned()),
+                Err(NoReply::TimedOut) => return Err("it does not answer".to_owned()),
+                Err(NoReply::Disconnected) => return Err("its connection was closed".to_owned()),
             }
         }
     }
 
-    fn knows_clock(&self) -> bool {
+    fn has_clock_report(&self) -> bool {
         !self.clocks.is_empty() || self.clock_unknown.is_some()
     }
 
-    /// Returns the measurements of its clock in their order, or the reason for their absence.
+    /// Returns the clock measurements of the run in order, or the reason for their absence.
     pub(crate) fn clocks(&self) -> Result<&[NodeClockOffset], &str> {
         match &self.clock_unknown {
             Some(why) if self.clocks.is_empty() => Err(why),
@@ -261,22 +265,23 @@ impl RemoteNode {
         }
     }
 
-    pub(crate) fn send_start(&mut self, go: &NodeStart) -> io::Result<()> {
+    pub(crate) fn send_start(&mut self, start: &NodeStart) -> io::Result<()> {
         self.last_received = Instant::now();
-        self.send_message(&LeaderMessage::Go(go.clone()))
+        self.send_message(&LeaderMessage::Go(start.clone()))
     }
 
-    /// Requests it to end early. If it cannot be reached, it is gone already.
+    /// Requests the node to end early. An error is ignored: an unreachable node is gone.
     pub(crate) fn stop(&mut self) {
         let _ = self.send_message(&LeaderMessage::Stop);
     }
 
-    /// Sends the reason for which nothing begins. If it cannot be reached, it is gone already.
+    /// Sends the reason for which the run is cancelled. An error is ignored: an unreachable node is
+    /// gone.
     pub(crate) fn cancel(&mut self, why: &str) {
         let _ = self.send_message(&LeaderMessage::CalledOff(why.to_owned()));
     }
 
-    fn last_received(&mut self, message: MemberMessage) {
+    fn process_message(&mut self, message: MemberMessage) {
         self.last_received = Instant::now();
         match message {
             MemberMessage::Entries { task, words } => {
@@ -288,56 +293,58 @@ impl RemoteNode {
                 if tasks.len() == self.states.len() {
                     self.states = tasks;
                 }
-                self.ended = ended.or(self.ended.take());
+                self.exit_reason = ended.or(self.exit_reason.take());
             }
-            MemberMessage::Clock(clock) => keep(&mut self.clocks, clock),
+            MemberMessage::Clock(clock) => record_clock(&mut self.clocks, clock),
             MemberMessage::ClockUnknown(why) => self.clock_unknown = Some(why),
-            // These are sent once, and earlier.
+            // These messages are sent once, before the start.
             MemberMessage::Hello { .. } | MemberMessage::Answer(_) => {}
         }
     }
 
-    /// Takes its waiting messages; their number is bounded, and the member waits with further ones.
-    pub(crate) fn listen(&mut self) {
+    /// Processes the queued messages of the member, at most [`WAITING_MAX`]. Records its exit if
+    /// the connection was closed or the member has timed out.
+    pub(crate) fn process_messages(&mut self) {
         for _ in 0..WAITING_MAX {
             match self.messages.try_recv() {
-                Ok(message) => self.last_received(message),
+                Ok(message) => self.process_message(message),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    self.ended.get_or_insert_with(|| "by closing the connection".to_owned());
+                    self.exit_reason.get_or_insert_with(|| "by closing the connection".to_owned());
                     return;
                 }
             }
         }
         if self.last_received.elapsed() > MEMBER_TIMEOUT {
-            self.ended.get_or_insert_with(|| "without notice, or its network failed".to_owned());
+            self.exit_reason
+                .get_or_insert_with(|| "without notice, or its network failed".to_owned());
         }
     }
 
-    pub(crate) fn take(&mut self, task: usize) -> Vec<PeriodEntry> {
+    pub(crate) fn take_entries(&mut self, task: usize) -> Vec<PeriodEntry> {
         self.entries.get_mut(task).map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn state(&self, task: usize) -> TaskState {
+    pub(crate) fn task_state(&self, task: usize) -> TaskState {
         self.states.get(task).copied().unwrap_or_default()
     }
 
-    pub(crate) fn ended(&self) -> Option<String> {
-        self.ended.clone()
+    pub(crate) fn exit_reason(&self) -> Option<String> {
+        self.exit_reason.clone()
     }
 }
 
 impl Drop for RemoteNode {
     fn drop(&mut self) {
-        // The reading thread shares the connection, and ends by this. Closing a closed connection
-        // fails harmlessly.
+        // Ends the reading thread, which shares the connection. For a closed connection this fails,
+        // which is harmless.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-/// Records a measurement of a clock. If there are too many, every other one is removed, but not the
-/// first, so that the rest still covers the whole time.
-fn keep(clocks: &mut Vec<NodeClockOffset>, clock: NodeClockOffset) {
+/// Records a clock measurement. If there are too many, every second one is removed, so that the
+/// others still cover the whole run, from its first measurement on.
+fn record_clock(clocks: &mut Vec<NodeClockOffset>, clock: NodeClockOffset) {
     if clocks.len() == CLOCKS_MAX {
         let mut at = 0;
         clocks.retain(|_| {
@@ -348,17 +355,17 @@ fn keep(clocks: &mut Vec<NodeClockOffset>, clock: NodeClockOffset) {
     clocks.push(clock);
 }
 
-/// Returns the sort key of a name: `node2` is before `node10`.
-fn by_number(name: &str) -> (&str, usize, &str, &str) {
+/// Returns a sort key by which `node2` is before `node10`.
+fn natural_sort_key(name: &str) -> (&str, usize, &str, &str) {
     let words = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name[words.len()..].trim_start_matches('0');
     (words, number.len(), number, name)
 }
 
-/// Returns true if this is a valid node name: names stand in tables and files.
-pub(crate) fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    (1..=32).contains(&name.len()) && name.chars().all(plain)
+/// Returns true if a node may have this name, which is used in tables and files.
+pub(crate) fn is_valid_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=32).contains(&name.len()) && name.chars().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -369,7 +376,7 @@ mod tests {
 
     fn hello(name: &str) -> String {
         let hello = MemberMessage::Hello {
-            protocol: PROTOCOL,
+            protocol: PROTOCOL_VERSION,
             name: name.to_owned(),
             host: Host::default(),
         };
@@ -389,7 +396,7 @@ mod tests {
         first.write_all(hello("first").as_bytes()).unwrap();
         second.write_all(hello("second").as_bytes()).unwrap();
         let begun = Instant::now();
-        let members = leader.accept_members(2, &mut |_| begun.elapsed() > HELLO).unwrap();
+        let members = leader.accept_members(2, &mut |_| begun.elapsed() > HELLO_TIMEOUT).unwrap();
         let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["first", "second"]);
         // The others are let go, and the threads that read from them end.
@@ -415,17 +422,18 @@ mod tests {
         let names = ["node10", "other", "node02", "7", "node1"];
         let _streams = names.map(join);
         let begun = Instant::now();
-        let members = leader.accept_members(names.len(), &mut |_| begun.elapsed() > HELLO).unwrap();
+        let members =
+            leader.accept_members(names.len(), &mut |_| begun.elapsed() > HELLO_TIMEOUT).unwrap();
         let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["7", "node1", "node02", "node10", "other"]);
     }
 
     #[test]
     fn a_member_of_another_version_or_without_a_name_is_refused() {
-        assert_eq!(refusal(PROTOCOL, "one", &[]), None);
+        assert_eq!(refusal(PROTOCOL_VERSION, "one", &[]), None);
         let refused = |protocol, name| refusal(protocol, name, &[]).unwrap();
-        assert!(refused(PROTOCOL + 1, "one").contains("version"));
-        assert!(refused(PROTOCOL, "").contains("name"));
+        assert!(refused(PROTOCOL_VERSION + 1, "one").contains("version"));
+        assert!(refused(PROTOCOL_VERSION, "").contains("name"));
     }
 
     #[test]
@@ -449,7 +457,7 @@ mod tests {
     fn a_member_that_reports_its_clock_all_the_time_does_not_fill_the_memory() {
         let mut clocks = Vec::new();
         for ahead_ns in 0..5_000 {
-            keep(&mut clocks, NodeClockOffset { ahead_ns, error_ns: 1 });
+            record_clock(&mut clocks, NodeClockOffset { ahead_ns, error_ns: 1 });
             assert!(clocks.len() <= CLOCKS_MAX);
         }
         assert_eq!((clocks[0].ahead_ns, clocks[clocks.len() - 1].ahead_ns), (0, 4_999));

@@ -1,5 +1,5 @@
-//! Member's side of a cluster: it joins a leader, runs its node according to the orders, and
-//! forwards the node's entries, run after run until the leader has finished.
+//! Member's side of a cluster: joins a leader, runs a node as ordered, and forwards the node's
+//! entries, run after run until the leader has finished.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,10 @@ use horolog_sys::zone::zone_index;
 use thiserror::Error;
 
 use super::NodeClockOffset;
-use super::message::{ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL, TaskState, read, words};
+use super::message::{
+    ENTRIES_MAX, LeaderMessage, MemberMessage, PROTOCOL_VERSION, TaskState, encode_entries,
+    parse_line,
+};
 use crate::entry::PeriodEntry;
 use crate::node::{LINE_MAX, NodeOrder, NodeReply};
 use crate::ring::COLLECT_INTERVAL_NS;
@@ -23,24 +26,24 @@ use crate::run::child::TaskProcess;
 use crate::task::TaskWork;
 
 /// Interval at which the node's entries are forwarded.
-const ROUND: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
-/// Interval of a member's state messages.
-const ALIVE: Duration = Duration::from_millis(500);
-/// Interval of its clock measurements during a run.
-const CLOCK: Duration = Duration::from_secs(2);
-const CONNECT: Duration = Duration::from_secs(5);
-/// Waiting messages of the leader, at most; the leader waits with the next one.
+const FORWARD_INTERVAL: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
+/// Interval of a member's heartbeats during a run.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of the clock measurements during a run.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest number of queued messages of the leader; then TCP flow control makes the leader wait.
 const COMMANDS_MAX: usize = 16;
 
 /// Options of a member.
-pub struct Member<'a> {
+pub struct MemberOptions<'a> {
     /// Program that calls [`crate::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
     /// Address of the leader.
     pub leader: SocketAddr,
-    /// Timeout for the leader to be reachable.
+    /// Timeout of the attempts to connect to the leader.
     pub wait: Duration,
     /// Name of the node.
     pub name: String,
@@ -48,23 +51,23 @@ pub struct Member<'a> {
     pub allows_commands: bool,
     /// Offset injected into the clock, in ns.
     pub clock_injected_ns: i64,
-    /// Measures the clock's offset from the leader's, which replies to NTP on its listening
-    /// address.
-    pub measure: &'a (dyn Fn() -> Result<NodeClockOffset, String> + Sync),
-    /// Callback for when the leader is reached.
-    pub joined: &'a dyn Fn(),
-    /// Returns true if the member is to end.
-    pub is_over: &'a dyn Fn() -> bool,
+    /// Measures the offset of this host's clock from the leader's, which replies to NTP at the
+    /// address of the leader.
+    pub measure_clock: &'a (dyn Fn() -> Result<NodeClockOffset, String> + Sync),
+    /// Called when the member has connected to the leader.
+    pub on_joined: &'a dyn Fn(),
+    /// Returns true if the member must stop.
+    pub is_stop_requested: &'a dyn Fn() -> bool,
 }
 
-/// Reason for which a member cannot take part, or not any longer.
+/// Reason for which a member cannot take part in a run or its part ended.
 #[derive(Debug, Error)]
 pub enum MemberError {
     /// The leader cannot be reached.
     #[error("cannot reach the leader at {address}: {why}; start it first, with \
              --listen", why = explain(.error))]
     Unreachable {
-        /// Its address.
+        /// Address of the leader.
         address: SocketAddr,
         /// The system's error.
         error: io::Error,
@@ -72,87 +75,92 @@ pub enum MemberError {
     /// The leader refuses the member.
     #[error("the leader refused this node: {0}")]
     Refused(String),
-    /// The member refuses the leader's order.
+    /// The order contains tasks that start programs, which the member does not permit.
     #[error("the leader's tasks start programs; permit it with --allow-commands")]
-    Command,
-    /// The start was cancelled.
+    CommandsNotAllowed,
+    /// The leader cancelled the start; the text is the reason.
     #[error("the run did not begin: {0}")]
     Cancelled(String),
     /// The connection to the leader was lost during a run.
     #[error("the connection to the leader was lost")]
-    Gone,
-    /// The system refuses an operation.
+    Disconnected,
+    /// An operation of the system failed.
     #[error("{why}", why = explain(.0))]
     System(#[from] io::Error),
 }
 
-/// Takes part until the leader has finished, or the member is to end; returns its number of runs.
+/// Joins the leader and executes its orders until the leader has finished or the member must stop.
+/// Returns the number of runs.
 ///
 /// # Errors
 ///
-/// If the leader is unreachable or refuses the member, or the member cannot execute an order.
-pub fn join(member: &Member<'_>) -> Result<usize, MemberError> {
+/// The leader is unreachable or refuses the member, the member cannot execute an order, or the
+/// connection is lost.
+pub fn join(member: &MemberOptions<'_>) -> Result<usize, MemberError> {
     let stream = connect(member)?;
     stream.set_nodelay(true)?;
-    let reading = stream.try_clone()?;
-    let (to, commands) = mpsc::sync_channel(COMMANDS_MAX);
+    let read_stream = stream.try_clone()?;
+    let (message_sender, commands) = mpsc::sync_channel(COMMANDS_MAX);
     let work = move || {
-        let mut lines = BufReader::new(reading);
+        let mut lines = BufReader::new(read_stream);
         loop {
             let mut line = String::new();
             let read_line = lines.by_ref().take(LINE_MAX).read_line(&mut line);
-            let message = read_line.ok().filter(|len| *len > 0).and_then(|_| read(&line));
+            let message = read_line.ok().filter(|len| *len > 0).and_then(|_| parse_line(&line));
             let Some(message) = message else { return };
-            if to.send(message).is_err() {
+            if message_sender.send(message).is_err() {
                 return;
             }
         }
     };
     thread::Builder::new().name("leader".into()).spawn(work)?;
-    let mut joined = MemberSession { member, stream, commands };
-    let hello =
-        MemberMessage::Hello { protocol: PROTOCOL, name: member.name.clone(), host: Host::read() };
-    joined.send_message(&hello)?;
-    (member.joined)();
+    let mut session = MemberSession { member, stream, commands };
+    let hello = MemberMessage::Hello {
+        protocol: PROTOCOL_VERSION,
+        name: member.name.clone(),
+        host: Host::read(),
+    };
+    session.send_message(&hello)?;
+    (member.on_joined)();
     let mut runs = 0;
     loop {
-        match joined.commands.recv_timeout(ROUND) {
+        match session.commands.recv_timeout(FORWARD_INTERVAL) {
             Ok(LeaderMessage::Order(order)) => {
-                joined.run(&order)?;
+                session.execute_order(&order)?;
                 runs += 1;
             }
             Ok(LeaderMessage::Refused(reason)) => return Err(MemberError::Refused(reason)),
             Ok(LeaderMessage::CalledOff(why)) => return Err(MemberError::Cancelled(why)),
-            // The message may belong to a run that is over.
+            // The message may belong to an earlier run.
             Ok(LeaderMessage::Go(_) | LeaderMessage::Stop)
             | Err(mpsc::RecvTimeoutError::Timeout) => {}
-            // The leader has finished, if there was any run.
+            // After a run, this means that the leader has finished.
             Err(mpsc::RecvTimeoutError::Disconnected) if runs > 0 => return Ok(runs),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Gone),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Disconnected),
         }
-        if (member.is_over)() {
+        if (member.is_stop_requested)() {
             return Ok(runs);
         }
     }
 }
 
-/// Connects to the leader, with retries until its timeout.
-fn connect(member: &Member<'_>) -> Result<TcpStream, MemberError> {
+/// Connects to the leader, with retries until [`MemberOptions::wait`] has passed.
+fn connect(member: &MemberOptions<'_>) -> Result<TcpStream, MemberError> {
     let address = member.leader;
     let began = Instant::now();
     loop {
-        match TcpStream::connect_timeout(&address, CONNECT) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
-            Err(error) if began.elapsed() >= member.wait || (member.is_over)() => {
+            Err(error) if began.elapsed() >= member.wait || (member.is_stop_requested)() => {
                 return Err(MemberError::Unreachable { address, error });
             }
-            Err(_) => thread::sleep(ROUND),
+            Err(_) => thread::sleep(FORWARD_INTERVAL),
         }
     }
 }
 
 struct MemberSession<'a> {
-    member: &'a Member<'a>,
+    member: &'a MemberOptions<'a>,
     stream: TcpStream,
     commands: Receiver<LeaderMessage>,
 }
@@ -163,29 +171,32 @@ impl MemberSession<'_> {
         self.stream.flush()
     }
 
-    /// Executes one run.
-    fn run(&mut self, order: &NodeOrder) -> Result<(), MemberError> {
-        let starts = |work: &TaskWork| matches!(work, TaskWork::Command(_) | TaskWork::Program(_));
-        if !self.member.allows_commands && order.set.tasks().iter().any(|task| starts(&task.work)) {
+    /// Executes the order of one run.
+    fn execute_order(&mut self, order: &NodeOrder) -> Result<(), MemberError> {
+        let starts_process =
+            |work: &TaskWork| matches!(work, TaskWork::Command(_) | TaskWork::Program(_));
+        if !self.member.allows_commands
+            && order.set.tasks().iter().any(|task| starts_process(&task.work))
+        {
             let why = "it does not permit commands; join it with --allow-commands".to_owned();
             self.send_message(&MemberMessage::Answer(NodeReply::Failed(why)))?;
-            return Err(MemberError::Command);
+            return Err(MemberError::CommandsNotAllowed);
         }
-        let own = self.stream.local_addr()?;
-        let (address, scope) = (own.ip(), zone_index(own).unwrap_or(0));
+        let local_address = self.stream.local_addr()?;
+        let (address, scope) = (local_address.ip(), zone_index(local_address).unwrap_or(0));
         let clock_injected_ns = self.member.clock_injected_ns;
         let order = NodeOrder { address, scope, clock_injected_ns, ..order.clone() };
         let tasks = order.set.tasks().len();
         let mut child: TaskProcess =
             TaskProcess::start(&self.member.program, &self.member.arguments, &order, tasks)?;
-        let answer = match child.answer(order.ready_timeout(), self.member.is_over) {
+        let reply = match child.await_ready(order.ready_timeout(), self.member.is_stop_requested) {
             Ok(ready) => NodeReply::Ready(ready),
             Err(why) => NodeReply::Failed(why),
         };
-        let clock = measuring(self.member).message();
+        let clock = clock_monitor(self.member).measure_message();
         self.send_message(&clock)?;
-        let is_ready = matches!(answer, NodeReply::Ready(_));
-        self.send_message(&MemberMessage::Answer(answer))?;
+        let is_ready = matches!(reply, NodeReply::Ready(_));
+        self.send_message(&MemberMessage::Answer(reply))?;
         if is_ready { self.wait_and_collect(&mut child, tasks) } else { Ok(()) }
     }
 
@@ -195,39 +206,40 @@ impl MemberSession<'_> {
         tasks: usize,
     ) -> Result<(), MemberError> {
         loop {
-            match self.commands.recv_timeout(ROUND) {
-                Ok(LeaderMessage::Go(go)) => {
-                    child.send(&go)?;
+            match self.commands.recv_timeout(FORWARD_INTERVAL) {
+                Ok(LeaderMessage::Go(start)) => {
+                    child.send(&start)?;
                     break;
                 }
                 Ok(LeaderMessage::Stop) => return Ok(()),
                 Ok(LeaderMessage::CalledOff(why)) => return Err(MemberError::Cancelled(why)),
                 Ok(LeaderMessage::Order(_) | LeaderMessage::Refused(_))
                 | Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Gone),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(MemberError::Disconnected),
             }
-            if (self.member.is_over)() {
+            if (self.member.is_stop_requested)() {
                 return Ok(());
             }
         }
-        let ends = AtomicBool::new(false);
-        let (to, clocks) = mpsc::channel();
-        let clock = measuring(self.member);
+        let stop = AtomicBool::new(false);
+        let (clock_sender, clocks) = mpsc::channel();
+        let clock_monitor = clock_monitor(self.member);
         thread::scope(|scope| {
-            let measuring = thread::Builder::new().name("clock".into()).spawn_scoped(scope, || {
-                let mut next = Instant::now() + CLOCK;
-                while !ends.load(Ordering::Relaxed) {
-                    if Instant::now() >= next {
-                        // There is no receiver any longer if the run is over.
-                        let _ = to.send(clock.message());
-                        next = Instant::now() + CLOCK;
+            let clock_thread =
+                thread::Builder::new().name("clock".into()).spawn_scoped(scope, || {
+                    let mut next = Instant::now() + CLOCK_INTERVAL;
+                    while !stop.load(Ordering::Relaxed) {
+                        if Instant::now() >= next {
+                            // After the end of the run there is no receiver.
+                            let _ = clock_sender.send(clock_monitor.measure_message());
+                            next = Instant::now() + CLOCK_INTERVAL;
+                        }
+                        thread::sleep(FORWARD_INTERVAL);
                     }
-                    thread::sleep(ROUND);
-                }
-            });
+                });
             let collected = self.collect(child, tasks, &clocks);
-            ends.store(true, Ordering::Relaxed);
-            measuring?;
+            stop.store(true, Ordering::Relaxed);
+            clock_thread?;
             collected
         })
     }
@@ -238,64 +250,65 @@ impl MemberSession<'_> {
         tasks: usize,
         clocks: &Receiver<MemberMessage>,
     ) -> Result<(), MemberError> {
-        let mut alive = Instant::now();
+        let mut last_heartbeat = Instant::now();
         loop {
             match self.commands.try_recv() {
                 Ok(LeaderMessage::Stop) => child.shared().stop(),
                 Ok(LeaderMessage::CalledOff(why)) => return Err(MemberError::Cancelled(why)),
                 Ok(_) | Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => return Err(MemberError::Gone),
+                Err(TryRecvError::Disconnected) => return Err(MemberError::Disconnected),
             }
-            if (self.member.is_over)() {
+            if (self.member.is_stop_requested)() {
                 child.shared().stop();
             }
             for clock in clocks.try_iter() {
                 self.send_message(&clock)?;
             }
-            // Read before the remaining entries are taken, so that none can follow.
-            let states: Vec<_> = (0..tasks).map(|at| child.state(at)).collect();
-            let is_over = states.iter().all(|state| state.is_over);
-            let ended = child.ended().filter(|_| !is_over);
+            // Read before the entries are sent, so that none can follow the last ones.
+            let states: Vec<_> = (0..tasks).map(|at| child.task_state(at)).collect();
+            let all_ended = states.iter().all(|state| state.is_over);
+            let exit_reason = child.exit_reason().filter(|_| !all_ended);
             for at in 0..tasks {
-                self.send(child, at)?;
+                self.send_entries(child, at)?;
             }
-            let is_through = is_over || ended.is_some();
-            if is_through {
-                // The leader waits for the state last, so it will have received this as well.
-                self.send_message(&measuring(self.member).message())?;
+            let is_finished = all_ended || exit_reason.is_some();
+            if is_finished {
+                // Sent before the last state, for which the leader waits, so that the leader
+                // receives it.
+                self.send_message(&clock_monitor(self.member).measure_message())?;
             }
-            if is_through || alive.elapsed() >= ALIVE {
-                alive = Instant::now();
+            if is_finished || last_heartbeat.elapsed() >= HEARTBEAT_INTERVAL {
+                last_heartbeat = Instant::now();
                 self.send_message(&MemberMessage::State {
                     tasks: with_losses(&states, child),
-                    ended,
+                    ended: exit_reason,
                 })?;
-                if is_through {
+                if is_finished {
                     return Ok(());
                 }
             }
-            thread::sleep(ROUND);
+            thread::sleep(FORWARD_INTERVAL);
         }
     }
 
-    fn send(&mut self, child: &mut TaskProcess, task: usize) -> io::Result<()> {
+    fn send_entries(&mut self, child: &mut TaskProcess, task: usize) -> io::Result<()> {
         let mut entries: Vec<PeriodEntry> = Vec::new();
-        child.take(task, &mut |entry| entries.push(*entry));
-        for some in entries.chunks(ENTRIES_MAX) {
-            self.send_message(&MemberMessage::Entries { task, words: words(some) })?;
+        child.take_entries(task, &mut |entry| entries.push(*entry));
+        for chunk in entries.chunks(ENTRIES_MAX) {
+            self.send_message(&MemberMessage::Entries { task, words: encode_entries(chunk) })?;
         }
         Ok(())
     }
 }
 
-/// Returns the states with the present number of lost entries.
+/// Returns the states with the present numbers of lost entries.
 fn with_losses(states: &[TaskState], child: &TaskProcess) -> Vec<TaskState> {
-    let now = states.iter().enumerate();
-    let lost = |(at, state): (usize, &TaskState)| {
-        let TaskState { lost, lost_periods, .. } = child.state(at);
+    let indexed_states = states.iter().enumerate();
+    let with_present_losses = |(at, state): (usize, &TaskState)| {
+        let TaskState { lost, lost_periods, .. } = child.task_state(at);
         TaskState { lost, lost_periods, ..*state }
     };
-    now.map(lost).collect()
+    indexed_states.map(with_present_losses).collect()
 }
 
 #[derive(Clone, Copy)]
@@ -305,7 +318,7 @@ struct ClockMonitor<'a> {
 }
 
 impl ClockMonitor<'_> {
-    fn message(&self) -> MemberMessage {
+    fn measure_message(&self) -> MemberMessage {
         match (self.measure)() {
             Ok(clock) => {
                 let ahead_ns = clock.ahead_ns.saturating_add(self.injected_ns);
@@ -316,6 +329,6 @@ impl ClockMonitor<'_> {
     }
 }
 
-fn measuring<'a>(member: &Member<'a>) -> ClockMonitor<'a> {
-    ClockMonitor { measure: member.measure, injected_ns: member.clock_injected_ns }
+fn clock_monitor<'a>(member: &MemberOptions<'a>) -> ClockMonitor<'a> {
+    ClockMonitor { measure: member.measure_clock, injected_ns: member.clock_injected_ns }
 }

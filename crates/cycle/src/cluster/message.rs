@@ -1,48 +1,49 @@
-//! Messages between the leader of a run and its members on other hosts: a line of JSON each, over
+//! Messages between the leader of a run and its members on other hosts: one line of JSON each, over
 //! TCP.
 
 use serde::{Deserialize, Serialize};
 
-use crate::entry::{PeriodEntry, WORDS};
+use crate::entry::{ENTRY_WORDS, PeriodEntry};
 use crate::node::{FAILURE_WORDS, LINE_MAX, NodeOrder, NodeReply, NodeStart};
 
-/// Version of these messages; both sides must have the same.
-pub(crate) const PROTOCOL: u32 = 4;
-/// Longest line of a member, in bytes: the most entries with the largest numbers, and a margin.
+/// Version of the protocol; leader and members must have the same.
+pub(crate) const PROTOCOL_VERSION: u32 = 4;
+/// Longest line of a member, in bytes: [`ENTRIES_MAX`] entries of the largest numbers, and a
+/// margin.
 pub(crate) const MEMBER_LINE_MAX: u64 = 1 << 19;
-/// Entries in one message, at most.
+/// Largest number of entries in one message.
 pub(crate) const ENTRIES_MAX: usize = 2_000;
 
 /// Message from a member to the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum MemberMessage {
-    /// The first message.
+    /// First message after the connection.
     Hello {
-        /// [`PROTOCOL`].
+        /// Version of the member, [`PROTOCOL_VERSION`].
         protocol: u32,
-        /// Name that the node is to have.
+        /// Requested name of the node.
         name: String,
         /// The member's host.
         host: horolog_record::Host,
     },
-    /// Reply to an order: ready or not.
+    /// Reply of the node to its order.
     Answer(NodeReply),
-    /// Offset of its clock.
+    /// Offset of the member's clock.
     Clock(NodeClockOffset),
-    /// Reason for which its clock could not be measured.
+    /// The member's clock could not be measured; the text is the reason.
     ClockUnknown(String),
-    /// Outcomes of a task's periods.
+    /// Entries of a task.
     Entries {
         /// Index of the task.
         task: usize,
-        /// The entries.
-        words: Vec<[u64; WORDS]>,
+        /// Encoded entries.
+        words: Vec<[u64; ENTRY_WORDS]>,
     },
-    /// Sign of life, with the state that entries do not carry.
+    /// Heartbeat, with the state of the tasks that entries do not carry.
     State {
-        /// For each task.
+        /// State of each task.
         tasks: Vec<TaskState>,
-        /// Exit reason of its process, if it has ended.
+        /// Exit reason of the node's process, if it has exited.
         ended: Option<String>,
     },
 }
@@ -52,10 +53,10 @@ pub(crate) enum MemberMessage {
 pub(crate) struct TaskState {
     pub(crate) is_over: bool,
     pub(crate) lost: u64,
-    /// Entries of periods among the lost ones.
+    /// Number of lost entries that were of periods.
     pub(crate) lost_periods: u64,
     pub(crate) latency_ns: Option<u64>,
-    /// Reason for which its command failed or its program was abandoned, as words; all 0 if none.
+    /// Words of the failure of the task's command or program; all 0 if there is none.
     pub(crate) fault: [u64; FAILURE_WORDS],
     /// Number of detected steps of the system clock.
     pub(crate) clock_sets: u64,
@@ -66,32 +67,32 @@ pub(crate) struct TaskState {
 pub(crate) enum LeaderMessage {
     /// Order for a run.
     Order(NodeOrder),
-    /// The member is refused, for this reason.
+    /// Refusal of the member, with the reason.
     Refused(String),
-    /// Begin.
+    /// Start of the run.
     Go(NodeStart),
-    /// The start is cancelled, for this reason, and the leader ends.
+    /// Cancellation of the start, with the reason; the leader then ends.
     CalledOff(String),
-    /// End early.
+    /// Early end of the run.
     Stop,
 }
 
-/// Lead of a node's clock over the leader's, in ns, with its error bound.
+/// Offset of a node's clock from the leader's, in ns, with its error bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeClockOffset {
-    /// Positive if the node's clock is ahead.
+    /// Offset in ns, positive if the node's clock is ahead.
     pub ahead_ns: i64,
-    /// Error bound in either direction.
+    /// Error bound in either direction, in ns.
     pub error_ns: u64,
 }
 
-/// Parses a line; `None` if it is too long, or not a message.
-pub(crate) fn read<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
+/// Parses a line as a message; `None` if it is too long or not a message.
+pub(crate) fn parse_line<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
     (line.len() as u64 <= LINE_MAX).then(|| serde_json::from_str(line).ok()).flatten()
 }
 
-/// Encodes entries as words.
-pub(crate) fn words(entries: &[PeriodEntry]) -> Vec<[u64; WORDS]> {
+/// Encodes entries for [`MemberMessage::Entries`].
+pub(crate) fn encode_entries(entries: &[PeriodEntry]) -> Vec<[u64; ENTRY_WORDS]> {
     entries.iter().map(|entry| entry.to_words()).collect()
 }
 
@@ -101,9 +102,9 @@ mod tests {
 
     #[test]
     fn the_longest_message_of_a_member_is_read() {
-        let words = vec![[u64::MAX; WORDS]; ENTRIES_MAX];
+        let words = vec![[u64::MAX; ENTRY_WORDS]; ENTRIES_MAX];
         let line = serde_json::to_string(&MemberMessage::Entries { task: 63, words }).unwrap();
         assert!((line.len() as u64) < MEMBER_LINE_MAX, "{}", line.len());
-        assert!(matches!(read(&line), Some(MemberMessage::Entries { task: 63, .. })));
+        assert!(matches!(parse_line(&line), Some(MemberMessage::Entries { task: 63, .. })));
     }
 }

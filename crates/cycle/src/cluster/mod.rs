@@ -1,6 +1,6 @@
 //! Nodes on several hosts: the leader of a run, and members that join it. A member runs its node as
-//! the leader's host runs its own, and forwards the node's entries. There is no authentication:
-//! clusters are for networks whose hosts trust each other.
+//! the leader's host runs its own, and forwards the node's entries. There is no authentication: use
+//! clusters only on networks whose hosts trust each other.
 
 mod leader;
 mod member;
@@ -8,6 +8,6 @@ mod message;
 mod responder;
 
 pub(crate) use leader::{Leader, RemoteNode};
-pub use member::{Member, MemberError, join};
+pub use member::{MemberError, MemberOptions, join};
 pub use message::NodeClockOffset;
 pub(crate) use message::TaskState;

@@ -1,5 +1,5 @@
-//! NTP server (RFC 5905) with the leader's clock, from which its members measure their clock
-//! offsets. Its replies mark it as unsuitable as a time source.
+//! NTP server (RFC 5905) with the leader's clock, by which members measure their clock offsets. Its
+//! stratum makes it unsuitable as a time source.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,46 +15,47 @@ use horolog_sys::socket::Socket;
 use horolog_time::{Clock, NtpShort, NtpTimestamp, Timestamp, Utc, measure_precision};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 
-/// Interval of the thread's checks for its end.
+/// Interval at which the thread checks whether it must stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Stratum far from any source, so that no client would select it (RFC 5905, MAXSTRAT less one).
+/// Largest valid stratum (RFC 5905, MAXSTRAT - 1), so that other clients would select any other
+/// server.
 const STRATUM: u8 = 15;
 
-/// Thread that replies, until this is dropped.
+/// Thread that replies to NTP requests until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct ClusterResponder {
-    ends: Arc<AtomicBool>,
+pub(crate) struct NtpResponder {
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl ClusterResponder {
-    /// Replies on this address.
+impl NtpResponder {
+    /// Starts replying on this address.
     pub(crate) fn start(local: SocketAddr) -> io::Result<Self> {
         let socket = Socket::udp(local)?;
         socket.bind_to_host(local)?;
         socket.enable_receive_timestamps(false)?;
         socket.enable_unicast_detection(local)?;
-        let ends = Arc::new(AtomicBool::new(false));
-        let to_end = Arc::clone(&ends);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stop_requested = Arc::clone(&stop);
         let work = move || {
             let precision = measure_precision(&Realtime);
             let mut envelope = MessageHeader::new();
             let mut bytes = [0; 2 * HEADER_LEN];
-            while !to_end.load(Ordering::Relaxed) {
-                // A failed socket sends no replies, which the clients detect.
+            while !stop_requested.load(Ordering::Relaxed) {
+                // A socket that fails sends no replies, which the members detect.
                 if socket.wait_readable(POLL_INTERVAL).unwrap_or(false) {
-                    answer(&socket, &mut envelope, &mut bytes, precision);
+                    process_request(&socket, &mut envelope, &mut bytes, precision);
                 }
             }
         };
         let thread = thread::Builder::new().name("clock for members".into()).spawn(work)?;
-        Ok(Self { ends, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for ClusterResponder {
+impl Drop for NtpResponder {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // The thread returns nothing.
             let _ = thread.join();
@@ -62,7 +63,7 @@ impl Drop for ClusterResponder {
     }
 }
 
-fn answer(socket: &Socket, envelope: &mut MessageHeader, bytes: &mut [u8], precision: i8) {
+fn process_request(socket: &Socket, envelope: &mut MessageHeader, bytes: &mut [u8], precision: i8) {
     let Ok(received) = envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking) else {
         return;
     };
@@ -70,15 +71,16 @@ fn answer(socket: &Socket, envelope: &mut MessageHeader, bytes: &mut [u8], preci
         return;
     }
     let received_at = received.control.received_at.unwrap_or_else(|| Realtime.now());
-    let answer = reply(&bytes[..received.len], received_at, Realtime.now(), precision);
-    if let Some((reply, remote)) = answer.zip(received.remote) {
+    let reply = build_reply(&bytes[..received.len], received_at, Realtime.now(), precision);
+    if let Some((reply, remote)) = reply.zip(received.remote) {
         // A client repeats its request if a reply is lost.
         let _ = send_to(socket.as_fd(), &reply, remote);
     }
 }
 
-/// Returns the reply to a plain client request.
-fn reply(
+/// Returns the reply to a client request without extension fields and MAC; `None` for any other
+/// packet.
+fn build_reply(
     request: &[u8],
     received_at: Timestamp<Utc>,
     now: Timestamp<Utc>,
@@ -122,15 +124,15 @@ mod tests {
         Header::request(4, origin).emit(&mut request);
         let (received_at, now) =
             (Timestamp::from_ns(1_000_000_000), Timestamp::from_ns(1_000_100_000));
-        let reply_bytes = reply(&request, received_at, now, -24).unwrap();
+        let reply_bytes = build_reply(&request, received_at, now, -24).unwrap();
         let (header, rest) = Header::parse(&reply_bytes).unwrap();
         assert!(
             rest.is_empty() && header.mode == AssociationMode::Server && header.stratum == STRATUM
         );
         assert_eq!((header.origin, header.receive), (origin, NtpTimestamp::from_utc(received_at)));
         assert_eq!(header.transmit, NtpTimestamp::from_utc(now));
-        assert_eq!(reply(&reply_bytes, received_at, now, -24), None, "a reply is no request");
-        assert_eq!(reply(&request[1..], received_at, now, -24), None);
-        assert_eq!(reply(&[&request[..], b"more"].concat(), received_at, now, -24), None);
+        assert_eq!(build_reply(&reply_bytes, received_at, now, -24), None, "a reply is no request");
+        assert_eq!(build_reply(&request[1..], received_at, now, -24), None);
+        assert_eq!(build_reply(&[&request[..], b"more"].concat(), received_at, now, -24), None);
     }
 }

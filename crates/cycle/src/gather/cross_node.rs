@@ -1,6 +1,6 @@
-//! Task shared by several nodes: the values of each period for all of them together, according to
-//! equation (2) of Hao, Xue and Qin ("Performance and test method for real-time parallel system",
-//! 2010). Pure.
+//! Stats of a task that several nodes share: the values of each period over all nodes, by equation
+//! (2) of Hao, Xue and Qin, "Performance and test method for real-time parallel system" (2010).
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,17 @@ use horolog_record::{CycleSharedTask, CycleStep};
 
 use crate::entry::{EntryKind, PeriodEntry};
 
-/// Periods that wait for the slowest node, at most. Older ones are not counted.
+/// Largest number of periods for which entries of some nodes are missing. Beyond it the oldest ones
+/// are discarded.
 const WAITING_MAX: usize = 16_384;
 
-/// Stats so far.
+/// Stats of the complete periods so far.
 #[derive(Debug)]
 pub(crate) struct CrossNodeStats {
     task: String,
     nodes: usize,
     steps: usize,
-    waiting: BTreeMap<u64, PeriodAcrossNodes>,
+    incomplete: BTreeMap<u64, PeriodAcrossNodes>,
     periods: u64,
     computed_ns: Vec<u128>,
     straggler_periods: Vec<u64>,
@@ -26,11 +27,11 @@ pub(crate) struct CrossNodeStats {
     sums: Vec<StepMaxima>,
 }
 
-/// One period of all nodes.
+/// One period of all nodes; times are in ns from its release.
 #[derive(Clone, Debug)]
 struct PeriodAcrossNodes {
-    begun_ns: u64,
-    ended_ns: u64,
+    start_ns: u64,
+    end_ns: u64,
     computed_ns: Vec<Option<u64>>,
     idle_ns: Vec<u64>,
     steps: Vec<StepMaxima>,
@@ -45,13 +46,13 @@ struct StepMaxima {
 }
 
 impl CrossNodeStats {
-    /// Makes the stats of a task with this number of nodes and steps.
+    /// Creates the stats of a task with this number of nodes and supersteps.
     pub(crate) fn new(task: &str, nodes: usize, steps: usize) -> Self {
         Self {
             task: task.to_owned(),
             nodes,
             steps,
-            waiting: BTreeMap::new(),
+            incomplete: BTreeMap::new(),
             periods: 0,
             computed_ns: vec![0; nodes],
             straggler_periods: vec![0; nodes],
@@ -61,9 +62,9 @@ impl CrossNodeStats {
         }
     }
 
-    /// Adds a node's entry.
+    /// Adds an entry of a node.
     pub(crate) fn add(&mut self, node: usize, entry: &PeriodEntry) {
-        let step = match entry.part {
+        let step = match entry.kind {
             EntryKind::Step(step) => usize::from(step),
             EntryKind::Period => 0,
             EntryKind::Event | EntryKind::NotReleased => return,
@@ -72,43 +73,45 @@ impl CrossNodeStats {
             return;
         }
         let (nodes, steps) = (self.nodes, self.steps);
-        let together =
-            self.waiting.entry(entry.cycle).or_insert_with(|| PeriodAcrossNodes::new(nodes, steps));
-        if entry.part != EntryKind::Period || steps == 1 {
-            together.steps[step].largest(entry);
+        let period = self
+            .incomplete
+            .entry(entry.period)
+            .or_insert_with(|| PeriodAcrossNodes::new(nodes, steps));
+        if entry.kind != EntryKind::Period || steps == 1 {
+            period.steps[step].update_maxima(entry);
         }
-        if entry.part == EntryKind::Period {
-            together.period(node, entry);
-            if together.computed_ns.iter().all(Option::is_some)
-                && let Some(whole) = self.waiting.remove(&entry.cycle)
+        if entry.kind == EntryKind::Period {
+            period.add_entry(node, entry);
+            if period.computed_ns.iter().all(Option::is_some)
+                && let Some(complete) = self.incomplete.remove(&entry.period)
             {
-                self.count(&whole);
+                self.add_complete(&complete);
             }
         }
-        while self.waiting.len() > WAITING_MAX {
-            self.waiting.pop_first();
+        while self.incomplete.len() > WAITING_MAX {
+            self.incomplete.pop_first();
         }
     }
 
-    fn count(&mut self, whole: &PeriodAcrossNodes) {
+    fn add_complete(&mut self, complete: &PeriodAcrossNodes) {
         self.periods += 1;
-        for (sum, computed) in self.computed_ns.iter_mut().zip(&whole.computed_ns) {
+        for (sum, computed) in self.computed_ns.iter_mut().zip(&complete.computed_ns) {
             *sum += u128::from(computed.unwrap_or(0));
         }
-        if let Some((node, waited_ns)) = whole.straggler_periods() {
+        if let Some((node, waited_ns)) = complete.straggler() {
             self.straggler_periods[node] += 1;
             self.waited_ns += u128::from(waited_ns);
         }
-        self.span_ns += u128::from(whole.ended_ns.saturating_sub(whole.begun_ns));
-        for (sum, largest) in self.sums.iter_mut().zip(&whole.steps) {
+        self.span_ns += u128::from(complete.end_ns.saturating_sub(complete.start_ns));
+        for (sum, largest) in self.sums.iter_mut().zip(&complete.steps) {
             sum.computation += largest.computation;
             sum.communication += largest.communication;
             sum.barrier += largest.barrier;
         }
     }
 
-    /// Returns the result; `None` if no period is known of all nodes.
-    pub(crate) fn result(&self) -> Option<CycleSharedTask> {
+    /// Returns the record of the task; `None` if no period is complete.
+    pub(crate) fn to_record(&self) -> Option<CycleSharedTask> {
         if self.periods == 0 {
             return None;
         }
@@ -147,24 +150,24 @@ impl CrossNodeStats {
 impl PeriodAcrossNodes {
     fn new(nodes: usize, steps: usize) -> Self {
         Self {
-            begun_ns: u64::MAX,
-            ended_ns: 0,
+            start_ns: u64::MAX,
+            end_ns: 0,
             computed_ns: vec![None; nodes],
             idle_ns: vec![0; nodes],
             steps: vec![StepMaxima::default(); steps],
         }
     }
 
-    fn period(&mut self, node: usize, entry: &PeriodEntry) {
-        self.begun_ns = self.begun_ns.min(entry.start_latency_ns);
-        self.ended_ns = self.ended_ns.max(entry.response_ns());
+    fn add_entry(&mut self, node: usize, entry: &PeriodEntry) {
+        self.start_ns = self.start_ns.min(entry.start_latency_ns);
+        self.end_ns = self.end_ns.max(entry.response_ns());
         self.computed_ns[node] = Some(entry.compute_ns);
         self.idle_ns[node] = entry.idle_ns;
     }
 
-    /// Returns the node that the others waited for, which is the one that waited least itself, and
-    /// the difference between the longest wait and its own.
-    fn straggler_periods(&self) -> Option<(usize, u64)> {
+    /// Returns the straggler, the node that waited least itself, and the difference between the
+    /// longest wait of a node and its own, in ns. `None` if no node waited longer than it.
+    fn straggler(&self) -> Option<(usize, u64)> {
         let (node, least_ns) = self.idle_ns.iter().enumerate().min_by_key(|(_, idle)| **idle)?;
         let longest_ns = self.idle_ns.iter().max()?;
         Some((node, longest_ns - least_ns)).filter(|(_, waited_ns)| *waited_ns > 0)
@@ -172,7 +175,7 @@ impl PeriodAcrossNodes {
 }
 
 impl StepMaxima {
-    fn largest(&mut self, entry: &PeriodEntry) {
+    fn update_maxima(&mut self, entry: &PeriodEntry) {
         self.computation = self.computation.max(entry.compute_ns.into());
         self.communication = self.communication.max(entry.communicate_ns.into());
         self.barrier = self.barrier.max(entry.barrier_ns.into());
@@ -198,11 +201,11 @@ mod tests {
     fn the_largest_of_all_nodes_counts_and_who_is_waited_for_is_known() {
         let mut joint = CrossNodeStats::new("a", 2, 1);
         joint.add(0, &period(0, 5, 1_000, 2_010));
-        assert_eq!(joint.result(), None, "one node is not all");
+        assert_eq!(joint.to_record(), None, "one node is not all");
         joint.add(0, &period(1, 5, 1_000, 2_010));
         joint.add(1, &period(0, 10, 3_000, 10));
         joint.add(1, &period(1, 10, 3_000, 10));
-        let result = joint.result().unwrap();
+        let result = joint.to_record().unwrap();
         assert_eq!((result.periods, result.imbalance), (2, 0.5));
         assert_eq!((result.straggler_periods.as_slice(), result.waited_ns), (&[0, 2][..], 2_000.0));
         let sums = (result.steps[0].computation_max_ns, result.predicted_ns, result.span_ns);
@@ -214,7 +217,7 @@ mod tests {
         let mut joint = CrossNodeStats::new("a", 2, 1);
         joint.add(0, &period(0, 0, 1_000, 0));
         joint.add(1, &period(0, 0, 3_000, 0));
-        assert_eq!(joint.result().unwrap().straggler_periods, [0, 0]);
+        assert_eq!(joint.to_record().unwrap().straggler_periods, [0, 0]);
     }
 
     #[test]
@@ -229,7 +232,7 @@ mod tests {
             }
             joint.add(node, &period(3, 0, computes.iter().sum(), 0));
         }
-        let result = joint.result().unwrap();
+        let result = joint.to_record().unwrap();
         let largest: Vec<_> = result.steps.iter().map(|step| step.computation_max_ns).collect();
         assert_eq!((largest, result.predicted_ns), (vec![500.0, 900.0], 1_400.0));
     }
@@ -240,7 +243,7 @@ mod tests {
         for cycle in 0..WAITING_MAX as u64 + 10 {
             joint.add(0, &period(cycle, 0, 1, 0));
         }
-        assert_eq!(joint.waiting.len(), WAITING_MAX);
+        assert_eq!(joint.incomplete.len(), WAITING_MAX);
         joint.add(9, &period(0, 0, 1, 0));
         joint.add(0, &PeriodEntry::new(EntryKind::Step(7), 0));
     }

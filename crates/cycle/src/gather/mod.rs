@@ -1,4 +1,4 @@
-//! Collector's side of a run: sums of the entries that tasks publish.
+//! Stats of a run on the collector's side, from the entries that tasks publish.
 
 pub(crate) mod cross_node;
 pub(crate) mod task_stats;

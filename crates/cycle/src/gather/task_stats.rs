@@ -1,4 +1,4 @@
-//! Stats of one task on one node: the sums of its entries. Pure.
+//! Stats of one task on one node: sums and distributions of its entries. Pure.
 
 use horolog_record::{CycleBucket, CycleOverhead, CycleServed, CycleState, Distribution};
 use horolog_stats::Recorder;
@@ -6,17 +6,17 @@ use horolog_stats::Recorder;
 use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
 use crate::task::{Task, TaskWork};
 
-/// Buckets in the time series of a run, at most.
-const STRETCHES: u64 = 400;
+/// Number of buckets into which the time series of a run is divided, at most.
+const BUCKETS_MAX: u64 = 400;
 
-/// Stats so far.
+/// Stats of a task's entries so far.
 #[derive(Debug)]
 pub(crate) struct TaskStats {
     period_ns: u64,
     deadline_ns: u64,
     offset_ns: u64,
-    stretch: u64,
-    messages: u64,
+    periods_per_bucket: u64,
+    messages_per_period: u64,
     undisturbed_ns: Option<f64>,
     is_polling: bool,
     pub(crate) periods: u64,
@@ -26,7 +26,7 @@ pub(crate) struct TaskStats {
     pub(crate) unreleased: u64,
     pub(crate) messages_missing: u64,
     pub(crate) barriers_broken: u64,
-    pub(crate) lateness: Recorder,
+    pub(crate) start_latency: Recorder,
     pub(crate) execution: Recorder,
     pub(crate) response: Recorder,
     pub(crate) computation: Recorder,
@@ -34,14 +34,14 @@ pub(crate) struct TaskStats {
     pub(crate) idle: Recorder,
     pub(crate) barrier: Recorder,
     served: Recorder,
-    left: u32,
-    left_max: u32,
+    backlog: u32,
+    backlog_max: u32,
     states: Vec<ProgramStateStats>,
-    stretches: Vec<TimeBucket>,
-    last: Option<PeriodEntry>,
+    buckets: Vec<TimeBucket>,
+    last_entry: Option<PeriodEntry>,
 }
 
-/// Periods in which a program was in one state.
+/// Stats of the periods in which a program was in one state.
 #[derive(Debug)]
 struct ProgramStateStats {
     name: String,
@@ -54,15 +54,15 @@ struct ProgramStateStats {
 #[derive(Clone, Copy, Default, Debug)]
 struct TimeBucket {
     periods: u64,
-    spent_ns: u128,
-    spent_max_ns: u64,
-    lateness_max_ns: u64,
+    execution_sum_ns: u128,
+    execution_max_ns: u64,
+    start_latency_max_ns: u64,
     missed: u64,
 }
 
 impl TaskStats {
-    /// Makes the stats of a task with this number of periods, each of which has this undisturbed
-    /// computation, if that is known.
+    /// Creates the stats of a task with this number of periods. `undisturbed_ns` is the computation
+    /// of a period without any disturbance, if it is known.
     pub(crate) fn new(task: &Task, cycles: u64, undisturbed_ns: Option<f64>) -> Self {
         let messages = match &task.work {
             TaskWork::Steps(steps) => steps.iter().filter(|step| step.message.is_some()).count(),
@@ -78,8 +78,8 @@ impl TaskStats {
             period_ns: task.period_ns,
             deadline_ns: task.deadline_ns,
             offset_ns: task.offset_ns,
-            stretch: cycles.div_ceil(STRETCHES).max(1),
-            messages: messages as u64,
+            periods_per_bucket: cycles.div_ceil(BUCKETS_MAX).max(1),
+            messages_per_period: messages as u64,
             undisturbed_ns,
             is_polling: matches!(task.work, TaskWork::Polling(_)),
             periods: 0,
@@ -89,7 +89,7 @@ impl TaskStats {
             unreleased: 0,
             messages_missing: 0,
             barriers_broken: 0,
-            lateness: Recorder::new(),
+            start_latency: Recorder::new(),
             execution: Recorder::new(),
             response: Recorder::new(),
             computation: Recorder::new(),
@@ -97,101 +97,103 @@ impl TaskStats {
             idle: Recorder::new(),
             barrier: Recorder::new(),
             served: Recorder::new(),
-            left: 0,
-            left_max: 0,
+            backlog: 0,
+            backlog_max: 0,
             states,
-            stretches: Vec::new(),
-            last: None,
+            buckets: Vec::new(),
+            last_entry: None,
         }
     }
 
     /// Adds an entry.
     pub(crate) fn add(&mut self, entry: &PeriodEntry) {
-        match entry.part {
-            EntryKind::Period => self.period(entry),
+        match entry.kind {
+            EntryKind::Period => self.add_period(entry),
             EntryKind::NotReleased => self.unreleased += u64::from(entry.backlog),
             EntryKind::Event => self.served.record(entry.response_ns()),
-            // Its period includes it in its sums.
+            // The entry of the period includes the times of its steps.
             EntryKind::Step(_) => {}
         }
     }
 
-    fn period(&mut self, entry: &PeriodEntry) {
+    fn add_period(&mut self, entry: &PeriodEntry) {
         let is_missed = entry.is_missed(self.deadline_ns);
         self.periods += 1;
         self.missed += u64::from(is_missed);
         self.overrun += u64::from(entry.is_overrun);
-        self.failed += u64::from(entry.end != PeriodEnd::Well);
+        self.failed += u64::from(entry.end != PeriodEnd::Success);
         self.messages_missing += u64::from(entry.missing);
         self.barriers_broken += u64::from(entry.is_broken);
-        // The times are not those of the work.
+        // The times of an abandoned period are not those of completed work.
         if entry.end == PeriodEnd::Abandoned {
             return;
         }
-        self.lateness.record(entry.start_latency_ns);
+        self.start_latency.record(entry.start_latency_ns);
         self.execution.record(entry.execution_ns);
         self.response.record(entry.response_ns());
         self.computation.record(entry.compute_ns);
         self.communication.record(entry.communicate_ns);
         self.idle.record(entry.idle_ns);
         self.barrier.record(entry.barrier_ns);
-        self.left = entry.backlog;
-        self.left_max = self.left_max.max(entry.backlog);
+        self.backlog = entry.backlog;
+        self.backlog_max = self.backlog_max.max(entry.backlog);
         let state = entry.state.and_then(|at| self.states.get_mut(usize::from(at)));
         if let Some(state) = state {
             state.add(entry, is_missed);
         }
-        let at = usize::try_from(entry.cycle / self.stretch).unwrap_or(usize::MAX);
+        let at = usize::try_from(entry.period / self.periods_per_bucket).unwrap_or(usize::MAX);
         // A task of this crate has no more periods than were planned.
-        if at <= STRETCHES as usize {
-            if self.stretches.len() <= at {
-                self.stretches.resize(at + 1, TimeBucket::default());
+        if at <= BUCKETS_MAX as usize {
+            if self.buckets.len() <= at {
+                self.buckets.resize(at + 1, TimeBucket::default());
             }
-            self.stretches[at].add(entry, is_missed);
+            self.buckets[at].add(entry, is_missed);
         }
-        self.last = Some(*entry);
+        self.last_entry = Some(*entry);
     }
 
-    /// Returns the ratio of execution to period of the last counted period, and whether it was
-    /// missed.
-    pub(crate) fn last(&self) -> Option<(f64, bool)> {
+    /// Returns the ratio of execution time to period of the last counted period, and true if it
+    /// missed its deadline. `None` before the first.
+    pub(crate) fn last_ratio(&self) -> Option<(f64, bool)> {
         let ratio = |entry: PeriodEntry| {
             (entry.execution_ns as f64 / self.period_ns as f64, entry.is_missed(self.deadline_ns))
         };
-        self.last.map(ratio)
+        self.last_entry.map(ratio)
     }
 
-    /// Returns the cost of a period beyond computation, given the latency of the shortest message.
+    /// Returns the mean overhead of a period beyond computation. `latency_ns` is the latency of a
+    /// minimum-size message.
     pub(crate) fn overhead(&self, latency_ns: Option<u64>) -> CycleOverhead {
         if self.periods == 0 {
             return CycleOverhead::default();
         }
         let mean = |sum: u128| sum as f64 / self.periods as f64;
         let messages_ns = mean(self.communication.sum());
-        let shortest_ns = latency_ns.unwrap_or(0).saturating_mul(self.messages) as f64;
+        let shortest_ns = latency_ns.unwrap_or(0).saturating_mul(self.messages_per_period) as f64;
         let latency_ns = messages_ns.min(shortest_ns);
-        // Interrupts, other threads on the core, and any other disturbance of computing.
-        let beyond = |undisturbed_ns: f64| (mean(self.computation.sum()) - undisturbed_ns).max(0.0);
-        let disturbed_ns = self.undisturbed_ns.map_or(0.0, beyond);
+        // Interrupts, other threads on the core, and other disturbances of the computation.
+        let disturbance_ns =
+            |undisturbed_ns: f64| (mean(self.computation.sum()) - undisturbed_ns).max(0.0);
+        let disturbed_ns = self.undisturbed_ns.map_or(0.0, disturbance_ns);
         CycleOverhead {
             communication_latency_ns: latency_ns + mean(self.barrier.sum()),
             communication_volume_ns: messages_ns - latency_ns,
             idle_ns: mean(self.idle.sum()),
-            system_ns: mean(self.lateness.sum()) + disturbed_ns,
+            system_ns: mean(self.start_latency.sum()) + disturbed_ns,
         }
     }
 
-    /// Returns the served events of a task that serves them.
+    /// Returns the record of the served events; `None` if the task is not a polling server.
     pub(crate) fn served(&self) -> Option<CycleServed> {
         self.is_polling.then(|| CycleServed {
             events: self.served.count(),
-            backlog: self.left.into(),
-            backlog_max: self.left_max.into(),
+            backlog: self.backlog.into(),
+            backlog_max: self.backlog_max.into(),
             response_ns: Distribution::of_recorder(&self.served),
         })
     }
 
-    /// Returns the periods of each marked state.
+    /// Returns the record of each state of a program that had periods.
     pub(crate) fn states(&self) -> Vec<CycleState> {
         let record = |state: &ProgramStateStats| CycleState {
             name: state.name.clone(),
@@ -203,17 +205,23 @@ impl TaskStats {
         self.states.iter().filter(|state| state.periods > 0).map(record).collect()
     }
 
-    /// Returns the time series of the run.
+    /// Returns the time series of the run, without empty buckets.
     pub(crate) fn series(&self) -> Vec<CycleBucket> {
         let period_ns = self.period_ns as f64;
-        let bucket = |(at, stretch): (u64, &TimeBucket)| CycleBucket {
-            at_s: (self.offset_ns as f64 + (at * self.stretch) as f64 * period_ns) / 1e9,
-            ratio_mean: stretch.spent_ns as f64 / stretch.periods as f64 / period_ns,
-            ratio_max: stretch.spent_max_ns as f64 / period_ns,
-            start_latency_max_ns: stretch.lateness_max_ns,
-            missed: stretch.missed,
+        let bucket = |(at, time_bucket): (u64, &TimeBucket)| CycleBucket {
+            at_s: (self.offset_ns as f64 + (at * self.periods_per_bucket) as f64 * period_ns) / 1e9,
+            ratio_mean: time_bucket.execution_sum_ns as f64
+                / time_bucket.periods as f64
+                / period_ns,
+            ratio_max: time_bucket.execution_max_ns as f64 / period_ns,
+            start_latency_max_ns: time_bucket.start_latency_max_ns,
+            missed: time_bucket.missed,
         };
-        (0..).zip(&self.stretches).filter(|(_, stretch)| stretch.periods > 0).map(bucket).collect()
+        (0..)
+            .zip(&self.buckets)
+            .filter(|(_, time_bucket)| time_bucket.periods > 0)
+            .map(bucket)
+            .collect()
     }
 }
 
@@ -234,9 +242,9 @@ impl ProgramStateStats {
 impl TimeBucket {
     fn add(&mut self, entry: &PeriodEntry, is_missed: bool) {
         self.periods += 1;
-        self.spent_ns += u128::from(entry.execution_ns);
-        self.spent_max_ns = self.spent_max_ns.max(entry.execution_ns);
-        self.lateness_max_ns = self.lateness_max_ns.max(entry.start_latency_ns);
+        self.execution_sum_ns += u128::from(entry.execution_ns);
+        self.execution_max_ns = self.execution_max_ns.max(entry.execution_ns);
+        self.start_latency_max_ns = self.start_latency_max_ns.max(entry.start_latency_ns);
         self.missed += u64::from(is_missed);
     }
 }
@@ -270,7 +278,7 @@ mod tests {
         stats.add(&period(1, 100_001, 400_000));
         stats.add(&period(2, 0, 500_001));
         assert_eq!((stats.periods, stats.missed), (3, 2));
-        assert_eq!(stats.last(), Some((0.500_001, true)));
+        assert_eq!(stats.last_ratio(), Some((0.500_001, true)));
         let series = stats.series();
         assert_eq!(series.len(), 2);
         assert_eq!((series[0].at_s, series[0].ratio_mean), (0.000_01, 0.4));
@@ -289,7 +297,7 @@ mod tests {
             ..period(0, 7, 2_000)
         };
         stats.add(&entry);
-        stats.add(&PeriodEntry { cycle: 1, ..entry });
+        stats.add(&PeriodEntry { period: 1, ..entry });
         let overhead = CycleOverhead {
             communication_latency_ns: 120.0 + 20.0,
             communication_volume_ns: 180.0,

@@ -1,5 +1,5 @@
-//! Command as work: a program that is started at each release, in a process group of its own, and
-//! killed if it takes too long.
+//! Periodic command: a program that is started at each release, in a process group of its own, and
+//! killed at its timeout.
 
 use std::env;
 use std::fs;
@@ -20,7 +20,7 @@ use super::failure::TaskFailure;
 use super::periods::{Period, PeriodWork, WorkOutcome};
 use crate::entry::{PeriodEnd, PeriodEntry};
 
-/// Interval of the checks for the end of the run.
+/// Interval at which a waiting thread checks whether the run has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Command that runs once in each period.
@@ -28,18 +28,18 @@ pub(crate) struct PeriodicCommand<'a> {
     command: Command,
     timeout: Duration,
     stop: &'a AtomicU64,
-    /// Reason for its latest failure.
-    pub(crate) fault: Option<TaskFailure>,
+    /// Reason for the latest failure; `None` if none has occurred.
+    pub(crate) failure: Option<TaskFailure>,
 }
 
-/// Checks that the program of these words can be started; the error is the reason. It is checked
-/// before the run, not in its first period.
-pub(crate) fn check(words: &[String]) -> Result<(), String> {
+/// Checks that the program of a command line exists and is executable; the error is the reason.
+/// Called before the run, so that a wrong name is not found only in the first period.
+pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
     let name = words.first().map_or("", String::as_str);
     let files: Vec<PathBuf> = if name.contains('/') {
         vec![PathBuf::from(name)]
     } else {
-        // The system's default if the variable is not set.
+        // Search path of the system if PATH is not set.
         let path = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         env::split_paths(&path).map(|directory| directory.join(name)).collect()
     };
@@ -57,50 +57,50 @@ pub(crate) fn check(words: &[String]) -> Result<(), String> {
 }
 
 fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|is| is.is_file() && is.permissions().mode() & 0o111 != 0)
+    fs::metadata(path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 impl<'a> PeriodicCommand<'a> {
-    /// Takes the command's words, of which the first is the program. Its standard output is
-    /// discarded, its standard error is that of this process. It is ended when `stop` is no longer
-    /// 0.
+    /// Creates a command from its words, of which the first is the program. Standard output is
+    /// discarded; standard error is inherited. The command is killed when `stop` is no longer 0.
     pub(crate) fn new(words: &[String], timeout: Duration, stop: &'a AtomicU64) -> Self {
         let (program, arguments) =
             words.split_first().map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
-        Self { command, timeout, stop, fault: None }
+        Self { command, timeout, stop, failure: None }
     }
 
-    fn once(&mut self) -> io::Result<ExitStatus> {
+    fn run_once(&mut self) -> io::Result<ExitStatus> {
         let child = self.command.spawn()?;
-        wait(child, self.timeout, self.stop)
+        wait_for_exit(child, self.timeout, self.stop)
     }
 }
 
-/// Waits for a program and returns its exit status if it ended in time. A program that does not end
-/// is killed; the remaining processes of its group are killed in any case.
-fn wait(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<ExitStatus> {
+/// Waits for a program to exit. The error kind is `TimedOut` after `timeout` and `Interrupted` when
+/// `stop` is no longer 0. In all cases the remaining processes of its group are killed.
+fn wait_for_exit(mut child: Child, timeout: Duration, stop: &AtomicU64) -> io::Result<ExitStatus> {
     let handle = ProcessHandle::open(child.id())?;
-    let begun = Instant::now();
-    let ended = loop {
-        let left = timeout.saturating_sub(begun.elapsed());
-        if handle.wait(left.min(POLL_INTERVAL))? {
+    let started = Instant::now();
+    let result = loop {
+        let remaining = timeout.saturating_sub(started.elapsed());
+        if handle.wait(remaining.min(POLL_INTERVAL))? {
             break Ok(());
         }
         if stop.load(Ordering::Relaxed) != 0 {
             break Err(io::ErrorKind::Interrupted.into());
         }
-        if left.is_zero() {
+        if remaining.is_zero() {
             break Err(io::ErrorKind::TimedOut.into());
         }
     };
-    // The group's number cannot be reused before the child is waited for. Ending an empty group
-    // fails, harmlessly.
+    // The group ID cannot be reused before the child is waited for. Killing an empty group fails,
+    // which is harmless.
     let _ = kill_group(child.id());
     let status = child.wait()?;
-    ended.map(|()| status)
+    result.map(|()| status)
 }
 
 impl PeriodWork for PeriodicCommand<'_> {
@@ -110,20 +110,20 @@ impl PeriodWork for PeriodicCommand<'_> {
         entry: &mut PeriodEntry,
         _: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
-        let ended = self.once();
-        if let Ok(status) = &ended
-            && let Some(fault) = TaskFailure::of_status(*status)
+        let result = self.run_once();
+        if let Ok(status) = &result
+            && let Some(failure) = TaskFailure::from_status(*status)
         {
             entry.end = PeriodEnd::Failed;
-            self.fault = Some(fault);
+            self.failure = Some(failure);
         }
-        entry.compute_ns = (MonotonicClock.now() - period.begun).as_ns().unsigned_abs();
+        entry.compute_ns = (MonotonicClock.now() - period.started_at).as_ns().unsigned_abs();
         // A command that does not end, or cannot be started, would fail in the next period as well.
-        match ended {
+        match result {
             Ok(_) => WorkOutcome::Done,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => WorkOutcome::Stopped,
             Err(error) => {
-                self.fault = Some(TaskFailure::of_error(&error, self.timeout));
+                self.failure = Some(TaskFailure::from_error(&error, self.timeout));
                 WorkOutcome::Abandoned
             }
         }
@@ -150,18 +150,23 @@ mod tests {
         let words: Vec<String> = words.iter().map(ToString::to_string).collect();
         let mut entry = PeriodEntry::new(EntryKind::Period, 0);
         let now = MonotonicClock.now();
-        let period = Period { cycle: 0, due: Timestamp::from_ns(0), begun: now, released_ns: 0 };
+        let period = Period {
+            number: 0,
+            released_at: Timestamp::from_ns(0),
+            started_at: now,
+            released_ns: 0,
+        };
         let stop = AtomicU64::new(stop);
         let mut repeated = PeriodicCommand::new(&words, timeout, &stop);
         let worked = repeated.run(&period, &mut entry, &mut |_| {});
-        (worked, entry, repeated.fault)
+        (worked, entry, repeated.failure)
     }
 
     const MINUTE: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_command_fails_by_its_status_and_the_next_period_may_do_better() {
-        for (program, end) in [("true", PeriodEnd::Well), ("false", PeriodEnd::Failed)] {
+        for (program, end) in [("true", PeriodEnd::Success), ("false", PeriodEnd::Failed)] {
             let (worked, entry) = entry(&[program], MINUTE, 0);
             assert_eq!((worked, entry.end), (WorkOutcome::Done, end), "{program}");
         }
@@ -202,7 +207,7 @@ mod tests {
         assert_eq!(fault("exit 3", MINUTE), Some(TaskFailure::Status(3)));
         assert_eq!(fault("kill -9 $$", MINUTE), Some(TaskFailure::Signal(9)));
         let soon = Duration::from_millis(30);
-        assert_eq!(fault("sleep 600", soon), Some(TaskFailure::TooLong(30)));
+        assert_eq!(fault("sleep 600", soon), Some(TaskFailure::TimedOut(30)));
         let absent = run_command(&["/nowhere/at/all"], MINUTE, 0).2;
         assert_eq!(absent, Some(TaskFailure::NotStarted(2)));
         assert_eq!(run_command(&["sleep", "600"], MINUTE, 1).2, None);
@@ -210,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_started_is_known_before_it_is() {
-        let why = |name: &str| check(&[name.to_owned()]).err().unwrap_or_default();
+        let why = |name: &str| check_program(&[name.to_owned()]).err().unwrap_or_default();
         assert_eq!((why("sh"), why("/bin/sh")), (String::new(), String::new()));
         assert!(why("/nowhere/at/all").contains("no such file"));
         assert!(why("no-such-program-anywhere").contains("not found in PATH"));

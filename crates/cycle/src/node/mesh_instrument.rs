@@ -1,5 +1,5 @@
-//! Instrumentation of messages between nodes for a test of an application: loss and delay on
-//! purpose, a record of arrivals, and peers that are not waited for because they timed out.
+//! Instrument of the messages between nodes in an application test: injects loss and delay, records
+//! arrivals, and excludes peers that have timed out from waits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,48 +16,48 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::mesh::StepId;
 
-/// Messages that are recorded between two collections.
+/// Largest number of messages recorded between two collections.
 const RECEIVED_MAX: usize = 1_024;
-/// Datagrams that wait to be sent late, at most.
-const LATER_MAX: usize = 16_384;
+/// Largest number of delayed datagrams that wait to be sent.
+const DELAYED_MAX: usize = 16_384;
 
 /// Disposition of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Disposition {
-    /// It is sent.
+    /// Sent at once.
     #[default]
     Sent,
-    /// It is not sent.
-    Drop,
-    /// It is sent later by this time.
+    /// Not sent.
+    Dropped,
+    /// Sent after this delay.
     Delayed(Span),
 }
 
-/// Message that was received completely.
+/// Message of which all fragments were received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReceivedMessage {
-    /// Node that sent it.
+    /// Sending node.
     pub(crate) node: u16,
-    /// Its period and step.
+    /// Period and superstep of the message.
     pub(crate) step_id: StepId,
-    /// Time from its sending to the arrival of the last part.
+    /// Time from sending to the arrival of the last fragment, in ns.
     pub(crate) transit_ns: u64,
 }
 
-/// Instrument of one node.
+/// Instrument of one node's mesh.
 pub(crate) struct MeshInstrument {
     /// Disposition of the next message to each node.
     pub(crate) dispositions: Vec<Disposition>,
-    /// Nodes that are not waited for.
+    /// True for the nodes that are not waited for.
     pub(crate) ignored: Vec<bool>,
-    /// Messages received since the last collection from here.
+    /// Messages received since the last collection.
     pub(crate) received: Vec<ReceivedMessage>,
     /// Nodes that were missing in the last exchange.
     pub(crate) missing: Vec<u16>,
     /// Arrival of the datagram being processed, in ns since 1970.
     arrived_ns: i64,
     envelope: MessageHeader,
-    later: SyncSender<DelayedDatagram>,
+    delayed: SyncSender<DelayedDatagram>,
 }
 
 /// Datagram to be sent late.
@@ -68,14 +68,14 @@ struct DelayedDatagram {
 }
 
 impl MeshInstrument {
-    /// Makes the instrument of a mesh of this number of nodes, one of which has this socket.
+    /// Creates the instrument of a mesh of this number of nodes; `socket` is this node's.
     pub(crate) fn new(socket: &Socket, nodes: usize) -> io::Result<Self> {
         socket.enable_receive_timestamps(false)?;
-        let (later, waiting) = mpsc::sync_channel(LATER_MAX);
-        let own = socket.try_clone()?;
+        let (delayed, waiting) = mpsc::sync_channel(DELAYED_MAX);
+        let sender = socket.try_clone()?;
         thread::Builder::new()
             .name("late messages".into())
-            .spawn(move || deliver(&own, &waiting))?;
+            .spawn(move || send_delayed(&sender, &waiting))?;
         Ok(Self {
             dispositions: vec![Disposition::Sent; nodes],
             ignored: vec![false; nodes],
@@ -83,27 +83,28 @@ impl MeshInstrument {
             missing: Vec::new(),
             arrived_ns: 0,
             envelope: MessageHeader::new(),
-            later,
+            delayed,
         })
     }
 
-    /// Returns true if the mesh must not send this datagram, because it is sent later or dropped.
-    pub(super) fn intercepts(&self, node: u16, bytes: &[u8], to: SocketAddr) -> bool {
+    /// Drops or delays a datagram as its message's disposition requires. Returns false if the mesh
+    /// must send it now.
+    pub(super) fn try_intercept(&self, node: u16, bytes: &[u8], to: SocketAddr) -> bool {
         match self.dispositions.get(usize::from(node)).copied().unwrap_or_default() {
             Disposition::Sent => false,
-            Disposition::Drop => true,
+            Disposition::Dropped => true,
             Disposition::Delayed(delay) => {
                 let due = MonotonicClock.now() + delay;
-                self.later.try_send(DelayedDatagram { due, to, bytes: bytes.to_vec() }).is_ok()
+                self.delayed.try_send(DelayedDatagram { due, to, bytes: bytes.to_vec() }).is_ok()
             }
         }
     }
 
-    pub(super) fn ignores(&self, node: u16) -> bool {
+    pub(super) fn is_ignored(&self, node: u16) -> bool {
         self.ignored.get(usize::from(node)).copied().unwrap_or(false)
     }
 
-    /// Receives a datagram, and records its arrival.
+    /// Receives a datagram and notes its arrival.
     pub(super) fn receive(&mut self, socket: &Socket, bytes: &mut [u8]) -> io::Result<ReceiveInfo> {
         let received = self.envelope.receive(socket.as_fd(), bytes, WaitMode::NonBlocking)?;
         let arrived = received.control.received_at;
@@ -111,24 +112,24 @@ impl MeshInstrument {
         Ok(received)
     }
 
-    /// Records that the last part of a message was just received.
-    pub(super) fn received(&mut self, node: u16, step_id: StepId, sent_ns: i64) {
-        let way_ns = self.arrived_ns.saturating_sub(sent_ns).max(0).unsigned_abs();
+    /// Records a message, the last fragment of which was just received.
+    pub(super) fn record_message(&mut self, node: u16, step_id: StepId, sent_ns: i64) {
+        let transit_ns = self.arrived_ns.saturating_sub(sent_ns).max(0).unsigned_abs();
         if self.received.len() < RECEIVED_MAX {
-            self.received.push(ReceivedMessage { node, step_id, transit_ns: way_ns });
+            self.received.push(ReceivedMessage { node, step_id, transit_ns });
         }
     }
 }
 
-/// Sends the delayed datagrams, until the sending end of the channel is closed.
-fn deliver(socket: &Socket, later: &Receiver<DelayedDatagram>) {
+/// Sends delayed datagrams at their times, until the sending end of the channel is closed.
+fn send_delayed(socket: &Socket, delayed: &Receiver<DelayedDatagram>) {
     let mut waiting: Vec<DelayedDatagram> = Vec::new();
     loop {
         let next = waiting.iter().map(|one| one.due).min();
-        let left = next.map(|due| (due - MonotonicClock.now()).as_ns().max(0).unsigned_abs());
-        let received = match left {
-            None => later.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(left_ns) => later.recv_timeout(Duration::from_nanos(left_ns)),
+        let remaining = next.map(|due| (due - MonotonicClock.now()).as_ns().max(0).unsigned_abs());
+        let received = match remaining {
+            None => delayed.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(left_ns) => delayed.recv_timeout(Duration::from_nanos(left_ns)),
         };
         match received {
             Ok(one) => waiting.push(one),
@@ -136,7 +137,7 @@ fn deliver(socket: &Socket, later: &Receiver<DelayedDatagram>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = MonotonicClock.now();
-        let is_full = waiting.len() > LATER_MAX;
+        let is_full = waiting.len() > DELAYED_MAX;
         waiting.retain(|one| {
             let waits = one.due > now && !is_full;
             if !waits {

@@ -1,6 +1,6 @@
-//! Node: a process of its own whose threads run the tasks and publish the outcome of each period
-//! through shared memory, so that measuring never makes a task wait. It receives its orders on
-//! standard input and reports on standard output when it is ready.
+//! Node: a process whose threads run the tasks and publish the outcome of each period through
+//! shared memory, so that measuring never makes a task wait. It receives its order on standard
+//! input and reports on standard output when it is ready.
 
 mod command;
 pub mod datagram;
@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use horolog_conditions::Conditions;
+use horolog_conditions::MeasurementConditions;
 use horolog_sys::affinity::{self, DeadlineReservation};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::shared_region::SharedRegion;
@@ -47,44 +47,50 @@ use crate::task::{Task, TaskWork};
 use command::PeriodicCommand;
 use mesh::Mesh;
 use packet_releases::PacketReleases;
-use periods::{ClockReleases, PeriodWork, ReleaseSource, Timer};
+use periods::{ClockReleases, PeriodWork, ReleaseSource, ReleaseTimer};
 use program::MarkedProgram;
-use steps::{PollingServer, Steps};
+use steps::{PollingServer, SuperstepWork};
 
-/// Time before the first release in which no node sends pings.
-const QUIET: Span = Span::from_ms(20);
+/// Time before the first release in which nodes send no pings.
+const PING_FREE_TIME: Span = Span::from_ms(20);
 
 /// Executes the orders on standard input until all periods are over.
 ///
 /// # Errors
 ///
-/// If standard input has no valid order, or standard output has no reader.
+/// Standard input has no valid order, or standard output is closed.
 pub fn serve() -> io::Result<()> {
     let mut input = io::stdin().lock();
     let order: NodeOrder = read_line(&mut input)?;
     let region = SharedRegion::from_inherited(REGION)?;
     let tasks = order.set.tasks().len();
     let shared = SharedState::new(region.words(), tasks).ok_or(io::ErrorKind::InvalidInput)?;
-    let conditions = Conditions::arrange(order.hold_awake);
-    let calibrating = Mutex::new(());
+    let conditions = MeasurementConditions::apply(order.hold_awake);
+    let calibration_lock = Mutex::new(());
     let (sender, ready) = mpsc::channel();
     let gate = StartGate::new();
     thread::scope(|scope| {
         let begun = order.set.tasks().iter().enumerate().try_for_each(|(at, task)| {
-            let context =
-                Context { order: &order, at, task, shared, calibrating: &calibrating, gate: &gate };
+            let context = TaskContext {
+                order: &order,
+                index: at,
+                task,
+                shared,
+                calibration_lock: &calibration_lock,
+                gate: &gate,
+            };
             let sender = sender.clone();
             let work = move || context.run(&sender);
             thread::Builder::new().name(task.name.clone()).spawn_scoped(scope, work).map(drop)
         });
         let start = begun.and_then(|()| {
             let (conditions, clock_injected_ns) = (conditions.record(), order.clock_injected_ns);
-            let answer = match collect(&ready, tasks) {
+            let reply = match collect_ready(&ready, tasks) {
                 Ok(tasks) => NodeReply::Ready(NodeReady { conditions, clock_injected_ns, tasks }),
                 Err(why) => NodeReply::Failed(why),
             };
-            write_line(&answer)?;
-            match answer {
+            write_line(&reply)?;
+            match reply {
                 NodeReply::Ready(_) => next_line::<NodeStart>(&mut input),
                 NodeReply::Failed(_) => Ok(None),
             }
@@ -93,19 +99,19 @@ pub fn serve() -> io::Result<()> {
     })
 }
 
-fn collect(
+fn collect_ready(
     ready: &mpsc::Receiver<(usize, Result<TaskReady, String>)>,
     tasks: usize,
 ) -> Result<Vec<TaskReady>, String> {
-    let mut answers: Vec<Option<TaskReady>> = vec![None; tasks];
+    let mut replies: Vec<Option<TaskReady>> = vec![None; tasks];
     for _ in 0..tasks {
-        let (at, answer) = ready.recv().map_err(|_| "a task ended before its start".to_owned())?;
-        answers[at] = Some(answer?);
+        let (at, reply) = ready.recv().map_err(|_| "a task ended before its start".to_owned())?;
+        replies[at] = Some(reply?);
     }
-    answers.into_iter().collect::<Option<_>>().ok_or_else(|| "a task replied twice".to_owned())
+    replies.into_iter().collect::<Option<_>>().ok_or_else(|| "a task replied twice".to_owned())
 }
 
-/// Reads a message to a node's process: a line of JSON.
+/// Reads a message to a node's process, one line of JSON.
 pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<T> {
     next_line(input)?.ok_or_else(|| {
         io::Error::other(
@@ -115,7 +121,8 @@ pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Re
     })
 }
 
-/// Reads the next such line; `None` if the sender is gone, or has cancelled.
+/// Reads the next line of JSON; `None` at the end of the input, by which the sender cancels the
+/// run.
 pub(crate) fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
     if input.take(LINE_MAX).read_line(&mut line)? == 0 {
@@ -124,215 +131,227 @@ pub(crate) fn next_line<T: DeserializeOwned>(input: &mut impl BufRead) -> io::Re
     Ok(Some(serde_json::from_str(&line)?))
 }
 
-/// Writes a reply, likewise.
-pub(crate) fn write_line(answer: &impl Serialize) -> io::Result<()> {
+/// Writes a reply, one line of JSON.
+pub(crate) fn write_line(reply: &impl Serialize) -> io::Result<()> {
     let mut output = io::stdout().lock();
-    writeln!(output, "{}", serde_json::to_string(answer)?)?;
+    writeln!(output, "{}", serde_json::to_string(reply)?)?;
     output.flush()
 }
 
 /// Context of a task's thread.
-struct Context<'a> {
+struct TaskContext<'a> {
     order: &'a NodeOrder,
-    at: usize,
+    index: usize,
     task: &'a Task,
     shared: SharedState<'a>,
-    calibrating: &'a Mutex<()>,
+    calibration_lock: &'a Mutex<()>,
     gate: &'a StartGate<NodeStart>,
 }
 
-/// Task that is ready.
+/// Task that is ready to run.
 struct PreparedTask<'a> {
     work: PreparedWork<'a>,
-    /// Socket for its releases, if they are packets.
-    signal: Option<Socket>,
+    /// Socket for release packets, if packets release the task.
+    release_socket: Option<Socket>,
 }
 
-/// Its work.
+/// Work of a prepared task.
 enum PreparedWork<'a> {
-    Steps(Box<Steps>, Option<Socket>),
+    Steps(Box<SuperstepWork>, Option<Socket>),
     Server(PollingServer),
     Command(PeriodicCommand<'a>),
     Program(Box<MarkedProgram<'a>>),
 }
 
-impl<'a> Context<'a> {
+impl<'a> TaskContext<'a> {
     fn run(&self, sender: &mpsc::Sender<(usize, Result<TaskReady, String>)>) {
         let prepared = self.prepare();
-        let (work, answer) = match prepared {
+        let (work, reply) = match prepared {
             Ok((work, ready)) => (Some(work), Ok(ready)),
             Err(why) => (None, Err(format!("task '{}': {why}", self.task.name))),
         };
         // The receiver exists as long as this thread does.
-        let _ = sender.send((self.at, answer));
+        let _ = sender.send((self.index, reply));
         if let Some(work) = work
-            && let Some(go) = self.gate.wait(self.shared)
+            && let Some(start) = self.gate.wait(self.shared)
         {
-            self.work(work, &go);
+            self.run_task(work, &start);
         }
-        self.shared.end(self.at);
+        self.shared.mark_task_ended(self.index);
     }
 
     fn prepare(&self) -> Result<(PreparedTask<'a>, TaskReady), String> {
         let core = self.task.schedule.core;
         if let Some(core) = core {
-            horolog_conditions::cores(&[core]).map_err(|error| error.to_string())?;
+            horolog_conditions::select_cores(&[core]).map_err(|error| error.to_string())?;
             affinity::pin_to_core(core).map_err(|error| format!("core {core}: {error}"))?;
         }
         let (mut load, mut unit_ns) = (SyntheticLoad::default(), None);
         if matches!(self.task.work, TaskWork::Steps(_) | TaskWork::Polling(_)) {
-            // One after the other: two on one core would disturb each other's calibration.
-            let _alone = self.calibrating.lock().unwrap_or_else(PoisonError::into_inner);
+            // One task at a time: two on one core would disturb each other's calibration.
+            let _alone = self.calibration_lock.lock().unwrap_or_else(PoisonError::into_inner);
             unit_ns = Some(load.calibrate());
         }
         let of_unit = unit_ns.unwrap_or(1.0);
         let timeout = Duration::from_nanos(self.order.timeout_ns);
         let stop = self.shared.stop_word();
-        let (mut units, mut port, mut hollow) = (None, None, Steps::nothing());
+        let (mut units, mut port, mut empty_steps) = (None, None, SuperstepWork::empty());
         let (mut scheduled, mut marks_ns) = (None, 0);
         let prepared = match &self.task.work {
             TaskWork::Steps(steps) => {
-                let steps = Steps::new(load, steps, of_unit, self.task.period_ns);
-                (units, hollow) = (Some(steps.units()), steps.without_work());
-                let socket = self.socket().map_err(|error| error.to_string())?;
+                let steps = SuperstepWork::new(load, steps, of_unit, self.task.period_ns);
+                (units, empty_steps) = (Some(steps.units()), steps.without_work());
+                let socket = self.open_message_socket().map_err(|error| error.to_string())?;
                 port = socket.as_ref().map(|(_, port)| *port);
                 PreparedWork::Steps(Box::new(steps), socket.map(|(socket, _)| socket))
             }
             TaskWork::Polling(polling) => {
-                let seed = u64::from(self.order.node) << 32 | self.at as u64;
+                let seed = u64::from(self.order.node) << 32 | self.index as u64;
                 let server = PollingServer::new(load, polling, of_unit, seed);
                 units = Some(server.units());
                 PreparedWork::Server(server)
             }
             TaskWork::Command(words) => {
-                command::check(words)?;
+                command::check_program(words)?;
                 PreparedWork::Command(PeriodicCommand::new(words, timeout, stop))
             }
             TaskWork::Program(program) => {
-                // First this thread, so that the program inherits its scheduling.
+                // Scheduled before the program starts, so that the program inherits it.
                 scheduled = Some(schedule(self.task.schedule, false, None));
                 let mark_ns = mark_cost::mark_ns().map_err(|error| error.to_string())?;
-                // It makes two marks at least.
+                // A program sends at least two marks in each period.
                 marks_ns = 2 * mark_ns;
                 PreparedWork::Program(Box::new(MarkedProgram::start(program, timeout, stop)?))
             }
         };
-        let mut cost = periods::cost(&mut hollow);
+        let mut cost = periods::measure_overhead(&mut empty_steps);
         cost.period_ns += marks_ns;
-        // Largest computation of a period; a server's units are those of one event.
+        // Largest computation of a period; the units of a polling server are those of one event.
         let times = match &self.task.work {
             TaskWork::Polling(polling) => u64::from(polling.budget),
             _ => 1,
         };
         let compute_ns = units.map(|units| (units.saturating_mul(times) as f64 * of_unit) as u64);
         let scheduling = scheduled.unwrap_or_else(|| {
-            // A command's process must inherit the task's scheduling.
+            // A command's process must inherit the scheduling, so it is not reset on fork.
             let resets = !matches!(self.task.work, TaskWork::Command(_));
             schedule(self.task.schedule, resets, Some(reservation(self.task, compute_ns)))
         });
-        let signal = self.order.is_signalled.then(|| packet_releases::open(self.order.home()));
-        let signal = signal.transpose().map_err(|error| error.to_string())?;
-        let signal_port = signal.as_ref().map(|(_, port)| *port);
+        let release_socket = self
+            .order
+            .is_signalled
+            .then(|| packet_releases::open_release_socket(self.order.local_address()));
+        let release_socket = release_socket.transpose().map_err(|error| error.to_string())?;
+        let signal_port = release_socket.as_ref().map(|(_, port)| *port);
         let ready = TaskReady { scheduling, cost, unit_ns, units, port, signal_port };
-        Ok((PreparedTask { work: prepared, signal: signal.map(|(socket, _)| socket) }, ready))
+        Ok((
+            PreparedTask {
+                work: prepared,
+                release_socket: release_socket.map(|(socket, _)| socket),
+            },
+            ready,
+        ))
     }
 
     /// Opens the socket for messages of other nodes, if there are others and the task communicates.
-    fn socket(&self) -> io::Result<Option<(Socket, u16)>> {
+    fn open_message_socket(&self) -> io::Result<Option<(Socket, u16)>> {
         let TaskWork::Steps(steps) = &self.task.work else { return Ok(None) };
-        let meets = steps.iter().any(|step| step.message.is_some() || step.barrier);
-        (meets && self.order.nodes > 1).then(|| mesh::open(self.order.home())).transpose()
+        let communicates = steps.iter().any(|step| step.message.is_some() || step.barrier);
+        (communicates && self.order.nodes > 1)
+            .then(|| mesh::open_mesh_socket(self.order.local_address()))
+            .transpose()
     }
 
-    fn work(&self, prepared: PreparedTask<'_>, go: &NodeStart) {
-        // Packets are expected at their time regardless of this node's clock.
+    fn run_task(&self, prepared: PreparedTask<'_>, start: &NodeStart) {
+        // Release packets do not depend on this node's clock.
         let injected_ns = if self.order.is_signalled { 0 } else { self.order.clock_injected_ns };
         let (offset_ns, period_ns) = (self.task.offset_ns, self.task.period_ns);
-        let PreparedTask { mut work, signal } = prepared;
+        let PreparedTask { mut work, release_socket } = prepared;
         let stop = self.shared.stop_word();
-        let mut pace = ClockReleases::new(go.begin, offset_ns, period_ns, injected_ns, stop);
-        let begin = pace.begin();
+        let mut releases = ClockReleases::new(start.begin, offset_ns, period_ns, injected_ns, stop);
+        let begin = releases.begin();
         if let PreparedWork::Steps(steps, socket) = &mut work {
-            let peers = go.peers.get(self.at).filter(|peers| peers.len() > 1);
+            let peers = start.peers.get(self.index).filter(|peers| peers.len() > 1);
             if let Some((socket, peers)) = socket.take().zip(peers) {
                 let peers = peers.iter().map(|peer| in_zone_of(*peer, self.order.scope));
                 let mut mesh = Mesh::new(socket, self.order.node, peers.collect());
-                let latency_ns = mesh.measure_baseline(before(pace.due(0))).latency_ns;
-                self.shared.set_latency(self.at, latency_ns);
-                steps.join(mesh);
+                let latency_ns =
+                    mesh.measure_baseline(ping_end(releases.release_time(0))).latency_ns;
+                self.shared.set_latency(self.index, latency_ns);
+                steps.set_mesh(mesh);
             }
         }
-        match signal {
+        match release_socket {
             Some(socket) => {
-                let token = match go.begin {
+                let token = match start.begin {
                     StartInstant::Signalled { token, .. } => token,
-                    // Pings are not sent in these cases.
+                    // No release packets are sent in these cases.
                     StartInstant::Monotonic(_) | StartInstant::Utc(_) => 0,
                 };
-                let last = pace.due(self.cycles());
+                let last = releases.release_time(self.period_count());
                 self.run_periods(work, begin, &mut PacketReleases::new(socket, token, last, stop));
             }
-            None => self.run_periods(work, begin, &mut pace),
+            None => self.run_periods(work, begin, &mut releases),
         }
     }
 
-    fn cycles(&self) -> u64 {
-        self.order.cycles.get(self.at).copied().unwrap_or(0)
+    fn period_count(&self) -> u64 {
+        self.order.cycles.get(self.index).copied().unwrap_or(0)
     }
 
     fn run_periods(
         &self,
         work: PreparedWork<'_>,
         begin: Timestamp<Monotonic>,
-        pace: &mut impl ReleaseSource,
+        releases: &mut impl ReleaseSource,
     ) {
-        let mut sets = 0;
+        let mut clock_steps = 0;
         match work {
-            PreparedWork::Steps(mut steps, _) => self.run_each(&mut *steps, begin, pace),
-            PreparedWork::Server(mut server) => self.run_each(&mut server, begin, pace),
+            PreparedWork::Steps(mut steps, _) => self.run_work(&mut *steps, begin, releases),
+            PreparedWork::Server(mut server) => self.run_work(&mut server, begin, releases),
             PreparedWork::Command(mut command) => {
-                self.run_each(&mut command, begin, pace);
-                self.record_failure(command.fault.as_ref());
+                self.run_work(&mut command, begin, releases);
+                self.record_failure(command.failure.as_ref());
             }
             PreparedWork::Program(mut program) => {
-                self.run_each(&mut *program, begin, pace);
-                self.record_failure(program.fault().as_ref());
-                sets = program.clock.steps();
+                self.run_work(&mut *program, begin, releases);
+                self.record_failure(program.failure().as_ref());
+                clock_steps = program.clock.steps();
             }
         }
-        // Both read the same clock.
-        self.shared.set_clock_steps(self.at, sets.max(pace.clock_steps()));
+        // The program's clock and that of the releases are the same one.
+        self.shared.set_clock_steps(self.index, clock_steps.max(releases.clock_steps()));
     }
 
-    fn record_failure(&self, fault: Option<&TaskFailure>) {
-        if let Some(fault) = fault {
-            self.shared.set_failure(self.at, fault);
+    fn record_failure(&self, failure: Option<&TaskFailure>) {
+        if let Some(failure) = failure {
+            self.shared.set_failure(self.index, failure);
         }
     }
 
-    fn run_each(
+    fn run_work(
         &self,
         work: &mut impl PeriodWork,
         begin: Timestamp<Monotonic>,
-        pace: &mut impl ReleaseSource,
+        releases: &mut impl ReleaseSource,
     ) {
-        let Some(mut writer) = RingWriter::new(self.shared.ring(self.at)) else { return };
-        periods::run((self.cycles(), begin), pace, work, &mut |entry| writer.push(entry));
+        let Some(mut writer) = RingWriter::new(self.shared.ring(self.index)) else { return };
+        periods::run((self.period_count(), begin), releases, work, &mut |entry| writer.push(entry));
     }
 }
 
-/// Returns the time at which nodes stop sending pings.
-pub(crate) fn before(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
-    (begin - QUIET).max(MonotonicClock.now())
+/// Returns the instant at which nodes stop sending pings before the first release.
+pub(crate) fn ping_end(begin: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
+    (begin - PING_FREE_TIME).max(MonotonicClock.now())
 }
 
-/// Returns the reservation of a task under `SCHED_DEADLINE`: its longest execution if that is
-/// known, otherwise one and a half times its computation, plus the cost of the kernel and of
-/// measuring.
+/// Returns the reservation of a task under `SCHED_DEADLINE`: its worst-case execution time if
+/// known, or one and a half times its computation (half the deadline if that is unknown), plus the
+/// overhead of the kernel and of measuring.
 fn reservation(task: &Task, compute_ns: Option<u64>) -> DeadlineReservation {
-    const OWN_NS: u64 = 100_000;
-    let usual_ns = compute_ns.map_or(task.deadline_ns / 2, |ns| ns.saturating_mul(3) / 2);
-    let runtime_ns = task.worst_ns.unwrap_or(usual_ns).saturating_add(OWN_NS);
+    const OVERHEAD_NS: u64 = 100_000;
+    let estimated_ns = compute_ns.map_or(task.deadline_ns / 2, |ns| ns.saturating_mul(3) / 2);
+    let runtime_ns = task.worst_ns.unwrap_or(estimated_ns).saturating_add(OVERHEAD_NS);
     DeadlineReservation {
         runtime_ns: runtime_ns.min(task.deadline_ns),
         deadline_ns: task.deadline_ns,

@@ -12,108 +12,110 @@ use crate::task::{TaskSet, TaskWork};
 
 /// Longest line of either side, in bytes.
 pub const LINE_MAX: u64 = 4 << 20;
-/// Time for a node to become ready: it loads a program, occupies every core and calibrates speeds.
+/// Timeout for a node to become ready: it loads a program, occupies every core and calibrates
+/// speeds.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Order to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeOrder {
-    /// The tasks.
+    /// Task set of the run.
     pub set: TaskSet,
-    /// Periods of each task, in the same order.
+    /// Number of periods of each task, in the order of the task set.
     pub cycles: Vec<u64>,
-    /// Index of this node among all, from 0 on.
+    /// Index of this node, from 0.
     pub node: u16,
-    /// Number of all nodes.
+    /// Number of nodes.
     pub nodes: u16,
-    /// Address at which the peers reach it.
+    /// Address at which the peers reach this node.
     pub address: IpAddr,
-    /// Index of the interface by which they do, if the address is link-local.
+    /// Interface index (scope ID) of `address`, if it is link-local.
     #[serde(default)]
     pub scope: u32,
-    /// True if deep idle states are prevented.
+    /// True if deep idle states are prevented on this host.
     pub hold_awake: bool,
-    /// Offset injected into the node's clock, to show the effect of a wrong clock.
+    /// Offset injected into the node's clock, in ns, to show the effect of a wrong clock.
     pub clock_injected_ns: i64,
-    /// True if packets release the periods, instead of a clock.
+    /// True if packets release the periods instead of a clock.
     pub is_signalled: bool,
-    /// Timeout of a command or program for one period.
+    /// Timeout of a command or program in one period, in ns.
     pub timeout_ns: u64,
 }
 
 impl NodeOrder {
-    /// Local address of its sockets, at ports of the kernel's choice.
-    pub(crate) fn home(&self) -> SocketAddr {
+    /// Returns the local address of the node's sockets, with port 0 (chosen by the kernel).
+    pub(crate) fn local_address(&self) -> SocketAddr {
         in_zone_of((self.address, 0).into(), self.scope)
     }
 
     /// Returns the timeout for a node's report that it is ready. It includes the timeout of
-    /// programs, which start all at once.
+    /// programs once, because they start concurrently.
     pub(crate) fn ready_timeout(&self) -> Duration {
         let programs =
             self.set.tasks().iter().any(|task| matches!(task.work, TaskWork::Program(_)));
-        let theirs = if programs { Duration::from_nanos(self.timeout_ns) } else { Duration::ZERO };
-        READY_TIMEOUT.saturating_add(theirs)
+        let program_timeout =
+            if programs { Duration::from_nanos(self.timeout_ns) } else { Duration::ZERO };
+        READY_TIMEOUT.saturating_add(program_timeout)
     }
 }
 
 /// Reply of a node to its order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum NodeReply {
-    /// All is ready.
+    /// All tasks are ready to start.
     Ready(NodeReady),
-    /// Reason for the failure.
+    /// The node failed; the text is the reason.
     Failed(String),
 }
 
-/// Report of a node before it begins.
+/// Report of a node that is ready to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeReady {
-    /// Conditions that are held constant.
+    /// Host conditions that are in force during the run.
     pub conditions: HostConditions,
-    /// Offset injected into its clock.
+    /// Offset injected into the node's clock, in ns.
     pub clock_injected_ns: i64,
-    /// Its tasks, in their order.
+    /// Tasks in the order of the task set.
     pub tasks: Vec<TaskReady>,
 }
 
-/// Task that can begin.
+/// Report of a task that is ready to start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskReady {
-    /// Its scheduling.
+    /// Scheduling of the task's thread.
     pub scheduling: TaskScheduling,
-    /// Cost of measuring.
+    /// Cost of the measurement itself.
     pub cost: CycleCost,
-    /// Duration of a unit of the built-in load.
+    /// Duration of one unit of the built-in load, in ns.
     pub unit_ns: Option<f64>,
-    /// Units in a period; in one event of a polling server.
+    /// Units of the built-in load in a period or, for a polling server, in one event.
     pub units: Option<u64>,
-    /// Port for messages, if it receives any.
+    /// UDP port for messages, if the task receives any.
     pub port: Option<u16>,
-    /// Port for the packets that release it, if packets do.
+    /// UDP port for release packets, if packets release the task.
     pub signal_port: Option<u16>,
 }
 
-/// Start command to all nodes when all are ready.
+/// Start command, sent to all nodes when all of them are ready.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeStart {
-    /// First release of a task without an offset.
+    /// First release of a task whose offset is 0.
     pub begin: StartInstant,
     /// For each task, its message addresses on the nodes, in the order of the nodes; empty if it
     /// receives none.
     pub peers: Vec<Vec<SocketAddr>>,
 }
 
-/// First instant, with the clock that it refers to.
+/// Instant of the first release, with its clock.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum StartInstant {
     /// `CLOCK_MONOTONIC` of the host that all nodes share, in ns.
     Monotonic(i64),
     /// UTC, in ns since 1970.
     Utc(i64),
-    /// Packets release each period; the first one follows this command after this time.
+    /// Delay after this command; packets release the first and every later period.
     Signalled {
-        /// In ns.
+        /// Delay from this command to the first packet, in ns.
         in_ns: u64,
         /// Token in the packets of this run.
         token: u64,

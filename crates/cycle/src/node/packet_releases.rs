@@ -1,5 +1,5 @@
-//! Releases by packets: a period is released when its packet arrives, so a node needs no clock that
-//! agrees with those of its peers.
+//! Releases by packets: a period is released when its packet arrives, so the clocks of the nodes
+//! need not agree.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use super::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
 use super::periods::{NextRelease, Release, ReleaseSource};
 use super::system_clock::SystemClockConverter;
 
-/// Interval of the checks for the end of the run while no packet arrives.
+/// Interval at which a waiting task checks whether the run has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Room for the packets of a task that is some thousand periods behind.
-const BUFFER_BYTES: usize = 4 << 20;
-/// Longest wait for the last packet after its expected time.
-const LATE_MAX: Span = Span::from_ms(1_000);
+/// Size of the receive buffer, in bytes: for a task that is some thousand periods behind.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+/// Longest wait for the last packet after its expected arrival.
+const LAST_PACKET_WAIT: Span = Span::from_ms(1_000);
 
 /// Opens the socket for the packets of a task; returns it with its port.
-pub(crate) fn open(local: SocketAddr) -> io::Result<(Socket, u16)> {
+pub(crate) fn open_release_socket(local: SocketAddr) -> io::Result<(Socket, u16)> {
     let socket = Socket::udp(local)?;
     socket.bind(local)?;
     socket.enable_receive_timestamps(false)?;
-    socket.set_receive_buffer(BUFFER_BYTES)?;
+    socket.set_receive_buffer(RECEIVE_BUFFER_BYTES)?;
     socket.set_receive_timeout(POLL_INTERVAL)?;
     let port = socket.local_address()?.port();
     Ok((socket, port))
@@ -40,23 +40,24 @@ pub(crate) struct PacketReleases<'a> {
     envelope: MessageHeader,
     clock: SystemClockConverter,
     token: u64,
-    last: Timestamp<Monotonic>,
+    last_expected: Timestamp<Monotonic>,
     stop: &'a AtomicU64,
 }
 
 impl<'a> PacketReleases<'a> {
-    /// Takes packets that carry `token`; the last of them is expected at `last`.
+    /// Uses packets that carry `token`; the last one is expected at `last_expected`.
     pub(crate) fn new(
         socket: Socket,
         token: u64,
-        last: Timestamp<Monotonic>,
+        last_expected: Timestamp<Monotonic>,
         stop: &'a AtomicU64,
     ) -> Self {
         let (envelope, clock) = (MessageHeader::new(), SystemClockConverter::new());
-        Self { socket, envelope, clock, token, last, stop }
+        Self { socket, envelope, clock, token, last_expected, stop }
     }
 
-    /// Receives the next packet: its period (`None` for the last of all) and its arrival.
+    /// Receives the next packet of this run: its period (`None` at the end of releases) and its
+    /// arrival. `None` if no such packet was received.
     fn receive(&mut self) -> Option<(Option<u64>, Timestamp<Monotonic>)> {
         let mut bytes = [0; HEADER_LEN];
         let received =
@@ -69,33 +70,33 @@ impl<'a> PacketReleases<'a> {
             return None;
         }
         match header.kind {
-            DatagramKind::Release => Some((Some(header.cycle), received_at)),
-            DatagramKind::Last => Some((None, received_at)),
+            DatagramKind::Release => Some((Some(header.period), received_at)),
+            DatagramKind::EndOfReleases => Some((None, received_at)),
             _ => None,
         }
     }
 }
 
 impl ReleaseSource for PacketReleases<'_> {
-    fn release(&mut self, cycle: u64) -> NextRelease {
+    fn release(&mut self, period: u64) -> NextRelease {
         let requested_at = MonotonicClock.now();
         while self.stop.load(Ordering::Relaxed) == 0 {
             match self.receive() {
-                Some((Some(released), due)) if released >= cycle => {
+                Some((Some(released), due)) if released >= period => {
                     let begun = MonotonicClock.now().max(due);
                     let is_overrun = due < requested_at;
                     return NextRelease::Release(Release {
-                        cycle: released,
-                        due,
-                        begun,
+                        period: released,
+                        released_at: due,
+                        started_at: begun,
                         is_overrun,
                     });
                 }
                 Some((None, _)) => return NextRelease::Ended,
-                // A duplicate or outdated packet, or one from elsewhere.
+                // Duplicate, outdated or foreign packet, or none yet.
                 Some((Some(_), _)) | None => {}
             }
-            if MonotonicClock.now() > self.last + LATE_MAX {
+            if MonotonicClock.now() > self.last_expected + LAST_PACKET_WAIT {
                 return NextRelease::Ended;
             }
         }
@@ -119,10 +120,11 @@ mod tests {
 
     #[test]
     fn packets_release_periods_whichever_of_them_come() {
-        let (socket, port) = open(([127, 0, 0, 1], 0).into()).unwrap();
+        let (socket, port) = open_release_socket(([127, 0, 0, 1], 0).into()).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         let send_with = |kind, cycle, token| {
-            let header = DatagramHeader { kind, node: 0, cycle, step: 0, sent_ns: token };
+            let header =
+                DatagramHeader { kind, node: 0, period: cycle, superstep: 0, sent_ns: token };
             sender.send_to(&header.to_bytes(), ("127.0.0.1", port)).unwrap();
         };
         let send = |kind, cycle| send_with(kind, cycle, 7);
@@ -142,19 +144,25 @@ mod tests {
         send(DatagramKind::Release, 3);
         send(DatagramKind::Release, 2);
         send(DatagramKind::Ping, 9);
-        send_with(DatagramKind::Last, 0, 8);
+        send_with(DatagramKind::EndOfReleases, 0, 8);
         send(DatagramKind::Release, 5);
-        send(DatagramKind::Last, 0);
+        send(DatagramKind::EndOfReleases, 0);
         let NextRelease::Release(first) = pace.release(3) else { panic!("none came") };
-        assert_eq!((first.cycle, first.is_overrun, pace.clock_steps()), (3, true, 0));
-        assert!(before <= first.due && first.due <= first.begun, "{before:?} {first:?}");
+        assert_eq!((first.period, first.is_overrun, pace.clock_steps()), (3, true, 0));
+        assert!(
+            before <= first.released_at && first.released_at <= first.started_at,
+            "{before:?} {first:?}"
+        );
         // The second was of a period that is over. As if the clock had been set since they came.
         pace.clock.was_ahead(Span::from_ms(-3_600_000));
         let NextRelease::Release(next) = pace.release(4) else { panic!("none came") };
-        assert_eq!((next.cycle, pace.clock_steps()), (5, 1));
-        assert!(before <= next.due && next.due <= next.begun, "{before:?} {next:?}");
+        assert_eq!((next.period, pace.clock_steps()), (5, 1));
+        assert!(
+            before <= next.released_at && next.released_at <= next.started_at,
+            "{before:?} {next:?}"
+        );
         assert_eq!(pace.release(6), NextRelease::Ended);
-        pace.last = MonotonicClock.now() - Span::from_ms(2_000);
+        pace.last_expected = MonotonicClock.now() - Span::from_ms(2_000);
         assert_eq!(pace.release(6), NextRelease::Ended, "nothing comes any more");
         stop.store(1, Ordering::Relaxed);
         assert_eq!(pace.release(7), NextRelease::Stopped);

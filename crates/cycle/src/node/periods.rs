@@ -1,6 +1,6 @@
 //! Periods of one task: wait for each release, do the work, publish the outcome. No period is
-//! skipped: a task that is too late for a release begins at once. The waiting and the work are
-//! parameters, so that tests need no clock.
+//! skipped: a task that is late for a release starts at once. The source of releases and the work
+//! are parameters, so that tests need no clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,19 +13,19 @@ use super::system_clock::SystemClockConverter;
 use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
 use crate::ring::{RING_WORDS, RingWriter};
 
-/// Clock readings whose median is the cost of one.
-const READINGS: usize = 1_001;
-/// Empty periods that measure the cost of measuring: with all steps of each, fewer entries than a
-/// ring holds.
-const TRIAL_CYCLES: u64 = 400;
+/// Number of clock readings whose median is the cost of one.
+const CLOCK_READINGS: usize = 1_001;
+/// Number of empty periods that measure the measuring overhead. Their entries, steps included, fit
+/// into a ring.
+const OVERHEAD_PERIODS: u64 = 400;
 
 /// Source of releases of periods.
 pub(crate) trait ReleaseSource {
-    /// Waits for the next release, which is of this period or of a later one.
-    fn release(&mut self, cycle: u64) -> NextRelease;
+    /// Waits for the next release, which is of this period or of a later one; periods count from 0.
+    fn release(&mut self, period: u64) -> NextRelease;
     /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
-    /// Returns the number of detected steps of the system clock, if releases follow it.
+    /// Returns the number of detected steps of the system clock; 0 if releases do not follow it.
     fn clock_steps(&self) -> u64 {
         0
     }
@@ -34,36 +34,36 @@ pub(crate) trait ReleaseSource {
 /// Result of waiting for a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NextRelease {
-    /// A period.
+    /// Release of a period.
     Release(Release),
-    /// None: the run is to end.
+    /// The run is stopped.
     Stopped,
-    /// None: the source has no further periods.
+    /// The source has no further releases.
     Ended,
 }
 
-/// Period that is released.
+/// Release of a period, and the start of its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Release {
-    /// Its number, from 0 on.
-    pub(crate) cycle: u64,
-    /// Time of its release.
-    pub(crate) due: Timestamp<Monotonic>,
-    /// Time at which the task began it.
-    pub(crate) begun: Timestamp<Monotonic>,
-    /// True if it was released before the task began to wait for it.
+    /// Number of the period, from 0.
+    pub(crate) period: u64,
+    /// Instant of the release.
+    pub(crate) released_at: Timestamp<Monotonic>,
+    /// Instant at which the task started the period.
+    pub(crate) started_at: Timestamp<Monotonic>,
+    /// True if the release was before the task began to wait for it.
     pub(crate) is_overrun: bool,
 }
 
-/// Clock whose releases are known beforehand and waited for.
-pub(crate) trait Timer {
-    /// Returns the release of a period.
-    fn due(&mut self, cycle: u64) -> Timestamp<Monotonic>;
+/// Clock with releases that are known in advance, and the wait for them.
+pub(crate) trait ReleaseTimer {
+    /// Returns the instant of a period's release.
+    fn release_time(&mut self, period: u64) -> Timestamp<Monotonic>;
     /// Returns the present instant.
     fn now(&mut self) -> Timestamp<Monotonic>;
-    /// Waits, and may return early.
-    fn wait_until(&mut self, due: Timestamp<Monotonic>);
-    /// Returns true if the run is to end.
+    /// Sleeps until this instant; may return early.
+    fn wait_until(&mut self, release_time: Timestamp<Monotonic>);
+    /// Returns true if the run is stopped.
     fn is_stopped(&self) -> bool;
     /// Returns the value for [`ReleaseSource::clock_steps`].
     fn clock_steps(&self) -> u64 {
@@ -71,137 +71,147 @@ pub(crate) trait Timer {
     }
 }
 
-impl<T: Timer> ReleaseSource for T {
-    fn release(&mut self, cycle: u64) -> NextRelease {
-        let due = self.due(cycle);
-        let mut begun = Timer::now(self);
-        let is_overrun = begun >= due;
-        while begun < due {
-            self.wait_until(due);
-            begun = Timer::now(self);
+impl<T: ReleaseTimer> ReleaseSource for T {
+    fn release(&mut self, period: u64) -> NextRelease {
+        let released_at = self.release_time(period);
+        let mut started_at = ReleaseTimer::now(self);
+        let is_overrun = started_at >= released_at;
+        while started_at < released_at {
+            self.wait_until(released_at);
+            started_at = ReleaseTimer::now(self);
         }
         if self.is_stopped() {
             return NextRelease::Stopped;
         }
-        NextRelease::Release(Release { cycle, due, begun, is_overrun })
+        NextRelease::Release(Release { period, released_at, started_at, is_overrun })
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
-        Timer::now(self)
+        ReleaseTimer::now(self)
     }
 
     fn clock_steps(&self) -> u64 {
-        Timer::clock_steps(self)
+        ReleaseTimer::clock_steps(self)
     }
 }
 
-/// Work of a task in a period. It may add entries of its own, of steps or events.
+/// Work of a task in a period.
 pub(crate) trait PeriodWork {
-    /// Does the work, and records the share of each activity in `entry`.
+    /// Does the work and records the time of each activity in `entry`. Entries of single steps or
+    /// events are published by `publish`.
     fn run(
         &mut self,
         period: &Period,
         entry: &mut PeriodEntry,
-        put: &mut dyn FnMut(&PeriodEntry),
+        publish: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome;
 }
 
-/// End of a period's work.
+/// Outcome of a period's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkOutcome {
-    /// It ended just now.
+    /// The work was completed just now.
     Done,
-    /// It ended at the time that it marked, which is in the entry, as is its beginning.
+    /// The work was completed at the time that the program marked; the entry has its start and end.
     Marked,
-    /// It was abandoned just now, and another period is pointless.
+    /// The work was abandoned just now, and no further period is tried.
     Abandoned,
-    /// The run is to end, and this period does not count.
+    /// The run is stopped, and this period does not count.
     Stopped,
 }
 
 /// Period in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Period {
-    /// Its number, from 0 on.
-    pub(crate) cycle: u64,
-    /// Its release.
-    pub(crate) due: Timestamp<Monotonic>,
-    /// Time at which the task began it.
-    pub(crate) begun: Timestamp<Monotonic>,
-    /// Time from the beginning of the run to its release, in ns.
+    /// Number of the period, from 0.
+    pub(crate) number: u64,
+    /// Instant of the release.
+    pub(crate) released_at: Timestamp<Monotonic>,
+    /// Instant at which the task started the period.
+    pub(crate) started_at: Timestamp<Monotonic>,
+    /// Time from the start of the run to the release, in ns.
     pub(crate) released_ns: i64,
 }
 
 impl Period {
-    /// Returns an entry of it, or of a part of it, in which nothing has happened yet.
+    /// Returns an empty entry of this period, or of a step or event of it.
     #[must_use]
-    pub(crate) const fn entry(&self, part: EntryKind) -> PeriodEntry {
-        PeriodEntry { released_ns: self.released_ns, ..PeriodEntry::new(part, self.cycle) }
+    pub(crate) const fn entry(&self, kind: EntryKind) -> PeriodEntry {
+        PeriodEntry { released_ns: self.released_ns, ..PeriodEntry::new(kind, self.number) }
     }
 
-    /// Works through this number of steps, each of which is published and added to the period.
-    pub(crate) fn steps(
+    /// Runs `count` steps, publishes each of them and adds its times to the entry of the period.
+    pub(crate) fn run_steps(
         &self,
         count: usize,
         entry: &mut PeriodEntry,
-        put: &mut dyn FnMut(&PeriodEntry),
+        publish: &mut dyn FnMut(&PeriodEntry),
         mut work: impl FnMut(usize, &mut PeriodEntry),
     ) {
         for at in 0..count {
             let begun = MonotonicClock.now();
             let mut step = self.entry(EntryKind::Step(at as u8));
             work(at, &mut step);
-            step.start_latency_ns = (begun - self.due).as_ns().max(0).unsigned_abs();
+            step.start_latency_ns = (begun - self.released_at).as_ns().max(0).unsigned_abs();
             step.execution_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-            put(&step);
+            publish(&step);
             entry.add(&step);
         }
     }
 }
 
-/// Works through this number of periods of a run that begins at `begin`, if as many are released.
-/// Others are published as not released.
+/// Runs up to `cycles` periods of a run that starts at `begin`. Periods that are skipped by the
+/// source are published as not released. Returns early if the run is stopped or the work is
+/// abandoned.
 pub(crate) fn run(
     (cycles, begin): (u64, Timestamp<Monotonic>),
-    pace: &mut impl ReleaseSource,
+    releases: &mut impl ReleaseSource,
     work: &mut impl PeriodWork,
-    put: &mut dyn FnMut(&PeriodEntry),
+    publish: &mut dyn FnMut(&PeriodEntry),
 ) {
     let mut next = 0;
     while next < cycles {
-        let released = pace.release(next);
+        let released = releases.release(next);
         let until = match released {
-            NextRelease::Release(release) => release.cycle.min(cycles),
+            NextRelease::Release(release) => release.period.min(cycles),
             NextRelease::Ended => cycles,
             NextRelease::Stopped => return,
         };
         if until > next {
-            let left = u32::try_from(until - next).unwrap_or(u32::MAX);
-            put(&PeriodEntry { backlog: left, ..PeriodEntry::new(EntryKind::NotReleased, next) });
+            let count = u32::try_from(until - next).unwrap_or(u32::MAX);
+            publish(&PeriodEntry {
+                backlog: count,
+                ..PeriodEntry::new(EntryKind::NotReleased, next)
+            });
         }
-        let NextRelease::Release(Release { cycle, due, begun, is_overrun }) = released else {
+        let NextRelease::Release(Release { period: number, released_at, started_at, is_overrun }) =
+            released
+        else {
             return;
         };
-        if cycle >= cycles {
+        if number >= cycles {
             return;
         }
-        next = cycle + 1;
-        let period = Period { cycle, due, begun, released_ns: (due - begin).as_ns() };
+        next = number + 1;
+        let period =
+            Period { number, released_at, started_at, released_ns: (released_at - begin).as_ns() };
         let mut entry = period.entry(EntryKind::Period);
         entry.is_overrun = is_overrun;
-        entry.start_latency_ns = (begun - due).as_ns().unsigned_abs();
-        let worked = work.run(&period, &mut entry, put);
-        match worked {
+        entry.start_latency_ns = (started_at - released_at).as_ns().unsigned_abs();
+        let outcome = work.run(&period, &mut entry, publish);
+        match outcome {
             WorkOutcome::Marked => {}
-            WorkOutcome::Done => entry.execution_ns = (pace.now() - begun).as_ns().unsigned_abs(),
+            WorkOutcome::Done => {
+                entry.execution_ns = (releases.now() - started_at).as_ns().unsigned_abs()
+            }
             WorkOutcome::Abandoned => {
                 entry.end = PeriodEnd::Abandoned;
-                entry.execution_ns = (pace.now() - begun).as_ns().unsigned_abs();
+                entry.execution_ns = (releases.now() - started_at).as_ns().unsigned_abs();
             }
             WorkOutcome::Stopped => return,
         }
-        put(&entry);
-        if worked == WorkOutcome::Abandoned {
+        publish(&entry);
+        if outcome == WorkOutcome::Abandoned {
             return;
         }
     }
@@ -210,9 +220,9 @@ pub(crate) fn run(
 /// Releases of a task by a clock of this host.
 #[derive(Debug)]
 pub(crate) struct ClockReleases<'a> {
-    /// First instant of all tasks by the monotonic clock, by the clocks' offset at construction.
+    /// Start of the run on the monotonic clock, converted at construction if it was in UTC.
     begin: Timestamp<Monotonic>,
-    /// First instant in UTC, if the system clock releases.
+    /// Start of the run in UTC, if the system clock releases the periods.
     utc: Option<(Timestamp<Utc>, SystemClockConverter)>,
     offset: Span,
     period: Span,
@@ -221,7 +231,8 @@ pub(crate) struct ClockReleases<'a> {
 }
 
 impl<'a> ClockReleases<'a> {
-    /// Releases from the first instant of all tasks on, with the offset injected into the clock.
+    /// Creates the releases from `begin` plus the task's offset on, one per period, by a clock that
+    /// is ahead by `injected_ns` on purpose.
     pub(crate) fn new(
         begin: StartInstant,
         offset_ns: u64,
@@ -233,9 +244,9 @@ impl<'a> ClockReleases<'a> {
             StartInstant::Monotonic(ns) => (Timestamp::from_ns(ns), None),
             StartInstant::Utc(ns) => {
                 let (utc, mut clock) = (Timestamp::from_ns(ns), SystemClockConverter::new());
-                (by_monotonic(utc, &mut clock), Some((utc, clock)))
+                (to_monotonic(utc, &mut clock), Some((utc, clock)))
             }
-            // Their expected times.
+            // Expected arrivals of the packets.
             StartInstant::Signalled { in_ns, .. } => {
                 (MonotonicClock.now() + Span::from_ns(in_ns.cast_signed()), None)
             }
@@ -250,36 +261,37 @@ impl<'a> ClockReleases<'a> {
         }
     }
 
-    /// Returns this node's beginning of the run: an injected clock offset moves its releases but
-    /// not this, nor does a later step of the clock.
+    /// Returns the start of the run on this node's monotonic clock. Neither an injected clock
+    /// offset nor a later step of the clock changes it.
     pub(crate) const fn begin(&self) -> Timestamp<Monotonic> {
         self.begin
     }
 }
 
-/// Returns the instant at which the clock shows `utc`, by its present offset.
-fn by_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClockConverter) -> Timestamp<Monotonic> {
+/// Converts a time of the system clock by its present offset.
+fn to_monotonic(utc: Timestamp<Utc>, clock: &mut SystemClockConverter) -> Timestamp<Monotonic> {
     Timestamp::from_ns((utc - clock.offset()).as_ns())
 }
 
-impl Timer for ClockReleases<'_> {
-    fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
-        let since = self.period.as_ns().saturating_mul(i64::try_from(cycle).unwrap_or(i64::MAX));
+impl ReleaseTimer for ClockReleases<'_> {
+    fn release_time(&mut self, period: u64) -> Timestamp<Monotonic> {
+        let elapsed_ns =
+            self.period.as_ns().saturating_mul(i64::try_from(period).unwrap_or(i64::MAX));
         // Converted again for each period, so that a step of the clock moves the releases.
         let begin = match &mut self.utc {
-            Some((utc, clock)) => by_monotonic(*utc, clock),
+            Some((utc, clock)) => to_monotonic(*utc, clock),
             None => self.begin,
         };
-        // A clock that is ahead shows each instant earlier.
-        begin + self.offset + Span::from_ns(since) - self.injected
+        // A clock that is ahead reaches each instant earlier.
+        begin + self.offset + Span::from_ns(elapsed_ns) - self.injected
     }
 
     fn now(&mut self) -> Timestamp<Monotonic> {
         MonotonicClock.now()
     }
 
-    fn wait_until(&mut self, due: Timestamp<Monotonic>) {
-        sleep_until(due);
+    fn wait_until(&mut self, release_time: Timestamp<Monotonic>) {
+        sleep_until(release_time);
     }
 
     fn is_stopped(&self) -> bool {
@@ -291,18 +303,18 @@ impl Timer for ClockReleases<'_> {
     }
 }
 
-/// Measures the cost of measuring on this core: of a clock reading, and of the overhead of a period
-/// whose work waits for nothing, including the publication of its outcome.
-pub(crate) fn cost(work: &mut impl PeriodWork) -> CycleCost {
-    // Written to, so that each page is present.
+/// Measures the measuring overhead on this core: a clock reading, and a period whose work waits for
+/// nothing, including the publication of its outcome.
+pub(crate) fn measure_overhead(work: &mut impl PeriodWork) -> CycleCost {
+    // Initialised by writing, so that each page is present.
     let words: Vec<AtomicU64> = (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect();
     let mut writer = RingWriter::new(&words);
-    let mut put = |entry: &PeriodEntry| {
+    let mut publish = |entry: &PeriodEntry| {
         if let Some(writer) = &mut writer {
             writer.push(entry);
         }
     };
-    let mut readings: Vec<u64> = (0..READINGS)
+    let mut readings: Vec<u64> = (0..CLOCK_READINGS)
         .map(|_| {
             let before = MonotonicClock.now();
             (MonotonicClock.now() - before).as_ns().unsigned_abs()
@@ -310,12 +322,12 @@ pub(crate) fn cost(work: &mut impl PeriodWork) -> CycleCost {
         .collect();
     readings.sort_unstable();
     let past = MonotonicClock.now() - Span::from_ms(1_000);
-    let never = AtomicU64::new(0);
-    let mut pace = ClockReleases::new(StartInstant::Monotonic(past.as_ns()), 0, 1, 0, &never);
+    let stop = AtomicU64::new(0);
+    let mut releases = ClockReleases::new(StartInstant::Monotonic(past.as_ns()), 0, 1, 0, &stop);
     let begun = MonotonicClock.now();
-    run((TRIAL_CYCLES, past), &mut pace, work, &mut put);
+    run((OVERHEAD_PERIODS, past), &mut releases, work, &mut publish);
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-    CycleCost { clock_ns: readings[READINGS / 2], period_ns: taken_ns / TRIAL_CYCLES }
+    CycleCost { clock_ns: readings[CLOCK_READINGS / 2], period_ns: taken_ns / OVERHEAD_PERIODS }
 }
 
 #[cfg(test)]
@@ -328,8 +340,8 @@ mod tests {
         late_ns: i64,
     }
 
-    impl Timer for std::rc::Rc<std::cell::RefCell<Simulated>> {
-        fn due(&mut self, cycle: u64) -> Timestamp<Monotonic> {
+    impl ReleaseTimer for std::rc::Rc<std::cell::RefCell<Simulated>> {
+        fn release_time(&mut self, cycle: u64) -> Timestamp<Monotonic> {
             Timestamp::from_ns(1_000 + cycle as i64 * 1_000)
         }
 
@@ -356,7 +368,7 @@ mod tests {
             _: &mut PeriodEntry,
             _: &mut dyn FnMut(&PeriodEntry),
         ) -> WorkOutcome {
-            self.0.borrow_mut().now_ns += self.1[period.cycle as usize];
+            self.0.borrow_mut().now_ns += self.1[period.number as usize];
             WorkOutcome::Done
         }
     }
@@ -376,7 +388,7 @@ mod tests {
     fn lateness_counts_from_the_release_and_execution_from_the_beginning() {
         let entries = entries(7, vec![100, 200]);
         let of = |entry: &PeriodEntry| {
-            (entry.cycle, entry.start_latency_ns, entry.execution_ns, entry.is_overrun)
+            (entry.period, entry.start_latency_ns, entry.execution_ns, entry.is_overrun)
         };
         assert_eq!(
             entries.iter().map(of).collect::<Vec<_>>(),
@@ -416,7 +428,12 @@ mod tests {
             let released = self.0.remove(0);
             assert!(released >= cycle);
             let (due, begun) = (self.1, self.1);
-            NextRelease::Release(Release { cycle: released, due, begun, is_overrun: false })
+            NextRelease::Release(Release {
+                period: released,
+                released_at: due,
+                started_at: begun,
+                is_overrun: false,
+            })
         }
 
         fn now(&mut self) -> Timestamp<Monotonic> {
@@ -442,8 +459,8 @@ mod tests {
         let rows_of = |released: &[u64]| {
             let mut rows = Vec::new();
             let mut put = |entry: &PeriodEntry| {
-                let row = if entry.part == EntryKind::NotReleased { entry.backlog } else { 0 };
-                rows.push((entry.cycle, row));
+                let row = if entry.kind == EntryKind::NotReleased { entry.backlog } else { 0 };
+                rows.push((entry.period, row));
             };
             let begin = Timestamp::from_ns(0);
             run((5, begin), &mut ListedReleases(released.to_vec(), begin), &mut Nothing, &mut put);
@@ -460,9 +477,9 @@ mod tests {
     fn releases_go_on_by_the_period_and_a_clock_ahead_has_them_earlier() {
         let never = AtomicU64::new(0);
         let mut plain = ClockReleases::new(StartInstant::Monotonic(5_000), 70, 1_000, 0, &never);
-        assert_eq!([0, 1, 2].map(|cycle| plain.due(cycle).as_ns()), [5_070, 6_070, 7_070]);
+        assert_eq!([0, 1, 2].map(|cycle| plain.release_time(cycle).as_ns()), [5_070, 6_070, 7_070]);
         let mut ahead = ClockReleases::new(StartInstant::Monotonic(5_000), 0, 1_000, 300, &never);
-        assert_eq!((ahead.due(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
+        assert_eq!((ahead.release_time(1).as_ns(), ahead.begin().as_ns()), (5_700, 5_000));
     }
 
     #[test]
@@ -470,15 +487,15 @@ mod tests {
         let never = AtomicU64::new(0);
         let now = horolog_sys::clock::Realtime.now();
         let mut releases = ClockReleases::new(StartInstant::Utc(now.as_ns()), 0, 1_000, 0, &never);
-        for instant in [releases.due(0), releases.begin()] {
+        for instant in [releases.release_time(0), releases.begin()] {
             assert!((MonotonicClock.now() - instant).as_ns().abs() < 1_000_000_000);
         }
-        let before = releases.due(7);
+        let before = releases.release_time(7);
         assert_eq!(ReleaseSource::clock_steps(&releases), 0);
         if let Some((_, clock)) = &mut releases.utc {
             clock.was_ahead(Span::from_ms(3_600_000));
         }
-        let after = releases.due(7);
+        let after = releases.release_time(7);
         assert_eq!(ReleaseSource::clock_steps(&releases), 1);
         // It shows the right time again.
         assert!((after - before).as_ns().abs() < 1_000_000, "{before:?} {after:?}");

@@ -1,6 +1,6 @@
-//! Program as work: it is started once, receives each release, and marks its activities; see
-//! [`crate::mark`]. Its marks carry the kernel's receive timestamps, so it does not matter when
-//! this thread reads them.
+//! Program as the work of a task: started once, it receives each release and marks its activities;
+//! see [`crate::mark`]. Marks carry the kernel's receive timestamps, so delays of this thread do
+//! not change the measurement.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -18,55 +18,55 @@ use super::failure::TaskFailure;
 use super::periods::{Period, PeriodWork, WorkOutcome};
 use super::system_clock::SystemClockConverter;
 use crate::entry::{PeriodEnd, PeriodEntry};
-use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, VARIABLE};
+use crate::mark::{MARK_MAX, Mark, Phase, ProgramCommand, SOCKET_VARIABLE};
 use crate::task::TaskProgram;
 
 /// File descriptor number of a program's socket.
-pub(super) const NUMBER: i32 = 3;
-/// Interval of the checks that the program still runs while it sends no mark.
+pub(super) const SOCKET_FD: i32 = 3;
+/// Interval of the checks that a program still runs while it sends no mark.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time for a program to end after the stop command.
+/// Grace period for the program to exit after the stop command.
 const END_GRACE_PERIOD: Duration = Duration::from_millis(500);
 
-/// Reason for which a program is no longer usable.
+/// Reason for which a program is abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ProgramFailure {
-    /// It has ended.
+    /// The program has exited.
     #[error("unexpected end of the program")]
-    Gone,
-    /// It took too long.
+    Exited,
+    /// The program exceeded its timeout.
     #[error("no answer within --timeout")]
-    TooLong,
-    /// It sent something that is not a mark.
+    TimedOut,
+    /// The program sent an unknown mark.
     #[error(
         "unknown mark; marks are ready, begin, phase \
          computation|communication|idle|barrier, state NAME, end and end failed"
     )]
-    Unreadable,
-    /// It sent one mark where another was expected.
+    UnknownMark,
+    /// The program sent a mark in the wrong order.
     #[error("mark out of order; the order is ready, then begin to end for each release")]
-    Misplaced,
-    /// It is in a state that the task does not name.
+    OutOfOrder,
+    /// The program reported a state that the task does not list.
     #[error("marked state is not among the task's states")]
-    State,
+    UnknownState,
 }
 
 impl ProgramFailure {
     const ALL: [Self; 5] =
-        [Self::Gone, Self::TooLong, Self::Unreadable, Self::Misplaced, Self::State];
+        [Self::Exited, Self::TimedOut, Self::UnknownMark, Self::OutOfOrder, Self::UnknownState];
 
-    /// Returns the failure's number, above 0.
+    /// Returns the number of the failure, from 1.
     pub(crate) fn number(self) -> u64 {
-        Self::ALL.iter().position(|fault| *fault == self).map_or(0, |at| at as u64 + 1)
+        Self::ALL.iter().position(|failure| *failure == self).map_or(0, |at| at as u64 + 1)
     }
 
-    /// Returns the failure with this number.
-    pub(crate) fn of(number: u64) -> Option<Self> {
+    /// Returns the failure with this number, or `None`.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 }
 
-/// Program that works in all periods.
+/// Program that does the work of all periods.
 pub(crate) struct MarkedProgram<'a> {
     child: Child,
     handle: ProcessHandle,
@@ -76,17 +76,17 @@ pub(crate) struct MarkedProgram<'a> {
     state: Option<u8>,
     timeout: Duration,
     stop: &'a AtomicU64,
-    /// Clock of its marks' timestamps.
+    /// Converter of the marks' timestamps.
     pub(crate) clock: SystemClockConverter,
-    /// Reason for which it was abandoned.
-    pub(crate) fault: Option<ProgramFailure>,
-    /// State that it marked and that the task does not name.
-    unknown: String,
+    /// Reason for which the program was abandoned.
+    pub(crate) failure: Option<ProgramFailure>,
+    /// Reported state that the task does not list.
+    unknown_state: String,
 }
 
 impl<'a> MarkedProgram<'a> {
-    /// Starts the program and waits until it is ready. It inherits the core, the policy and the
-    /// priority of this thread. It is ended when `stop` is no longer 0.
+    /// Starts the program and waits until it is ready, at most `timeout` and only while `stop` is
+    /// 0. The program inherits the core, policy and priority of this thread.
     pub(crate) fn start(
         program: &TaskProgram,
         timeout: Duration,
@@ -97,23 +97,24 @@ impl<'a> MarkedProgram<'a> {
             None => ("", &[][..]),
         };
         let mut command = Command::new(name);
-        command.args(arguments).env(VARIABLE, NUMBER.to_string());
+        command.args(arguments).env(SOCKET_VARIABLE, SOCKET_FD.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         die_with_parent(&mut command);
         let failed = |error: std::io::Error| format!("cannot start '{name}': {error}");
-        let (socket, there) = ChildSocket::pair(&mut command, NUMBER).map_err(failed)?;
+        let (socket, program_socket) =
+            ChildSocket::pair(&mut command, SOCKET_FD).map_err(failed)?;
         let mut child = command.spawn().map_err(failed)?;
-        drop(there);
+        drop(program_socket);
         let handle = match ProcessHandle::open(child.id()) {
             Ok(handle) => handle,
             Err(error) => {
-                // It is a child of this process that has not been waited for.
+                // The process is a child that has not been waited for, so both calls reach it.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(failed(error));
             }
         };
-        let mut marked = Self {
+        let mut started = Self {
             child,
             handle,
             socket,
@@ -123,90 +124,96 @@ impl<'a> MarkedProgram<'a> {
             timeout,
             stop,
             clock: SystemClockConverter::new(),
-            fault: None,
-            unknown: String::new(),
+            failure: None,
+            unknown_state: String::new(),
         };
-        match marked.receive_mark(Instant::now() + timeout) {
-            Ok((Mark::Ready, _)) => Ok(marked),
-            Ok(_) => Err(format!("'{name}': {}", ProgramFailure::Misplaced)),
+        match started.receive_mark(Instant::now() + timeout) {
+            Ok((Mark::Ready, _)) => Ok(started),
+            Ok(_) => Err(format!("'{name}': {}", ProgramFailure::OutOfOrder)),
             Err(None) => Err("the run was ended".to_owned()),
             Err(Some(fault)) => Err(format!("'{name}': {fault}; its first mark must be 'ready'")),
         }
     }
 
-    /// Returns the reason for which it was abandoned, including the marked state if that was the
-    /// reason.
-    pub(crate) fn fault(&self) -> Option<TaskFailure> {
-        self.fault.map(|fault| match fault {
-            ProgramFailure::State => TaskFailure::State(self.unknown.clone()),
-            fault => TaskFailure::Program(fault),
+    /// Returns the reason for which the program was abandoned, with the reported state if that is
+    /// unknown.
+    pub(crate) fn failure(&self) -> Option<TaskFailure> {
+        self.failure.map(|failure| match failure {
+            ProgramFailure::UnknownState => TaskFailure::State(self.unknown_state.clone()),
+            failure => TaskFailure::Program(failure),
         })
     }
 
-    /// Receives the next mark with its time. The error is a failure, or none if the run is to end.
+    /// Receives the next mark and its time. The error is the failure, or `None` if the run is
+    /// stopped.
     fn receive_mark(
         &mut self,
-        until: Instant,
+        deadline: Instant,
     ) -> Result<(Mark<'_>, Timestamp<Monotonic>), Option<ProgramFailure>> {
         let (len, received_at) = loop {
             if self.stop.load(Ordering::Relaxed) != 0 {
                 return Err(None);
             }
-            // A program that sends marks all the time has the same timeout as one that sends none.
-            if Instant::now() >= until {
-                return Err(Some(ProgramFailure::TooLong));
+            // Checked before each mark, so that a program cannot extend its timeout by sending
+            // marks.
+            if Instant::now() >= deadline {
+                return Err(Some(ProgramFailure::TimedOut));
             }
             match self.socket.recv(&mut self.buffer, POLL_INTERVAL) {
                 Ok(received) => break received,
-                // Its last marks are read before it counts as gone.
+                // The last marks of an exited program are read first.
                 Err(_) if self.has_ended() => match self.socket.try_recv(&mut self.buffer) {
                     Ok(received) => break received,
-                    Err(_) => return Err(Some(ProgramFailure::Gone)),
+                    Err(_) => return Err(Some(ProgramFailure::Exited)),
                 },
                 Err(_) => {}
             }
         };
         let received_at = self.clock.monotonic(received_at);
-        let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFailure::Unreadable)?;
+        let mark = Mark::parse(&self.buffer[..len]).ok_or(ProgramFailure::UnknownMark)?;
         Ok((mark, received_at))
     }
 
     fn has_ended(&self) -> bool {
-        // If its state cannot be read it counts as running, and times out.
+        // A program with an unreadable state counts as running, until it times out.
         self.handle.wait(Duration::ZERO).unwrap_or(false)
     }
 
-    fn period(
+    fn run_period(
         &mut self,
         period: &Period,
         entry: &mut PeriodEntry,
     ) -> Result<(), Option<ProgramFailure>> {
-        // The uncertainty of the clocks' offset must not put a mark earlier than the release.
-        let released = MonotonicClock.now() - self.clock.uncertainty();
-        let command = ProgramCommand::Release { cycle: period.cycle, due_ns: period.due.as_ns() };
+        // Less the error bound of the conversion, so that no mark seems to precede the release.
+        let released = MonotonicClock.now() - self.clock.error_bound();
+        let command =
+            ProgramCommand::Release { cycle: period.number, due_ns: period.released_at.as_ns() };
         self.socket.send(command.to_string().as_bytes()).map_err(|error| match error.kind() {
-            // It has not read the earlier commands.
-            ErrorKind::WouldBlock => ProgramFailure::Misplaced,
-            _ => ProgramFailure::Gone,
+            // The program has not read its earlier commands.
+            ErrorKind::WouldBlock => ProgramFailure::OutOfOrder,
+            _ => ProgramFailure::Exited,
         })?;
-        let until = Instant::now() + self.timeout;
+        let deadline = Instant::now() + self.timeout;
         let mut period_marks = PeriodMarks::default();
         loop {
-            let (mark, received_at) = self.receive_mark(until)?;
+            let (mark, received_at) = self.receive_mark(deadline)?;
             if received_at < released {
-                return Err(Some(ProgramFailure::Misplaced));
+                return Err(Some(ProgramFailure::OutOfOrder));
             }
             if let Mark::State(name) = mark {
                 let name = name.to_owned();
                 let at = self.states.iter().position(|state| *state == name);
                 let Some(at) = at else {
-                    self.unknown = name;
-                    return Err(Some(ProgramFailure::State));
+                    self.unknown_state = name;
+                    return Err(Some(ProgramFailure::UnknownState));
                 };
                 self.state = Some(at as u8);
                 entry.state = self.state;
-            } else if period_marks.take(mark, received_at).ok_or(ProgramFailure::Misplaced)? {
-                period_marks.fill_entry(period.due, entry);
+            } else if period_marks
+                .record_mark(mark, received_at)
+                .ok_or(ProgramFailure::OutOfOrder)?
+            {
+                period_marks.fill_entry(period.released_at, entry);
                 entry.state = self.state;
                 return Ok(());
             }
@@ -221,11 +228,11 @@ impl PeriodWork for MarkedProgram<'_> {
         entry: &mut PeriodEntry,
         _: &mut dyn FnMut(&PeriodEntry),
     ) -> WorkOutcome {
-        match self.period(period, entry) {
+        match self.run_period(period, entry) {
             Ok(()) => WorkOutcome::Marked,
             Err(None) => WorkOutcome::Stopped,
-            Err(Some(fault)) => {
-                self.fault = Some(fault);
+            Err(Some(failure)) => {
+                self.failure = Some(failure);
                 WorkOutcome::Abandoned
             }
         }
@@ -234,42 +241,42 @@ impl PeriodWork for MarkedProgram<'_> {
 
 impl Drop for MarkedProgram<'_> {
     fn drop(&mut self) {
-        // For a program that has ended by itself, all of these fail harmlessly.
+        // If the program has already exited, all of these fail, which is harmless.
         let _ = self.socket.send(ProgramCommand::Stop.to_string().as_bytes());
         let _ = self.handle.wait(END_GRACE_PERIOD);
-        // Including the processes it started. The number cannot be reused before the child is
-        // waited for.
+        // Kills the group, including child processes of the program. The group ID cannot be reused
+        // before the child is waited for.
         let _ = kill_group(self.child.id());
         let _ = self.child.wait();
     }
 }
 
-/// Marks of a program in a period so far.
+/// Marks received from a program in the present period.
 #[derive(Default)]
 struct PeriodMarks {
     begun: Option<Timestamp<Monotonic>>,
-    since: Option<(Phase, Timestamp<Monotonic>)>,
+    current_phase: Option<(Phase, Timestamp<Monotonic>)>,
     spent_ns: [u64; Phase::ALL.len()],
     ended: Option<Timestamp<Monotonic>>,
     has_failed: bool,
 }
 
 impl PeriodMarks {
-    /// Takes a mark; returns whether it ends the period, or `None` if it is out of order.
-    fn take(&mut self, mark: Mark<'_>, received_at: Timestamp<Monotonic>) -> Option<bool> {
+    /// Records a mark. Returns true if it ends the period, and `None` if it is out of order.
+    fn record_mark(&mut self, mark: Mark<'_>, received_at: Timestamp<Monotonic>) -> Option<bool> {
         match (mark, self.begun) {
             (Mark::Begin, None) => {
                 self.begun = Some(received_at);
-                self.since = Some((Phase::Computation, received_at));
+                self.current_phase = Some((Phase::Computation, received_at));
                 Some(false)
             }
             (Mark::Phase(phase), Some(_)) => {
-                self.close(received_at);
-                self.since = Some((phase, received_at));
+                self.end_phase(received_at);
+                self.current_phase = Some((phase, received_at));
                 Some(false)
             }
             (Mark::End | Mark::Failed, Some(_)) => {
-                self.close(received_at);
+                self.end_phase(received_at);
                 self.ended = Some(received_at);
                 self.has_failed = mark == Mark::Failed;
                 Some(true)
@@ -278,9 +285,9 @@ impl PeriodMarks {
         }
     }
 
-    fn close(&mut self, received_at: Timestamp<Monotonic>) {
-        if let Some((phase, since)) = self.since.take() {
-            // If the system clock was stepped just then, the order of the two is uncertain.
+    fn end_phase(&mut self, received_at: Timestamp<Monotonic>) {
+        if let Some((phase, since)) = self.current_phase.take() {
+            // After a step of the system clock the two times may be out of order.
             self.spent_ns[phase as usize] += (received_at - since).as_ns().max(0).unsigned_abs();
         }
     }
@@ -321,9 +328,9 @@ mod tests {
             (Mark::Phase(Phase::Barrier), 270),
         ];
         for (mark, us) in marks {
-            assert_eq!(period_marks.take(mark, at(us)), Some(false), "{mark}");
+            assert_eq!(period_marks.record_mark(mark, at(us)), Some(false), "{mark}");
         }
-        assert_eq!(period_marks.take(Mark::End, at(275)), Some(true));
+        assert_eq!(period_marks.record_mark(Mark::End, at(275)), Some(true));
         let mut entry = PeriodEntry::new(EntryKind::Period, 0);
         period_marks.fill_entry(at(0), &mut entry);
         let us = [
@@ -335,18 +342,18 @@ mod tests {
             entry.barrier_ns,
         ];
         assert_eq!(us.map(|ns| ns / 1_000), [10, 265, 200, 20, 40, 5]);
-        assert_eq!(entry.end, PeriodEnd::Well);
+        assert_eq!(entry.end, PeriodEnd::Success);
     }
 
     #[test]
     fn marks_out_of_their_order_are_refused() {
         for mark in [Mark::End, Mark::Failed, Mark::Phase(Phase::Idle), Mark::Ready] {
-            assert_eq!(PeriodMarks::default().take(mark, at(0)), None, "{mark}");
+            assert_eq!(PeriodMarks::default().record_mark(mark, at(0)), None, "{mark}");
         }
         let mut period_marks = PeriodMarks::default();
-        period_marks.take(Mark::Begin, at(0)).unwrap();
-        assert_eq!(period_marks.take(Mark::Begin, at(1)), None);
-        assert_eq!(period_marks.take(Mark::Ready, at(1)), None);
+        period_marks.record_mark(Mark::Begin, at(0)).unwrap();
+        assert_eq!(period_marks.record_mark(Mark::Begin, at(1)), None);
+        assert_eq!(period_marks.record_mark(Mark::Ready, at(1)), None);
     }
 
     fn program(script: &str, states: &[&str]) -> TaskProgram {
@@ -362,7 +369,7 @@ mod tests {
         let mut entry = PeriodEntry::new(EntryKind::Period, 4);
         let due = MonotonicClock.now() - Span::from_ms(1);
         let begun = MonotonicClock.now();
-        let period = Period { cycle: 4, due, begun, released_ns: 0 };
+        let period = Period { number: 4, released_at: due, started_at: begun, released_ns: 0 };
         (marked.run(&period, &mut entry, &mut |_| ()), entry)
     }
 
@@ -380,7 +387,7 @@ mod tests {
         let (worked, entry) = one(&mut marked);
         assert_eq!(
             (worked, entry.state, entry.end),
-            (WorkOutcome::Marked, Some(1), PeriodEnd::Well)
+            (WorkOutcome::Marked, Some(1), PeriodEnd::Success)
         );
         assert!(entry.start_latency_ns >= 1_000_000 && entry.compute_ns >= 20_000_000, "{entry:?}");
         let (worked, _) = one(&mut marked);
@@ -397,7 +404,7 @@ mod tests {
             marked.clock.was_ahead(Span::from_ms(hours * 3_600_000));
             let begun = MonotonicClock.now();
             let (worked, entry) = one(&mut marked);
-            assert_eq!((worked, marked.fault), (WorkOutcome::Marked, None));
+            assert_eq!((worked, marked.failure), (WorkOutcome::Marked, None));
             let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs() + 1_000_000;
             assert!(entry.response_ns() <= taken_ns, "{entry:?}");
             assert!(entry.compute_ns >= 20_000_000, "{entry:?}");
@@ -412,32 +419,32 @@ mod tests {
             MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
         let (worked, entry) = one(&mut marked);
         assert_eq!(
-            (worked, entry.end, marked.fault),
+            (worked, entry.end, marked.failure),
             (WorkOutcome::Marked, PeriodEnd::Failed, None)
         );
         for (script, states, fault) in [
-            (format!("{LOOP} exit 0; done"), &[][..], ProgramFailure::Gone),
-            (format!("{LOOP} sleep 600; done"), &[], ProgramFailure::TooLong),
+            (format!("{LOOP} exit 0; done"), &[][..], ProgramFailure::Exited),
+            (format!("{LOOP} sleep 600; done"), &[], ProgramFailure::TimedOut),
             (
                 format!("{LOOP} while :; do echo phase idle >&3; done; done"),
                 &[],
-                ProgramFailure::TooLong,
+                ProgramFailure::TimedOut,
             ),
-            (format!("{LOOP} echo hello >&3; done"), &[], ProgramFailure::Unreadable),
-            (format!("{LOOP} echo begin >&3; done"), &[], ProgramFailure::Misplaced),
-            (format!("{LOOP} echo state dry >&3; done"), &["wet"], ProgramFailure::State),
+            (format!("{LOOP} echo hello >&3; done"), &[], ProgramFailure::UnknownMark),
+            (format!("{LOOP} echo begin >&3; done"), &[], ProgramFailure::OutOfOrder),
+            (format!("{LOOP} echo state dry >&3; done"), &["wet"], ProgramFailure::UnknownState),
         ] {
             let mut marked =
                 MarkedProgram::start(&program(&script, states), Duration::from_millis(300), &NEVER)
                     .unwrap();
             assert_eq!(one(&mut marked).0, WorkOutcome::Abandoned, "{script}");
-            assert_eq!(marked.fault, Some(fault), "{script}");
-            assert_eq!(ProgramFailure::of(fault.number()), Some(fault));
-            let reported = marked.fault();
+            assert_eq!(marked.failure, Some(fault), "{script}");
+            assert_eq!(ProgramFailure::from_number(fault.number()), Some(fault));
+            let reported = marked.failure();
             let is_named = reported.is_some_and(|failure| failure.to_string().contains("'dry'"));
-            assert_eq!(is_named, fault == ProgramFailure::State);
+            assert_eq!(is_named, fault == ProgramFailure::UnknownState);
         }
-        assert_eq!((ProgramFailure::of(0), ProgramFailure::of(6)), (None, None));
+        assert_eq!((ProgramFailure::from_number(0), ProgramFailure::from_number(6)), (None, None));
     }
 
     #[test]
@@ -447,7 +454,7 @@ mod tests {
             MarkedProgram::start(&program(script, &[]), POLL_INTERVAL * 500, &NEVER).unwrap();
         std::thread::sleep(POLL_INTERVAL);
         assert_eq!(one(&mut marked).0, WorkOutcome::Abandoned);
-        assert_eq!(marked.fault, Some(ProgramFailure::Misplaced));
+        assert_eq!(marked.failure, Some(ProgramFailure::OutOfOrder));
     }
 
     #[test]
@@ -457,7 +464,7 @@ mod tests {
         let mut marked =
             MarkedProgram::start(&program(&script, &[]), POLL_INTERVAL * 500, &stop).unwrap();
         stop.store(1, Ordering::Relaxed);
-        assert_eq!((one(&mut marked).0, marked.fault), (WorkOutcome::Stopped, None));
+        assert_eq!((one(&mut marked).0, marked.failure), (WorkOutcome::Stopped, None));
     }
 
     #[test]

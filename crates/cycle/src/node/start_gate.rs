@@ -8,37 +8,37 @@ use std::time::Duration;
 
 use super::SharedState;
 
-/// Interval of the checks of a waiting thread.
+/// Interval at which a waiting thread checks the gate.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Gate that is closed until the awaited value is set.
+/// Gate at which threads wait until a value is set.
 pub(crate) struct StartGate<T> {
-    go: Mutex<Option<T>>,
+    value: Mutex<Option<T>>,
     is_cancelled: AtomicBool,
 }
 
 impl<T: Clone> StartGate<T> {
     pub(crate) const fn new() -> Self {
-        Self { go: Mutex::new(None), is_cancelled: AtomicBool::new(false) }
+        Self { value: Mutex::new(None), is_cancelled: AtomicBool::new(false) }
     }
 
-    /// Releases all threads with the value, or cancels the start if there is none: otherwise they
-    /// would wait forever.
+    /// Releases all threads with the value. Without a value, or on an error, cancels the start, so
+    /// that no thread waits forever.
     ///
     /// # Errors
     ///
-    /// The error in `start`, after cancelling.
+    /// The error in `start`, after the cancellation.
     pub(crate) fn release_or_cancel(&self, start: io::Result<Option<T>>) -> io::Result<()> {
         self.is_cancelled.store(!matches!(start, Ok(Some(_))), Ordering::Relaxed);
-        *self.go.lock().unwrap_or_else(PoisonError::into_inner) = start?;
+        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = start?;
         Ok(())
     }
 
-    /// Waits until all nodes are ready; `None` if the start is cancelled.
+    /// Waits for the value; `None` if the start is cancelled or the run is stopped.
     pub(crate) fn wait(&self, shared: SharedState<'_>) -> Option<T> {
         loop {
-            if let Some(go) = &*self.go.lock().unwrap_or_else(PoisonError::into_inner) {
-                return Some(go.clone());
+            if let Some(value) = &*self.value.lock().unwrap_or_else(PoisonError::into_inner) {
+                return Some(value.clone());
             }
             if self.is_cancelled.load(Ordering::Relaxed) || shared.is_stopped() {
                 return None;

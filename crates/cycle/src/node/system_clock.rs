@@ -1,10 +1,10 @@
-//! Conversion of instants of `CLOCK_REALTIME`, the kernel's timestamps of marks and packets, to
-//! instants of `CLOCK_MONOTONIC`, and detection of steps of the system clock. It sets no clock.
+//! Conversion of `CLOCK_REALTIME` instants, which the kernel's timestamps of marks and packets are,
+//! to `CLOCK_MONOTONIC`, and detection of steps of the system clock. Sets no clock.
 
 use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
-/// System clock of this host, whose offset is read again with each converted instant.
+/// Converter of system clock times, which reads the offset between the clocks at each conversion.
 #[derive(Debug)]
 pub(crate) struct SystemClockConverter(OffsetState);
 
@@ -13,22 +13,22 @@ impl SystemClockConverter {
         Self(OffsetState::new(realtime_minus_monotonic(), MonotonicClock.now()))
     }
 
-    /// Returns its present lead over the monotonic clock.
+    /// Returns the present offset of the system clock: `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
     pub(crate) fn offset(&mut self) -> Span {
-        self.0.learn(realtime_minus_monotonic(), MonotonicClock.now());
+        self.0.update(realtime_minus_monotonic(), MonotonicClock.now());
         self.0.offset.offset
     }
 
-    /// Returns the recent instant at which the clock showed `shown`.
+    /// Returns the monotonic instant at which the system clock showed `shown`, a recent time.
     pub(crate) fn monotonic(&mut self, shown: Timestamp<Utc>) -> Timestamp<Monotonic> {
-        let found = realtime_minus_monotonic();
+        let offset = realtime_minus_monotonic();
         let now = MonotonicClock.now();
-        self.0.learn(found, now);
+        self.0.update(offset, now);
         self.0.monotonic(shown, now)
     }
 
-    /// Returns the error bound of an instant.
-    pub(crate) const fn uncertainty(&self) -> Span {
+    /// Returns the error bound of converted instants.
+    pub(crate) const fn error_bound(&self) -> Span {
         self.0.offset.uncertainty
     }
 
@@ -44,50 +44,58 @@ impl SystemClockConverter {
     }
 }
 
-/// State of the offset. Pure.
+/// Offset between the clocks as last read, and its steps. Pure.
 #[derive(Debug)]
 struct OffsetState {
     offset: ClockOffset,
     /// Time of the latest reading of the offset.
     read_at: Timestamp<Monotonic>,
-    last_set: Option<DetectedClockStep>,
+    last_step: Option<DetectedClockStep>,
     steps: u64,
 }
 
-/// Interval between two readings in which the clock was stepped.
+/// Step of the clock between two readings of the offset.
 #[derive(Debug)]
 struct DetectedClockStep {
-    before: ClockOffset,
+    offset_before: ClockOffset,
     after: Timestamp<Monotonic>,
     until: Timestamp<Monotonic>,
 }
 
 impl OffsetState {
     const fn new(offset: ClockOffset, now: Timestamp<Monotonic>) -> Self {
-        Self { offset, read_at: now, last_set: None, steps: 0 }
+        Self { offset, read_at: now, last_step: None, steps: 0 }
     }
 
-    /// Updates the offset. Both clocks are slewed alike, so only a step of one of them changes it.
-    fn learn(&mut self, found: ClockOffset, now: Timestamp<Monotonic>) {
-        if self.offset.agrees(found) {
-            self.offset = self.offset.latest_or_tighter(found);
+    /// Updates the offset. Slewing changes the rates of both clocks equally, so a different offset
+    /// is a step.
+    fn update(&mut self, reading: ClockOffset, now: Timestamp<Monotonic>) {
+        if self.offset.agrees(reading) {
+            self.offset = self.offset.latest_or_tighter(reading);
         } else {
-            let before = std::mem::replace(&mut self.offset, found);
-            self.last_set = Some(DetectedClockStep { before, after: self.read_at, until: now });
+            let before = std::mem::replace(&mut self.offset, reading);
+            self.last_step =
+                Some(DetectedClockStep { offset_before: before, after: self.read_at, until: now });
             self.steps += 1;
         }
         self.read_at = now;
     }
 
-    /// Converts a shown time. A time from before a step is converted by the offset of then: the
-    /// present offset would give an instant at which it was not yet valid, or one in the future.
+    /// Converts a time that the system clock showed. A time from before a step is converted with
+    /// the former offset: the present one would give an instant before the step, or in the future.
     fn monotonic(&self, shown: Timestamp<Utc>, now: Timestamp<Monotonic>) -> Timestamp<Monotonic> {
-        let by = |offset: &ClockOffset| Timestamp::from_ns((shown - offset.offset).as_ns());
-        let at: Timestamp<Monotonic> = by(&self.offset);
-        let Some(set) = &self.last_set else { return at };
-        let (margin, then) = (self.offset.uncertainty, by(&set.before));
-        let is_now = set.after <= at + margin && at <= now + margin;
-        if is_now || then > set.until + set.before.uncertainty { at.min(now) } else { then }
+        let converted_with =
+            |offset: &ClockOffset| Timestamp::from_ns((shown - offset.offset).as_ns());
+        let instant: Timestamp<Monotonic> = converted_with(&self.offset);
+        let Some(step) = &self.last_step else { return instant };
+        let (margin, instant_before) =
+            (self.offset.uncertainty, converted_with(&step.offset_before));
+        let is_after_step = step.after <= instant + margin && instant <= now + margin;
+        if is_after_step || instant_before > step.until + step.offset_before.uncertainty {
+            instant.min(now)
+        } else {
+            instant_before
+        }
     }
 }
 
@@ -110,9 +118,9 @@ mod tests {
     fn instants_on_both_sides_of_a_step_are_converted_and_the_step_is_counted() {
         for step in [3_600 * SECOND, -3_600 * SECOND, 5_000_000, -5_000_000] {
             let mut known = OffsetState::new(offset(7 * SECOND), at(100_000));
-            known.learn(offset(7 * SECOND + 20), at(200_000));
+            known.update(offset(7 * SECOND + 20), at(200_000));
             assert_eq!(known.steps, 0, "that is no step");
-            known.learn(offset(7 * SECOND + step), at(300_000));
+            known.update(offset(7 * SECOND + step), at(300_000));
             assert_eq!(known.steps, 1, "{step}");
             for instant in [150_000, 220_000, 280_000] {
                 let shown = Timestamp::from_ns(7 * SECOND + instant);
@@ -122,7 +130,7 @@ mod tests {
                 let shown = Timestamp::from_ns(7 * SECOND + step + instant);
                 assert_eq!(known.monotonic(shown, at(310_000)), at(instant), "after {step}");
             }
-            known.learn(offset(7 * SECOND + step), at(400_000));
+            known.update(offset(7 * SECOND + step), at(400_000));
             assert_eq!(known.steps, 1, "{step} is counted once");
         }
     }
@@ -133,7 +141,7 @@ mod tests {
         for _ in 0..1_000 {
             let now = horolog_sys::clock::Realtime.now();
             let instant = clock.monotonic(now);
-            assert!(instant <= MonotonicClock.now() + clock.uncertainty(), "{instant:?}");
+            assert!(instant <= MonotonicClock.now() + clock.error_bound(), "{instant:?}");
         }
         assert_eq!(clock.steps(), 0);
         clock.was_ahead(Span::from_ms(1));

@@ -1,16 +1,17 @@
-//! Safe bound: the tasks with which a task shares a core, the longest time of each window of its
-//! work, and the terms of that time. Windows are those of response-time analysis for one core with
-//! preemption by priority:
+//! Safe bound of response times: for each task, the tasks with which it shares a core, the longest
+//! windows of its work, and the terms of their sum. The windows are those of response-time analysis
+//! for one core with preemption by priority:
 //!
 //! ```text
 //! w = B + S + C + sum over tasks before it of ceil((w + J) / T) · (C + S)
 //!   + sum over interrupts and the tick of ceil(w / T) · C
 //! ```
 //!
-//! A task that waits for other nodes has a window for each segment up to the end of a wait, and its
-//! response time is its start latency plus the sum of its windows. Waiting counts as computation,
-//! its own and that of tasks before it, which is safe (Chen et al. 2019, suspension-oblivious
-//! analysis).
+//! B is the blocking, S the context switches, C the execution time, J the release jitter and T the
+//! period. A task that waits for other nodes has a window for each segment up to the end of a wait;
+//! its response time is its start latency plus the sum of its windows. Waits, its own and those of
+//! the tasks before it, count as computation, which is safe (suspension-oblivious analysis, Chen et
+//! al. 2019).
 
 use std::fmt::Write as _;
 
@@ -19,25 +20,25 @@ use horolog_record::{
     CyclePredictTermKind as Term, CyclePredictVerdict as Verdict,
 };
 
-use super::cost::{CoreCosts, Costs};
-use super::demand::{Demand, DemandSegment};
-use super::window::{NoFixedPoint, Recurring, Window, safe};
-use super::{Machine, PredictError, published};
+use super::cost::{CoreCosts, HostCosts};
+use super::demand::{DemandSegment, PeriodDemand};
+use super::window::{NoFixedPoint, RecurringWork, Window, safe_window};
+use super::{PredictError, PredictedHost, published};
 use crate::task::{Policy, Task, TaskSet};
 
-/// Switches for each dispatch of a task: to it, and away from it.
+/// Number of context switches for each dispatch of a task: to it, and away from it.
 const SWITCHES: u64 = 2;
 
-/// Tasks with their demands and the costs of their cores.
+/// Tasks of a prediction with their demands and costs, and the host.
 pub(super) struct AnalysisSet<'a> {
-    pub(super) rows: Vec<TaskDemand<'a>>,
-    pub(super) machine: Machine,
+    pub(super) task_demands: Vec<TaskDemand<'a>>,
+    pub(super) host: PredictedHost,
 }
 
 /// Task, its demand, and the costs of its core.
 pub(super) struct TaskDemand<'a> {
     pub(super) task: &'a Task,
-    pub(super) demand: Demand,
+    pub(super) demand: PeriodDemand,
     pub(super) costs: CoreCosts,
 }
 
@@ -45,8 +46,8 @@ pub(super) struct TaskDemand<'a> {
 type BoundResult = Result<CyclePredictBound, String>;
 
 impl TaskDemand<'_> {
-    /// Returns the rank of its class: the kernel runs deadlines before real-time priorities, and
-    /// these before the fair class.
+    /// Returns the rank of its scheduling class and priority. The kernel runs `SCHED_DEADLINE`
+    /// before real-time priorities, and these before `SCHED_OTHER`.
     pub(super) const fn level(&self) -> u8 {
         match self.task.schedule.policy {
             Policy::Deadline => u8::MAX,
@@ -55,7 +56,7 @@ impl TaskDemand<'_> {
         }
     }
 
-    /// Returns true if both can run on one core.
+    /// Returns true if both tasks can run on one core.
     pub(super) fn can_share_core(&self, other: &Self) -> bool {
         match (self.task.schedule.core, other.task.schedule.core) {
             (Some(core), Some(other)) => core == other,
@@ -63,18 +64,19 @@ impl TaskDemand<'_> {
         }
     }
 
-    fn switches_ns(&self) -> u64 {
+    fn switch_time_ns(&self) -> u64 {
         let dispatches = self.demand.sum(|one| one.dispatches);
         dispatches.saturating_mul(SWITCHES).saturating_mul(self.costs.switch_ns)
     }
 
-    /// Returns the longest time that one of its jobs occupies a core, including switches.
+    /// Returns the longest time for which one job occupies a core, in ns, including waits and
+    /// switches.
     pub(super) fn job_ns(&self) -> u64 {
-        self.demand.sum(DemandSegment::safe_ns).saturating_add(self.switches_ns())
+        self.demand.sum(DemandSegment::safe_ns).saturating_add(self.switch_time_ns())
     }
 
-    /// Returns its utilisation of a core.
-    pub(super) fn share(&self) -> f64 {
+    /// Returns the utilisation of a core by the task.
+    pub(super) fn utilisation(&self) -> f64 {
         self.job_ns() as f64 / self.task.period_ns.max(1) as f64
     }
 }
@@ -82,98 +84,116 @@ impl TaskDemand<'_> {
 impl<'a> AnalysisSet<'a> {
     pub(super) fn new(
         set: &'a TaskSet,
-        costs: &Costs,
-        machine: Machine,
+        costs: &HostCosts,
+        machine: PredictedHost,
     ) -> Result<Self, PredictError> {
         let row = |task: &'a Task| {
-            let demand = Demand::of(task, costs, machine.nodes)?;
-            let is_ordinary = task.schedule.policy == Policy::Other;
-            Ok(TaskDemand { task, demand, costs: costs.of(task.schedule.core, is_ordinary) })
+            let demand = PeriodDemand::from_task(task, costs, machine.nodes)?;
+            let is_sched_other = task.schedule.policy == Policy::Other;
+            Ok(TaskDemand {
+                task,
+                demand,
+                costs: costs.core_costs(task.schedule.core, is_sched_other),
+            })
         };
-        Ok(Self { rows: set.tasks().iter().map(row).collect::<Result<_, _>>()?, machine })
+        Ok(Self {
+            task_demands: set.tasks().iter().map(row).collect::<Result<_, _>>()?,
+            host: machine,
+        })
     }
 
-    /// Returns all tasks with their bounds.
+    /// Returns the record of each task, with its bounds.
     pub(super) fn bounds(&self) -> Vec<CyclePredictTask> {
-        let by_density = self.by_density();
-        let bound = |row: &TaskDemand<'_>| match self.response(row) {
+        let is_feasible = self.is_feasible_by_density();
+        let bound = |row: &TaskDemand<'_>| match self.response_bound(row) {
             Ok(bound) if bound.response_ns <= row.task.deadline_ns => Ok(bound),
-            _ if by_density && row.task.schedule.policy == Policy::Deadline => {
-                Ok(by_deadline(row.task.deadline_ns))
+            _ if is_feasible && row.task.schedule.policy == Policy::Deadline => {
+                Ok(deadline_bound(row.task.deadline_ns))
             }
             late => late,
         };
-        let mut bounds: Vec<BoundResult> = self.rows.iter().map(bound).collect();
-        self.withdraw(&mut bounds, by_density);
-        self.rows.iter().zip(bounds).map(|(row, bound)| self.task(row, bound)).collect()
+        let mut bounds: Vec<BoundResult> = self.task_demands.iter().map(bound).collect();
+        self.withdraw_bounds(&mut bounds, is_feasible);
+        self.task_demands
+            .iter()
+            .zip(bounds)
+            .map(|(row, bound)| self.task_record(row, bound))
+            .collect()
     }
 
-    /// Returns the tasks that run before one, or in turn with it.
+    /// Returns the tasks of the same or a higher level that can share a core with this one.
     pub(super) fn higher_priority(
         &self,
         row: &TaskDemand<'_>,
     ) -> impl Iterator<Item = &TaskDemand<'a>> {
         let (level, name) = (row.level(), row.task.name.clone());
-        self.rows
+        self.task_demands
             .iter()
             .filter(move |other| other.task.name != name && other.level() >= level)
             .filter(move |other| other.can_share_core(row))
     }
 
-    /// Returns the longest time for which a lower task keeps the core, in ns.
+    /// Returns the longest blocking by the critical section of a task of a lower level, in ns.
     pub(super) fn blocking_ns(&self, row: &TaskDemand<'_>) -> u64 {
-        let below =
-            self.rows.iter().filter(|one| one.level() < row.level() && one.can_share_core(row));
-        below.map(|one| one.task.critical_ns).max().unwrap_or(0)
+        let lower_tasks = self
+            .task_demands
+            .iter()
+            .filter(|one| one.level() < row.level() && one.can_share_core(row));
+        lower_tasks.map(|one| one.task.critical_ns).max().unwrap_or(0)
     }
 
-    /// Returns the longest delay after which a job of another task reaches this one's core. On its
-    /// own core that is its start latency; a task that may run on any core can come from another
-    /// one, where it was delayed up to its deadline.
+    /// Returns the release jitter of another task on the core of this one, in ns: its start
+    /// latency, or its deadline if it can migrate from another core, where it may have been delayed
+    /// for that long.
     fn jitter_ns(&self, row: &TaskDemand<'_>, other: &TaskDemand<'_>) -> u64 {
-        if self.comes_from_elsewhere(row, other) {
+        if self.can_migrate_to(row, other) {
             other.task.deadline_ns
         } else {
             other.costs.release_ns
         }
     }
 
-    fn comes_from_elsewhere(&self, row: &TaskDemand<'_>, other: &TaskDemand<'_>) -> bool {
-        let is_free = |row: &TaskDemand<'_>| row.task.schedule.core.is_none();
-        self.machine.cores > 1 && is_free(other) && !is_free(row)
+    fn can_migrate_to(&self, row: &TaskDemand<'_>, other: &TaskDemand<'_>) -> bool {
+        let is_unpinned = |row: &TaskDemand<'_>| row.task.schedule.core.is_none();
+        self.host.cores > 1 && is_unpinned(other) && !is_unpinned(row)
     }
 
-    /// Returns the interference of other tasks. Each time that one of them waits, a lower task may
-    /// enter its non-preemptive section.
-    fn interference(&self, row: &TaskDemand<'_>) -> Vec<Recurring> {
+    /// Returns the interference of tasks that run before this one. Each time that one of them
+    /// waits, a task of a lower level may enter its critical section.
+    fn interference(&self, row: &TaskDemand<'_>) -> Vec<RecurringWork> {
         let blocking_ns = self.blocking_ns(row);
-        let one = |other: &TaskDemand<'_>| {
-            let resumed = other.demand.sum(|one| one.dispatches).saturating_sub(1);
-            let blocked_ns = resumed.saturating_mul(blocking_ns);
-            Recurring {
+        let recurring_work = |other: &TaskDemand<'_>| {
+            let resumptions = other.demand.sum(|one| one.dispatches).saturating_sub(1);
+            let blocked_ns = resumptions.saturating_mul(blocking_ns);
+            RecurringWork {
                 ns: other.job_ns().saturating_add(blocked_ns),
                 every_ns: other.task.period_ns,
                 jitter_ns: self.jitter_ns(row, other),
             }
         };
-        self.higher_priority(row).map(one).collect()
+        self.higher_priority(row).map(recurring_work).collect()
     }
 
-    /// Returns the costs of the core beyond tasks. A task that migrates between cores, because of
-    /// those before it or because it waits, encounters the work in progress on each of them.
-    fn costs(&self, row: &TaskDemand<'_>) -> CoreCosts {
-        let is_free = row.task.schedule.core.is_none();
+    /// Returns the costs of the core other than tasks. A task that can migrate between cores,
+    /// because of tasks before it or because it waits, meets the work in progress on each of them.
+    fn core_costs(&self, row: &TaskDemand<'_>) -> CoreCosts {
+        let is_unpinned = row.task.schedule.core.is_none();
         let stays = row.demand.segments.iter().all(|one| one.dispatches == 1)
             && row.demand.segments.len() == 1
             && self.higher_priority(row).next().is_none();
-        let is_moved = self.machine.cores > 1 && is_free && !stays;
-        if is_moved { row.costs.on_each_of(self.machine.cores as u64) } else { row.costs.clone() }
+        let is_moved = self.host.cores > 1 && is_unpinned && !stays;
+        if is_moved {
+            row.costs.for_migrating_task(self.host.cores as u64)
+        } else {
+            row.costs.clone()
+        }
     }
 
-    fn response(&self, row: &TaskDemand<'_>) -> BoundResult {
+    fn response_bound(&self, row: &TaskDemand<'_>) -> BoundResult {
         let tasks = self.interference(row);
-        let costs = self.costs(row);
-        let between: Vec<Recurring> = tasks.iter().copied().chain(costs.between()).collect();
+        let costs = self.core_costs(row);
+        let interference: Vec<RecurringWork> =
+            tasks.iter().copied().chain(costs.non_task_work()).collect();
         let blocking_ns = self.blocking_ns(row);
         let mut sums = TermSums::default();
         sums.add(Term::Release, row.costs.release_ns);
@@ -184,9 +204,10 @@ impl<'a> AnalysisSet<'a> {
             let own_ns = [segment.safe_ns(), blocked_ns, switches_ns];
             let base_ns = own_ns.into_iter().fold(0, u64::saturating_add);
             let limit_ns = row.task.period_ns.saturating_sub(sums.total_ns());
-            let found = safe(base_ns, &between, limit_ns);
-            // Without a fixed point, the terms up to the limit show the largest of them.
-            let window = found.unwrap_or(Window { ns: limit_ns, rounds: 0 });
+            let fixed_point = safe_window(base_ns, &interference, limit_ns);
+            // Without a fixed point the window is the limit, so that the largest term can be
+            // reported.
+            let window = fixed_point.unwrap_or(Window { ns: limit_ns, rounds: 0 });
             sums.add(Term::Computation, segment.computation_ns);
             sums.add(Term::Communication, segment.communication.safe_ns);
             sums.add(Term::Barrier, segment.barrier.safe_ns);
@@ -196,43 +217,42 @@ impl<'a> AnalysisSet<'a> {
             sums.add_all(Term::Scheduler, &costs.scheduler, window);
             sums.add_all(Term::Interrupts, &costs.interrupts, window);
             sums.rounds += window.rounds;
-            found.map_err(|why| no_end(why, row.task.period_ns, &sums))?;
+            fixed_point.map_err(|why| no_bound_reason(why, row.task.period_ns, &sums))?;
         }
         if sums.total_ns() > row.task.period_ns {
-            return Err(no_end(NoFixedPoint::Beyond, row.task.period_ns, &sums));
+            return Err(no_bound_reason(NoFixedPoint::BeyondLimit, row.task.period_ns, &sums));
         }
-        Ok(sums.bound())
+        Ok(sums.to_bound())
     }
 
-    /// Withdraws bounds that depend on a task that misses its deadline: on several cores, a task
-    /// that may run on any of them carries at most one job over only as long as it meets its
-    /// deadline.
-    fn withdraw(&self, bounds: &mut [BoundResult], by_density: bool) {
-        if self.machine.cores <= 1 {
+    /// Withdraws bounds that depend on a task that misses its deadline: on several cores, an
+    /// unpinned task carries over at most one job only as long as it meets its deadline.
+    fn withdraw_bounds(&self, bounds: &mut [BoundResult], is_feasible: bool) {
+        if self.host.cores <= 1 {
             return;
         }
         loop {
             let is_late = |row: &TaskDemand<'_>| {
-                let at = self.rows.iter().position(|one| one.task.name == row.task.name);
+                let at = self.task_demands.iter().position(|one| one.task.name == row.task.name);
                 let bound = at.and_then(|at| bounds[at].as_ref().ok());
                 bound.is_none_or(|bound| bound.response_ns > row.task.deadline_ns)
             };
-            let is_free = |row: &TaskDemand<'_>| row.task.schedule.core.is_none();
-            let rests_on = |row: &TaskDemand<'_>| {
+            let is_unpinned = |row: &TaskDemand<'_>| row.task.schedule.core.is_none();
+            let late_dependency = |row: &TaskDemand<'_>| {
                 let mut others =
-                    self.higher_priority(row).filter(|one| is_free(row) || is_free(one));
+                    self.higher_priority(row).filter(|one| is_unpinned(row) || is_unpinned(one));
                 others.find(|other| is_late(other)).map(|other| other.task.name.clone())
             };
-            let is_apart =
-                |row: &TaskDemand<'_>| by_density && row.task.schedule.policy == Policy::Deadline;
-            let sound = self.rows.iter().enumerate();
-            let sound = sound.filter(|(at, row)| bounds[*at].is_ok() && !is_apart(row));
-            let fallen: Vec<(usize, String)> =
-                sound.filter_map(|(at, row)| Some((at, rests_on(row)?))).collect();
-            if fallen.is_empty() {
+            let is_proven_by_density =
+                |row: &TaskDemand<'_>| is_feasible && row.task.schedule.policy == Policy::Deadline;
+            let valid = self.task_demands.iter().enumerate();
+            let valid = valid.filter(|(at, row)| bounds[*at].is_ok() && !is_proven_by_density(row));
+            let withdrawn: Vec<(usize, String)> =
+                valid.filter_map(|(at, row)| Some((at, late_dependency(row)?))).collect();
+            if withdrawn.is_empty() {
                 return;
             }
-            for (at, other) in fallen {
+            for (at, other) in withdrawn {
                 bounds[at] = Err(format!(
                     "task '{other}', which runs before it on any core, misses its deadline"
                 ));
@@ -240,12 +260,13 @@ impl<'a> AnalysisSet<'a> {
         }
     }
 
-    /// Returns true if all tasks by deadline meet theirs: their density, the costs of the core
-    /// beyond them and their blocking sum up to less than the whole. For one core with earliest
-    /// deadline first that suffices (Liu and Layland 1973; Liu 2000 for densities), and for several
-    /// as well (Goossens, Funk and Baruah 2003).
-    fn by_density(&self) -> bool {
-        let rows = || self.rows.iter().filter(|row| row.task.schedule.policy == Policy::Deadline);
+    /// Returns true if all tasks under `SCHED_DEADLINE` meet their deadlines by the density test:
+    /// their densities, including blocking, and the other work of the core sum up to at most 1.
+    /// That is sufficient for earliest deadline first on one core (Liu and Layland 1973; Liu 2000
+    /// for densities) and on several (Goossens, Funk and Baruah 2003).
+    fn is_feasible_by_density(&self) -> bool {
+        let rows =
+            || self.task_demands.iter().filter(|row| row.task.schedule.policy == Policy::Deadline);
         let left_ns =
             |row: &TaskDemand<'_>| row.task.deadline_ns.saturating_sub(row.costs.release_ns) as f64;
         let Some(shortest_ns) = rows().map(left_ns).reduce(f64::min) else { return false };
@@ -255,29 +276,30 @@ impl<'a> AnalysisSet<'a> {
             row.job_ns().saturating_add(blocked_ns) as f64 / left_ns(row)
         };
         let of_tasks: f64 = rows().map(density).sum();
-        let between = || rows().next().into_iter().flat_map(|row| row.costs.between());
-        let of_others: f64 = between().map(|one| one.share() + one.ns as f64 / shortest_ns).sum();
+        let between = || rows().next().into_iter().flat_map(|row| row.costs.non_task_work());
+        let of_others: f64 =
+            between().map(|one| one.utilisation() + one.ns as f64 / shortest_ns).sum();
         shortest_ns > 0.0 && of_tasks + of_others <= 1.0
     }
 
-    fn task(&self, row: &TaskDemand<'_>, bound: BoundResult) -> CyclePredictTask {
+    fn task_record(&self, row: &TaskDemand<'_>, bound: BoundResult) -> CyclePredictTask {
         let Task { name, period_ns, deadline_ns, schedule, .. } = row.task;
-        let lacks = self.unknown(row);
+        let unknown = self.unknown_demand(row);
         let is_in_time = |bound: &BoundResult| {
             bound.as_ref().is_ok_and(|bound| bound.response_ns <= *deadline_ns)
         };
-        // An iteration has one round at least.
+        // An iteration has at least one round.
         let method = match &bound {
             Ok(bound) if bound.rounds == 0 => CyclePredictMethod::Density,
             _ => CyclePredictMethod::Response,
         };
-        let verdict = match &lacks {
+        let verdict = match &unknown {
             Some(_) => Verdict::Unknown,
             None if is_in_time(&bound) => Verdict::Schedulable,
             None => Verdict::Unschedulable,
         };
-        let why = lacks.clone().or_else(|| bound.as_ref().err().cloned());
-        let known = lacks.is_none();
+        let why = unknown.clone().or_else(|| bound.as_ref().err().cloned());
+        let known = unknown.is_none();
         let safe = bound.ok().filter(|_| known);
         let margin = |bound: &CyclePredictBound| {
             let (deadline, response) = (i128::from(*deadline_ns), i128::from(bound.response_ns));
@@ -290,20 +312,20 @@ impl<'a> AnalysisSet<'a> {
             policy: schedule.policy,
             priority: schedule.priority,
             core: schedule.core,
-            utilisation: row.demand.unknown.is_none().then(|| row.share()),
+            utilisation: row.demand.unknown.is_none().then(|| row.utilisation()),
             verdict,
             reason: why,
             method,
             margin_ns: safe.as_ref().map(margin),
             safe,
-            as_published: known.then(|| published::bound(self, row)).flatten(),
+            as_published: known.then(|| published::published_bound(self, row)).flatten(),
             before: self.higher_priority(row).map(|other| other.task.name.clone()).collect(),
             measured: None,
         }
     }
 
-    /// Returns the unknown quantity of a task, or of one that it has to wait for.
-    fn unknown(&self, row: &TaskDemand<'_>) -> Option<String> {
+    /// Returns the unknown value in the demand of a task, or of one that runs before it.
+    fn unknown_demand(&self, row: &TaskDemand<'_>) -> Option<String> {
         let others = || {
             self.higher_priority(row).find_map(|other| Some((other, other.demand.unknown.clone()?)))
         };
@@ -317,13 +339,13 @@ impl<'a> AnalysisSet<'a> {
     }
 }
 
-fn no_end(why: NoFixedPoint, period_ns: u64, sums: &TermSums) -> String {
+fn no_bound_reason(why: NoFixedPoint, period_ns: u64, sums: &TermSums) -> String {
     match why {
         NoFixedPoint::Overloaded(share) => format!(
             "tasks that run before it take {:.0}% of the core, so it may never finish",
             share * 100.0
         ),
-        NoFixedPoint::Beyond => {
+        NoFixedPoint::BeyondLimit => {
             let most = sums.largest().map_or_else(String::new, |term| {
                 format!("; most of it is {}, {} us", term.kind.name(), term.ns / 1_000)
             });
@@ -332,16 +354,16 @@ fn no_end(why: NoFixedPoint, period_ns: u64, sums: &TermSums) -> String {
                 period_ns / 1_000
             )
         }
-        NoFixedPoint::Rounds => "the iteration did not converge".to_owned(),
+        NoFixedPoint::NotConverged => "the iteration did not converge".to_owned(),
     }
 }
 
-/// Returns the deadline as a bound: a task that meets it takes no longer.
-fn by_deadline(deadline_ns: u64) -> CyclePredictBound {
+/// Returns the deadline as the bound of a task that is known to meet it.
+fn deadline_bound(deadline_ns: u64) -> CyclePredictBound {
     CyclePredictBound { response_ns: deadline_ns, rounds: 0, terms: Vec::new(), dominant: None }
 }
 
-/// Sums of a bound's terms.
+/// Sums of the terms of a bound, in ns.
 #[derive(Default)]
 pub(super) struct TermSums {
     terms: [u64; Term::ALL.len()],
@@ -357,9 +379,9 @@ impl TermSums {
         }
     }
 
-    fn add_all(&mut self, kind: Term, all: &[Recurring], window: Window) {
+    fn add_all(&mut self, kind: Term, all: &[RecurringWork], window: Window) {
         for one in all {
-            self.add(kind, one.ns.saturating_mul(one.most(window.ns)));
+            self.add(kind, one.ns.saturating_mul(one.occurrences_max(window.ns)));
         }
     }
 
@@ -372,13 +394,13 @@ impl TermSums {
         all.map(|(kind, ns)| CyclePredictTerm { kind, ns })
     }
 
-    /// Returns the largest term, the first of several.
+    /// Returns the largest term; the first of equal ones.
     fn largest(&self) -> Option<CyclePredictTerm> {
         self.terms().rev().max_by_key(|term| term.ns)
     }
 
-    /// Returns the bound that is their sum.
-    pub(super) fn bound(&self) -> CyclePredictBound {
+    /// Returns the bound that is the sum of these terms.
+    pub(super) fn to_bound(&self) -> CyclePredictBound {
         let terms: Vec<CyclePredictTerm> = self.terms().collect();
         let dominant = self.largest().map(|term| term.kind);
         CyclePredictBound { response_ns: self.total_ns(), rounds: self.rounds, terms, dominant }

@@ -1,102 +1,104 @@
-//! Costs of the host, as far as they affect the tasks of a core. Each value carries the measurement
-//! that it is from; [`super::source`] extracts them.
+//! Costs of the host that affect the tasks of a core. Each value names the measurement that it is
+//! from; [`super::source`] extracts them.
 
 use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictPercentile};
 
-use super::window::Recurring;
+use super::window::RecurringWork;
 
 /// All costs of a host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Costs {
+pub struct HostCosts {
     list: Vec<CyclePredictCost>,
 }
 
 /// Latency of a message, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MessageLatency {
-    /// The whole round trip: neither direction takes longer.
+    /// Round-trip time, which the latency in neither direction exceeds.
     pub(super) safe_ns: u64,
-    /// Half of it, as in the paper.
+    /// Half of the round-trip time, as in the paper.
     pub(super) half_ns: u64,
 }
 
 /// Costs that affect the tasks of one core.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct CoreCosts {
-    /// Context switch, in ns.
+    /// Duration of a context switch, in ns.
     pub(super) switch_ns: u64,
-    /// Time from a release to the beginning, in ns.
+    /// Longest start latency, in ns.
     pub(super) release_ns: u64,
-    /// The scheduler's tick.
-    pub(super) scheduler: Vec<Recurring>,
-    /// Interrupts, and for sched-other tasks other threads.
-    pub(super) interrupts: Vec<Recurring>,
+    /// Scheduler tick.
+    pub(super) scheduler: Vec<RecurringWork>,
+    /// Interrupts and, for sched-other tasks, other threads.
+    pub(super) interrupts: Vec<RecurringWork>,
 }
 
 impl CoreCosts {
-    /// Returns the occupation of the core by other work than tasks.
-    pub(super) fn between(&self) -> impl Iterator<Item = Recurring> {
+    /// Returns the work other than tasks that occupies the core.
+    pub(super) fn non_task_work(&self) -> impl Iterator<Item = RecurringWork> {
         self.scheduler.iter().chain(&self.interrupts).copied()
     }
 
-    /// Returns the same for a task affected by this number of cores, including the work in progress
-    /// there.
-    pub(super) fn on_each_of(&self, cores: u64) -> Self {
-        let under_way_ns = self.between().map(|one| one.ns).fold(0, u64::saturating_add);
-        let spread = |all: &[Recurring]| {
-            let one = |one: &Recurring| Recurring {
+    /// Returns the costs of a task that can migrate between this number of cores: it may meet all
+    /// their recurring work, and the work in progress on them.
+    pub(super) fn for_migrating_task(&self, cores: u64) -> Self {
+        let in_progress_ns = self.non_task_work().map(|one| one.ns).fold(0, u64::saturating_add);
+        let on_all_cores = |all: &[RecurringWork]| {
+            let one = |one: &RecurringWork| RecurringWork {
                 ns: one.ns.saturating_mul(cores),
-                jitter_ns: under_way_ns,
+                jitter_ns: in_progress_ns,
                 ..*one
             };
             all.iter().map(one).collect()
         };
         Self {
-            scheduler: spread(&self.scheduler),
-            interrupts: spread(&self.interrupts),
+            scheduler: on_all_cores(&self.scheduler),
+            interrupts: on_all_cores(&self.interrupts),
             ..self.clone()
         }
     }
 }
 
-impl Costs {
-    /// Takes these costs.
+impl HostCosts {
+    /// Creates the collection of these costs.
     #[must_use]
     pub fn new(list: Vec<CyclePredictCost>) -> Self {
         Self { list }
     }
 
-    /// Returns all costs, in the form of the record.
+    /// Returns all costs as recorded in the result.
     #[must_use]
     pub fn list(&self) -> &[CyclePredictCost] {
         &self.list
     }
 
-    /// Returns true if there is a cost of a kind.
+    /// Returns true if there is a cost of this kind.
     pub(super) fn has(&self, kind: Kind) -> bool {
         self.list.iter().any(|cost| cost.kind == kind)
     }
 
-    /// Returns the costs for a task on a core, or on any; a sched-other task is affected by other
-    /// threads too. For a core without a measurement, the worst of all measured cores is taken.
-    pub(super) fn of(&self, core: Option<usize>, is_ordinary: bool) -> CoreCosts {
-        let longest = |kind| self.on(kind, core).iter().map(|cost| cost.ns).max().unwrap_or(0);
-        let mut interrupts = self.recurring(Kind::Interrupt, core);
-        if is_ordinary {
-            interrupts.extend(self.recurring(Kind::Threads, core));
+    /// Returns the costs of a task on this core, or on any core for `None`. Other threads affect
+    /// only sched-other tasks. A core without measurements has the worst values of all measured
+    /// cores.
+    pub(super) fn core_costs(&self, core: Option<usize>, is_sched_other: bool) -> CoreCosts {
+        let longest =
+            |kind| self.costs_on_core(kind, core).iter().map(|cost| cost.ns).max().unwrap_or(0);
+        let mut interrupts = self.recurring_costs(Kind::Interrupt, core);
+        if is_sched_other {
+            interrupts.extend(self.recurring_costs(Kind::Threads, core));
         }
         CoreCosts {
             switch_ns: longest(Kind::Switch),
             release_ns: longest(Kind::Release),
-            scheduler: self.recurring(Kind::Scheduler, core),
+            scheduler: self.recurring_costs(Kind::Scheduler, core),
             interrupts,
         }
     }
 
-    /// Returns the latency of a message of a length: that of the shortest measured message that is
-    /// as long, or of a shorter one that took longer. A message longer than all is split into
-    /// several of the longest, one after the other.
-    pub(super) fn message(&self, bytes: u64) -> Option<MessageLatency> {
+    /// Returns the latency of a message of this length: the largest latency of measured messages up
+    /// to the shortest measured length that is at least as long. A message longer than all measured
+    /// ones counts as several of the longest, in sequence. `None` if no message was measured.
+    pub(super) fn message_latency(&self, bytes: u64) -> Option<MessageLatency> {
         let length = |cost: &CyclePredictCost| cost.bytes.unwrap_or(0);
         let messages = || self.list.iter().filter(|cost| cost.kind == Kind::Message);
         let longer = messages().map(length).filter(|length| *length >= bytes).min();
@@ -110,35 +112,36 @@ impl Costs {
         })
     }
 
-    /// Returns the longest message that was measured, in bytes.
+    /// Returns the length of the longest measured message, in bytes.
     pub(super) fn longest_message(&self) -> Option<u64> {
         self.list.iter().filter(|cost| cost.kind == Kind::Message).filter_map(|one| one.bytes).max()
     }
 
-    /// Returns true if a kind was measured on a core, or for all.
-    pub(super) fn covers(&self, kind: Kind, core: usize) -> bool {
+    /// Returns true if this kind of cost was measured on this core, or for all cores.
+    pub(super) fn has_measurement(&self, kind: Kind, core: usize) -> bool {
         self.list
             .iter()
             .any(|cost| cost.kind == kind && cost.core.is_none_or(|measured| measured == core))
     }
 
-    /// Returns the costs of a kind on a core; those of all cores if it has none of its own.
-    fn on(&self, kind: Kind, core: Option<usize>) -> Vec<&CyclePredictCost> {
+    /// Returns the costs of a kind on a core; if none was measured there, those of all cores.
+    fn costs_on_core(&self, kind: Kind, core: Option<usize>) -> Vec<&CyclePredictCost> {
         let here = |cost: &CyclePredictCost| match core {
-            Some(core) if self.covers(kind, core) => cost.core.is_none_or(|of| of == core),
+            Some(core) if self.has_measurement(kind, core) => cost.core.is_none_or(|of| of == core),
             _ => true,
         };
         self.list.iter().filter(|cost| cost.kind == kind && here(cost)).collect()
     }
 
-    /// Returns the recurring costs: for each part the longest duration and the shortest interval.
-    fn recurring(&self, kind: Kind, core: Option<usize>) -> Vec<Recurring> {
-        let all = self.on(kind, core);
+    /// Returns the recurring costs of a kind: for each class of gaps, the longest duration and the
+    /// shortest interval.
+    fn recurring_costs(&self, kind: Kind, core: Option<usize>) -> Vec<RecurringWork> {
+        let all = self.costs_on_core(kind, core);
         let part = |part: Option<CyclePredictPercentile>| {
             let of_part = || all.iter().filter(|cost| cost.part == part);
             let ns = of_part().map(|cost| cost.ns).max()?;
             let every_ns = of_part().filter_map(|cost| cost.every_ns).min()?;
-            Some(Recurring { ns, every_ns, jitter_ns: 0 })
+            Some(RecurringWork { ns, every_ns, jitter_ns: 0 })
         };
         let parts = CyclePredictPercentile::ALL.map(Some).into_iter().chain([None]);
         parts.filter_map(part).collect()
@@ -183,16 +186,16 @@ pub(super) mod tests {
 
     #[test]
     fn a_longer_message_takes_no_less_time() {
-        let costs = Costs::new(vec![message(64, 90, 45), message(1_000, 60, 30)]);
-        let safe_ns = |bytes| costs.message(bytes).map(|latency| latency.safe_ns);
+        let costs = HostCosts::new(vec![message(64, 90, 45), message(1_000, 60, 30)]);
+        let safe_ns = |bytes| costs.message_latency(bytes).map(|latency| latency.safe_ns);
         assert_eq!([64, 65, 1_001].map(safe_ns), [Some(90), Some(90), Some(180)]);
-        assert_eq!(Costs::default().message(1), None);
+        assert_eq!(HostCosts::default().message_latency(1), None);
     }
 
     #[test]
     fn a_core_has_its_own_costs_and_no_core_the_worst_of_all() {
         let (p50, max) = (Some(CyclePredictPercentile::P50), Some(CyclePredictPercentile::Max));
-        let costs = Costs::new(vec![
+        let costs = HostCosts::new(vec![
             cost(Kind::Switch, None, 7),
             cost(Kind::Release, Some(0), 10),
             cost(Kind::Release, Some(1), 30),
@@ -202,7 +205,7 @@ pub(super) mod tests {
             every(Kind::Threads, Some(1), max, 9_000, 10_000),
         ]);
         let shown = |core, is_ordinary| {
-            let found = costs.of(core, is_ordinary);
+            let found = costs.core_costs(core, is_ordinary);
             let all = found.interrupts.iter().map(|one| (one.ns, one.every_ns));
             (found.switch_ns, found.release_ns, all.collect::<Vec<_>>())
         };

@@ -1,78 +1,82 @@
-//! Demand of a task in one period, by equation (2): computation, communication and barrier of each
-//! superstep. An unknown value is reported as such, never invented.
+//! Demand of a task in one period by equation (2) of the paper (see [`super`]): computation,
+//! communication and barrier of each superstep. An unknown value is reported and never estimated.
 
-use super::cost::{Costs, MessageLatency};
+use super::cost::{HostCosts, MessageLatency};
 use super::{BoundPair, PredictError};
-use crate::task::{Audience, Compute, StepMessage, Superstep, Task, TaskWork};
+use crate::task::{ComputeAmount, MessageDestination, StepMessage, Superstep, Task, TaskWork};
 
-/// Demand of a task in a period.
+/// Demand of a task in one period.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct PeriodDemand {
     /// Segments from one wait for other nodes to the next.
     pub(super) segments: Vec<DemandSegment>,
-    /// Unknown quantity of the demand, if any.
+    /// Description of the value that is unknown; `None` if all are known.
     pub(super) unknown: Option<String>,
 }
 
-/// Computation, and the wait after it. All times are in ns.
+/// Computation, followed by a wait for other nodes. Times are in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct DemandSegment {
     pub(super) computation_ns: u64,
     pub(super) communication: BoundPair,
     pub(super) barrier: BoundPair,
-    /// Least number of dispatches in it: at its beginning and after each wait.
+    /// Least number of dispatches: one at the start and one after each wait.
     pub(super) dispatches: u64,
 }
 
 impl DemandSegment {
-    /// Returns its longest time.
+    /// Returns the longest duration, including the wait, in ns.
     pub(super) fn safe_ns(&self) -> u64 {
         let wait_ns = self.communication.safe_ns.saturating_add(self.barrier.safe_ns);
         self.computation_ns.saturating_add(wait_ns)
     }
 }
 
-impl Demand {
-    /// Returns the sum of a value over all segments.
+impl PeriodDemand {
+    /// Returns the sum of a value over all segments, in ns.
     pub(super) fn sum(&self, of: impl Fn(&DemandSegment) -> u64) -> u64 {
         self.segments.iter().map(of).fold(0, u64::saturating_add)
     }
 
-    /// Returns C by equation (2) as published.
-    pub(super) fn printed_ns(&self) -> u64 {
+    /// Returns C, the execution time by equation (2) as published, in ns.
+    pub(super) fn published_ns(&self) -> u64 {
         self.sum(|one| {
             let wait_ns = one.communication.published_ns.saturating_add(one.barrier.published_ns);
             one.computation_ns.saturating_add(wait_ns)
         })
     }
 
-    /// Returns the demand of one task on each of `nodes` nodes.
-    pub(super) fn of(task: &Task, costs: &Costs, nodes: u32) -> Result<Self, PredictError> {
-        let reader = DemandReader { costs, others: u64::from(nodes.saturating_sub(1)) };
+    /// Returns the demand of a task that runs on each of `nodes` nodes.
+    pub(super) fn from_task(
+        task: &Task,
+        costs: &HostCosts,
+        nodes: u32,
+    ) -> Result<Self, PredictError> {
+        let reader = DemandReader { costs, other_nodes: u64::from(nodes.saturating_sub(1)) };
         if let Some(ns) = task.worst_ns {
-            return Ok(reader.with_measured_execution(ns, &task.work));
+            return Ok(reader.with_execution_time(ns, &task.work));
         }
-        let wanting = |what: &str| PredictError::of_task(&task.name, what);
+        let error = |what: &str| PredictError::for_task(&task.name, what);
         match &task.work {
-            TaskWork::Steps(steps) => reader.steps(steps).map_err(|what| wanting(&what)),
+            TaskWork::Steps(steps) => reader.demand_of_steps(steps).map_err(|what| error(&what)),
             TaskWork::Polling(polling) => {
-                let event_ns = ns_of(polling.event).map_err(|what| wanting(&what))?;
+                let event_ns = duration_ns(polling.event).map_err(|what| error(&what))?;
                 let ns = event_ns.saturating_mul(u64::from(polling.budget));
-                Ok(reader.with_measured_execution(ns, &task.work))
+                Ok(reader.with_execution_time(ns, &task.work))
             }
             TaskWork::Command(_) | TaskWork::Program(_) => {
-                Err(wanting("the execution time of its program is unknown; add worst = \"TIME\""))
+                Err(error("the execution time of its program is unknown; add worst = \"TIME\""))
             }
         }
     }
 }
 
-/// Returns the duration of a computation; that of units of the load is known only from a run.
-fn ns_of(compute: Compute) -> Result<u64, String> {
+/// Returns the duration of a computation, in ns; for units of the load it is known only from a run.
+fn duration_ns(compute: ComputeAmount) -> Result<u64, String> {
     match compute {
-        Compute::Ns(ns) => Ok(ns),
-        Compute::Units(0) => Ok(0),
-        Compute::Units(_) => {
+        ComputeAmount::Ns(ns) => Ok(ns),
+        ComputeAmount::Units(0) => Ok(0),
+        ComputeAmount::Units(_) => {
             Err("the execution time of its units is unknown; add worst = \"TIME\", or use compute \
                  instead of units"
                 .to_owned())
@@ -81,82 +85,83 @@ fn ns_of(compute: Compute) -> Result<u64, String> {
 }
 
 struct DemandReader<'a> {
-    costs: &'a Costs,
+    costs: &'a HostCosts,
     /// Number of other nodes.
-    others: u64,
+    other_nodes: u64,
 }
 
 impl DemandReader<'_> {
-    /// Returns a demand of one segment that contains everything, including waits.
-    fn with_measured_execution(&self, computation_ns: u64, work: &TaskWork) -> Demand {
+    /// Returns a demand of one segment, the execution time of which includes all waits.
+    fn with_execution_time(&self, computation_ns: u64, work: &TaskWork) -> PeriodDemand {
         let waits = match work {
-            TaskWork::Steps(steps) => steps.iter().map(|step| self.waits(step)).sum(),
+            TaskWork::Steps(steps) => steps.iter().map(|step| self.wait_count(step)).sum(),
             TaskWork::Command(_) | TaskWork::Program(_) | TaskWork::Polling(_) => 0,
         };
-        let whole =
+        let segment =
             DemandSegment { computation_ns, dispatches: 1 + waits, ..DemandSegment::default() };
-        Demand { segments: vec![whole], unknown: None }
+        PeriodDemand { segments: vec![segment], unknown: None }
     }
 
-    /// Returns the number of waits of a step for other nodes; 0 without any.
-    fn waits(&self, step: &Superstep) -> u64 {
-        if self.others == 0 {
+    /// Returns the number of waits of a superstep for other nodes.
+    fn wait_count(&self, step: &Superstep) -> u64 {
+        if self.other_nodes == 0 {
             0
         } else {
             u64::from(step.message.is_some()) + u64::from(step.barrier)
         }
     }
 
-    fn steps(&self, steps: &[Superstep]) -> Result<Demand, String> {
-        let mut demand = Demand::default();
-        let mut open = DemandSegment { dispatches: 1, ..DemandSegment::default() };
+    fn demand_of_steps(&self, steps: &[Superstep]) -> Result<PeriodDemand, String> {
+        let mut demand = PeriodDemand::default();
+        let mut segment = DemandSegment { dispatches: 1, ..DemandSegment::default() };
         for step in steps {
-            let ns = ns_of(step.compute)?;
-            open.computation_ns = open.computation_ns.saturating_add(ns);
-            let waits = self.waits(step);
+            let ns = duration_ns(step.compute)?;
+            segment.computation_ns = segment.computation_ns.saturating_add(ns);
+            let waits = self.wait_count(step);
             if waits == 0 {
                 continue;
             }
-            let message = step.message.map(|message| self.message(message)).transpose();
-            let barrier = if step.barrier { self.barrier().map(Some) } else { Ok(None) };
+            let message = step.message.map(|message| self.message_latency(message)).transpose();
+            let barrier = if step.barrier { self.barrier_latency().map(Some) } else { Ok(None) };
             demand.unknown = demand.unknown.or(message.as_ref().err().cloned());
             demand.unknown = demand.unknown.or(barrier.as_ref().err().cloned());
-            open.communication = message.ok().flatten().unwrap_or_default();
-            open.barrier = barrier.ok().flatten().unwrap_or_default();
-            open.dispatches += waits;
-            demand.segments.push(open);
-            open = DemandSegment { dispatches: 1, ..DemandSegment::default() };
+            segment.communication = message.ok().flatten().unwrap_or_default();
+            segment.barrier = barrier.ok().flatten().unwrap_or_default();
+            segment.dispatches += waits;
+            demand.segments.push(segment);
+            segment = DemandSegment { dispatches: 1, ..DemandSegment::default() };
         }
-        if open.computation_ns > 0 || demand.segments.is_empty() {
-            demand.segments.push(open);
+        if segment.computation_ns > 0 || demand.segments.is_empty() {
+            demand.segments.push(segment);
         }
         Ok(demand)
     }
 
-    /// Returns the latency of messages that all nodes send at once. A node has all messages when as
-    /// many as it waits for arrived one after the other; the published maximum over nodes counts
-    /// one of them.
-    fn message(&self, message: StepMessage) -> Result<BoundPair, String> {
+    /// Returns the latency of messages that all nodes send at once. The safe value lets those for
+    /// one node arrive one after the other; the published one, a maximum over nodes, counts a
+    /// single message.
+    fn message_latency(&self, message: StepMessage) -> Result<BoundPair, String> {
         let StepMessage { bytes, to } = message;
         let MessageLatency { safe_ns, half_ns } = self
             .costs
-            .message(bytes)
+            .message_latency(bytes)
             .ok_or_else(|| format!("the duration of a message of {bytes} bytes is unknown"))?;
         let count = match to {
-            Audience::All => self.others,
-            Audience::Next => 1,
+            MessageDestination::All => self.other_nodes,
+            MessageDestination::Next => 1,
         };
         Ok(BoundPair { safe_ns: safe_ns.saturating_mul(count), published_ns: half_ns })
     }
 
-    /// Returns the latency of a short message from every other node to one, and one back to each.
-    fn barrier(&self) -> Result<BoundPair, String> {
+    /// Returns the latency of a barrier: a short message from every other node to one, and one back
+    /// to each.
+    fn barrier_latency(&self) -> Result<BoundPair, String> {
         let MessageLatency { safe_ns, half_ns } = self
             .costs
-            .message(1)
+            .message_latency(1)
             .ok_or_else(|| "the duration of a barrier is unknown without messages".to_owned())?;
         Ok(BoundPair {
-            safe_ns: safe_ns.saturating_mul(2).saturating_mul(self.others),
+            safe_ns: safe_ns.saturating_mul(2).saturating_mul(self.other_nodes),
             published_ns: half_ns.saturating_mul(2),
         })
     }
@@ -168,10 +173,10 @@ mod tests {
     use super::*;
     use crate::task::TaskSet;
 
-    fn demand(lines: &str, costs: &Costs, nodes: u32) -> Result<Demand, String> {
+    fn demand(lines: &str, costs: &HostCosts, nodes: u32) -> Result<PeriodDemand, String> {
         let text = format!("[[task]]\nname = \"a\"\nperiod = \"10ms\"\n{lines}");
         let set = TaskSet::parse(&text).unwrap();
-        Demand::of(&set.tasks()[0], costs, nodes).map_err(|error| error.to_string())
+        PeriodDemand::from_task(&set.tasks()[0], costs, nodes).map_err(|error| error.to_string())
     }
 
     fn both(safe_ns: u64, printed_ns: u64) -> BoundPair {
@@ -180,7 +185,8 @@ mod tests {
 
     #[test]
     fn supersteps_end_where_they_wait() {
-        let costs = Costs::new(vec![message(100, 40_000, 20_000), message(1_000, 60_000, 30_000)]);
+        let costs =
+            HostCosts::new(vec![message(100, 40_000, 20_000), message(1_000, 60_000, 30_000)]);
         let steps = "[[task.step]]\ncompute = \"1ms\"\n[[task.step]]\ncompute = \"2ms\"\n\
                      message = 500\n[[task.step]]\ncompute = \"3ms\"\nbarrier = true\n\
                      [[task.step]]\ncompute = \"4ms\"";
@@ -190,7 +196,7 @@ mod tests {
         assert_eq!(first.communication, both(120_000, 30_000));
         assert_eq!((second.computation_ns, second.barrier), (3_000_000, both(160_000, 40_000)));
         assert_eq!((last.computation_ns, last.dispatches), (4_000_000, 1));
-        assert_eq!(of_three.printed_ns(), 10_070_000);
+        assert_eq!(of_three.published_ns(), 10_070_000);
         let alone = demand(steps, &costs, 1).unwrap();
         assert_eq!(alone.segments.len(), 1, "nobody is sent to");
         assert_eq!(alone.sum(DemandSegment::safe_ns), 10_000_000);
@@ -201,18 +207,18 @@ mod tests {
 
     #[test]
     fn a_configured_worst_case_replaces_all_terms() {
-        let costs = Costs::default();
+        let costs = HostCosts::default();
         let known = demand("worst = \"3ms\"\nmessage = 10\nbarrier = true", &costs, 2).unwrap();
         let whole =
             DemandSegment { computation_ns: 3_000_000, dispatches: 3, ..DemandSegment::default() };
-        assert_eq!(known, Demand { segments: vec![whole], unknown: None });
+        assert_eq!(known, PeriodDemand { segments: vec![whole], unknown: None });
         let polling = "[task.polling]\nrate = 1.0\ncompute = \"10us\"\nbudget = 7";
-        assert_eq!(demand(polling, &costs, 2).unwrap().printed_ns(), 70_000);
+        assert_eq!(demand(polling, &costs, 2).unwrap().published_ns(), 70_000);
     }
 
     #[test]
     fn an_unknown_term_is_named() {
-        let costs = Costs::default();
+        let costs = HostCosts::default();
         for (lines, why) in [
             ("command = [\"x\"]", "task 'a': the execution time of its program"),
             ("program = [\"x\"]", "task 'a': the execution time of its program"),

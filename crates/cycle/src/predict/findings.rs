@@ -1,5 +1,5 @@
 //! Findings about bounds and their basis: tasks that miss deadlines, overloaded cores, unknown
-//! costs, conditions that were not established.
+//! costs, and conditions on which bounds depend.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use horolog_record::{
 };
 
 use super::bound::{AnalysisSet, TaskDemand};
-use super::cost::Costs;
+use super::cost::HostCosts;
 use crate::task::{Policy, Superstep, TaskWork};
 
 /// Returns all findings, the most severe first.
-pub(super) fn of(
+pub(super) fn prediction_findings(
     plan: &AnalysisSet<'_>,
     tasks: &[CyclePredictTask],
-    costs: &Costs,
+    costs: &HostCosts,
 ) -> Vec<Finding> {
-    let mut all: Vec<Finding> = tasks.iter().filter_map(late).collect();
-    all.extend(overloaded(plan, costs));
-    all.extend(absent(plan, costs));
-    all.extend(unmeasured(plan, costs));
-    all.extend(throttled(plan));
-    all.extend(ordinary(plan));
-    all.extend(free(plan));
-    all.extend(long_messages(plan, costs));
+    let mut all: Vec<Finding> = tasks.iter().filter_map(verdict_finding).collect();
+    all.extend(overload_findings(plan, costs));
+    all.extend(missing_cost_findings(plan, costs));
+    all.extend(unmeasured_core_finding(plan, costs));
+    all.extend(throttling_finding(plan));
+    all.extend(sched_other_finding(plan));
+    all.extend(unpinned_finding(plan));
+    all.extend(long_message_finding(plan, costs));
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     all
 }
@@ -34,7 +34,7 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-fn late(task: &CyclePredictTask) -> Option<Finding> {
+fn verdict_finding(task: &CyclePredictTask) -> Option<Finding> {
     let name = &task.name;
     let why = task.reason.as_deref().unwrap_or("the bound is longer than the deadline");
     match task.verdict {
@@ -62,63 +62,68 @@ fn late(task: &CyclePredictTask) -> Option<Finding> {
     }
 }
 
-/// Returns the findings about cores whose pinned tasks need more time than there is, and about all
-/// cores together.
-fn overloaded(plan: &AnalysisSet<'_>, costs: &Costs) -> Vec<Finding> {
-    // Time that other threads take from sched-other tasks can be regained.
+/// Returns a finding for each core on which pinned tasks demand more than is available, and one for
+/// all cores together.
+fn overload_findings(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Vec<Finding> {
+    // The time that other threads take from sched-other tasks is not counted: it can be regained.
     let interference_share = |row: &TaskDemand<'_>| {
-        let there = costs.of(row.task.schedule.core, false);
-        there.between().map(|one| one.share()).sum::<f64>()
+        let core_costs = costs.core_costs(row.task.schedule.core, false);
+        core_costs.non_task_work().map(|one| one.utilisation()).sum::<f64>()
     };
     let mut found = Vec::new();
-    let mut judge = |label: String, rows: &[&TaskDemand<'_>], cores: usize| {
-        let wanted: f64 = rows.iter().map(|row| row.share()).sum();
+    let mut check = |label: String, rows: &[&TaskDemand<'_>], cores: usize| {
+        let demanded: f64 = rows.iter().map(|row| row.utilisation()).sum();
         let taken = rows.iter().map(|row| interference_share(row)).fold(0.0, f64::max);
-        let there = cores as f64 * (1.0 - taken).max(0.0);
-        if wanted > there {
+        let available = cores as f64 * (1.0 - taken).max(0.0);
+        if demanded > available {
             found.push(finding(
                 FindingCode::CoreOverloaded,
                 Severity::Error,
                 format!(
                     "tasks demand {:.1}% of {label}, of which interrupts and the scheduler leave \
                      {:.1}%.",
-                    wanted * 100.0,
-                    there * 100.0
+                    demanded * 100.0,
+                    available * 100.0
                 ),
                 "No schedule of these tasks is feasible; reduce their work, or use more cores.",
             ));
         }
     };
-    for core in cores(plan) {
-        let tied = |row: &&TaskDemand<'_>| row.task.schedule.core == Some(core);
-        judge(format!("core {core}"), &plan.rows.iter().filter(tied).collect::<Vec<_>>(), 1);
+    for core in pinned_cores(plan) {
+        let is_pinned = |row: &&TaskDemand<'_>| row.task.schedule.core == Some(core);
+        check(
+            format!("core {core}"),
+            &plan.task_demands.iter().filter(is_pinned).collect::<Vec<_>>(),
+            1,
+        );
     }
-    let all: Vec<&TaskDemand<'_>> = plan.rows.iter().collect();
+    let all: Vec<&TaskDemand<'_>> = plan.task_demands.iter().collect();
     if all.iter().any(|row| row.task.schedule.core.is_none()) {
-        let cores = plan.machine.cores.max(1);
-        judge(format!("{cores} cores"), &all, cores);
+        let cores = plan.host.cores.max(1);
+        check(format!("{cores} cores"), &all, cores);
     }
     found
 }
 
-fn cores(plan: &AnalysisSet<'_>) -> BTreeSet<usize> {
-    plan.rows.iter().filter_map(|row| row.task.schedule.core).collect()
+fn pinned_cores(plan: &AnalysisSet<'_>) -> BTreeSet<usize> {
+    plan.task_demands.iter().filter_map(|row| row.task.schedule.core).collect()
 }
 
-/// Returns the findings about kinds of costs without any value: the bound counts them as 0.
-fn absent(plan: &AnalysisSet<'_>, costs: &Costs) -> Vec<Finding> {
+/// Returns findings about kinds of costs without any value, which the bounds count as 0.
+fn missing_cost_findings(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Vec<Finding> {
     let kinds = [
         (Kind::Switch, "switch time", "'host switch'"),
         (Kind::Release, "start latency", "'host timer'"),
         (Kind::Interrupt, "interrupt time", "'host interrupt'"),
         (Kind::Scheduler, "time of the scheduler's tick", "'host interrupt' and 'host clock'"),
     ];
-    // No gaps found is a value too, and ticks are among gaps.
+    // A measurement without gaps is a value too, and ticks are counted as gaps.
     let is_known = |kind: Kind| match kind {
         Kind::Interrupt => costs.has(kind) || costs.has(Kind::Scheduler),
         _ => costs.has(kind),
     };
-    let missing = kinds.into_iter().filter(|(kind, ..)| !is_known(*kind) && !plan.rows.is_empty());
+    let missing =
+        kinds.into_iter().filter(|(kind, ..)| !is_known(*kind) && !plan.task_demands.is_empty());
     let missing_finding = |(kind, what, from): (Kind, &str, &str)| {
         let is_in_gaps = kind == Kind::Scheduler && costs.has(Kind::Interrupt);
         let (severity, counted) = if is_in_gaps {
@@ -133,15 +138,15 @@ fn absent(plan: &AnalysisSet<'_>, costs: &Costs) -> Vec<Finding> {
     missing.map(missing_finding).collect()
 }
 
-/// Returns the finding about cores with pinned tasks but without a measurement.
-fn unmeasured(plan: &AnalysisSet<'_>, costs: &Costs) -> Option<Finding> {
+/// Returns the finding about cores that have pinned tasks but were not measured.
+fn unmeasured_core_finding(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Option<Finding> {
     let is_unmeasured = |core: &usize| {
         [Kind::Release, Kind::Interrupt]
             .into_iter()
-            .any(|kind| costs.has(kind) && !costs.covers(kind, *core))
+            .any(|kind| costs.has(kind) && !costs.has_measurement(kind, *core))
     };
     let cores: Vec<String> =
-        cores(plan).into_iter().filter(is_unmeasured).map(|core| core.to_string()).collect();
+        pinned_cores(plan).into_iter().filter(is_unmeasured).map(|core| core.to_string()).collect();
     (!cores.is_empty()).then(|| {
         finding(
             FindingCode::CostUncertain,
@@ -155,19 +160,20 @@ fn unmeasured(plan: &AnalysisSet<'_>, costs: &Costs) -> Option<Finding> {
     })
 }
 
-/// Returns the finding about real-time tasks that need more of a core than the kernel permits.
-fn throttled(plan: &AnalysisSet<'_>) -> Option<Finding> {
-    let share = plan.machine.real_time_share?;
-    let real_time = || plan.rows.iter().filter(|row| row.task.schedule.policy.has_priority());
-    let wanted_by = |core: Option<usize>| {
-        let there = real_time().filter(|row| {
-            let tied = row.task.schedule.core;
-            core.is_none() || tied.is_none() || tied == core
+/// Returns the finding about real-time tasks that demand more of a core than the kernel permits.
+fn throttling_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
+    let share = plan.host.real_time_share?;
+    let real_time =
+        || plan.task_demands.iter().filter(|row| row.task.schedule.policy.has_priority());
+    let demanded_share = |core: Option<usize>| {
+        let sharing = real_time().filter(|row| {
+            let pinned_core = row.task.schedule.core;
+            core.is_none() || pinned_core.is_none() || pinned_core == core
         });
-        there.map(TaskDemand::share).sum::<f64>()
+        sharing.map(TaskDemand::utilisation).sum::<f64>()
     };
-    let pinnings = cores(plan).into_iter().map(Some).chain([None]);
-    let most = pinnings.map(wanted_by).fold(0.0, f64::max);
+    let pinnings = pinned_cores(plan).into_iter().map(Some).chain([None]);
+    let most = pinnings.map(demanded_share).fold(0.0, f64::max);
     (most > share).then(|| {
         finding(
             FindingCode::RealTimeThrottled,
@@ -183,10 +189,10 @@ fn throttled(plan: &AnalysisSet<'_>) -> Option<Finding> {
     })
 }
 
-fn ordinary(plan: &AnalysisSet<'_>) -> Option<Finding> {
-    let is_ordinary = |row: &&TaskDemand<'_>| row.task.schedule.policy == Policy::Other;
+fn sched_other_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
+    let is_sched_other = |row: &&TaskDemand<'_>| row.task.schedule.policy == Policy::Other;
     let names: Vec<&str> =
-        plan.rows.iter().filter(is_ordinary).map(|row| row.task.name.as_str()).collect();
+        plan.task_demands.iter().filter(is_sched_other).map(|row| row.task.name.as_str()).collect();
     (!names.is_empty()).then(|| {
         finding(
             FindingCode::BoundConditional,
@@ -202,11 +208,11 @@ fn ordinary(plan: &AnalysisSet<'_>) -> Option<Finding> {
     })
 }
 
-fn free(plan: &AnalysisSet<'_>) -> Option<Finding> {
-    let is_free = |row: &&TaskDemand<'_>| row.task.schedule.core.is_none();
+fn unpinned_finding(plan: &AnalysisSet<'_>) -> Option<Finding> {
+    let is_unpinned = |row: &&TaskDemand<'_>| row.task.schedule.core.is_none();
     let names: Vec<&str> =
-        plan.rows.iter().filter(is_free).map(|row| row.task.name.as_str()).collect();
-    (!names.is_empty() && plan.machine.cores > 1).then(|| {
+        plan.task_demands.iter().filter(is_unpinned).map(|row| row.task.name.as_str()).collect();
+    (!names.is_empty() && plan.host.cores > 1).then(|| {
         finding(
             FindingCode::BoundConditional,
             Severity::Note,
@@ -214,23 +220,23 @@ fn free(plan: &AnalysisSet<'_>) -> Option<Finding> {
                 "{} may run on any of {} cores: the bounds assume interference by all tasks, as on \
                  one core.",
                 names.join(", "),
-                plan.machine.cores
+                plan.host.cores
             ),
             "Pin tasks to cores for tighter bounds.",
         )
     })
 }
 
-/// Returns the finding about messages longer than any that was measured.
-fn long_messages(plan: &AnalysisSet<'_>, costs: &Costs) -> Option<Finding> {
+/// Returns the finding about messages longer than any measured one.
+fn long_message_finding(plan: &AnalysisSet<'_>, costs: &HostCosts) -> Option<Finding> {
     let measured = costs.longest_message()?;
     let steps = |row: &TaskDemand<'_>| match &row.task.work {
         TaskWork::Steps(steps) if row.task.worst_ns.is_none() => steps.clone(),
         _ => Vec::new(),
     };
     let bytes = |step: Superstep| step.message.map(|message| message.bytes);
-    let longest = plan.rows.iter().flat_map(steps).filter_map(bytes).max()?;
-    (longest > measured && plan.machine.nodes > 1).then(|| {
+    let longest = plan.task_demands.iter().flat_map(steps).filter_map(bytes).max()?;
+    (longest > measured && plan.host.nodes > 1).then(|| {
         finding(
             FindingCode::CostUncertain,
             Severity::Warning,

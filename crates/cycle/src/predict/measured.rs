@@ -1,14 +1,14 @@
-//! Measurements of a run of the same tasks, for comparison with their predictions: the execution of
-//! tasks without another known time, and the response times.
+//! Measurements from runs of the predicted tasks: execution times that are not known otherwise, and
+//! response times to compare with the bounds.
 
 use horolog_record::{
     CyclePredictMeasured, CyclePredictPercentile as Worst, CyclePredictTask, CycleResult,
     CycleTask, Distribution, Finding, FindingCode, Severity, TaskPolicy,
 };
 
-use crate::task::{Compute, Task, TaskSet, TaskSetError, TaskWork};
+use crate::task::{ComputeAmount, Task, TaskSet, TaskSetError, TaskWork};
 
-/// Measurements of each task in some runs.
+/// Measurements of each task in one or more results.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MeasuredRuns {
     sources: Vec<String>,
@@ -21,14 +21,14 @@ struct MeasuredTask {
     name: String,
     period_ns: u64,
     deadline_ns: u64,
-    /// Requested policy, and the one in force.
+    /// Requested policy, and policy in force.
     policies: (TaskPolicy, TaskPolicy),
-    figures: CyclePredictMeasured,
+    values: CyclePredictMeasured,
 }
 
 impl MeasuredRuns {
-    /// Adds a run's values, of every node and of those of its runs in which tasks had the policies
-    /// of their file. `name` describes its origin.
+    /// Adds the tasks of all nodes, from the runs in which tasks had the policies of their file.
+    /// `name` describes the origin; `worst` is the percentile that stands for the execution time.
     pub fn add(&mut self, name: &str, result: &CycleResult, worst: Worst) {
         self.sources.push(name.to_owned());
         let runs = result.runs.iter().filter(|run| run.policy.is_none());
@@ -38,12 +38,12 @@ impl MeasuredRuns {
             period_ns: task.period_ns,
             deadline_ns: task.deadline_ns,
             policies: (task.scheduling.requested, task.scheduling.policy),
-            figures: of(name, task, worst),
+            values: measured_task(name, task, worst),
         }));
     }
 
-    /// Returns the set with the measured execution as the worst case of tasks whose execution is
-    /// not known otherwise.
+    /// Returns the set with measured execution times as the worst case of tasks whose execution
+    /// time is not known otherwise.
     ///
     /// # Errors
     ///
@@ -51,41 +51,47 @@ impl MeasuredRuns {
     pub fn with_measured_execution(&self, set: &TaskSet) -> Result<TaskSet, TaskSetError> {
         let mut tasks = set.tasks().to_vec();
         for task in &mut tasks {
-            let is_unknown = task.worst_ns.is_none() && has_unknown(&task.work);
-            let measured = self.figures(task).filter(|_| is_unknown);
+            let is_unknown = task.worst_ns.is_none() && has_unknown_duration(&task.work);
+            let measured = self.merged_values(task).filter(|_| is_unknown);
             task.worst_ns = task.worst_ns.or_else(|| measured?.execution_ns);
         }
         TaskSet::new(tasks)
     }
 
-    /// Adds the measurements to the predictions of a set's tasks, and returns findings about
-    /// exceeded bounds, and about tasks that differ between the two sides.
+    /// Adds the measurements to the predictions of the set's tasks. Returns findings about exceeded
+    /// bounds, and about tasks that differ between the file and the measurements.
     pub fn compare_with_bounds(
         &self,
         set: &TaskSet,
         tasks: &mut [CyclePredictTask],
     ) -> Vec<Finding> {
         for (predicted, task) in tasks.iter_mut().zip(set.tasks()) {
-            predicted.measured = self.figures(task);
+            predicted.measured = self.merged_values(task);
         }
-        let exceeded = tasks.iter().filter_map(exceeded);
-        exceeded.chain(self.others(set)).chain(self.absent(set)).chain(self.refused(set)).collect()
+        let exceeded = tasks.iter().filter_map(exceeded_finding);
+        exceeded
+            .chain(self.mismatch_findings(set))
+            .chain(self.missing_task_findings(set))
+            .chain(self.refused_policy_findings(set))
+            .collect()
     }
 
-    /// Returns all measurements of a task, if any.
-    fn figures(&self, task: &Task) -> Option<CyclePredictMeasured> {
-        let mut all = self.tasks.iter().filter(|ran| ran.is(task)).map(|ran| &ran.figures);
-        let mut joined = all.next()?.clone();
-        all.for_each(|other| join(&mut joined, other));
-        Some(joined)
+    /// Returns the merged measurements of a task; `None` if there are none.
+    fn merged_values(&self, task: &Task) -> Option<CyclePredictMeasured> {
+        let mut all = self.tasks.iter().filter(|ran| ran.matches(task)).map(|ran| &ran.values);
+        let mut merged = all.next()?.clone();
+        all.for_each(|other| merge(&mut merged, other));
+        Some(merged)
     }
 
-    /// Returns findings about tasks of the same name that differ otherwise.
-    fn others(&self, set: &TaskSet) -> Vec<Finding> {
+    /// Returns findings about measured tasks with the name of a task of the set but other
+    /// parameters.
+    fn mismatch_findings(&self, set: &TaskSet) -> Vec<Finding> {
         let mut messages: Vec<String> = Vec::new();
         for task in set.tasks() {
-            for ran in self.tasks.iter().filter(|ran| ran.name == task.name && !ran.is(task)) {
-                let (name, source, differs) = (&ran.name, &ran.figures.source, ran.differs(task));
+            for ran in self.tasks.iter().filter(|ran| ran.name == task.name && !ran.matches(task)) {
+                let (name, source, differs) =
+                    (&ran.name, &ran.values.source, ran.differences(task));
                 let message = format!(
                     "task '{name}' of {source} differs from that of the file, {differs}: its \
                      measurements are ignored."
@@ -96,11 +102,14 @@ impl MeasuredRuns {
             }
         }
         let advice = "Run the predicted file: 'cycle run' with it, and --json.";
-        messages.into_iter().map(|message| differ(Severity::Warning, message, advice)).collect()
+        messages
+            .into_iter()
+            .map(|message| mismatch_finding(Severity::Warning, message, advice))
+            .collect()
     }
 
-    /// Returns findings about tasks on one side only.
-    fn absent(&self, set: &TaskSet) -> Vec<Finding> {
+    /// Returns findings about tasks that are only in the set or only in the measurements.
+    fn missing_task_findings(&self, set: &TaskSet) -> Vec<Finding> {
         if self.sources.is_empty() {
             return Vec::new();
         }
@@ -113,7 +122,7 @@ impl MeasuredRuns {
             .map(|task| format!("'{}'", task.name))
             .collect();
         if !unmeasured.is_empty() {
-            findings.push(differ(
+            findings.push(mismatch_finding(
                 Severity::Note,
                 format!(
                     "{} of the file {} not in {}: no measurements to compare with.",
@@ -126,14 +135,14 @@ impl MeasuredRuns {
         }
         let mut foreign: Vec<String> = Vec::new();
         for ran in &self.tasks {
-            let label = format!("'{}' of {}", ran.name, ran.figures.source);
+            let label = format!("'{}' of {}", ran.name, ran.values.source);
             let is_known = set.tasks().iter().any(|task| task.name == ran.name);
             if !is_known && !foreign.contains(&label) {
                 foreign.push(label);
             }
         }
         if !foreign.is_empty() {
-            findings.push(differ(
+            findings.push(mismatch_finding(
                 Severity::Warning,
                 format!(
                     "{} {} not in the file: their interference with the measured tasks is in no \
@@ -147,13 +156,13 @@ impl MeasuredRuns {
         findings
     }
 
-    /// Returns findings about tasks that were measured under a policy other than the requested one.
-    fn refused(&self, set: &TaskSet) -> Vec<Finding> {
+    /// Returns findings about tasks that were not measured under the requested policy.
+    fn refused_policy_findings(&self, set: &TaskSet) -> Vec<Finding> {
         let was_refused = |task: &&Task| {
-            self.tasks.iter().any(|ran| ran.is(task) && ran.policies.0 != ran.policies.1)
+            self.tasks.iter().any(|ran| ran.matches(task) && ran.policies.0 != ran.policies.1)
         };
         let refused = |task: &Task| {
-            differ(
+            mismatch_finding(
                 Severity::Warning,
                 format!(
                     "task '{}' was not measured under policy {}, which was refused: bounds and \
@@ -169,15 +178,15 @@ impl MeasuredRuns {
 }
 
 impl MeasuredTask {
-    fn is(&self, task: &Task) -> bool {
+    fn matches(&self, task: &Task) -> bool {
         self.name == task.name
             && self.period_ns == task.period_ns
             && self.deadline_ns == task.deadline_ns
             && self.policies.0 == task.schedule.policy
     }
 
-    /// Describes the difference.
-    fn differs(&self, task: &Task) -> String {
+    /// Describes the differences from a task of the set.
+    fn differences(&self, task: &Task) -> String {
         let us = |what: &str, ran_ns: u64, task_ns: u64| {
             let differs = ran_ns != task_ns;
             differs.then(|| format!("{what} {} us, not {} us", ran_ns / 1_000, task_ns / 1_000))
@@ -191,7 +200,7 @@ impl MeasuredTask {
     }
 }
 
-fn differ(severity: Severity, message: String, advice: &str) -> Finding {
+fn mismatch_finding(severity: Severity, message: String, advice: &str) -> Finding {
     Finding {
         code: FindingCode::TaskSetMismatch,
         severity,
@@ -201,9 +210,9 @@ fn differ(severity: Severity, message: String, advice: &str) -> Finding {
     }
 }
 
-/// Returns true if the duration of a task's work is not in its file.
-fn has_unknown(work: &TaskWork) -> bool {
-    let is_unit = |compute: Compute| matches!(compute, Compute::Units(1..));
+/// Returns true if the file of a task does not state the duration of its work.
+fn has_unknown_duration(work: &TaskWork) -> bool {
+    let is_unit = |compute: ComputeAmount| matches!(compute, ComputeAmount::Units(1..));
     match work {
         TaskWork::Command(_) | TaskWork::Program(_) => true,
         TaskWork::Steps(steps) => steps.iter().any(|step| is_unit(step.compute)),
@@ -211,7 +220,7 @@ fn has_unknown(work: &TaskWork) -> bool {
     }
 }
 
-fn of(name: &str, task: &CycleTask, worst: Worst) -> CyclePredictMeasured {
+fn measured_task(name: &str, task: &CycleTask, worst: Worst) -> CyclePredictMeasured {
     let largest = |times: Option<&Distribution>| times.map(|times| times.max);
     CyclePredictMeasured {
         periods: task.periods,
@@ -222,7 +231,7 @@ fn of(name: &str, task: &CycleTask, worst: Worst) -> CyclePredictMeasured {
     }
 }
 
-fn join(all: &mut CyclePredictMeasured, other: &CyclePredictMeasured) {
+fn merge(all: &mut CyclePredictMeasured, other: &CyclePredictMeasured) {
     all.periods = all.periods.saturating_add(other.periods);
     all.missed = all.missed.saturating_add(other.missed);
     all.execution_ns = all.execution_ns.max(other.execution_ns);
@@ -232,7 +241,7 @@ fn join(all: &mut CyclePredictMeasured, other: &CyclePredictMeasured) {
     }
 }
 
-fn exceeded(task: &CyclePredictTask) -> Option<Finding> {
+fn exceeded_finding(task: &CyclePredictTask) -> Option<Finding> {
     let (measured, safe) = task.measured.as_ref().zip(task.safe.as_ref())?;
     let longest_ns = measured.response_ns.filter(|ns| *ns > safe.response_ns)?;
     Some(Finding {
@@ -257,7 +266,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::predict::{Costs, Machine, predict};
+    use crate::predict::{HostCosts, PredictedHost, predict};
 
     fn times(max: u64) -> Value {
         json!({
@@ -314,13 +323,13 @@ mod tests {
     #[test]
     fn a_run_supplies_execution_times_and_is_compared_with_the_bounds() {
         let set = TaskSet::parse(TWO).unwrap();
-        let machine = Machine { nodes: 1, cores: 1, real_time_share: None };
-        assert!(predict(&set, &Costs::default(), machine).is_err());
+        let machine = PredictedHost { nodes: 1, cores: 1, real_time_share: None };
+        assert!(predict(&set, &HostCosts::default(), machine).is_err());
         let runs = runs();
         let known = runs.with_measured_execution(&set).unwrap();
         let worst: Vec<_> = known.tasks().iter().map(|task| task.worst_ns).collect();
         assert_eq!(worst, [Some(3_000_000), None], "what the file says is not replaced");
-        let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
+        let mut tasks = predict(&known, &HostCosts::default(), machine).unwrap().tasks;
         let findings = runs.compare_with_bounds(&set, &mut tasks);
         let measured = tasks[0].measured.as_ref().unwrap();
         assert_eq!((measured.periods, measured.missed), (18, 2));
@@ -332,10 +341,10 @@ mod tests {
     /// What is told where this is predicted instead.
     fn mismatches(file: &str) -> Vec<String> {
         let set = TaskSet::parse(file).unwrap();
-        let machine = Machine { nodes: 1, cores: 1, real_time_share: None };
+        let machine = PredictedHost { nodes: 1, cores: 1, real_time_share: None };
         let known =
             TaskSet::parse(&file.replace("command = [\"x\"]", "compute = \"9ms\"")).unwrap();
-        let mut tasks = predict(&known, &Costs::default(), machine).unwrap().tasks;
+        let mut tasks = predict(&known, &HostCosts::default(), machine).unwrap().tasks;
         let findings = runs().compare_with_bounds(&set, &mut tasks);
         let differs = findings.into_iter().filter(|one| one.code == FindingCode::TaskSetMismatch);
         let messages: Vec<_> = differs.map(|one| one.message).collect();

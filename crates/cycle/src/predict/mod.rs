@@ -1,12 +1,13 @@
-//! Worst-case response times of periodic tasks, from their work and the costs of the host:
-//! equations (1) to (3) of Hao, Xue and Qin 2010 as published, and in addition a safe bound by
-//! response-time analysis (Joseph and Pandya 1986; Audsley et al. 1993). Pure: costs in, bounds
-//! out; nothing is measured, and unknown quantities are left out and reported.
+//! Prediction of the worst-case response times of periodic tasks from their work and the costs of
+//! the host: by equations (1) to (3) of Hao, Xue and Qin, "Performance and test method for
+//! real-time parallel system" (2010), as published, and by a safe response-time analysis (Joseph
+//! and Pandya 1986; Audsley et al. 1993). Pure: nothing is measured, and unknown values are omitted
+//! and reported.
 //!
-//! The published equations round the number of begun periods down, and ignore tasks of a higher
-//! priority: their values can be exceeded. The safe bound counts each begun period, every task that
-//! runs before the one in question or in turn with it, its blocking, its start latency and its
-//! switches. It is safe if the costs supplied are the worst.
+//! The published equations round the number of interfering jobs down and omit tasks of a higher
+//! priority, so their values can be exceeded. The safe bound counts each job that begins, every
+//! task of the same or a higher priority, blocking, start latency and context switches. It is safe
+//! if the supplied costs are worst cases.
 
 mod bound;
 mod cost;
@@ -27,7 +28,7 @@ use std::fmt::{self, Display, Formatter};
 
 use horolog_record::{CyclePredictTask, Finding};
 
-pub use cost::Costs;
+pub use cost::HostCosts;
 pub use measured::MeasuredRuns;
 pub use source::{CostInput, CostRecord};
 
@@ -36,26 +37,26 @@ use bound::AnalysisSet;
 
 /// Host for which a prediction is made.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Machine {
-    /// Nodes that run the set and send messages to one another.
+pub struct PredictedHost {
+    /// Number of nodes that run the set and exchange messages.
     pub nodes: u32,
-    /// Cores of each.
+    /// Number of cores of each node.
     pub cores: usize,
-    /// Share of a core that the kernel leaves to real-time threads; `None` for all of it, or if
-    /// unknown.
+    /// Share of a core that the kernel permits to real-time threads; `None` if there is no limit or
+    /// it is unknown.
     pub real_time_share: Option<f64>,
 }
 
-/// Tasks with their bounds, and the findings about them.
+/// Predicted tasks with their bounds, and the findings about them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Prediction {
-    /// The tasks, in the order of the set.
+    /// Tasks, in the order of the set.
     pub tasks: Vec<CyclePredictTask>,
-    /// The findings.
+    /// Findings, the most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// Reason for which nothing can be predicted: the task, and its unknown quantity.
+/// Reason for which a set cannot be predicted: a task and its unknown value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PredictError {
     task: String,
@@ -63,7 +64,7 @@ pub struct PredictError {
 }
 
 impl PredictError {
-    fn of_task(name: &str, reason: &str) -> Self {
+    fn for_task(name: &str, reason: &str) -> Self {
         Self { task: name.to_owned(), reason: reason.to_owned() }
     }
 }
@@ -76,7 +77,7 @@ impl Display for PredictError {
 
 impl std::error::Error for PredictError {}
 
-/// Value for the safe bound, and the same for the published equations, in ns.
+/// Value in the safe bound and in the published equations, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct BoundPair {
     safe_ns: u64,
@@ -87,10 +88,14 @@ struct BoundPair {
 ///
 /// # Errors
 ///
-/// If the computation of a task is not known.
-pub fn predict(set: &TaskSet, costs: &Costs, machine: Machine) -> Result<Prediction, PredictError> {
-    let plan = AnalysisSet::new(set, costs, machine)?;
+/// The execution time of a task is unknown.
+pub fn predict(
+    set: &TaskSet,
+    costs: &HostCosts,
+    host: PredictedHost,
+) -> Result<Prediction, PredictError> {
+    let plan = AnalysisSet::new(set, costs, host)?;
     let tasks = plan.bounds();
-    let findings = findings::of(&plan, &tasks, costs);
+    let findings = findings::prediction_findings(&plan, &tasks, costs);
     Ok(Prediction { tasks, findings })
 }

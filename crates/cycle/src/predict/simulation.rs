@@ -1,20 +1,20 @@
 //! Simulation of tasks in steps of 10 us, with random offsets, jitter, interrupts and choices among
-//! equals, as the oracle of the bounds: no job ends later than its task's bound. From the analysis
-//! it takes only the demands of tasks, and none of the interference.
+//! equals, as the test oracle of the bounds: no job may end later than its task's bound. It shares
+//! with the analysis the demands of tasks, but not the computation of interference.
 
 use horolog_record::{CyclePredictCost, CyclePredictCostKind as Kind};
 use horolog_time::SplitMix64;
 use proptest::prelude::*;
 
-use super::Machine;
-use super::cost::Costs;
-use super::demand::Demand;
+use super::PredictedHost;
+use super::cost::HostCosts;
+use super::demand::PeriodDemand;
 use super::tests::{costs, predicted, tasks};
 use crate::task::{Policy, Task};
 
-/// A step, in ns.
+/// Duration of a step, in ns.
 const UNIT_NS: u64 = 10_000;
-/// Steps of a run: ten periods of the longest.
+/// Number of steps of a run.
 const STEPS: u64 = 2_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,22 +23,22 @@ enum SimulatedPhase {
     Wait(u64),
 }
 
-/// Job that was released and is not complete.
+/// Job that was released and is not complete. Times are in steps.
 struct SimulatedJob {
-    /// Its intended beginning.
+    /// Step of the release.
     due: u64,
-    /// Its earliest possible beginning.
+    /// Earliest step in which it can run.
     ready: u64,
-    /// Its remaining phases, the next last.
+    /// Remaining phases, the next one last.
     phases: Vec<SimulatedPhase>,
-    /// Steps for which it keeps its core.
+    /// Steps left in its critical section, in which it keeps its core.
     critical: u64,
     core: Option<usize>,
 }
 
-struct Actor<'a> {
+struct SimulatedTask<'a> {
     task: &'a Task,
-    demand: Demand,
+    demand: PeriodDemand,
     /// Released jobs, the oldest first.
     jobs: Vec<SimulatedJob>,
     next_release: u64,
@@ -46,7 +46,7 @@ struct Actor<'a> {
 }
 
 /// Disturbance that takes a core from all tasks.
-struct Disturber {
+struct InterruptSource {
     core: usize,
     length: u64,
     every: u64,
@@ -55,14 +55,14 @@ struct Disturber {
     left: u64,
 }
 
-struct SimulationRun<'a> {
+struct TaskSimulation<'a> {
     random: SplitMix64,
-    actors: Vec<Actor<'a>>,
-    disturbers: Vec<Disturber>,
+    tasks: Vec<SimulatedTask<'a>>,
+    interrupt_sources: Vec<InterruptSource>,
     cores: usize,
     switch: u64,
     release: u64,
-    /// True if everything is as late and as long as it may be.
+    /// True if all delays and costs have their largest values.
     is_extreme: bool,
 }
 
@@ -70,18 +70,18 @@ fn find(costs: &[CyclePredictCost], kind: Kind) -> &CyclePredictCost {
     costs.iter().find(|cost| cost.kind == kind).unwrap()
 }
 
-impl<'a> SimulationRun<'a> {
+impl<'a> TaskSimulation<'a> {
     fn new(
         tasks: &'a [Task],
         costs: &[CyclePredictCost],
-        machine: Machine,
+        machine: PredictedHost,
         (seed, is_extreme): (u64, bool),
     ) -> Self {
         let mut random = SplitMix64::new(seed);
-        let all = Costs::new(costs.to_vec());
-        let actor = |task: &'a Task| Actor {
+        let all = HostCosts::new(costs.to_vec());
+        let actor = |task: &'a Task| SimulatedTask {
             task,
-            demand: Demand::of(task, &all, machine.nodes).unwrap(),
+            demand: PeriodDemand::from_task(task, &all, machine.nodes).unwrap(),
             jobs: Vec::new(),
             next_release: if is_extreme { 50 } else { task.offset_ns / UNIT_NS },
             longest: 0,
@@ -94,13 +94,28 @@ impl<'a> SimulationRun<'a> {
                 let next = if is_extreme { 50 } else { random.below(every as usize) as u64 };
                 let length = cost.ns / UNIT_NS;
                 let is_sporadic = kind == Kind::Interrupt;
-                disturbers.push(Disturber { core, length, every, is_sporadic, next, left: 0 });
+                disturbers.push(InterruptSource {
+                    core,
+                    length,
+                    every,
+                    is_sporadic,
+                    next,
+                    left: 0,
+                });
             }
         }
         let actors = tasks.iter().map(actor).collect();
         let [switch, release] =
             [Kind::Switch, Kind::Release].map(|kind| find(costs, kind).ns / UNIT_NS);
-        Self { random, actors, disturbers, cores: machine.cores, switch, release, is_extreme }
+        Self {
+            random,
+            tasks: actors,
+            interrupt_sources: disturbers,
+            cores: machine.cores,
+            switch,
+            release,
+            is_extreme,
+        }
     }
 
     /// Returns a number of steps up to `most`.
@@ -111,7 +126,7 @@ impl<'a> SimulationRun<'a> {
     fn phases(&mut self, at: usize) -> Vec<SimulatedPhase> {
         let switches = 2 * self.switch;
         let mut phases = Vec::new();
-        for segment in self.actors[at].demand.segments.clone() {
+        for segment in self.tasks[at].demand.segments.clone() {
             let waits = [segment.communication.safe_ns, segment.barrier.safe_ns];
             phases.push(SimulatedPhase::Run(segment.computation_ns / UNIT_NS + switches));
             for ns in waits.into_iter().take(segment.dispatches as usize - 1) {
@@ -124,25 +139,26 @@ impl<'a> SimulationRun<'a> {
     }
 
     fn release(&mut self, now: u64) {
-        for at in 0..self.actors.len() {
-            if self.actors[at].next_release == now {
+        for at in 0..self.tasks.len() {
+            if self.tasks[at].next_release == now {
                 let phases = self.phases(at);
-                // The first of an extreme run is late, the next is not: so they are close.
+                // In an extreme run the first job is late and the next is not, so that they are
+                // close together.
                 let is_on_time = self.is_extreme && now > 50;
                 let late = if is_on_time { 0 } else { self.up_to(self.release) };
                 let job =
                     SimulatedJob { due: now, ready: now + late, phases, critical: 0, core: None };
-                let actor = &mut self.actors[at];
+                let actor = &mut self.tasks[at];
                 actor.jobs.push(job);
                 actor.next_release = now + actor.task.period_ns / UNIT_NS;
             }
         }
     }
 
-    /// Returns the cores that interrupts leave to tasks.
+    /// Returns true for each core that interrupts leave to tasks in this step.
     fn disturb(&mut self, now: u64) -> Vec<bool> {
         let mut is_left = vec![true; self.cores];
-        for disturber in &mut self.disturbers {
+        for disturber in &mut self.interrupt_sources {
             if disturber.next <= now {
                 disturber.left += disturber.length;
                 let late = if disturber.is_sporadic && !self.is_extreme {
@@ -160,9 +176,9 @@ impl<'a> SimulationRun<'a> {
         is_left
     }
 
-    /// Advances waits, and removes completed jobs.
+    /// Advances waits and removes completed jobs.
     fn settle(&mut self, now: u64) {
-        for actor in &mut self.actors {
+        for actor in &mut self.tasks {
             let Some(job) = actor.jobs.first_mut().filter(|job| job.ready <= now) else { continue };
             loop {
                 match job.phases.last_mut() {
@@ -185,13 +201,14 @@ impl<'a> SimulationRun<'a> {
         }
     }
 
-    /// Assigns cores to tasks by the rules of the kernel: a task that keeps its core, then by class
-    /// and priority, at random among equals, by deadline the earliest.
+    /// Assigns cores to tasks by the rules of the kernel: first a task in its critical section
+    /// keeps its core, then tasks by class and priority, at random among equals; under
+    /// `SCHED_DEADLINE` the earliest deadline first.
     fn assign(&mut self, now: u64) -> Vec<(usize, usize)> {
         let mut ready: Vec<(u8, u64, usize)> = Vec::new();
-        for at in 0..self.actors.len() {
+        for at in 0..self.tasks.len() {
             let draw = self.random.below(1_000) as u64;
-            let actor = &self.actors[at];
+            let actor = &self.tasks[at];
             let Some(job) = actor.jobs.first().filter(|job| job.ready <= now) else { continue };
             let schedule = actor.task.schedule;
             let level = match schedule.policy {
@@ -207,10 +224,10 @@ impl<'a> SimulationRun<'a> {
         let mut free: Vec<usize> = (0..self.cores).collect();
         let mut assigned = Vec::new();
         for (level, _, at) in ready {
-            let (tied, held) = (self.actors[at].task.schedule.core, self.actors[at].jobs[0].core);
+            let (tied, held) = (self.tasks[at].task.schedule.core, self.tasks[at].jobs[0].core);
             let wanted = if level == 0 { held } else { tied };
             let of = |core: usize| free.iter().position(|one| *one == core);
-            // A task is not moved from a core that stays free.
+            // A task stays on its core if that is free.
             let index = match wanted {
                 Some(core) => of(core),
                 None if free.is_empty() => None,
@@ -228,10 +245,10 @@ impl<'a> SimulationRun<'a> {
         let is_left = self.disturb(now);
         self.settle(now);
         let assigned = self.assign(now);
-        for at in 0..self.actors.len() {
+        for at in 0..self.tasks.len() {
             let core = assigned.iter().find(|(one, _)| *one == at).map(|(_, core)| *core);
             let draw = self.is_extreme || self.random.below(2) == 0;
-            let actor = &mut self.actors[at];
+            let actor = &mut self.tasks[at];
             let Some(job) = actor.jobs.first_mut() else { continue };
             if core.is_some() && job.core.is_none() && draw {
                 job.critical = actor.task.critical_ns / UNIT_NS;
@@ -252,7 +269,7 @@ impl<'a> SimulationRun<'a> {
             self.step(now);
         }
         self.settle(STEPS);
-        self.actors.iter().map(|actor| actor.longest * UNIT_NS).collect()
+        self.tasks.iter().map(|actor| actor.longest * UNIT_NS).collect()
     }
 }
 
@@ -264,7 +281,7 @@ proptest! {
         tasks in tasks(), costs in costs(), nodes in 1..4_u32, cores in 1..3_usize, seed: u64,
         is_extreme: bool,
     ) {
-        let machine = Machine { nodes, cores, real_time_share: None };
+        let machine = PredictedHost { nodes, cores, real_time_share: None };
         let tasks: Vec<Task> = tasks
             .into_iter()
             .map(|mut task| {
@@ -272,7 +289,7 @@ proptest! {
                 task
             })
             .collect();
-        let longest = SimulationRun::new(&tasks, &costs, machine, (seed, is_extreme)).longest();
+        let longest = TaskSimulation::new(&tasks, &costs, machine, (seed, is_extreme)).longest();
         for (task, longest) in predicted(&tasks, &costs, machine).tasks.iter().zip(longest) {
             if let Some(safe) = &task.safe {
                 prop_assert!(longest <= safe.response_ns, "{longest} ns: {task:?}");

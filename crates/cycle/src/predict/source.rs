@@ -1,10 +1,10 @@
-//! Costs from results of other commands: the value of a measurement that stands for each cost. A
-//! value that a result lacks yields no cost, and this is reported.
+//! Costs from results of other commands: the statistic of a measurement that stands for each cost.
+//! A value that a result lacks yields no cost, and the prediction reports this.
 //!
-//! For the gaps that take the core from every thread, `host interrupt` reports their number and
-//! their distribution. So gaps are counted in parts: those up to the median, those between it and
-//! the 90th percentile, and so on up to the longest. Each part is as frequent as in the
-//! measurement, and each of its gaps is as long as the longest of the part.
+//! For the gaps in which a core is taken from every thread, `host interrupt` reports their number
+//! and their distribution. The gaps are divided into classes by percentile: up to the median, from
+//! there to the 90th percentile, and so on up to the maximum. Each class is as frequent as in the
+//! measurement, and all its gaps are taken to be as long as its longest.
 
 use horolog_record::{
     CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictPercentile as Worst, Distribution,
@@ -13,7 +13,7 @@ use horolog_record::{
     Severity,
 };
 
-use super::Costs;
+use super::HostCosts;
 
 mod findings;
 #[cfg(test)]
@@ -22,8 +22,9 @@ mod tests;
 pub use findings::{real_time_share, source_findings};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Share of the gaps that are in a part and above the one before it, in ten thousandths.
-const PARTS: [(Worst, u64); 6] = [
+/// Classes of gaps, the longest first: upper percentile, and share of the gaps that lie between
+/// this and the next lower percentile, in ten-thousandths.
+const GAP_CLASSES: [(Worst, u64); 6] = [
     (Worst::Max, 1),
     (Worst::P99_99, 9),
     (Worst::P99_9, 90),
@@ -31,36 +32,36 @@ const PARTS: [(Worst, u64); 6] = [
     (Worst::P90, 4_000),
     (Worst::P50, 5_000),
 ];
-const WHOLE: u64 = 10_000;
+const SHARES_SUM: u64 = 10_000;
 
-/// Measurement, with its origin.
+/// Measurement and its origin.
 #[derive(Clone, Debug)]
 pub struct CostInput {
-    /// The file, or another description of its origin.
+    /// Path of the file, or another description of the origin.
     pub name: String,
-    /// Its record.
+    /// Record of the measurement.
     pub measured: CostRecord,
 }
 
 /// Result from which costs are taken.
 #[derive(Clone, Debug)]
 pub enum CostRecord {
-    /// Of `horolog host switch`.
+    /// Result of `horolog host switch`.
     Switch(Box<HostSwitchResult>),
-    /// Of `horolog host timer`.
+    /// Result of `horolog host timer`.
     Timer(Box<HostTimerResult>),
-    /// Of `horolog host interrupt`.
+    /// Result of `horolog host interrupt`.
     Interrupt(Box<HostInterruptResult>),
-    /// Of `horolog host clock`.
+    /// Result of `horolog host clock`.
     Clock(Box<HostClockResult>),
-    /// Of `horolog path udp`.
+    /// Result of `horolog path udp`.
     Path(Box<PathUdpResult>),
 }
 
 impl CostRecord {
-    /// Returns the parts of a result of `horolog host all` from which costs are taken.
+    /// Returns the records in a result of `horolog host all` from which costs are taken.
     #[must_use]
-    pub fn parts(all: HostAllResult) -> Vec<Self> {
+    pub fn from_host_all(all: HostAllResult) -> Vec<Self> {
         let parts = [
             all.switch.map(|one| Self::Switch(Box::new(one))),
             all.timer.map(|one| Self::Timer(Box::new(one))),
@@ -70,7 +71,7 @@ impl CostRecord {
         parts.into_iter().flatten().collect()
     }
 
-    /// Returns the host on which it was measured.
+    /// Returns the host of the measurement.
     #[must_use]
     pub fn host(&self) -> &Host {
         match self {
@@ -82,7 +83,7 @@ impl CostRecord {
         }
     }
 
-    /// Returns its own findings.
+    /// Returns the findings of the measurement.
     fn findings(&self) -> &[Finding] {
         match self {
             Self::Switch(one) => &one.findings,
@@ -103,33 +104,33 @@ impl CostRecord {
     }
 }
 
-/// Returns all costs of measurements, each by the value that is taken for its worst.
+/// Returns the costs from all measurements; `worst` is the percentile that stands for a worst case.
 #[must_use]
-pub fn costs(sources: &[CostInput], worst: Worst) -> Costs {
+pub fn extract_costs(sources: &[CostInput], worst: Worst) -> HostCosts {
     let tick = sources.iter().find_map(|source| match &source.measured {
         CostRecord::Clock(clock) => clock.tick.hz.filter(|hz| *hz > 0).map(|hz| Tick {
             every_ns: SECOND_NS / u64::from(hz),
-            figure: format!("{hz} ticks a second ({})", source.name),
+            description: format!("{hz} ticks a second ({})", source.name),
         }),
         _ => None,
     });
     let of = |source: &CostInput| {
-        let taker = CostExtractor { source: &source.name, worst };
+        let extractor = CostExtractor { source: &source.name, worst };
         match &source.measured {
-            CostRecord::Switch(result) => taker.switch(result),
-            CostRecord::Timer(result) => taker.timer(result),
-            CostRecord::Interrupt(result) => taker.interrupt(result, tick.as_ref()),
-            CostRecord::Path(result) => taker.path(result),
+            CostRecord::Switch(result) => extractor.switch_cost(result),
+            CostRecord::Timer(result) => extractor.release_costs(result),
+            CostRecord::Interrupt(result) => extractor.interrupt_costs(result, tick.as_ref()),
+            CostRecord::Path(result) => extractor.message_costs(result),
             CostRecord::Clock(_) => Vec::new(),
         }
     };
-    Costs::new(sources.iter().flat_map(of).collect())
+    HostCosts::new(sources.iter().flat_map(of).collect())
 }
 
-/// Interval of the scheduler's tick.
+/// Scheduler tick: its interval, and a description.
 struct Tick {
     every_ns: u64,
-    figure: String,
+    description: String,
 }
 
 struct CostExtractor<'a> {
@@ -138,7 +139,7 @@ struct CostExtractor<'a> {
 }
 
 impl CostExtractor<'_> {
-    fn cost(&self, kind: Kind, ns: u64, figure: String) -> CyclePredictCost {
+    fn cost(&self, kind: Kind, ns: u64, statistic: String) -> CyclePredictCost {
         CyclePredictCost {
             kind,
             core: None,
@@ -148,20 +149,20 @@ impl CostExtractor<'_> {
             bytes: None,
             half_ns: None,
             source: self.source.to_owned(),
-            statistic: figure,
+            statistic,
         }
     }
 
-    /// Returns the cost of a switch, the largest repetition: a switch has no distribution, and the
-    /// effect of interrupts on it is counted as interrupts.
-    fn switch(&self, result: &HostSwitchResult) -> Vec<CyclePredictCost> {
+    /// Returns the cost of a context switch, the largest repetition. There is no distribution of
+    /// single switches, and interrupts during them are counted separately.
+    fn switch_cost(&self, result: &HostSwitchResult) -> Vec<CyclePredictCost> {
         let steps = result.steps.iter().flat_map(|steps| &steps.repetitions);
         let by_steps = steps.filter_map(|one| one.per_switch_ns).reduce(f64::max);
-        let turns = result.exchanges.iter().flat_map(|exchange| &exchange.repetitions);
-        let by_turns = turns.filter_map(|one| one.per_switch_ns).reduce(f64::max);
+        let exchanges = result.exchanges.iter().flat_map(|exchange| &exchange.repetitions);
+        let by_exchanges = exchanges.filter_map(|one| one.per_switch_ns).reduce(f64::max);
         let found = by_steps
             .map(|ns| (ns, "a switch by the eight steps, the largest repetition"))
-            .or_else(|| by_turns.map(|ns| (ns, "a switch of a turn, the largest repetition")));
+            .or_else(|| by_exchanges.map(|ns| (ns, "a switch of a turn, the largest repetition")));
         let (ns, figure) = match found {
             Some((ns, figure)) if ns.is_finite() && ns >= 0.0 => (ns.ceil() as u64, figure),
             _ => return Vec::new(),
@@ -169,7 +170,7 @@ impl CostExtractor<'_> {
         vec![self.cost(Kind::Switch, ns, figure.to_owned())]
     }
 
-    fn timer(&self, result: &HostTimerResult) -> Vec<CyclePredictCost> {
+    fn release_costs(&self, result: &HostTimerResult) -> Vec<CyclePredictCost> {
         let of = |core: &horolog_record::TimerCore| {
             let ns = self.worst.of(core.latency_ns.as_ref()?);
             let policy = match core.scheduling.policy {
@@ -182,7 +183,7 @@ impl CostExtractor<'_> {
         result.cores.iter().filter_map(of).collect()
     }
 
-    fn path(&self, result: &PathUdpResult) -> Vec<CyclePredictCost> {
+    fn message_costs(&self, result: &PathUdpResult) -> Vec<CyclePredictCost> {
         let of = |row: &horolog_record::PathRow| {
             let rtt = row.rtt_ns.as_ref()?;
             let ns = self.worst.of(rtt);
@@ -200,25 +201,25 @@ impl CostExtractor<'_> {
         result.rows.iter().filter_map(of).collect()
     }
 
-    fn interrupt(
+    fn interrupt_costs(
         &self,
         result: &HostInterruptResult,
         tick: Option<&Tick>,
     ) -> Vec<CyclePredictCost> {
         let of = |core: &OsNoise| {
-            let mut costs = self.tick(core, tick);
+            let mut costs = self.tick_cost(core, tick);
             let ticks = if costs.is_empty() { None } else { tick };
-            costs.extend(self.gaps(core, Kind::Interrupt, core.by_others, ticks));
-            costs.extend(self.gaps(core, Kind::Threads, core.by_threads, None));
+            costs.extend(self.gap_costs(core, Kind::Interrupt, core.by_others, ticks));
+            costs.extend(self.gap_costs(core, Kind::Threads, core.by_threads, None));
             costs
         };
         result.os_noise.iter().flat_map(of).collect()
     }
 
-    /// Returns the tick as long as the median gap: longer ones are among the other parts. If there
-    /// was no gap it is shorter than the threshold of a gap.
-    fn tick(&self, core: &OsNoise, tick: Option<&Tick>) -> Vec<CyclePredictCost> {
-        let Some(Tick { every_ns, figure }) = tick else { return Vec::new() };
+    /// Returns the cost of the tick, taken to be as long as the median gap; longer ticks are in the
+    /// classes of gaps. Without gaps it is shorter than the threshold of a gap.
+    fn tick_cost(&self, core: &OsNoise, tick: Option<&Tick>) -> Vec<CyclePredictCost> {
+        let Some(Tick { every_ns, description: figure }) = tick else { return Vec::new() };
         let gaps = core.gap_ns.as_ref().filter(|_| core.by_others.gaps > 0);
         let (ns, length) = match gaps {
             Some(gaps) => (gaps.p50.min(core.by_others.max_ns), "as long as the median gap"),
@@ -232,9 +233,10 @@ impl CostExtractor<'_> {
         }]
     }
 
-    /// Returns the gaps of one kind in parts, the longest first: the number in a part is known of
-    /// all gaps together, so those of the kind are taken for the longest of them.
-    fn gaps(
+    /// Returns the costs of the gaps of one kind, by class, the shortest class first. The size of a
+    /// class is known only for all kinds together, so the gaps of this kind are taken to be the
+    /// longest.
+    fn gap_costs(
         &self,
         core: &OsNoise,
         kind: Kind,
@@ -242,24 +244,29 @@ impl CostExtractor<'_> {
         tick: Option<&Tick>,
     ) -> Vec<CyclePredictCost> {
         let Some(all) = &core.gap_ns else { return Vec::new() };
-        let mut left = of_kind.gaps;
+        let mut remaining = of_kind.gaps;
         let mut costs = Vec::new();
-        for (part, share) in PARTS {
-            let count = share.saturating_mul(all.count).div_ceil(WHOLE).min(left);
-            left -= count;
-            // Ticks are among the shortest, and have a cost of their own.
+        for (part, share) in GAP_CLASSES {
+            let count = share.saturating_mul(all.count).div_ceil(SHARES_SUM).min(remaining);
+            remaining -= count;
+            // Ticks are among the shortest gaps and have a cost of their own.
             let ticks = tick.map_or(0, |tick| core.duration_ns / tick.every_ns.max(1));
-            let counted = if part == Worst::P50 { count.saturating_sub(ticks) } else { count };
-            if counted == 0 || part > self.worst {
+            let class_count = if part == Worst::P50 { count.saturating_sub(ticks) } else { count };
+            if class_count == 0 || part > self.worst {
                 continue;
             }
-            costs.push(self.gap(core, kind, (part, counted), part.of(all).min(of_kind.max_ns)));
+            costs.push(self.gap_cost(
+                core,
+                kind,
+                (part, class_count),
+                part.of(all).min(of_kind.max_ns),
+            ));
         }
         costs.reverse();
         costs
     }
 
-    fn gap(
+    fn gap_cost(
         &self,
         core: &OsNoise,
         kind: Kind,
@@ -277,13 +284,13 @@ impl CostExtractor<'_> {
     }
 }
 
-/// Returns true if a finding of a result weakens its values.
+/// Returns true if a finding makes the values of a result uncertain.
 fn is_serious(finding: &Finding) -> bool {
     finding.severity >= Severity::Warning
 }
 
-/// Returns the share above the percentile, in ten thousandths.
-const fn above(worst: Worst) -> u64 {
+/// Returns the share of values above the percentile, in ten-thousandths.
+const fn share_above(worst: Worst) -> u64 {
     match worst {
         Worst::P50 => 5_000,
         Worst::P90 => 1_000,
@@ -293,8 +300,7 @@ const fn above(worst: Worst) -> u64 {
     }
 }
 
-/// Returns true if a distribution has so few values that its percentile is little more than its
-/// largest.
-fn is_short(times: &Distribution, worst: Worst) -> bool {
-    times.count.saturating_mul(above(worst)) < WHOLE
+/// Returns true if there are too few values for the percentile to be below the maximum.
+fn has_few_values(times: &Distribution, worst: Worst) -> bool {
+    times.count.saturating_mul(share_above(worst)) < SHARES_SUM
 }

@@ -11,11 +11,13 @@ use proptest::sample::select;
 use super::cost::tests::{cost, every, message};
 use super::*;
 use crate::task::{
-    Audience, Compute, Policy, SchedulingSpec, StepMessage, Superstep, Task, TaskSet, TaskWork,
+    ComputeAmount, MessageDestination, Policy, SchedulingSpec, StepMessage, Superstep, Task,
+    TaskSet, TaskWork,
 };
 
 pub(super) const MS: u64 = 1_000_000;
-pub(super) const ONE_CORE: Machine = Machine { nodes: 1, cores: 1, real_time_share: None };
+pub(super) const ONE_CORE: PredictedHost =
+    PredictedHost { nodes: 1, cores: 1, real_time_share: None };
 
 fn task(name: &str, priority: u8, period: u64, worst: u64) -> Task {
     Task {
@@ -25,7 +27,7 @@ fn task(name: &str, priority: u8, period: u64, worst: u64) -> Task {
         offset_ns: 0,
         schedule: SchedulingSpec { policy: Policy::Fifo, priority, core: Some(0) },
         work: TaskWork::Steps(vec![Superstep {
-            compute: Compute::Units(1),
+            compute: ComputeAmount::Units(1),
             message: None,
             barrier: false,
         }]),
@@ -43,10 +45,10 @@ fn set_d() -> Vec<Task> {
 pub(super) fn predicted(
     tasks: &[Task],
     costs: &[CyclePredictCost],
-    machine: Machine,
+    machine: PredictedHost,
 ) -> Prediction {
     let set = TaskSet::new(tasks.to_vec()).unwrap();
-    predict(&set, &Costs::new(costs.to_vec()), machine).unwrap()
+    predict(&set, &HostCosts::new(costs.to_vec()), machine).unwrap()
 }
 
 fn responses(tasks: &[Task], costs: &[CyclePredictCost]) -> Vec<Option<u64>> {
@@ -116,7 +118,7 @@ fn tasks_of_other_cores_do_not_matter() {
     let mut tasks = set_d();
     tasks[0].schedule.core = Some(1);
     assert_eq!(responses(&tasks, &[]), [Some(3), Some(3), Some(8)]);
-    let many = Machine { cores: 2, ..ONE_CORE };
+    let many = PredictedHost { cores: 2, ..ONE_CORE };
     // One that may run anywhere is met everywhere, and may come from the other core late:
     // b: 3 + ceil((12 + 7)/7) 3 = 12.
     tasks[0].schedule.core = None;
@@ -134,7 +136,7 @@ fn what_rests_on_a_late_task_of_all_cores_has_no_bound() {
     for task in &mut tasks {
         task.schedule.core = None;
     }
-    let all = predicted(&tasks, &[], Machine { cores: 2, ..ONE_CORE });
+    let all = predicted(&tasks, &[], PredictedHost { cores: 2, ..ONE_CORE });
     let verdicts: Vec<_> = all.tasks.iter().map(|task| task.verdict).collect();
     assert_eq!(verdicts, [Verdict::Unschedulable; 3]);
     assert!(all.tasks[1].reason.as_ref().unwrap().contains("misses its deadline"));
@@ -167,12 +169,13 @@ fn deadlines_come_first_and_are_judged_by_density_where_that_is_better() {
 
 #[test]
 fn windows_of_a_task_that_waits_are_summed_up() {
-    let step = |ms, barrier| Superstep { compute: Compute::Ns(ms * MS), message: None, barrier };
+    let step =
+        |ms, barrier| Superstep { compute: ComputeAmount::Ns(ms * MS), message: None, barrier };
     let mut waiting = task("w", 1, 100, 0);
     waiting.work = TaskWork::Steps(vec![step(5, true), step(5, false)]);
     waiting.worst_ns = None;
     let tasks = [waiting, task("a", 2, 10, 2)];
-    let two = Machine { nodes: 2, ..ONE_CORE };
+    let two = PredictedHost { nodes: 2, ..ONE_CORE };
     let costs = [message(64, MS, MS / 2)];
     let all = predicted(&tasks, &costs, two).tasks;
     // 5 + 2 for the barrier + ceil(w/10) 2 = 9, and 5 + 2 = 7.
@@ -207,12 +210,12 @@ fn the_basis_of_a_bound_is_reported() {
         found.contains(&FindingCode::CoreOverloaded)
             && found.contains(&FindingCode::TaskUnschedulable)
     );
-    let throttled = Machine { real_time_share: Some(0.3), ..ONE_CORE };
+    let throttled = PredictedHost { real_time_share: Some(0.3), ..ONE_CORE };
     assert_eq!(codes(&set_d()[..1], &all, throttled), [FindingCode::RealTimeThrottled]);
     let mut other = set_d();
     other.truncate(1);
     other[0].schedule = SchedulingSpec { policy: Policy::Other, priority: 0, core: None };
-    let machine = Machine { cores: 4, ..ONE_CORE };
+    let machine = PredictedHost { cores: 4, ..ONE_CORE };
     assert_eq!(codes(&other, &all, machine), [FindingCode::BoundConditional; 2]);
     other[0].schedule.core = Some(3);
     assert!(codes(&other, &all, machine).contains(&FindingCode::CostUncertain));
@@ -230,10 +233,13 @@ fn schedule() -> impl Strategy<Value = SchedulingSpec> {
 }
 
 fn work() -> impl Strategy<Value = TaskWork> {
-    let message = prop::option::of((1..2_000_u64, select(&[Audience::All, Audience::Next][..])));
+    let message = prop::option::of((
+        1..2_000_u64,
+        select(&[MessageDestination::All, MessageDestination::Next][..]),
+    ));
     let step =
         (1..15_u64, message, any::<bool>()).prop_map(|(units, message, barrier)| Superstep {
-            compute: Compute::Ns(units * 10_000),
+            compute: ComputeAmount::Ns(units * 10_000),
             message: message.map(|(bytes, to)| StepMessage { bytes, to }),
             barrier,
         });
@@ -290,7 +296,7 @@ proptest! {
     fn the_safe_bound_is_no_shorter_than_the_printed_form(
         tasks in tasks(), costs in costs(), nodes in 1..4_u32, cores in 1..3_usize,
     ) {
-        let machine = Machine { nodes, cores, real_time_share: None };
+        let machine = PredictedHost { nodes, cores, real_time_share: None };
         for task in predicted(&tasks, &costs, machine).tasks {
             // By density there is no sum that could be compared.
             let Some(safe) = task.safe.filter(|safe| safe.rounds > 0) else { continue };
@@ -306,14 +312,14 @@ proptest! {
         tasks in tasks(), costs in costs(), which in 0..5_usize, nodes in 1..4_u32,
         cores in 1..3_usize,
     ) {
-        let machine = Machine { nodes, cores, real_time_share: None };
+        let machine = PredictedHost { nodes, cores, real_time_share: None };
         let before = predicted(&tasks, &costs, machine).tasks;
         let mut longer = costs.clone();
         longer[which].ns += 10_000;
         let mut longer_task = tasks.clone();
         longer_task[0].critical_ns += 10_000;
         if let TaskWork::Steps(steps) = &mut longer_task[0].work {
-            steps[0].compute = Compute::Ns(400_000);
+            steps[0].compute = ComputeAmount::Ns(400_000);
         }
         for after in [
             predicted(&tasks, &longer, machine).tasks,

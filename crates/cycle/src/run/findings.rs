@@ -1,4 +1,4 @@
-//! Findings of a run, from its record and its end.
+//! Findings of a run, from its record and the way in which it ended.
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
@@ -10,21 +10,21 @@ use super::single_run::{MissingPeriods, RunEnd};
 
 pub(super) mod clocks;
 
-/// Share of the periods from which on a node is named as the straggler.
-const AWAITED_SHARE: f64 = 0.75;
-/// And the least mean wait for it, as a share of the execution of a period's work, or of the period
-/// if work took longer: no node is waited for beyond the next release, so that the wait for a node
-/// that falls further and further behind would shrink.
-const WAITED_SHARE: f64 = 0.1;
+/// Share of the periods in which a node must be the last to count as a straggler.
+const STRAGGLER_SHARE: f64 = 0.75;
+/// Smallest mean wait for a straggler, as a share of the execution of a period's work, or of the
+/// period if that is shorter. No node is waited for beyond the next release, so the share of the
+/// execution would shrink for a node that falls further and further behind.
+const STRAGGLER_WAIT_SHARE: f64 = 0.1;
 
 pub(super) fn findings(
     result: &CycleResult,
-    (endings, lacking): (&[RunEnd], &[MissingPeriods]),
+    (endings, missing_periods): (&[RunEnd], &[MissingPeriods]),
     planned: usize,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let all = || result.runs.iter().flat_map(|run| &run.nodes);
-    refused(result, &mut findings);
+    add_refused_findings(result, &mut findings);
     if let Some(node) = all().next() {
         findings.extend(conditions::findings(&node.conditions, &[]));
     }
@@ -41,20 +41,20 @@ pub(super) fn findings(
             "Run nodes on separate hosts, or at most one node per CPU.",
         ));
     }
-    missed(result, &mut findings);
-    uncounted(result, &mut findings);
-    unreleased(result, &mut findings);
-    unmet(result, &mut findings);
-    failed(result, &mut findings);
+    add_missed_finding(result, &mut findings);
+    add_lost_entries_finding(result, &mut findings);
+    add_unreleased_findings(result, &mut findings);
+    add_timeout_findings(result, &mut findings);
+    add_failed_findings(result, &mut findings);
     for run in &result.runs {
-        awaited(run, result.signal, &mut findings);
+        add_straggler_findings(run, result.signal, &mut findings);
     }
     for ending in endings {
-        ended(ending, &mut findings);
+        add_end_finding(ending, &mut findings);
     }
     // After an interruption, missing periods are expected.
     if !endings.contains(&RunEnd::Interrupted) {
-        findings.extend(lacking.iter().map(unrun));
+        findings.extend(missing_periods.iter().map(missing_periods_finding));
     }
     if endings.len() < planned && !endings.contains(&RunEnd::Interrupted) {
         findings.push(finding(
@@ -67,8 +67,8 @@ pub(super) fn findings(
     findings
 }
 
-/// Returns all tasks of all nodes and runs, each with its location: the node, and for several runs
-/// their number of nodes and policy.
+/// Returns all tasks of all nodes and runs, each with a label: the node and, if runs differ, their
+/// number of nodes and policy.
 pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)> {
     let counts = || result.runs.iter().map(|run| run.nodes.len());
     let counts_differ = counts().min() != counts().max();
@@ -82,7 +82,7 @@ pub fn tasks(result: &CycleResult) -> impl Iterator<Item = (String, &CycleTask)>
     })
 }
 
-fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
+fn add_refused_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
     let mut reported = Vec::new();
     for (_, task) in tasks(result) {
         let Some(error) = &task.scheduling.error else { continue };
@@ -104,7 +104,7 @@ fn refused(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
-fn missed(result: &CycleResult, findings: &mut Vec<Finding>) {
+fn add_missed_finding(result: &CycleResult, findings: &mut Vec<Finding>) {
     let missing: Vec<_> = tasks(result).filter(|(_, task)| task.missed > 0).collect();
     let Some((node, worst)) = missing.iter().max_by_key(|(_, task)| task.missed) else { return };
     let sum: u64 = missing.iter().map(|(_, task)| task.missed).sum();
@@ -121,7 +121,7 @@ fn missed(result: &CycleResult, findings: &mut Vec<Finding>) {
     ));
 }
 
-fn uncounted(result: &CycleResult, findings: &mut Vec<Finding>) {
+fn add_lost_entries_finding(result: &CycleResult, findings: &mut Vec<Finding>) {
     let lost: u64 = tasks(result).map(|(_, task)| task.uncounted).sum();
     if lost > 0 {
         findings.push(finding(
@@ -136,7 +136,7 @@ fn uncounted(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
-fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
+fn add_unreleased_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
     for (node, task) in tasks(result).filter(|(_, task)| task.unreleased > 0) {
         findings.push(finding(
             FindingCode::ReleaseSignalLost,
@@ -151,8 +151,8 @@ fn unreleased(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Adds the findings about waits that timed out: for messages, and for nodes at barriers.
-fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
+/// Adds the findings about waits that timed out, for messages and at barriers.
+fn add_timeout_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
     let advice = "Find the node that was late (start latency and execution of each) or lost, and \
                   the packet loss between them ('horolog path udp'); a longer period allows them \
                   more time.";
@@ -173,9 +173,9 @@ fn unmet(result: &CycleResult, findings: &mut Vec<Finding>) {
     add_finding(FindingCode::BarriersBroken, broken, |task| task.barriers_broken);
 }
 
-/// Returns the finding about planned periods without an entry.
-fn unrun(lacking: &MissingPeriods) -> Finding {
-    let MissingPeriods { node, task, planned, lacks } = lacking;
+/// Returns the finding about planned periods that were not run.
+fn missing_periods_finding(missing_periods: &MissingPeriods) -> Finding {
+    let MissingPeriods { node, task, planned, missing: lacks } = missing_periods;
     finding(
         FindingCode::PeriodsNotRun,
         Severity::Error,
@@ -184,7 +184,7 @@ fn unrun(lacking: &MissingPeriods) -> Finding {
     )
 }
 
-fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
+fn add_failed_findings(result: &CycleResult, findings: &mut Vec<Finding>) {
     for (node, task) in tasks(result).filter(|(_, task)| task.failed > 0) {
         findings.push(finding(
             FindingCode::TaskFailed,
@@ -195,7 +195,7 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
                 task.failed,
                 task.periods,
                 task.planned,
-                why(task)
+                failure_reason(task)
             ),
             match &task.failure {
                 Some(_) => "Run it by hand, and check its marks and its end.",
@@ -205,15 +205,15 @@ fn failed(result: &CycleResult, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the reason for its failure, the latest of several.
-fn why(task: &CycleTask) -> String {
+/// Returns the reason for a task's failure, the latest of several, as the end of a sentence.
+fn failure_reason(task: &CycleTask) -> String {
     let Some(fault) = &task.failure else { return String::new() };
     let before = if task.failed > 1 { ", most recently" } else { "" };
     format!("{before}: {fault}")
 }
 
 /// Adds the finding that names the straggler.
-fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
+fn add_straggler_findings(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
     for shared in &run.shared {
         let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
         let Some((node, times)) = most else { continue };
@@ -222,9 +222,10 @@ fn awaited(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
         let period_ns = period_ns(run, &shared.task).unwrap_or(f64::INFINITY);
         let waited = shared.waited_ns / shared.span_ns.min(period_ns);
         let whole = if shared.span_ns > period_ns { "a period" } else { "the work of a period" };
-        if share >= AWAITED_SHARE && waited >= WAITED_SHARE {
-            let by_clock = (signal != CycleSignal::Packet).then(|| behind(run, node, shared));
-            let known = by_clock.flatten().or_else(|| shares_core(run, node, &shared.task));
+        if share >= STRAGGLER_SHARE && waited >= STRAGGLER_WAIT_SHARE {
+            let by_clock =
+                (signal != CycleSignal::Packet).then(|| lagging_clock_cause(run, node, shared));
+            let known = by_clock.flatten().or_else(|| shared_core_cause(run, node, &shared.task));
             let (cause, advice) = known.unwrap_or_else(|| {
                 let usual = "Reduce its work, or use a faster CPU; check what else runs there.";
                 (String::new(), usual)
@@ -251,18 +252,18 @@ fn period_ns(run: &CycleRun, task: &str) -> Option<f64> {
     tasks.find(|one| one.name == task).map(|one| one.period_ns as f64)
 }
 
-/// Returns the finding's cause and advice if a lagging clock explains half of the wait of others,
-/// or more: each node begins by its own clock.
-fn behind(
+/// Returns the cause and the advice if the clock of the straggler is behind that of another node by
+/// at least half of the wait: each node releases its periods by its own clock.
+fn lagging_clock_cause(
     run: &CycleRun,
-    awaited: usize,
+    straggler: usize,
     shared: &CycleSharedTask,
 ) -> Option<(String, &'static str)> {
     let ahead_ns = |node: &CycleNode| {
         let last = node.clocks.last().map(|clock| clock.ahead_ns);
         last.or(node.injected_offset_ns).unwrap_or(0)
     };
-    let own_ns = ahead_ns(run.nodes.get(awaited)?);
+    let own_ns = ahead_ns(run.nodes.get(straggler)?);
     let most_ns = run.nodes.iter().map(ahead_ns).max()?;
     let behind_ns = most_ns.saturating_sub(own_ns);
     (behind_ns > 0 && behind_ns as f64 * 2.0 >= shared.waited_ns).then(|| {
@@ -275,13 +276,17 @@ fn behind(
     })
 }
 
-/// Returns the finding's cause and advice if nodes of one host share one core for a task.
-fn shares_core(run: &CycleRun, awaited: usize, task: &str) -> Option<(String, &'static str)> {
+/// Returns the cause and the advice if nodes of one host share one core for a task.
+fn shared_core_cause(
+    run: &CycleRun,
+    straggler: usize,
+    task: &str,
+) -> Option<(String, &'static str)> {
     let core = |node: &CycleNode| {
         let task = node.tasks.iter().find(|one| one.name == task)?;
         task.scheduling.core.filter(|_| node.host.is_none())
     };
-    let own = core(run.nodes.get(awaited)?)?;
+    let own = core(run.nodes.get(straggler)?)?;
     let sharing = run.nodes.iter().filter(|node| core(node) == Some(own)).count();
     (sharing > 1).then(|| {
         let cause =
@@ -292,16 +297,16 @@ fn shares_core(run: &CycleRun, awaited: usize, task: &str) -> Option<(String, &'
     })
 }
 
-fn ended(ending: &RunEnd, findings: &mut Vec<Finding>) {
+fn add_end_finding(ending: &RunEnd, findings: &mut Vec<Finding>) {
     let end_finding = match ending {
-        RunEnd::Done => return,
+        RunEnd::Completed => return,
         RunEnd::Interrupted => finding(
             FindingCode::Interrupted,
             Severity::Note,
             "The run was interrupted.".to_owned(),
             "",
         ),
-        RunEnd::Died { node, how } => finding(
+        RunEnd::NodeExited { node, how } => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("The process of {node} ended {how}; entries received until then are counted."),
@@ -313,13 +318,13 @@ fn ended(ending: &RunEnd, findings: &mut Vec<Finding>) {
             format!("Task '{task}' on {node} ended before its last period, and the run with it."),
             "Check whether it failed, exceeded --timeout, or its node was terminated.",
         ),
-        RunEnd::NotBegun(why) => finding(
+        RunEnd::NotStarted(why) => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("The run after the reported ones could not begin: {why}."),
             "",
         ),
-        RunEnd::Stuck { node, task } => finding(
+        RunEnd::TaskStuck { node, task } => finding(
             FindingCode::NodeLost,
             Severity::Error,
             format!("Task '{task}' on {node} did not finish, and was terminated."),
@@ -371,7 +376,7 @@ mod tests {
         (shared.waited_ns, shared.span_ns) = (4e6, 9e6);
         let finding_text = |run: &CycleRun, signal| {
             let mut findings = Vec::new();
-            awaited(run, signal, &mut findings);
+            add_straggler_findings(run, signal, &mut findings);
             let one = findings.pop().unwrap();
             assert!(one.message.contains("wait for last"), "{}", one.message);
             one.message + &one.advice
@@ -415,7 +420,7 @@ mod tests {
             };
             result.runs[0].nodes = counts.map(of).to_vec();
             let mut findings = Vec::new();
-            unmet(result, &mut findings);
+            add_timeout_findings(result, &mut findings);
             findings.into_iter().map(|one| (one.code, one.message)).collect::<Vec<_>>()
         };
         assert!(all(&mut result, [(0, 0), (0, 0)]).is_empty());

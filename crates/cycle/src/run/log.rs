@@ -1,24 +1,24 @@
-//! Outcome of each period, as a line of a file (RFC 4180).
+//! Log of periods, supersteps and events, as CSV (RFC 4180).
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
 use crate::task::{Task, TaskWork};
 
-/// Names of a line's fields.
+/// Header line of the CSV file.
 pub const LOG_HEADER: &str = "node,task,part,cycle,release_ns,released_ns,lateness_ns,execution_ns,\
                               response_ns,deadline_ns,computation_ns,communication_ns,idle_ns,\
                               barrier_ns,missed,overrun,failed,messages_missing,barrier_broken,\
                               awaited,left,state";
 
-/// Period, superstep or event of a task.
+/// CSV line of a period, superstep or event of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct LogLine<'a> {
-    /// The node.
+    /// Name of the node.
     pub node: &'a str,
-    /// Names of all nodes, in their order.
+    /// Names of all nodes, by index.
     pub names: &'a [String],
-    /// The task.
+    /// Task of the entry.
     pub task: &'a Task,
     pub(crate) entry: &'a PeriodEntry,
 }
@@ -36,19 +36,19 @@ impl Display for LogLine<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { node, names, task, entry } = self;
         write!(f, "{node},{},", task.name)?;
-        match entry.part {
+        match entry.kind {
             EntryKind::Period => f.write_str("period")?,
             EntryKind::Step(step) => write!(f, "step{}", u16::from(step) + 1)?,
             EntryKind::Event => f.write_str("event")?,
             EntryKind::NotReleased => f.write_str("unreleased")?,
         }
         let release_ns =
-            u128::from(task.offset_ns) + u128::from(entry.cycle) * u128::from(task.period_ns);
+            u128::from(task.offset_ns) + u128::from(entry.period) * u128::from(task.period_ns);
         let response_ns = entry.response_ns();
-        let is_missed = entry.part == EntryKind::Period && entry.is_missed(task.deadline_ns);
-        write!(f, ",{},{release_ns},", entry.cycle)?;
-        // A period that was never released has no such instant.
-        if entry.part != EntryKind::NotReleased {
+        let is_missed = entry.kind == EntryKind::Period && entry.is_missed(task.deadline_ns);
+        write!(f, ",{},{release_ns},", entry.period)?;
+        // A period that was never released has no actual release.
+        if entry.kind != EntryKind::NotReleased {
             write!(f, "{}", entry.released_ns)?;
         }
         write!(
@@ -63,12 +63,12 @@ impl Display for LogLine<'_> {
             entry.barrier_ns,
             u8::from(is_missed),
             u8::from(entry.is_overrun),
-            u8::from(entry.end != PeriodEnd::Well),
+            u8::from(entry.end != PeriodEnd::Success),
             entry.missing,
             u8::from(entry.is_broken),
         )?;
-        let awaited = entry.straggler.and_then(|node| names.get(usize::from(node)));
-        write!(f, "{},{},", awaited.map_or("", String::as_str), entry.backlog)?;
+        let straggler = entry.straggler.and_then(|node| names.get(usize::from(node)));
+        write!(f, "{},{},", straggler.map_or("", String::as_str), entry.backlog)?;
         let state = entry.state.and_then(|at| self.states().get(usize::from(at)));
         f.write_str(state.map_or("", String::as_str))
     }

@@ -1,6 +1,6 @@
-//! Run of periodic tasks: a process for each node, and this one, which collects their entries while
-//! they run, judges the result and makes the record. It never makes a task wait, and it always
-//! ends: tasks that do not are killed.
+//! Runs of periodic tasks: a process for each node, and the calling process, which collects their
+//! entries meanwhile and makes the result. Collecting never makes a task wait, and a run always
+//! ends: tasks that do not finish are killed.
 
 pub(crate) mod child;
 mod findings;
@@ -27,18 +27,18 @@ pub use findings::tasks;
 pub use log::{LOG_HEADER, LogLine};
 use single_run::{RunEnd, SingleRun};
 
-/// Nodes of a run, at most.
+/// Largest number of nodes of a run.
 pub const NODES_MAX: u16 = 256;
-/// Tasks to run, and options.
+/// Options of the runs.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Program that calls [`crate::node::serve`] when it is started with `arguments`.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// The tasks.
+    /// Task set to run.
     pub set: TaskSet,
-    /// Duration of each task.
+    /// Duration of each run; a task runs the whole periods in it, at least one.
     pub time: Duration,
     /// Numbers of nodes, one run for each.
     pub nodes: Vec<u16>,
@@ -47,54 +47,54 @@ pub struct RunOptions {
     pub policies: Vec<TaskPolicy>,
     /// True if the computation is divided among the nodes.
     pub divide: bool,
-    /// Cores to which tasks are pinned: all of a node to one, the first node's to the first,
-    /// starting over with the first if there are more nodes; empty for each task's own.
+    /// Cores to which tasks are pinned, all tasks of a node to one core; nodes use the cores in
+    /// turn. Empty for the core of each task.
     pub cores: Vec<usize>,
-    /// Multipliers of the computation of slowed nodes: the node, counted from 0, and the factor.
+    /// Factors of the computation of slowed nodes: index of the node, from 0, and factor.
     pub slow: Vec<(u16, f64)>,
-    /// Offset injected into the clock of each node.
+    /// Offset injected into the clock of each node, in ns, by index.
     pub injected_offset_ns: Vec<i64>,
     /// True if deep idle states are prevented.
     pub hold_awake: bool,
-    /// Timeout of a command or program for one period.
+    /// Timeout of a command or program in one period.
     pub timeout: Duration,
-    /// True if packets release the periods, instead of clocks.
+    /// True if packets release the periods instead of clocks.
     pub signal_by_packet: bool,
-    /// Members on other hosts; `None` if all nodes are on this one.
+    /// Options for nodes on other hosts; `None` if all nodes are on this host.
     pub cluster: Option<ClusterOptions>,
-    /// Command line, for the record.
+    /// Command line, for the result.
     pub command: Vec<String>,
 }
 
 /// Options for nodes on other hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClusterOptions {
-    /// Address at which they join, over TCP, and request the time by NTP. It is an address of this
-    /// host that all of them can reach.
+    /// Address of this host at which the members join over TCP and measure their clock offsets by
+    /// NTP.
     pub listen: SocketAddr,
-    /// Largest permitted offset of a clock when a run begins, in ns.
+    /// Largest permitted offset of a clock at the start of a run, in ns.
     pub max_offset_ns: u64,
-    /// Timeout of the wait for members; unlimited if absent.
+    /// Timeout of the wait for members; `None` for no limit.
     pub wait: Option<Duration>,
 }
 
-/// Reason for which a run cannot begin.
+/// Reason for which a run cannot start.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// A node's process could not be started.
     #[error("cannot start node {node}: {why}", why = explain(.error))]
-    Start {
+    StartFailed {
         /// The node.
         node: String,
         /// The system's error.
         error: io::Error,
     },
-    /// A node is not ready.
+    /// A node did not become ready.
     #[error("node {node} is not ready: {reason}")]
-    Ready {
+    NotReady {
         /// The node.
         node: String,
-        /// Its reason, or that it sent none.
+        /// Reason that the node reported, or that it sent none.
         reason: String,
     },
     /// The listening socket for members cannot be opened.
@@ -102,16 +102,16 @@ pub enum RunError {
         "cannot listen at {address}: {why}; choose an address of this host",
         why = explain(.error)
     )]
-    Listen {
-        /// Its address.
+    ListenFailed {
+        /// Address of the socket.
         address: SocketAddr,
         /// The system's error.
         error: io::Error,
     },
-    /// The signal cannot be sent.
+    /// The release signal cannot be sent.
     #[error("cannot send the release signal: {why}", why = explain(.0))]
     Signal(io::Error),
-    /// A clock is too far off.
+    /// The offset of a clock is larger than permitted.
     #[error(
         "the clock of {node} is {ahead} ahead of the leader's (error bound {error}), more than \
          --max-offset ({max}); synchronise it, or raise --max-offset"
@@ -119,11 +119,11 @@ pub enum RunError {
     ClockOff {
         /// The node.
         node: String,
-        /// Its lead; negative if it is behind.
+        /// Offset of the clock with its unit, negative if it is behind.
         ahead: String,
-        /// Error bound of the lead.
+        /// Error bound of the offset, with its unit.
         error: String,
-        /// Largest permitted lead.
+        /// Largest permitted offset, with its unit.
         max: String,
     },
     /// A clock could not be measured.
@@ -134,49 +134,49 @@ pub enum RunError {
         /// The reason.
         reason: String,
     },
-    /// Not all members have joined in time.
+    /// Not all members joined in time.
     #[error(
         "{joined} of {of} other nodes joined within {} s; check the others",
         wait.as_secs_f64()
     )]
-    Absent {
-        /// Members that have joined.
+    MembersMissing {
+        /// Number of members that joined.
         joined: usize,
-        /// Members that were expected.
+        /// Number of expected members.
         of: usize,
         /// Duration of the wait.
         wait: Duration,
     },
-    /// It was interrupted before all nodes had joined.
+    /// The user interrupted the run before all members had joined.
     #[error("the run was interrupted before all nodes had joined")]
-    Ended,
+    Interrupted,
 }
 
-/// Snapshot of a run: the last period of each task of each node, for observers.
+/// Snapshot of a run in progress.
 #[derive(Clone, Debug)]
 pub struct RunSnapshot<'a> {
     /// Elapsed time.
     pub elapsed: Duration,
     /// Total duration.
     pub total: Duration,
-    /// Index of the run, and number of runs.
+    /// Index of the run, from 0, and number of runs.
     pub run: (usize, usize),
-    /// True if all is over, so that nothing changes any more.
+    /// True in the last snapshot of the run.
     pub is_last: bool,
-    /// The nodes and tasks, in their order.
+    /// Tasks of all nodes, in the order of nodes and tasks.
     pub tasks: &'a [TaskSnapshot],
 }
 
-/// One task of one node.
+/// Snapshot of a task on one node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskSnapshot {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// The task.
+    /// Name of the task.
     pub task: String,
-    /// Ratio of execution to period of the last counted period.
+    /// Ratio of execution time to period in the last counted period; 0 before the first.
     pub ratio: f64,
-    /// Periods counted.
+    /// Periods counted so far.
     pub periods: u64,
     /// Deadlines missed.
     pub missed: u64,
@@ -184,58 +184,60 @@ pub struct TaskSnapshot {
 
 /// Observer of a run.
 pub trait RunObserver {
-    /// Receives the number of members that have joined, and of those expected.
+    /// Receives the number of members that have joined, and of those that are expected.
     fn joined(&mut self, members: usize, of: usize);
-    /// Receives the state, several times a second.
+    /// Receives a snapshot, several times a second.
     fn snapshot(&mut self, snapshot: &RunSnapshot<'_>);
-    /// Takes the outcome of a period.
+    /// Receives the outcome of a period, superstep or event.
     fn log(&mut self, line: &LogLine<'_>);
-    /// Returns true if the run is to end now.
-    fn is_over(&self) -> bool;
+    /// Returns true if the run must stop now.
+    fn is_stop_requested(&self) -> bool;
 }
 
 /// Executes all requested runs, one after the other.
 ///
 /// # Errors
 ///
-/// If a node cannot begin.
-pub fn run(options: &RunOptions, watch: &mut dyn RunObserver) -> Result<CycleResult, RunError> {
+/// The first run cannot start, or not all members joined.
+pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<CycleResult, RunError> {
     let started = rfc3339_now();
-    let as_it_is = [None];
+    let no_replacement = [None];
     let policies: Vec<_> = options.policies.iter().copied().map(Some).collect();
-    let policies = if policies.is_empty() { &as_it_is[..] } else { &policies };
+    let policies = if policies.is_empty() { &no_replacement[..] } else { &policies };
     let plans: Vec<(Option<TaskPolicy>, u16)> = policies
         .iter()
         .flat_map(|policy| options.nodes.iter().map(move |nodes| (*policy, *nodes)))
         .collect();
-    let most = options.nodes.iter().copied().max().unwrap_or(1);
-    let mut members = gather(options, most, watch)?;
+    let nodes_max = options.nodes.iter().copied().max().unwrap_or(1);
+    let mut members = gather_members(options, nodes_max, observer)?;
     let mut runs = Vec::new();
-    let (mut endings, mut lacking) = (Vec::new(), Vec::new());
-    let (mut clock_sets, mut clocks_unread) = (Vec::new(), Vec::new());
+    let (mut endings, mut missing_periods) = (Vec::new(), Vec::new());
+    let (mut clock_steps, mut clocks_unread) = (Vec::new(), Vec::new());
     for (at, (policy, nodes)) in plans.iter().enumerate() {
-        if watch.is_over() {
+        if observer.is_stop_requested() {
             break;
         }
-        let set = arranged(options, *policy, *nodes);
-        let mut one =
-            match SingleRun::begin(options, &set, *nodes, members.members(), &|| watch.is_over()) {
-                Ok(one) => one,
+        let set = task_set_for(options, *policy, *nodes);
+        let mut single_run =
+            match SingleRun::start(options, &set, *nodes, members.members(), &|| {
+                observer.is_stop_requested()
+            }) {
+                Ok(single_run) => single_run,
                 Err(error) => {
-                    members.call_off(&error);
+                    members.cancel(&error);
                     if runs.is_empty() {
                         return Err(error);
                     }
-                    // Earlier measurements are retained.
-                    endings.push(RunEnd::NotBegun(error.to_string()));
+                    // The results of earlier runs are retained.
+                    endings.push(RunEnd::NotStarted(error.to_string()));
                     break;
                 }
             };
-        let ending = one.collect(watch, (at, plans.len()));
-        runs.push(one.to_record(*policy));
-        clock_sets.extend(one.clock_sets());
-        clocks_unread.extend(one.clocks_unread());
-        lacking.extend(one.lacking());
+        let ending = single_run.collect(observer, (at, plans.len()));
+        runs.push(single_run.to_record(*policy));
+        clock_steps.extend(single_run.clock_steps());
+        clocks_unread.extend(single_run.unmeasured_clocks());
+        missing_periods.extend(single_run.missing_periods());
         endings.push(ending);
     }
     let mut result = CycleResult {
@@ -253,23 +255,24 @@ pub fn run(options: &RunOptions, watch: &mut dyn RunObserver) -> Result<CycleRes
         limits: Vec::new(),
         findings: Vec::new(),
     };
-    result.findings = findings::findings(&result, (&endings, &lacking), plans.len());
-    result.findings.extend(clock_sets.iter().map(clocks::set));
+    result.findings = findings::findings(&result, (&endings, &missing_periods), plans.len());
+    result.findings.extend(clock_steps.iter().map(clocks::clock_step_finding));
     if let Some(cluster) = options.cluster {
-        result.findings.extend(clocks::strayed(&result, cluster.max_offset_ns));
+        result.findings.extend(clocks::clock_offset_findings(&result, cluster.max_offset_ns));
     }
-    result.findings.extend(clocks_unread.iter().map(clocks::unread));
+    result.findings.extend(clocks_unread.iter().map(clocks::unmeasured_clock_finding));
     Ok(result)
 }
 
-/// Returns the tasks in the form of this run.
-fn arranged(options: &RunOptions, policy: Option<TaskPolicy>, nodes: u16) -> TaskSet {
-    let with_policy = policy.map_or_else(|| options.set.clone(), |one| options.set.under(one));
+/// Returns the tasks of a run with its policy, divided among its nodes if requested.
+fn task_set_for(options: &RunOptions, policy: Option<TaskPolicy>, nodes: u16) -> TaskSet {
+    let with_policy =
+        policy.map_or_else(|| options.set.clone(), |one| options.set.with_policy(one));
     if options.divide { with_policy.divided(nodes.into()) } else { with_policy }
 }
 
-/// Returns the gain of more nodes over the fewest of the same policy, by the first task that all of
-/// them share.
+/// Returns the speedup of each run over the one with the fewest nodes under the same policy, for
+/// the first task that all nodes share.
 fn speedups(runs: &[CycleRun]) -> Vec<CycleSpeedup> {
     let mut policies: Vec<_> = runs.iter().map(|run| run.policy).collect();
     policies.dedup();
@@ -284,12 +287,12 @@ fn speedups(runs: &[CycleRun]) -> Vec<CycleSpeedup> {
 fn speedups_of(runs: &[&CycleRun], task: &str, policy: Option<TaskPolicy>) -> Vec<CycleSpeedup> {
     let span_ns = |run: &CycleRun| {
         let shared = run.shared.iter().find(|shared| shared.task == task);
-        let alone = || {
+        let single_node = || {
             let [node] = &run.nodes[..] else { return None };
             let task = node.tasks.iter().find(|one| one.name == task)?;
             Some(task.execution_ns.as_ref()?.mean)
         };
-        shared.map(|shared| shared.span_ns).or_else(alone)
+        shared.map(|shared| shared.span_ns).or_else(single_node)
     };
     let spans: Vec<(usize, f64)> =
         runs.iter().filter_map(|run| Some((run.nodes.len(), span_ns(run)?))).collect();
@@ -298,61 +301,64 @@ fn speedups_of(runs: &[&CycleRun], task: &str, policy: Option<TaskPolicy>) -> Ve
     else {
         return Vec::new();
     };
-    let gained = |&(nodes, span_ns): &(usize, f64)| {
+    let speedup_record = |&(nodes, span_ns): &(usize, f64)| {
         let speedup = base_ns / span_ns;
         let efficiency = speedup * least as f64 / nodes as f64;
         CycleSpeedup { policy, task: task.to_owned(), nodes, span_ns, speedup, efficiency }
     };
-    spans.iter().map(gained).collect()
+    spans.iter().map(speedup_record).collect()
 }
 
-/// Members that have joined, with their leader.
+/// Members that have joined, and their leader; without members if all nodes are on this host.
 struct JoinedMembers {
     members: Vec<RemoteNode>,
     leader: Option<Leader>,
 }
 
 impl JoinedMembers {
-    /// Returns the members, and the address of this host's node at which they reach it.
+    /// Returns the members, and the address at which they reach the node on this host.
     fn members(&mut self) -> (&mut [RemoteNode], Option<SocketAddr>) {
         (&mut self.members, self.leader.as_ref().map(|leader| leader.address))
     }
 
-    /// Sends the members the reason for which nothing begins.
-    fn call_off(&mut self, error: &RunError) {
+    /// Sends the members the reason for which the run is cancelled.
+    fn cancel(&mut self, error: &RunError) {
         let why = error.to_string();
         self.members.iter_mut().for_each(|member| member.cancel(&why));
     }
 }
 
-fn gather(
+fn gather_members(
     options: &RunOptions,
     nodes: u16,
-    watch: &mut dyn RunObserver,
+    observer: &mut dyn RunObserver,
 ) -> Result<JoinedMembers, RunError> {
     let Some(cluster) = options.cluster else {
         return Ok(JoinedMembers { members: Vec::new(), leader: None });
     };
     let address = cluster.listen;
-    let leader = Leader::listen(address).map_err(|error| RunError::Listen { address, error })?;
-    let of = usize::from(nodes.saturating_sub(1));
+    let leader =
+        Leader::listen(address).map_err(|error| RunError::ListenFailed { address, error })?;
+    let expected = usize::from(nodes.saturating_sub(1));
     let mut last = None;
-    let (began, mut late) = (Instant::now(), None);
-    let members = leader.accept_members(of, &mut |members| {
+    let (began, mut expired_wait) = (Instant::now(), None);
+    let members = leader.accept_members(expected, &mut |members| {
         let is_new = last.replace(members) != Some(members);
         if is_new {
-            watch.joined(members, of);
+            observer.joined(members, expected);
         }
-        late = cluster.wait.filter(|wait| began.elapsed() > *wait);
-        late.is_some() || watch.is_over()
+        expired_wait = cluster.wait.filter(|wait| began.elapsed() > *wait);
+        expired_wait.is_some() || observer.is_stop_requested()
     });
-    let absent = |wait| RunError::Absent { joined: last.unwrap_or(0), of, wait };
-    let members = members.ok_or_else(|| late.map_or(RunError::Ended, absent))?;
+    let members_missing =
+        |wait| RunError::MembersMissing { joined: last.unwrap_or(0), of: expected, wait };
+    let members =
+        members.ok_or_else(|| expired_wait.map_or(RunError::Interrupted, members_missing))?;
     Ok(JoinedMembers { members, leader: Some(leader) })
 }
 
 /// Returns the name of a node on this host.
-fn name_of(node: u16) -> String {
+fn node_name(node: u16) -> String {
     format!("node{}", node + 1)
 }
 

@@ -1,4 +1,4 @@
-//! Node from the collector's point of view, on this host or on another: its order, its entries, and
+//! Node of a run as the collector sees it, on this host or on another: its order, its entries and
 //! its record.
 
 use std::io;
@@ -16,22 +16,22 @@ use crate::gather::task_stats::TaskStats;
 use crate::node::{NodeOrder, NodeReady, NodeStart, TaskFailure, TaskReady};
 use crate::task::{Task, TaskSet, TaskWork};
 
-/// Additional time for a node on another host: it measures its clock, and the network is in
-/// between.
+/// Additional timeout of a node on another host, for the measurement of its clock and for the
+/// network.
 const REMOTE_EXTRA_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One node.
+/// Node of a run.
 pub(super) struct NodeHandle<'a> {
     pub(super) name: String,
     link: NodeConnection<'a>,
-    /// Without a port.
+    /// Address of the node; its port is not used.
     address: SocketAddr,
     ready: NodeReady,
     injected_ns: i64,
     pub(super) stats: Vec<TaskStats>,
     cycles: Vec<u64>,
-    /// Reason for which it exited early.
-    pub(super) died: Option<String>,
+    /// Exit reason, if the node exited early.
+    pub(super) exit_reason: Option<String>,
 }
 
 /// Connection to a node.
@@ -40,7 +40,7 @@ enum NodeConnection<'a> {
     Remote(&'a mut RemoteNode),
 }
 
-/// Index of a node, number of all, and the address at which its peers reach it.
+/// Index of a node, number of nodes, and address at which the peers reach it.
 #[derive(Clone, Copy)]
 pub(super) struct NodeSlot {
     pub(super) node: u16,
@@ -49,33 +49,34 @@ pub(super) struct NodeSlot {
 }
 
 impl<'a> NodeHandle<'a> {
-    /// Prepares a node for its tasks: `remote` on another host, or a new process on this host.
-    pub(super) fn ready(
+    /// Prepares a node for its tasks: `remote` is one on another host; `None` starts a process on
+    /// this host.
+    pub(super) fn start(
         options: &RunOptions,
         set: &TaskSet,
         cycles: &[u64],
         slot: NodeSlot,
         remote: Option<&'a mut RemoteNode>,
-        is_over: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let injected_ns =
             options.injected_offset_ns.get(usize::from(slot.node)).copied().unwrap_or(0);
-        let home = slot.address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
+        let local_address = slot.address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, 0).into());
         let order = NodeOrder {
-            set: of_node(options, set, usize::from(slot.node)),
+            set: task_set_of(options, set, usize::from(slot.node)),
             cycles: cycles.to_vec(),
             node: slot.node,
             nodes: slot.nodes,
-            address: home.ip(),
-            scope: zone_index(home).unwrap_or(0),
+            address: local_address.ip(),
+            scope: zone_index(local_address).unwrap_or(0),
             hold_awake: options.hold_awake,
             clock_injected_ns: injected_ns,
             is_signalled: options.signal_by_packet,
             timeout_ns: u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX),
         };
         let name =
-            remote.as_ref().map_or_else(|| super::name_of(slot.node), |one| one.name.clone());
-        let start = |error| RunError::Start { node: name.clone(), error };
+            remote.as_ref().map_or_else(|| super::node_name(slot.node), |one| one.name.clone());
+        let start = |error| RunError::StartFailed { node: name.clone(), error };
         let tasks = set.tasks().len();
         let mut link = if let Some(remote) = remote {
             remote.send_order(&order).map_err(start)?;
@@ -85,11 +86,15 @@ impl<'a> NodeHandle<'a> {
             NodeConnection::Local(Box::new(child.map_err(start)?))
         };
         let ready = match &mut link {
-            NodeConnection::Local(child) => child.answer(order.ready_timeout(), is_over),
-            NodeConnection::Remote(remote) => remote
-                .await_ready(order.ready_timeout().saturating_add(REMOTE_EXTRA_TIMEOUT), is_over),
+            NodeConnection::Local(child) => {
+                child.await_ready(order.ready_timeout(), is_interrupted)
+            }
+            NodeConnection::Remote(remote) => remote.await_ready(
+                order.ready_timeout().saturating_add(REMOTE_EXTRA_TIMEOUT),
+                is_interrupted,
+            ),
         };
-        let not_ready = |reason| RunError::Ready { node: name.clone(), reason };
+        let not_ready = |reason| RunError::NotReady { node: name.clone(), reason };
         let ready = ready.map_err(not_ready)?;
         let tasks_ready = set.tasks().iter().zip(cycles).zip(&ready.tasks);
         let task_stats = |((task, cycles), ready): ((&Task, &u64), &TaskReady)| {
@@ -97,44 +102,48 @@ impl<'a> NodeHandle<'a> {
         };
         let stats = tasks_ready.map(task_stats).collect();
         let address = match &link {
-            NodeConnection::Local(_) => home,
+            NodeConnection::Local(_) => local_address,
             NodeConnection::Remote(remote) => remote.address,
         };
         let cycles = cycles.to_vec();
-        Ok(Self { name, link, address, ready, injected_ns, stats, cycles, died: None })
+        Ok(Self { name, link, address, ready, injected_ns, stats, cycles, exit_reason: None })
     }
 
-    /// Returns the message address of a task, if it receives any.
-    pub(super) fn port(&self, task: usize) -> Option<SocketAddr> {
-        Some(self.at(self.ready.tasks.get(task)?.port?))
+    /// Returns the address for messages of a task; `None` if it receives none.
+    pub(super) fn message_address(&self, task: usize) -> Option<SocketAddr> {
+        Some(self.address_with_port(self.ready.tasks.get(task)?.port?))
     }
 
-    /// Returns the address for a task's release packets, if it uses any.
-    pub(super) fn signal_port(&self, task: usize) -> Option<SocketAddr> {
-        Some(self.at(self.ready.tasks.get(task)?.signal_port?))
+    /// Returns the address for release packets of a task; `None` if it uses none.
+    pub(super) fn release_address(&self, task: usize) -> Option<SocketAddr> {
+        Some(self.address_with_port(self.ready.tasks.get(task)?.signal_port?))
     }
 
-    fn at(&self, port: u16) -> SocketAddr {
+    fn address_with_port(&self, port: u16) -> SocketAddr {
         let mut address = self.address;
         address.set_port(port);
         address
     }
 
-    /// Refuses a clock that is too far off.
+    /// Checks that the offset of the node's clock, with its error bound, is at most `max_ns`.
     pub(super) fn check_clock(&self, max_ns: u64) -> Result<(), RunError> {
         let NodeConnection::Remote(remote) = &self.link else {
             let ahead = crate::cluster::NodeClockOffset { ahead_ns: self.injected_ns, error_ns: 0 };
-            return self.within(ahead, max_ns);
+            return self.check_offset(ahead, max_ns);
         };
         match remote.clocks() {
-            Ok(clocks) => clocks.first().map_or(Ok(()), |clock| self.within(*clock, max_ns)),
+            Ok(clocks) => clocks.first().map_or(Ok(()), |clock| self.check_offset(*clock, max_ns)),
             Err(reason) => {
                 Err(RunError::ClockUnknown { node: self.name.clone(), reason: reason.to_owned() })
             }
         }
     }
 
-    fn within(&self, clock: crate::cluster::NodeClockOffset, max_ns: u64) -> Result<(), RunError> {
+    fn check_offset(
+        &self,
+        clock: crate::cluster::NodeClockOffset,
+        max_ns: u64,
+    ) -> Result<(), RunError> {
         if clock.ahead_ns.unsigned_abs().saturating_add(clock.error_ns) <= max_ns {
             return Ok(());
         }
@@ -147,15 +156,15 @@ impl<'a> NodeHandle<'a> {
         })
     }
 
-    pub(super) fn send_start(&mut self, go: &NodeStart) -> Result<(), RunError> {
+    pub(super) fn send_start(&mut self, start: &NodeStart) -> Result<(), RunError> {
         let sent: io::Result<()> = match &mut self.link {
-            NodeConnection::Local(child) => child.send(go),
-            NodeConnection::Remote(remote) => remote.send_start(go),
+            NodeConnection::Local(child) => child.send(start),
+            NodeConnection::Remote(remote) => remote.send_start(start),
         };
-        sent.map_err(|error| RunError::Start { node: self.name.clone(), error })
+        sent.map_err(|error| RunError::StartFailed { node: self.name.clone(), error })
     }
 
-    /// Requests all its tasks to end at their next release.
+    /// Requests all tasks of the node to end at their next releases.
     pub(super) fn stop(&mut self) {
         match &mut self.link {
             NodeConnection::Local(child) => child.shared().stop(),
@@ -163,42 +172,42 @@ impl<'a> NodeHandle<'a> {
         }
     }
 
-    /// Returns the first task that has not finished.
-    pub(super) fn open(&self) -> Option<usize> {
-        (0..self.stats.len()).find(|task| !self.state(*task).is_over)
+    /// Returns the index of the first task that has not finished.
+    pub(super) fn unfinished_task(&self) -> Option<usize> {
+        (0..self.stats.len()).find(|task| !self.task_state(*task).is_over)
     }
 
-    /// Returns, for each task, whether it has finished.
+    /// Returns true for each task that has finished.
     pub(super) fn finished_tasks(&self) -> Vec<bool> {
-        (0..self.stats.len()).map(|task| self.state(task).is_over).collect()
+        (0..self.stats.len()).map(|task| self.task_state(task).is_over).collect()
     }
 
-    /// Returns the planned periods of a task without an entry.
+    /// Returns the number of planned periods of a task for which no entry is known, not even a lost
+    /// one.
     pub(super) fn missing_periods(&self, task: usize) -> u64 {
         let stats = &self.stats[task];
-        let known = stats.periods + stats.unreleased + self.state(task).lost_periods;
+        let known = stats.periods + stats.unreleased + self.task_state(task).lost_periods;
         self.cycles[task].saturating_sub(known)
     }
 
-    /// Returns the planned periods of a task.
+    /// Returns the number of planned periods of a task.
     pub(super) fn planned(&self, task: usize) -> u64 {
         self.cycles[task]
     }
 
-    fn state(&self, task: usize) -> TaskState {
+    fn task_state(&self, task: usize) -> TaskState {
         match &self.link {
-            NodeConnection::Local(child) => child.state(task),
-            NodeConnection::Remote(remote) => remote.state(task),
+            NodeConnection::Local(child) => child.task_state(task),
+            NodeConnection::Remote(remote) => remote.task_state(task),
         }
     }
 
-    /// Returns the number of detected steps of its system clock, the highest of its tasks.
-    pub(super) fn clock_sets(&self) -> u64 {
-        (0..self.stats.len()).map(|task| self.state(task).clock_sets).max().unwrap_or(0)
+    /// Returns the number of detected steps of the node's system clock, the largest of its tasks.
+    pub(super) fn clock_steps(&self) -> u64 {
+        (0..self.stats.len()).map(|task| self.task_state(task).clock_sets).max().unwrap_or(0)
     }
 
-    /// Returns the reason for which its clock could not be measured in the latest attempt, if it
-    /// failed.
+    /// Returns the reason for which the latest measurement of the node's clock failed, if it did.
     pub(super) fn clock_unknown(&self) -> Option<String> {
         match &self.link {
             NodeConnection::Local(_) => None,
@@ -206,39 +215,42 @@ impl<'a> NodeHandle<'a> {
         }
     }
 
-    /// Records an exit before all its tasks had finished.
+    /// Records the exit of a node before all its tasks had finished.
     pub(super) fn check_exit(&mut self) {
-        let ended = match &mut self.link {
-            NodeConnection::Local(child) => child.ended(),
+        let exit_reason = match &mut self.link {
+            NodeConnection::Local(child) => child.exit_reason(),
             NodeConnection::Remote(remote) => {
-                remote.listen();
-                remote.ended()
+                remote.process_messages();
+                remote.exit_reason()
             }
         };
-        if self.died.is_none() && self.open().is_some() {
-            self.died = ended;
+        if self.exit_reason.is_none() && self.unfinished_task().is_some() {
+            self.exit_reason = exit_reason;
         }
     }
 
-    /// Takes the entries that a task has published.
-    pub(super) fn take(
+    /// Passes the entries that a task has published to `sink`, with the node's name and the task's
+    /// stats.
+    pub(super) fn take_entries(
         &mut self,
         task: usize,
-        put: &mut dyn FnMut(&str, &mut TaskStats, &PeriodEntry),
+        sink: &mut dyn FnMut(&str, &mut TaskStats, &PeriodEntry),
     ) {
         let (name, stats) = (&self.name, &mut self.stats[task]);
         match &mut self.link {
-            NodeConnection::Local(child) => child.take(task, &mut |entry| put(name, stats, entry)),
+            NodeConnection::Local(child) => {
+                child.take_entries(task, &mut |entry| sink(name, stats, entry))
+            }
             NodeConnection::Remote(remote) => {
-                for entry in remote.take(task) {
-                    put(name, stats, &entry);
+                for entry in remote.take_entries(task) {
+                    sink(name, stats, &entry);
                 }
             }
         }
     }
 
-    /// Returns its record.
-    pub(super) fn result(&self, set: &TaskSet) -> CycleNode {
+    /// Returns the record of the node.
+    pub(super) fn to_record(&self, set: &TaskSet) -> CycleNode {
         let (host, clocks) = match &self.link {
             NodeConnection::Local(_) => (None, &[][..]),
             NodeConnection::Remote(remote) => {
@@ -256,12 +268,12 @@ impl<'a> NodeHandle<'a> {
             conditions: self.ready.conditions.clone(),
             injected_offset_ns: Some(self.ready.clock_injected_ns).filter(|ns| *ns != 0),
             clocks: clocks.iter().map(clock).collect(),
-            tasks: tasks.map(|(at, task)| self.task(at, task)).collect(),
+            tasks: tasks.map(|(at, task)| self.task_record(at, task)).collect(),
         }
     }
 
-    fn task(&self, at: usize, task: &Task) -> CycleTask {
-        let (stats, ready, state) = (&self.stats[at], &self.ready.tasks[at], self.state(at));
+    fn task_record(&self, at: usize, task: &Task) -> CycleTask {
+        let (stats, ready, state) = (&self.stats[at], &self.ready.tasks[at], self.task_state(at));
         CycleTask {
             name: task.name.clone(),
             period_ns: task.period_ns,
@@ -279,7 +291,7 @@ impl<'a> NodeHandle<'a> {
             failed: stats.failed,
             messages_missing: stats.messages_missing,
             barriers_broken: stats.barriers_broken,
-            start_latency_ns: Distribution::of_recorder(&stats.lateness),
+            start_latency_ns: Distribution::of_recorder(&stats.start_latency),
             execution_ns: Distribution::of_recorder(&stats.execution),
             response_ns: Distribution::of_recorder(&stats.response),
             computation_ns: Distribution::of_recorder(&stats.computation),
@@ -288,22 +300,22 @@ impl<'a> NodeHandle<'a> {
             barrier_ns: Distribution::of_recorder(&stats.barrier),
             overhead: stats.overhead(state.latency_ns),
             served: stats.served(),
-            failure: TaskFailure::of_words(state.fault).map(|fault| fault.to_string()),
+            failure: TaskFailure::from_words(state.fault).map(|fault| fault.to_string()),
             states: stats.states(),
             series: stats.series(),
         }
     }
 }
 
-/// Returns the tasks in this node's form.
-fn of_node(options: &RunOptions, set: &TaskSet, node: usize) -> TaskSet {
+/// Returns the tasks of a node, with its factor of computation and pinned to its core.
+fn task_set_of(options: &RunOptions, set: &TaskSet, node: usize) -> TaskSet {
     let slow = options.slow.iter().find(|(slow, _)| usize::from(*slow) == node);
     let set = slow.map_or_else(|| set.clone(), |(_, factor)| set.multiplied(*factor));
     let core = options.cores.get(node % options.cores.len().max(1));
-    core.map_or_else(|| set.clone(), |core| set.on_core(*core))
+    core.map_or_else(|| set.clone(), |core| set.pinned_to_core(*core))
 }
 
-/// Returns the undisturbed computation of a period of supersteps.
+/// Returns the undisturbed computation of a period, in ns; `None` if the work is not supersteps.
 fn undisturbed_ns(task: &Task, ready: &TaskReady) -> Option<f64> {
     let is_known = matches!(task.work, TaskWork::Steps(_));
     is_known.then_some(ready.units? as f64 * ready.unit_ns?)

@@ -1,4 +1,5 @@
-//! Time signal as packets: a thread that sends each node a datagram for each release of each task.
+//! Release signal as packets: a thread that sends each node a datagram for each release of each
+//! task.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,31 +18,31 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::node::datagram::{DatagramHeader, DatagramKind, HEADER_LEN};
 
-/// Highest priority of a task, so that none of them delays the signal for long.
-const PRIORITY: i32 = 99;
-/// Longest sleep between two checks for the end.
+/// Real-time priority of the thread: the highest, so that no task delays the signal for long.
+const SIGNAL_PRIORITY: i32 = 99;
+/// Longest sleep between two checks of the stop flag.
 const POLL_INTERVAL: Span = Span::from_ms(50);
-/// Repetitions of the end packet, each after this time: a datagram may be lost.
-const LAST: [Span; 3] = [Span::from_ms(1), Span::from_ms(10), Span::from_ms(100)];
+/// Pause before each repetition of the end-of-releases packet, because a datagram may be lost.
+const END_PACKET_PAUSES: [Span; 3] = [Span::from_ms(1), Span::from_ms(10), Span::from_ms(100)];
 
-/// Releases of a task, with the receivers of its packets.
+/// Releases of a task, and the receivers of its packets.
 #[derive(Clone, Debug)]
 pub(super) struct ReleaseSchedule {
     pub(super) offset: Span,
     pub(super) period: Span,
-    pub(super) cycles: u64,
-    /// Address of each node for its signal.
-    pub(super) to: Vec<SocketAddr>,
+    pub(super) period_count: u64,
+    /// Address of each node for the release packets of the task.
+    pub(super) receivers: Vec<SocketAddr>,
 }
 
 impl ReleaseSchedule {
-    fn due(&self, begin: Timestamp<Monotonic>, cycle: u64) -> Timestamp<Monotonic> {
-        let cycle = i64::try_from(cycle).unwrap_or(i64::MAX);
+    fn release_time(&self, begin: Timestamp<Monotonic>, period: u64) -> Timestamp<Monotonic> {
+        let cycle = i64::try_from(period).unwrap_or(i64::MAX);
         begin + self.offset + Span::from_ns(self.period.as_ns().saturating_mul(cycle))
     }
 }
 
-/// Thread that sends until it has finished or is dropped.
+/// Thread that sends the release signal until it has finished or is dropped.
 #[derive(Debug)]
 pub(super) struct ReleaseSignalThread {
     stop: Arc<AtomicBool>,
@@ -56,92 +57,95 @@ struct SignalStats {
 }
 
 impl ReleaseSignalThread {
-    /// Sends the releases of these tasks, from `begin` on. Each packet carries `token`.
+    /// Sends the releases of these tasks from `begin` on. Each packet carries `token`.
     pub(super) fn start(
-        trains: Vec<ReleaseSchedule>,
+        schedules: Vec<ReleaseSchedule>,
         begin: Timestamp<Monotonic>,
         token: u64,
     ) -> io::Result<Self> {
-        let first = trains.iter().flat_map(|train| &train.to).next();
-        let any = if first.is_some_and(SocketAddr::is_ipv6) { "[::]:0" } else { "0.0.0.0:0" };
-        let socket = UdpSocket::bind(any)?;
+        let first = schedules.iter().flat_map(|train| &train.receivers).next();
+        let local_address =
+            if first.is_some_and(SocketAddr::is_ipv6) { "[::]:0" } else { "0.0.0.0:0" };
+        let socket = UdpSocket::bind(local_address)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&stop);
+        let stop_requested = Arc::clone(&stop);
         let work = move || {
-            // Without the privilege it is sent as well as possible, and its lateness is reported.
-            let _ = affinity::SchedulingParameters::fifo(PRIORITY, true).apply();
-            send_all(&socket, &trains, (begin, token), &is_over)
+            // If the priority is refused, the recorded lateness shows it.
+            let _ = affinity::SchedulingParameters::fifo(SIGNAL_PRIORITY, true).apply();
+            send_all(&socket, &schedules, (begin, token), &stop_requested)
         };
         let thread = thread::Builder::new().name("signal".into()).spawn(work)?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Ends the thread, and returns its stats.
-    pub(super) fn end(&mut self) -> Option<CycleSignalStats> {
+    /// Stops the thread and returns its stats; `None` if it was stopped before.
+    pub(super) fn finish(&mut self) -> Option<CycleSignalStats> {
         self.stop.store(true, Ordering::Relaxed);
-        let sent = self.thread.take()?.join().ok()?;
-        let lateness_ns = Distribution::of_recorder(&sent.lateness);
-        Some(CycleSignalStats { packets: sent.packets, failed: sent.failed, lateness_ns })
+        let stats = self.thread.take()?.join().ok()?;
+        let lateness_ns = Distribution::of_recorder(&stats.lateness);
+        Some(CycleSignalStats { packets: stats.packets, failed: stats.failed, lateness_ns })
     }
 }
 
 impl Drop for ReleaseSignalThread {
     fn drop(&mut self) {
-        self.end();
+        self.finish();
     }
 }
 
 fn send_all(
     socket: &UdpSocket,
-    trains: &[ReleaseSchedule],
+    schedules: &[ReleaseSchedule],
     (begin, token): (Timestamp<Monotonic>, u64),
     stop: &AtomicBool,
 ) -> SignalStats {
-    let mut sent = SignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
-    let waiting = trains.iter().enumerate().filter(|(_, train)| train.cycles > 0);
+    let mut stats = SignalStats { packets: 0, failed: 0, lateness: Recorder::new() };
+    let waiting = schedules.iter().enumerate().filter(|(_, train)| train.period_count > 0);
     let mut next: BinaryHeap<_> =
-        waiting.map(|(at, train)| Reverse((train.due(begin, 0).as_ns(), at, 0))).collect();
+        waiting.map(|(at, train)| Reverse((train.release_time(begin, 0).as_ns(), at, 0))).collect();
     while let Some(Reverse((due_ns, at, cycle))) = next.pop() {
-        let (train, due) = (&trains[at], Timestamp::from_ns(due_ns));
-        if !wait(due, stop) {
-            return sent;
+        let (schedule, released_at) = (&schedules[at], Timestamp::from_ns(due_ns));
+        if !wait_until(released_at, stop) {
+            return stats;
         }
         let header = header(DatagramKind::Release, cycle, token);
-        for to in &train.to {
+        for to in &schedule.receivers {
             match socket.send_to(&header, to) {
-                Ok(_) => sent.packets += 1,
-                Err(_) => sent.failed += 1,
+                Ok(_) => stats.packets += 1,
+                Err(_) => stats.failed += 1,
             }
-            sent.lateness.record((MonotonicClock.now() - due).as_ns().max(0).unsigned_abs());
+            stats
+                .lateness
+                .record((MonotonicClock.now() - released_at).as_ns().max(0).unsigned_abs());
         }
-        if cycle + 1 < train.cycles {
-            next.push(Reverse((train.due(begin, cycle + 1).as_ns(), at, cycle + 1)));
-        }
-    }
-    for after in LAST {
-        if !wait(MonotonicClock.now() + after, stop) {
-            return sent;
-        }
-        for to in trains.iter().flat_map(|train| &train.to) {
-            // It is repeated.
-            let _ = socket.send_to(&header(DatagramKind::Last, 0, token), to);
+        if cycle + 1 < schedule.period_count {
+            next.push(Reverse((schedule.release_time(begin, cycle + 1).as_ns(), at, cycle + 1)));
         }
     }
-    sent
+    for after in END_PACKET_PAUSES {
+        if !wait_until(MonotonicClock.now() + after, stop) {
+            return stats;
+        }
+        for to in schedules.iter().flat_map(|train| &train.receivers) {
+            // The packet is repeated, so an error is harmless.
+            let _ = socket.send_to(&header(DatagramKind::EndOfReleases, 0, token), to);
+        }
+    }
+    stats
 }
 
-fn header(kind: DatagramKind, cycle: u64, token: u64) -> [u8; HEADER_LEN] {
-    DatagramHeader { kind, node: 0, cycle, step: 0, sent_ns: token.cast_signed() }.to_bytes()
+fn header(kind: DatagramKind, period: u64, token: u64) -> [u8; HEADER_LEN] {
+    DatagramHeader { kind, node: 0, period, superstep: 0, sent_ns: token.cast_signed() }.to_bytes()
 }
 
-/// Returns a number that distinguishes the packets of a run from all others and cannot be guessed
-/// from outside.
-pub(super) fn token() -> u64 {
+/// Returns a random number that distinguishes the packets of a run from all others and cannot be
+/// guessed by another host.
+pub(super) fn random_token() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// Waits until an instant; returns false if it is to end.
-fn wait(until: Timestamp<Monotonic>, stop: &AtomicBool) -> bool {
+/// Waits until an instant; returns false if `stop` is set.
+fn wait_until(until: Timestamp<Monotonic>, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
             return false;
@@ -168,8 +172,8 @@ mod tests {
         let train = |offset_ms, period_ms, cycles| ReleaseSchedule {
             offset: Span::from_ms(offset_ms),
             period: Span::from_ms(period_ms),
-            cycles,
-            to: to.clone(),
+            period_count: cycles,
+            receivers: to.clone(),
         };
         let begin = MonotonicClock.now() + Span::from_ms(5);
         let mut signal =
@@ -181,16 +185,16 @@ mod tests {
             loop {
                 let len = node.recv(&mut bytes).unwrap();
                 let header = DatagramHeader::from_bytes(&bytes[..len]).unwrap();
-                kinds.push((header.kind, header.cycle));
-                if header.kind == DatagramKind::Last {
+                kinds.push((header.kind, header.period));
+                if header.kind == DatagramKind::EndOfReleases {
                     break;
                 }
             }
         }
         let of_one = [0, 0, 1, 1, 2].map(|cycle| (DatagramKind::Release, cycle));
-        let of_one = [&of_one[..], &[(DatagramKind::Last, 0)]].concat();
+        let of_one = [&of_one[..], &[(DatagramKind::EndOfReleases, 0)]].concat();
         assert_eq!(kinds, [&of_one[..], &of_one].concat());
-        let sent = signal.end().unwrap();
+        let sent = signal.finish().unwrap();
         assert_eq!((sent.packets, sent.failed), (10, 0));
         assert_eq!(sent.lateness_ns.unwrap().count, 10);
     }
@@ -200,8 +204,8 @@ mod tests {
         let far = ReleaseSchedule {
             offset: Span::from_ms(3_600_000),
             period: Span::from_ms(1),
-            cycles: 1,
-            to: Vec::new(),
+            period_count: 1,
+            receivers: Vec::new(),
         };
         let begun = MonotonicClock.now();
         drop(ReleaseSignalThread::start(vec![far], begun, 7).unwrap());

@@ -1,4 +1,4 @@
-//! One run: all nodes begin together, and their entries are collected until all have finished.
+//! One run: all nodes start together, and their entries are collected until all have finished.
 
 use std::thread;
 use std::time::Duration;
@@ -18,136 +18,138 @@ use crate::ring::COLLECT_INTERVAL_NS;
 use crate::task::{Task, TaskSet, TaskWork};
 
 /// Time from the last node's report that it is ready to the first release.
-const HEAD_START: Span = Span::from_ms(100);
-/// Additional time if nodes exchange messages: they measure the baseline of the network meanwhile.
-const ACQUAINTANCE: Span = Span::from_ms(400);
-/// Additional time if nodes are on several hosts, each of which must receive the start command.
-const FAR: Span = Span::from_ms(500);
-/// Interval between two collections. A ring holds many times the entries of an interval.
-const ROUND: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
-/// Time beyond the planned end after which a run is ended.
+const START_DELAY: Span = Span::from_ms(100);
+/// Additional time if nodes exchange messages, in which they measure the network's baseline.
+const BASELINE_TIME: Span = Span::from_ms(400);
+/// Additional time if nodes are on several hosts, to deliver the start command to each.
+const REMOTE_START_DELAY: Span = Span::from_ms(500);
+/// Interval between two collections. A ring holds the entries of many intervals.
+const COLLECT_INTERVAL: Duration = Duration::from_nanos(COLLECT_INTERVAL_NS);
+/// Time beyond the planned end after which a run is stopped; also the grace period after that.
 const END_GRACE_PERIOD: Span = Span::from_ms(2_000);
 
-/// End of a run.
+/// Circumstances of the end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RunEnd {
-    /// All periods are over.
-    Done,
-    /// It was ended early by the user.
+    /// All periods are completed.
+    Completed,
+    /// The user ended the run early.
     Interrupted,
-    /// A node exited by itself.
-    Died {
+    /// A node exited unexpectedly.
+    NodeExited {
         /// The node.
         node: String,
-        /// Its exit reason.
+        /// Exit reason.
         how: String,
     },
-    /// A task ended before all its periods were over.
+    /// A task ended before its last period.
     TaskAbandoned {
-        /// Its node.
+        /// Name of its node.
         node: String,
-        /// The task.
+        /// Name of the task.
         task: String,
     },
-    /// A run could not begin after others were over.
-    NotBegun(String),
-    /// A task was still in a period long after the end of all.
-    Stuck {
-        /// Its node.
+    /// A further run could not start; the text is the reason.
+    NotStarted(String),
+    /// A task had not finished long after the planned end.
+    TaskStuck {
+        /// Name of its node.
         node: String,
-        /// The task.
+        /// Name of the task.
         task: String,
     },
 }
 
-/// Planned periods of a task without an entry.
+/// Planned periods of a task without an entry: name of the node and of the task, and the numbers of
+/// planned and of missing periods.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct MissingPeriods {
     pub(super) node: String,
     pub(super) task: String,
     pub(super) planned: u64,
-    pub(super) lacks: u64,
+    pub(super) missing: u64,
 }
 
-/// One run.
+/// One run in progress.
 pub(super) struct SingleRun<'a> {
     set: &'a TaskSet,
     nodes: Vec<NodeHandle<'a>>,
     names: Vec<String>,
     cross_node: Vec<Option<CrossNodeStats>>,
     signal: Option<ReleaseSignalThread>,
-    sent: Option<CycleSignalStats>,
+    signal_stats: Option<CycleSignalStats>,
     begin: Timestamp<Monotonic>,
     total: Span,
-    /// Wait beyond that.
+    /// Additional wait after `total` for the nodes to finish.
     end_timeout: Span,
 }
 
 impl<'a> SingleRun<'a> {
-    /// Prepares all nodes and sends them the first release.
-    pub(super) fn begin(
+    /// Prepares all nodes and sends them the start command.
+    pub(super) fn start(
         options: &RunOptions,
         set: &'a TaskSet,
         count: u16,
         (members, address): (&'a mut [RemoteNode], Option<std::net::SocketAddr>),
-        is_over: &dyn Fn() -> bool,
+        is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, RunError> {
         let time_ns = u64::try_from(options.time.as_nanos()).unwrap_or(u64::MAX);
-        let of = |task: &Task| (time_ns / task.period_ns).max(1);
-        let cycles: Vec<u64> = set.tasks().iter().map(of).collect();
+        let period_count = |task: &Task| (time_ns / task.period_ns).max(1);
+        let cycles: Vec<u64> = set.tasks().iter().map(period_count).collect();
         let mut nodes = Vec::new();
         let mut members = members.iter_mut();
         for node in 0..count {
             let slot = NodeSlot { node, nodes: count, address };
             // The first node is always on this host.
             let remote = if node > 0 { members.next() } else { None };
-            nodes.push(NodeHandle::ready(options, set, &cycles, slot, remote, is_over)?);
+            nodes.push(NodeHandle::start(options, set, &cycles, slot, remote, is_interrupted)?);
         }
-        // Packets need no accurate clock.
+        // Releases by packets need no accurate clock.
         if let Some(cluster) = options.cluster.filter(|_| !options.signal_by_packet) {
             nodes.iter().try_for_each(|node| node.check_clock(cluster.max_offset_ns))?;
         }
         let peers: Vec<Vec<_>> = (0..set.tasks().len()).map(|task| peers(&nodes, task)).collect();
-        let meets = peers.iter().any(|peers| !peers.is_empty());
-        let mut later = HEAD_START;
-        if meets {
-            later = later + ACQUAINTANCE;
+        let communicates = peers.iter().any(|peers| !peers.is_empty());
+        let mut start_delay = START_DELAY;
+        if communicates {
+            start_delay = start_delay + BASELINE_TIME;
         }
         if options.cluster.is_some() {
-            later = later + FAR;
+            start_delay = start_delay + REMOTE_START_DELAY;
         }
-        let begin = MonotonicClock.now() + later;
-        let token = signal::token();
+        let begin = MonotonicClock.now() + start_delay;
+        let token = signal::random_token();
         let start = if options.signal_by_packet {
-            StartInstant::Signalled { in_ns: later.as_ns().cast_unsigned(), token }
+            StartInstant::Signalled { in_ns: start_delay.as_ns().cast_unsigned(), token }
         } else if options.cluster.is_some() {
-            StartInstant::Utc((Realtime.now() + later).as_ns())
+            StartInstant::Utc((Realtime.now() + start_delay).as_ns())
         } else {
             StartInstant::Monotonic(begin.as_ns())
         };
-        let go = NodeStart { begin: start, peers };
-        nodes.iter_mut().try_for_each(|node| node.send_start(&go))?;
-        let signal = options
-            .signal_by_packet
-            .then(|| ReleaseSignalThread::start(trains(set, &cycles, &nodes), begin, token));
+        let start_command = NodeStart { begin: start, peers };
+        nodes.iter_mut().try_for_each(|node| node.send_start(&start_command))?;
+        let signal = options.signal_by_packet.then(|| {
+            ReleaseSignalThread::start(release_schedules(set, &cycles, &nodes), begin, token)
+        });
         let signal = signal.transpose().map_err(RunError::Signal)?;
-        let joint = |task: &Task| {
+        let cross_node_stats = |task: &Task| {
             let steps = match &task.work {
                 TaskWork::Steps(steps) => steps.len(),
-                // Its marks form one step.
+                // The marks of a program form one step.
                 TaskWork::Program(_) => 1,
                 // Such tasks of several nodes are independent of each other.
                 TaskWork::Command(_) | TaskWork::Polling(_) => return None,
             };
             (count > 1).then(|| CrossNodeStats::new(&task.name, usize::from(count), steps))
         };
-        let joints = set.tasks().iter().map(joint).collect();
+        let cross_node = set.tasks().iter().map(cross_node_stats).collect();
         let ends_ns = set.tasks().iter().zip(&cycles).map(|(task, cycles)| {
             task.offset_ns.saturating_add(task.period_ns.saturating_mul(*cycles))
         });
         let total = Span::from_ns(ends_ns.max().unwrap_or(0).try_into().unwrap_or(i64::MAX));
-        let starts = |task: &Task| matches!(task.work, TaskWork::Command(_) | TaskWork::Program(_));
-        let end_timeout = if set.tasks().iter().any(starts) {
+        let starts_process =
+            |task: &Task| matches!(task.work, TaskWork::Command(_) | TaskWork::Program(_));
+        let end_timeout = if set.tasks().iter().any(starts_process) {
             let timeout_ns = i64::try_from(options.timeout.as_nanos()).unwrap_or(i64::MAX);
             END_GRACE_PERIOD + Span::from_ns(timeout_ns)
         } else {
@@ -158,95 +160,101 @@ impl<'a> SingleRun<'a> {
             set,
             nodes,
             names,
-            cross_node: joints,
+            cross_node,
             signal,
-            sent: None,
+            signal_stats: None,
             begin,
             total,
             end_timeout,
         })
     }
 
-    /// Takes entries until all is over.
-    pub(super) fn collect(&mut self, watch: &mut dyn RunObserver, run: (usize, usize)) -> RunEnd {
-        let ending = self.collect_all(watch, run);
-        self.sent = self.signal.as_mut().and_then(ReleaseSignalThread::end);
+    /// Collects entries until all nodes have finished or the run is stopped.
+    pub(super) fn collect(
+        &mut self,
+        observer: &mut dyn RunObserver,
+        run: (usize, usize),
+    ) -> RunEnd {
+        let ending = self.collect_all(observer, run);
+        self.signal_stats = self.signal.as_mut().and_then(ReleaseSignalThread::finish);
         ending
     }
 
-    fn collect_all(&mut self, watch: &mut dyn RunObserver, run: (usize, usize)) -> RunEnd {
-        let mut ending = RunEnd::Done;
-        // After a request to end, less time remains.
-        let mut until = self.begin + self.total + self.end_timeout;
-        let mut is_last = false;
+    fn collect_all(&mut self, observer: &mut dyn RunObserver, run: (usize, usize)) -> RunEnd {
+        let mut ending = RunEnd::Completed;
+        // After a request to end, only the grace period remains.
+        let mut deadline = self.begin + self.total + self.end_timeout;
+        let mut is_past_deadline = false;
         loop {
-            // Checked before the remaining entries are taken, so that none can follow.
+            // Read before the entries are collected, so that none can follow the last collection.
             self.nodes.iter_mut().for_each(NodeHandle::check_exit);
-            let is_over =
-                self.nodes.iter().all(|node| node.died.is_some() || node.open().is_none());
-            let dead = self.nodes.iter().find_map(|node| {
-                let how = node.died.clone()?;
-                Some(RunEnd::Died { node: node.name.clone(), how })
+            let all_finished = self
+                .nodes
+                .iter()
+                .all(|node| node.exit_reason.is_some() || node.unfinished_task().is_none());
+            let node_exit = self.nodes.iter().find_map(|node| {
+                let how = node.exit_reason.clone()?;
+                Some(RunEnd::NodeExited { node: node.name.clone(), how })
             });
-            let through: Vec<Vec<bool>> =
+            let finished: Vec<Vec<bool>> =
                 self.nodes.iter().map(NodeHandle::finished_tasks).collect();
-            self.take(watch);
-            self.show(watch, run, is_over);
-            let early = if watch.is_over() {
+            self.collect_entries(observer);
+            self.publish_snapshot(observer, run, all_finished);
+            let early_end = if observer.is_stop_requested() {
                 Some(RunEnd::Interrupted)
             } else {
-                dead.or_else(|| self.gave_up(&through))
+                node_exit.or_else(|| self.abandoned_task(&finished))
             };
-            if let Some(early) = early.filter(|_| ending == RunEnd::Done) {
+            if let Some(early) = early_end.filter(|_| ending == RunEnd::Completed) {
                 ending = early;
                 self.nodes.iter_mut().for_each(NodeHandle::stop);
-                until = MonotonicClock.now() + END_GRACE_PERIOD;
+                deadline = MonotonicClock.now() + END_GRACE_PERIOD;
             }
-            if is_over {
+            if all_finished {
                 return ending;
             }
-            if MonotonicClock.now() > until {
-                if is_last {
+            if MonotonicClock.now() > deadline {
+                if is_past_deadline {
                     return ending;
                 }
-                // The remaining entries are still taken.
-                is_last = true;
-                if ending == RunEnd::Done {
-                    ending = self.stuck();
+                // The remaining entries are still collected.
+                is_past_deadline = true;
+                if ending == RunEnd::Completed {
+                    ending = self.stuck_task();
                 }
                 self.nodes.iter_mut().for_each(NodeHandle::stop);
-                until = MonotonicClock.now() + END_GRACE_PERIOD;
+                deadline = MonotonicClock.now() + END_GRACE_PERIOD;
             }
-            thread::sleep(ROUND);
+            thread::sleep(COLLECT_INTERVAL);
         }
     }
 
-    /// Returns a task that has finished without all its periods; `through` was read before its
-    /// entries were taken.
-    fn gave_up(&self, through: &[Vec<bool>]) -> Option<RunEnd> {
-        self.nodes.iter().zip(through).find_map(|(node, through)| {
+    /// Returns the end by a task that has finished without all its periods. `finished` was read
+    /// before its entries were collected.
+    fn abandoned_task(&self, finished: &[Vec<bool>]) -> Option<RunEnd> {
+        self.nodes.iter().zip(finished).find_map(|(node, through)| {
             let at = (0..through.len()).find(|at| through[*at] && node.missing_periods(*at) > 0)?;
             let task = self.set.tasks()[at].name.clone();
             Some(RunEnd::TaskAbandoned { node: node.name.clone(), task })
         })
     }
 
-    fn stuck(&self) -> RunEnd {
+    fn stuck_task(&self) -> RunEnd {
         let stuck = self.nodes.iter().find_map(|node| {
-            let task = self.set.tasks()[node.open()?].name.clone();
-            Some(RunEnd::Stuck { node: node.name.clone(), task })
+            let task = self.set.tasks()[node.unfinished_task()?].name.clone();
+            Some(RunEnd::TaskStuck { node: node.name.clone(), task })
         });
-        stuck.unwrap_or(RunEnd::Done)
+        stuck.unwrap_or(RunEnd::Completed)
     }
 
-    fn take(&mut self, watch: &mut dyn RunObserver) {
+    fn collect_entries(&mut self, observer: &mut dyn RunObserver) {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             for (at, task) in self.set.tasks().iter().enumerate() {
-                let (joint, names) = (&mut self.cross_node[at], &self.names);
-                node.take(at, &mut |node, stats, entry| {
-                    watch.log(&LogLine { node, names, task, entry });
+                let (cross_node, names) = (&mut self.cross_node[at], &self.names);
+                node.take_entries(at, &mut |node, stats, entry| {
+                    observer.log(&LogLine { node, names, task, entry });
                     stats.add(entry);
-                    if let Some(joint) = joint {
+                    if let Some(joint) = cross_node {
                         joint.add(index, entry);
                     }
                 });
@@ -254,22 +262,22 @@ impl<'a> SingleRun<'a> {
         }
     }
 
-    fn show(&self, watch: &mut dyn RunObserver, run: (usize, usize), is_last: bool) {
-        let since_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
+    fn publish_snapshot(&self, observer: &mut dyn RunObserver, run: (usize, usize), is_last: bool) {
+        let elapsed_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
         let of_node = |node: &NodeHandle<'_>| {
             let tasks = self.set.tasks().iter().zip(&node.stats);
             let of_task = |(task, stats): (&Task, &TaskStats)| TaskSnapshot {
                 node: node.name.clone(),
                 task: task.name.clone(),
-                ratio: stats.last().map_or(0.0, |(ratio, _)| ratio),
+                ratio: stats.last_ratio().map_or(0.0, |(ratio, _)| ratio),
                 periods: stats.periods,
                 missed: stats.missed,
             };
             tasks.map(of_task).collect::<Vec<_>>()
         };
         let tasks: Vec<_> = self.nodes.iter().flat_map(of_node).collect();
-        watch.snapshot(&RunSnapshot {
-            elapsed: Duration::from_nanos(since_ns.unsigned_abs()),
+        observer.snapshot(&RunSnapshot {
+            elapsed: Duration::from_nanos(elapsed_ns.unsigned_abs()),
             total: Duration::from_nanos(self.total.as_ns().unsigned_abs()),
             run,
             is_last,
@@ -277,59 +285,68 @@ impl<'a> SingleRun<'a> {
         });
     }
 
-    /// Returns the nodes whose system clock was stepped meanwhile, with the number of steps.
-    pub(super) fn clock_sets(&self) -> Vec<(String, u64)> {
-        let of_node = |node: &NodeHandle<'_>| (node.name.clone(), node.clock_sets());
+    /// Returns the nodes whose system clocks were stepped during the run, with the number of steps.
+    pub(super) fn clock_steps(&self) -> Vec<(String, u64)> {
+        let of_node = |node: &NodeHandle<'_>| (node.name.clone(), node.clock_steps());
         self.nodes.iter().map(of_node).filter(|(_, sets)| *sets > 0).collect()
     }
 
-    /// Returns the nodes whose clock could not be measured each time, with the reason.
-    pub(super) fn clocks_unread(&self) -> Vec<(String, String)> {
+    /// Returns the nodes whose clocks could not be measured at least once, with the reason.
+    pub(super) fn unmeasured_clocks(&self) -> Vec<(String, String)> {
         let of_node = |node: &NodeHandle<'_>| Some((node.name.clone(), node.clock_unknown()?));
         self.nodes.iter().filter_map(of_node).collect()
     }
 
-    /// Returns the tasks that have planned periods without an entry.
-    pub(super) fn lacking(&self) -> Vec<MissingPeriods> {
+    /// Returns the tasks with planned periods for which there is no entry.
+    pub(super) fn missing_periods(&self) -> Vec<MissingPeriods> {
         let of_node = |node: &NodeHandle<'_>| {
             let tasks = self.set.tasks().iter().enumerate();
             let of_task = |(at, task): (usize, &Task)| MissingPeriods {
                 node: node.name.clone(),
                 task: task.name.clone(),
                 planned: node.planned(at),
-                lacks: node.missing_periods(at),
+                missing: node.missing_periods(at),
             };
-            tasks.map(of_task).filter(|task| task.lacks > 0).collect::<Vec<_>>()
+            tasks.map(of_task).filter(|task| task.missing > 0).collect::<Vec<_>>()
         };
         self.nodes.iter().flat_map(of_node).collect()
     }
 
-    /// Returns its record.
+    /// Returns the record of the run.
     pub(super) fn to_record(&self, policy: Option<TaskPolicy>) -> CycleRun {
         let elapsed_ns = (MonotonicClock.now() - self.begin).as_ns().clamp(0, self.total.as_ns());
         CycleRun {
             policy,
-            sent: self.sent.clone(),
+            sent: self.signal_stats.clone(),
             elapsed_s: elapsed_ns as f64 / 1e9,
-            nodes: self.nodes.iter().map(|node| node.result(self.set)).collect(),
-            shared: self.cross_node.iter().flatten().filter_map(CrossNodeStats::result).collect(),
+            nodes: self.nodes.iter().map(|node| node.to_record(self.set)).collect(),
+            shared: self
+                .cross_node
+                .iter()
+                .flatten()
+                .filter_map(CrossNodeStats::to_record)
+                .collect(),
         }
     }
 }
 
-/// Returns the message address of a task on each node; empty if it has none on one of them.
+/// Returns the message address of a task on each node; empty if the task has none on a node.
 fn peers(nodes: &[NodeHandle<'_>], task: usize) -> Vec<std::net::SocketAddr> {
-    let ports: Option<Vec<_>> = nodes.iter().map(|node| node.port(task)).collect();
+    let ports: Option<Vec<_>> = nodes.iter().map(|node| node.message_address(task)).collect();
     ports.unwrap_or_default()
 }
 
-/// Returns the release packets of each task.
-fn trains(set: &TaskSet, cycles: &[u64], nodes: &[NodeHandle<'_>]) -> Vec<ReleaseSchedule> {
+/// Returns the releases of each task and the receivers of their packets.
+fn release_schedules(
+    set: &TaskSet,
+    cycles: &[u64],
+    nodes: &[NodeHandle<'_>],
+) -> Vec<ReleaseSchedule> {
     let train = |(at, (task, cycles)): (usize, (&Task, &u64))| ReleaseSchedule {
         offset: Span::from_ns(task.offset_ns.cast_signed()),
         period: Span::from_ns(task.period_ns.cast_signed()),
-        cycles: *cycles,
-        to: nodes.iter().filter_map(|node| node.signal_port(at)).collect(),
+        period_count: *cycles,
+        receivers: nodes.iter().filter_map(|node| node.release_address(at)).collect(),
     };
     set.tasks().iter().zip(cycles).enumerate().map(train).collect()
 }

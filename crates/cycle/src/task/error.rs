@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::STATE_MAX;
 
-/// Longest name of a task.
+/// Longest name of a task, in bytes.
 const NAME_MAX: usize = 32;
 
 /// Error of a set of tasks.
@@ -22,16 +22,16 @@ enum ErrorLocation {
 }
 
 impl TaskSetError {
-    pub(crate) fn of_set(reason: impl Display) -> Self {
+    pub(crate) fn for_set(reason: impl Display) -> Self {
         Self { location: ErrorLocation::Set, reason: reason.to_string() }
     }
 
-    pub(super) fn of_task(name: &str, reason: impl Display) -> Self {
+    pub(super) fn for_task(name: &str, reason: impl Display) -> Self {
         Self { location: ErrorLocation::Task(quoted(name)), reason: reason.to_string() }
     }
 
-    /// Makes an error at the location of a byte of a text.
-    pub(crate) fn at(text: &str, byte: usize, reason: impl Display) -> Self {
+    /// Creates an error at the line that contains this byte of the text.
+    pub(crate) fn at_byte(text: &str, byte: usize, reason: impl Display) -> Self {
         let line = 1 + text.get(..byte).unwrap_or(text).matches('\n').count();
         Self { location: ErrorLocation::Line(line), reason: reason.to_string() }
     }
@@ -49,11 +49,11 @@ impl Display for TaskSetError {
 
 impl std::error::Error for TaskSetError {}
 
-/// Checks the name of a task; the error is the reason. Names stand in file names, tables and
-/// messages.
+/// Checks the name of a task, which is used in file names, tables and messages. The error is the
+/// reason.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_allowed) {
         return Ok(());
     }
     Err(format!(
@@ -62,12 +62,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks the name of a state; the error is the reason. Names stand in messages, tables and lines
-/// of CSV.
+/// Checks the name of a state, which is used in messages, tables and CSV. The error is the reason.
 pub(super) fn check_state(name: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
     if (1..=STATE_MAX).contains(&name.len())
-        && name.chars().all(plain)
+        && name.chars().all(is_allowed)
         && !name.starts_with(' ')
         && !name.ends_with(' ')
     {
@@ -79,7 +78,7 @@ pub(super) fn check_state(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Quotes text of a file on one line, no longer than a name may be.
+/// Returns a text of a file without control characters, truncated to the longest name.
 fn quoted(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }

@@ -1,18 +1,18 @@
-//! Task file as written by a person, in TOML. Times are written with their units.
+//! Task file in TOML. Times are written with their units.
 
 use horolog_time::text;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Audience, Compute, Policy, Polling, SchedulingSpec, StepMessage, Superstep, Task, TaskProgram,
-    TaskSet, TaskSetError, TaskWork,
+    ComputeAmount, MessageDestination, Policy, PollingSpec, SchedulingSpec, StepMessage, Superstep,
+    Task, TaskProgram, TaskSet, TaskSetError, TaskWork,
 };
 
 /// Longest file that is read, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
 /// Default real-time priority.
-pub const PRIORITY: u8 = 80;
+pub const DEFAULT_PRIORITY: u8 = 80;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,41 +70,41 @@ impl TaskSet {
     ///
     /// # Errors
     ///
-    /// The error with its line.
+    /// The file is invalid; the error names the line.
     pub fn parse(text: &str) -> Result<Self, TaskSetError> {
         let raw: RawTaskFile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reason = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            TaskSetError::at(text, at, reason)
+            TaskSetError::at_byte(text, at, reason)
         })?;
         let reader = TaskFileReader { text };
         let mut tasks = Vec::new();
         for task in &raw.tasks {
             let read = reader.task(task.get_ref(), task.span().start)?;
-            read.check().map_err(|reason| reader.fault(task, reason))?;
+            read.check().map_err(|reason| reader.error_at(task, reason))?;
             tasks.push(read);
         }
         Self::new(tasks)
     }
 }
 
-/// Interpreter of the file's texts; it reports those without a meaning.
+/// Converter of the parsed tables of a file to tasks. Its errors name the line.
 struct TaskFileReader<'a> {
     text: &'a str,
 }
 
 impl TaskFileReader<'_> {
-    fn fault<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> TaskSetError {
-        TaskSetError::at(self.text, at.span().start, reason)
+    fn error_at<T>(&self, at: &Spanned<T>, reason: impl std::fmt::Display) -> TaskSetError {
+        TaskSetError::at_byte(self.text, at.span().start, reason)
     }
 
-    fn task(&self, raw: &RawTask, begins: usize) -> Result<Task, TaskSetError> {
+    fn task(&self, raw: &RawTask, offset: usize) -> Result<Task, TaskSetError> {
         let period_ns = self.time_ns(&raw.period)?;
         let policy = match &raw.policy {
             None => Policy::Fifo,
-            Some(name) => Policy::parse(name.get_ref()).map_err(|why| self.fault(name, why))?,
+            Some(name) => Policy::parse(name.get_ref()).map_err(|why| self.error_at(name, why))?,
         };
-        let usual = if policy.has_priority() { PRIORITY } else { 0 };
+        let default_priority = if policy.has_priority() { DEFAULT_PRIORITY } else { 0 };
         Ok(Task {
             name: raw.name.clone(),
             period_ns,
@@ -112,17 +112,17 @@ impl TaskFileReader<'_> {
             offset_ns: self.time_or(raw.offset.as_ref(), 0)?,
             schedule: SchedulingSpec {
                 policy,
-                priority: raw.priority.unwrap_or(usual),
+                priority: raw.priority.unwrap_or(default_priority),
                 core: raw.core,
             },
-            work: self.work(raw, begins)?,
+            work: self.work(raw, offset)?,
             worst_ns: raw.worst.as_ref().map(|worst| self.time_ns(worst)).transpose()?,
             critical_ns: self.time_or(raw.critical.as_ref(), 0)?,
         })
     }
 
-    fn work(&self, raw: &RawTask, begins: usize) -> Result<TaskWork, TaskSetError> {
-        let whole = RawStep {
+    fn work(&self, raw: &RawTask, offset: usize) -> Result<TaskWork, TaskSetError> {
+        let single_step = RawStep {
             compute: raw.compute.clone(),
             units: raw.units,
             message: raw.message,
@@ -130,8 +130,8 @@ impl TaskFileReader<'_> {
             barrier: raw.barrier,
         };
         let mut kinds = Vec::new();
-        if !whole.is_empty() {
-            kinds.push(TaskWork::Steps(vec![self.step(&whole, begins)?]));
+        if !single_step.is_empty() {
+            kinds.push(TaskWork::Steps(vec![self.step(&single_step, offset)?]));
         }
         if !raw.steps.is_empty() {
             let step = |step: &Spanned<RawStep>| self.step(step.get_ref(), step.span().start);
@@ -140,48 +140,48 @@ impl TaskFileReader<'_> {
         kinds.extend(raw.command.clone().map(TaskWork::Command));
         let states = raw.states.as_ref().map(|states| states.get_ref().clone());
         if let (Some(states), None) = (&raw.states, &raw.program) {
-            return Err(self.fault(states, "only a program reports states; this task has none"));
+            return Err(self.error_at(states, "only a program reports states; this task has none"));
         }
         let program = |words| TaskProgram { words, states: states.unwrap_or_default() };
         kinds.extend(raw.program.clone().map(program).map(TaskWork::Program));
         if let Some(polling) = &raw.polling {
-            let begins = polling.span().start;
+            let offset = polling.span().start;
             let RawPolling { rate, compute, units, budget } = polling.get_ref();
-            let event = self.compute(compute.as_ref(), *units, begins)?;
-            kinds.push(TaskWork::Polling(Polling { rate: *rate, event, budget: *budget }));
+            let event = self.compute(compute.as_ref(), *units, offset)?;
+            kinds.push(TaskWork::Polling(PollingSpec { rate: *rate, event, budget: *budget }));
         }
         let one_of = "a step (compute, units, message, barrier), [[task.step]], command, program \
                       or [task.polling]";
         let mut kinds = kinds.into_iter();
         match (kinds.next(), kinds.next()) {
             (Some(work), None) => Ok(work),
-            (None, _) => Err(TaskSetError::at(
+            (None, _) => Err(TaskSetError::at_byte(
                 self.text,
-                begins,
+                offset,
                 format!("the task has no work; add one of {one_of}"),
             )),
             _ => {
                 let reason = format!("the task has several kinds of work; keep one of {one_of}");
-                Err(TaskSetError::at(self.text, begins, reason))
+                Err(TaskSetError::at_byte(self.text, offset, reason))
             }
         }
     }
 
-    fn step(&self, raw: &RawStep, begins: usize) -> Result<Superstep, TaskSetError> {
+    fn step(&self, raw: &RawStep, offset: usize) -> Result<Superstep, TaskSetError> {
         let to = match &raw.to {
             None => None,
             Some(to) => match to.get_ref().as_str() {
-                "all" => Some(Audience::All),
-                "next" => Some(Audience::Next),
-                _ => return Err(self.fault(to, "write all or next")),
+                "all" => Some(MessageDestination::All),
+                "next" => Some(MessageDestination::Next),
+                _ => return Err(self.error_at(to, "write all or next")),
             },
         };
         if let (Some(to), None) = (&raw.to, raw.message) {
-            return Err(self.fault(to, "'to' needs a message"));
+            return Err(self.error_at(to, "'to' needs a message"));
         }
-        let message = |bytes| StepMessage { bytes, to: to.unwrap_or(Audience::All) };
+        let message = |bytes| StepMessage { bytes, to: to.unwrap_or(MessageDestination::All) };
         Ok(Superstep {
-            compute: self.compute(raw.compute.as_ref(), raw.units, begins)?,
+            compute: self.compute(raw.compute.as_ref(), raw.units, offset)?,
             message: raw.message.map(message),
             barrier: raw.barrier.unwrap_or(false),
         })
@@ -191,27 +191,31 @@ impl TaskFileReader<'_> {
         &self,
         time: Option<&Spanned<String>>,
         units: Option<u64>,
-        begins: usize,
-    ) -> Result<Compute, TaskSetError> {
+        offset: usize,
+    ) -> Result<ComputeAmount, TaskSetError> {
         match (time, units) {
-            (Some(_), Some(_)) => Err(TaskSetError::at(
+            (Some(_), Some(_)) => Err(TaskSetError::at_byte(
                 self.text,
-                begins,
+                offset,
                 "compute and units exclude one another; keep one",
             )),
-            (Some(time), None) => self.time_ns(time).map(Compute::Ns),
-            (None, units) => Ok(Compute::Units(units.unwrap_or(0))),
+            (Some(time), None) => self.time_ns(time).map(ComputeAmount::Ns),
+            (None, units) => Ok(ComputeAmount::Units(units.unwrap_or(0))),
         }
     }
 
-    fn time_or(&self, time: Option<&Spanned<String>>, other_ns: u64) -> Result<u64, TaskSetError> {
-        time.map_or(Ok(other_ns), |time| self.time_ns(time))
+    fn time_or(
+        &self,
+        time: Option<&Spanned<String>>,
+        default_ns: u64,
+    ) -> Result<u64, TaskSetError> {
+        time.map_or(Ok(default_ns), |time| self.time_ns(time))
     }
 
     fn time_ns(&self, time: &Spanned<String>) -> Result<u64, TaskSetError> {
         let text = time.get_ref();
         let ns = text::duration(text).ok().and_then(|time| u64::try_from(time.as_nanos()).ok());
-        ns.ok_or_else(|| self.fault(time, "write a time such as \"10ms\", \"250us\" or \"1s\""))
+        ns.ok_or_else(|| self.error_at(time, "write a time such as \"10ms\", \"250us\" or \"1s\""))
     }
 }
 

@@ -14,23 +14,23 @@ use crate::ring::{COLLECT_INTERVAL_NS, NON_PERIOD_MAX};
 
 pub use error::TaskSetError;
 pub(crate) use error::check_name;
-pub use file::{FILE_MAX, PRIORITY};
+pub use file::{DEFAULT_PRIORITY, FILE_MAX};
 
-/// Tasks of a set, at most.
+/// Largest number of tasks in a set.
 pub const TASKS_MAX: usize = 64;
-/// Supersteps of a task, at most.
+/// Largest number of supersteps of a task.
 pub const STEPS_MAX: usize = 16;
-/// Shortest period.
+/// Shortest period, in ns.
 pub const PERIOD_MIN_NS: u64 = 50_000;
-/// Longest period: an hour.
+/// Longest period, in ns: one hour.
 pub const PERIOD_MAX_NS: u64 = 3_600_000_000_000;
 /// Longest message of a step, in bytes.
 pub const MESSAGE_MAX: u64 = 1 << 20;
-/// States that a program names, at most.
+/// Largest number of states of a program.
 pub const STATES_MAX: usize = 15;
 /// Longest name of a state, in bytes.
 pub const STATE_MAX: usize = 32;
-/// Events that a polling server serves in a period, at most.
+/// Largest number of events that a polling server serves in a period.
 pub const BUDGET_MAX: u32 = 100_000;
 
 /// Tasks that run together on one node.
@@ -43,29 +43,30 @@ pub struct TaskSet {
 /// Periodic task. All times are in ns.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Its name, unique in the set.
+    /// Name, unique in the set.
     pub name: String,
     /// Time from one release to the next.
     pub period_ns: u64,
     /// Time from a release to the deadline of its work; no longer than the period.
     pub deadline_ns: u64,
-    /// Time from the first instant of the set to the first release; shorter than the period.
+    /// Time from the start of the run to the first release; shorter than the period.
     pub offset_ns: u64,
-    /// Its scheduling.
+    /// Scheduling of the task's thread.
     pub schedule: SchedulingSpec,
-    /// Its work in each period.
+    /// Work in each period.
     pub work: TaskWork,
-    /// Longest execution known beforehand, for predictions.
+    /// Worst-case execution time, if known: for predictions, and the runtime under
+    /// `SCHED_DEADLINE`.
     pub worst_ns: Option<u64>,
-    /// Longest time for which it blocks every other task (a lock that tasks of a higher priority
-    /// need, a region without preemption).
+    /// Longest time for which the task blocks every other task: a lock that tasks of a higher
+    /// priority need, or a region without preemption.
     pub critical_ns: u64,
 }
 
 /// Scheduling of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SchedulingSpec {
-    /// The policy.
+    /// Scheduling policy.
     pub policy: Policy,
     /// Real-time priority, 1 to 99; 0 under [`Policy::Other`] and [`Policy::Deadline`].
     pub priority: u8,
@@ -81,46 +82,46 @@ pub enum TaskWork {
     Steps(Vec<Superstep>),
     /// Program that is started at each release, with its arguments.
     Command(Vec<String>),
-    /// Program that is started once, and marks its periods by messages.
+    /// Program that is started once and marks its periods by messages.
     Program(TaskProgram),
-    /// Server of events that arrive at any time.
-    Polling(Polling),
+    /// Polling server of aperiodic events.
+    Polling(PollingSpec),
 }
 
-/// Program that waits for its releases and marks its activities.
+/// Program that is started once, receives its releases and marks its activities.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TaskProgram {
-    /// Program with its arguments.
+    /// Program and its arguments.
     pub words: Vec<String>,
     /// Valid states of the program; its periods are counted separately by state.
     pub states: Vec<String>,
 }
 
-/// Superstep: computation, then communication, then a barrier; absent parts are left out.
+/// Superstep: computation, then a message, then a barrier; each of them may be absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Superstep {
-    /// Its computation.
-    pub compute: Compute,
-    /// Message that is sent, and received from the peers.
+    /// Amount of computation.
+    pub compute: ComputeAmount,
+    /// Message that the node sends to its peers; it waits for theirs.
     pub message: Option<StepMessage>,
-    /// True if all nodes wait for the last of them.
+    /// True if all nodes wait for each other at the end.
     pub barrier: bool,
 }
 
 /// Amount of computation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Compute {
-    /// An amount with this undisturbed duration on the node; calibrated beforehand.
+pub enum ComputeAmount {
+    /// Computation that takes this long if undisturbed, in ns; calibrated on the node beforehand.
     Ns(u64),
-    /// Units of the load, the same number on every node.
+    /// Units of the built-in load, the same number on every node.
     Units(u64),
 }
 
-impl Compute {
+impl ComputeAmount {
     /// Returns true if there is nothing to compute.
     #[must_use]
-    pub const fn is_nothing(self) -> bool {
+    pub const fn is_zero(self) -> bool {
         matches!(self, Self::Ns(0) | Self::Units(0))
     }
 }
@@ -128,31 +129,31 @@ impl Compute {
 /// Message of a node to its peers in a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StepMessage {
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its receivers.
-    pub to: Audience,
+    /// Receiving nodes.
+    pub to: MessageDestination,
 }
 
 /// Nodes that receive a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Audience {
+pub enum MessageDestination {
     /// Every other node.
     All,
-    /// The next node in their order; after the last, the first.
+    /// The next node by index; the first one after the last.
     Next,
 }
 
-/// Server of events that arrive at any time: they wait for the next release and served then,
-/// up to the budget. It is aperiodic work in the form of a periodic task.
+/// Polling server: aperiodic work in the form of a periodic task. Events wait for the next release
+/// and are served then, up to the budget.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Polling {
-    /// Mean number of events in a second, with exponentially distributed times between them.
+pub struct PollingSpec {
+    /// Mean number of events per second; they arrive as a Poisson process.
     pub rate: f64,
     /// Computation of each event.
-    pub event: Compute,
-    /// Events served in a period, at most.
+    pub event: ComputeAmount,
+    /// Largest number of events served in a period.
     pub budget: u32,
 }
 
@@ -171,20 +172,20 @@ impl From<TaskSet> for Vec<Task> {
 }
 
 impl TaskSet {
-    /// Makes a set of these tasks.
+    /// Creates a set of these tasks.
     ///
     /// # Errors
     ///
-    /// The error with its task.
+    /// A task or the set is invalid; the error names it.
     pub fn new(tasks: Vec<Task>) -> Result<Self, TaskSetError> {
         if tasks.is_empty() || tasks.len() > TASKS_MAX {
             let count = tasks.len();
             let reason = format!("there are {count} tasks; use 1 to {TASKS_MAX}");
-            return Err(TaskSetError::of_set(reason));
+            return Err(TaskSetError::for_set(reason));
         }
         for (at, task) in tasks.iter().enumerate() {
             if tasks[..at].iter().any(|other| other.name == task.name) {
-                return Err(TaskSetError::of_task(&task.name, "another task has this name"));
+                return Err(TaskSetError::for_task(&task.name, "another task has this name"));
             }
         }
         let set = Self { tasks };
@@ -192,28 +193,27 @@ impl TaskSet {
         Ok(set)
     }
 
-    /// Checks that each task is valid in its present form, which may no longer be so under another
-    /// policy.
+    /// Checks that each task is valid as it is now. A change of the policy can make a task invalid.
     ///
     /// # Errors
     ///
-    /// The error with its task.
+    /// A task is invalid; the error names it.
     pub fn check(&self) -> Result<(), TaskSetError> {
         let checked =
-            |task: &Task| task.check().map_err(|reason| TaskSetError::of_task(&task.name, reason));
+            |task: &Task| task.check().map_err(|reason| TaskSetError::for_task(&task.name, reason));
         self.tasks.iter().try_for_each(checked)
     }
 
-    /// Returns the same tasks under another policy: those without a priority get the default, and
-    /// under [`Policy::Deadline`] none is pinned to a core, which the kernel does not allow.
+    /// Returns these tasks under another policy. Tasks without a priority get the default; under
+    /// [`Policy::Deadline`] no task is pinned to a core, which the kernel would refuse.
     #[must_use]
-    pub fn under(&self, policy: Policy) -> Self {
+    pub fn with_policy(&self, policy: Policy) -> Self {
         let mut set = self.clone();
         for task in &mut set.tasks {
             let SchedulingSpec { priority, core, .. } = task.schedule;
             let priority = match (policy.has_priority(), priority) {
                 (false, _) => 0,
-                (true, 0) => PRIORITY,
+                (true, 0) => DEFAULT_PRIORITY,
                 (true, priority) => priority,
             };
             let core = core.filter(|_| policy != Policy::Deadline);
@@ -222,9 +222,10 @@ impl TaskSet {
         set
     }
 
-    /// Returns the same tasks pinned to a core, except those that the kernel does not pin.
+    /// Returns these tasks pinned to a core, except those under `SCHED_DEADLINE`, which the kernel
+    /// does not pin.
     #[must_use]
-    pub fn on_core(&self, core: usize) -> Self {
+    pub fn pinned_to_core(&self, core: usize) -> Self {
         let mut set = self.clone();
         for task in &mut set.tasks {
             task.schedule.core = (task.schedule.policy != Policy::Deadline).then_some(core);
@@ -232,14 +233,14 @@ impl TaskSet {
         set
     }
 
-    /// Returns the same tasks with the computation of their supersteps divided among this number of
-    /// nodes.
+    /// Returns these tasks with the computation of each superstep divided by the number of nodes,
+    /// rounded up.
     #[must_use]
     pub fn divided(&self, nodes: u64) -> Self {
         self.with_amounts(|amount| amount.div_ceil(nodes.max(1)))
     }
 
-    /// Returns the same tasks with the computation of their supersteps multiplied by `factor`.
+    /// Returns these tasks with the computation of each superstep multiplied by `factor`.
     #[must_use]
     pub fn multiplied(&self, factor: f64) -> Self {
         self.with_amounts(|amount| (amount as f64 * factor).round() as u64)
@@ -251,7 +252,9 @@ impl TaskSet {
             let TaskWork::Steps(steps) = &mut task.work else { continue };
             for step in steps {
                 match &mut step.compute {
-                    Compute::Ns(amount) | Compute::Units(amount) => *amount = change(*amount),
+                    ComputeAmount::Ns(amount) | ComputeAmount::Units(amount) => {
+                        *amount = change(*amount)
+                    }
                 }
             }
         }
@@ -281,8 +284,8 @@ impl Task {
             return Err("the critical section is longer than the period".to_owned());
         }
         self.schedule.check()?;
-        let starts = matches!(self.work, TaskWork::Command(_) | TaskWork::Program(_));
-        if starts && self.schedule.policy == Policy::Deadline {
+        let starts_process = matches!(self.work, TaskWork::Command(_) | TaskWork::Program(_));
+        if starts_process && self.schedule.policy == Policy::Deadline {
             return Err(
                 "policy deadline does not support tasks that start programs: child processes \
                  cannot inherit it"
@@ -355,23 +358,23 @@ fn check_steps(steps: &[Superstep], period_ns: u64) -> Result<(), String> {
         if step.message.is_some_and(|message| !(1..=MESSAGE_MAX).contains(&message.bytes)) {
             return Err("a message has 1 byte to 1 MiB".to_owned());
         }
-        if step.compute.is_nothing() && step.message.is_none() && !step.barrier {
+        if step.compute.is_zero() && step.message.is_none() && !step.barrier {
             return Err("a step has no work; add compute, units, a message or a barrier".to_owned());
         }
     }
     Ok(())
 }
 
-fn check_compute(compute: Compute, period_ns: u64) -> Result<(), String> {
+fn check_compute(compute: ComputeAmount, period_ns: u64) -> Result<(), String> {
     match compute {
-        Compute::Ns(ns) if ns > period_ns.saturating_mul(10) => {
+        ComputeAmount::Ns(ns) if ns > period_ns.saturating_mul(10) => {
             Err("it computes for longer than ten periods".to_owned())
         }
         _ => Ok(()),
     }
 }
 
-impl Polling {
+impl PollingSpec {
     fn check(&self, period_ns: u64) -> Result<(), String> {
         if !(self.rate > 0.0 && self.rate <= 1e6) {
             return Err("the rate of events is above 0 and 1M a second at most".to_owned());
@@ -379,23 +382,22 @@ impl Polling {
         if self.budget == 0 || self.budget > BUDGET_MAX {
             return Err(format!("a budget is 1 to {BUDGET_MAX} events"));
         }
-        if self.event.is_nothing() {
+        if self.event.is_zero() {
             return Err("an event has no work; add its compute or units".to_owned());
         }
         check_compute(self.event, period_ns)?;
-        self.check_room(period_ns)
+        self.check_ring_capacity(period_ns)
     }
 
-    /// Refuses a server that could serve more events than there is room for between two
-    /// collections.
-    fn check_room(&self, period_ns: u64) -> Result<(), String> {
+    /// Refuses a server that could serve more events between two collections than a ring holds.
+    fn check_ring_capacity(&self, period_ns: u64) -> Result<(), String> {
         let (room, periods) = (NON_PERIOD_MAX as u64, COLLECT_INTERVAL_NS.div_ceil(period_ns));
         let of_budget = u64::from(self.budget) * periods;
         let of_work = match self.event {
-            Compute::Ns(ns) => COLLECT_INTERVAL_NS / ns.max(1) + 1,
-            Compute::Units(_) => u64::MAX,
+            ComputeAmount::Ns(ns) => COLLECT_INTERVAL_NS / ns.max(1) + 1,
+            ComputeAmount::Units(_) => u64::MAX,
         };
-        // Events that may wait after a disturbance of a second.
+        // Events that may be waiting after a disturbance of one second.
         let of_rate = self.rate.ceil() as u64;
         if of_budget.min(of_work).min(of_rate) <= room {
             return Ok(());

@@ -11,17 +11,16 @@ use crate::{
 };
 
 const DAY_S: i64 = 86_400;
-/// Distance from a leap second, in seconds, within which sentences that name the count after it are
-/// accepted soon.
+/// Distance from a leap second, in seconds, within which a count that differs by one second needs
+/// only `sentences_to_establish` sentences.
 const LEAP_WINDOW_S: i64 = 60;
 
 impl PulseLabeller {
-    /// Takes a sentence, which counts for the second that is established or for one to be
-    /// established.
+    /// Takes a sentence as a vote for the established count or for another one.
     ///
     /// # Errors
     ///
-    /// The reason for which it does not count.
+    /// The reason for which the sentence does not count.
     pub fn add_sentence(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
         if !sentence.is_valid {
             return Err(SentenceReject::Void);
@@ -36,7 +35,7 @@ impl PulseLabeller {
         if self.last_named.replace(second) == Some(second) {
             return Err(SentenceReject::Repeated);
         }
-        // Its arrival if the named instant had no fraction.
+        // Arrival shifted to the start of the named second.
         let second_start = sentence.received - Span::from_ns(fraction_ns.into());
         let coarse_result = self.update_coarse_count(CountAnchor { second, at: second_start });
         self.expire(sentence.received);
@@ -49,7 +48,8 @@ impl PulseLabeller {
         }
     }
 
-    /// Compares a sentence with the count by sentences alone, and establishes or changes that.
+    /// Compares a sentence with the count by sentences alone, and establishes or replaces that
+    /// count once enough sentences in a row agree.
     fn update_coarse_count(&mut self, named: CountAnchor) -> Result<(), SentenceReject> {
         let LabelSettings { sentences_to_establish, sentences_to_change, gap_max, .. } =
             self.settings;
@@ -74,7 +74,8 @@ impl PulseLabeller {
         current_count.map_or(Ok(()), |_| Err(SentenceReject::Disagrees(difference)))
     }
 
-    /// Returns true if a leap second is passing now, or one has been detected.
+    /// Returns true within [`LEAP_WINDOW_S`] of an announced leap second, or if a sentence has
+    /// reported one that was not announced.
     fn is_near_leap(&self, second: i64) -> bool {
         let is_near = |leap: &LeapSecond| {
             (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= LEAP_WINDOW_S
@@ -82,7 +83,7 @@ impl PulseLabeller {
         self.has_unannounced_leap || self.leap.as_ref().is_some_and(is_near)
     }
 
-    /// Counts sentences for a second that is not established yet.
+    /// Takes a sentence as a vote for a count while none is established.
     fn establish(&mut self, sentence: &Sentence) -> Result<(), SentenceReject> {
         if let Some(width) = self.wrong_edge_width() {
             return Err(SentenceReject::Pulse(PulseReject::Polarity(width)));
@@ -104,7 +105,8 @@ impl PulseLabeller {
         Ok(())
     }
 
-    /// Compares a sentence with the count.
+    /// Compares a sentence with the established count: it confirms the count, or is a vote for
+    /// another.
     fn confirm(&mut self, count: CountAnchor, sentence: &Sentence) -> Result<(), SentenceReject> {
         let (second, lag) = count.second_at(sentence.received);
         let named = self.named_second(sentence, lag)?;
@@ -123,7 +125,8 @@ impl PulseLabeller {
             return Err(SentenceReject::Implausible(ImplausibleTime::Rollover(times)));
         }
         let reject = SentenceReject::Disagrees(difference);
-        // The start of the second that it is compared with.
+        // Start of the second with which the sentence is compared, under the number that the
+        // sentence names.
         let named_start = CountAnchor { second: named, at: sentence.received - lag };
         let vote = LabelVote::update(&mut self.vote, named_start, self.settings.tolerance);
         let is_leap = self.has_unannounced_leap && named + 1 == expected;
@@ -146,10 +149,10 @@ impl PulseLabeller {
         self.has_unannounced_leap = false;
     }
 
-    /// Returns the second of the pulse `since_pulse` before a sentence. Receivers that do
-    /// not align their fixes to seconds name an instant within a second, or just before the pulse.
-    /// The sentence arrived less than a second after that instant, which leaves one second for the
-    /// pulse.
+    /// Returns the second of the pulse `since_pulse` before a sentence. Receivers that do not align
+    /// their fixes to seconds name an instant within a second, or just before the pulse. The
+    /// sentence arrives less than a second after that instant, so exactly one whole second is
+    /// possible for the pulse.
     fn named_second(&self, sentence: &Sentence, since_pulse: Span) -> Result<i64, SentenceReject> {
         let LabelSettings { lag_min, lag_max, .. } = self.settings;
         let at_pulse = (sentence.second - since_pulse).as_ns();

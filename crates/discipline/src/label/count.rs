@@ -4,8 +4,9 @@
 use horolog_time::leap::{LeapKind, LeapSecond};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Second and its pulse, from which others are counted. The second belongs to the scale before an
-/// announced leap: UTC up to the leap, and UTC without the leap from then on.
+/// Number of a second and the instant of its pulse, from which other seconds are counted. Seconds
+/// are UTC up to an announced leap second and continue uncorrected beyond it, until the count is
+/// rebased.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct CountAnchor {
     pub(super) second: i64,
@@ -30,8 +31,8 @@ impl CountAnchor {
     }
 }
 
-/// Returns UTC of a count past a leap second; `None` for the second 60, which has no reading of its
-/// own.
+/// Converts a count to UTC across an announced leap second; `None` for second 60, which has no
+/// POSIX time of its own.
 pub(super) fn utc_of(second: i64, leap: Option<LeapSecond>) -> Option<i64> {
     let Some(leap) = leap else { return Some(second) };
     let instant = leap.instant().as_ns().div_euclid(NS_PER_S);

@@ -16,39 +16,41 @@ use std::collections::VecDeque;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
-use crate::grid::RecentPulses;
+use crate::recent_pulses::RecentPulses;
 use crate::{LabelSettings, LabelledPulse, Pulse, PulseReject};
 use count::CountAnchor;
 use vote::LabelVote;
 
-/// A longer gap between pulses must be confirmed by more than one pulse.
+/// Longest gap between pulses after which a pulse needs no regular pulses before it as
+/// confirmation.
 const UNCONFIRMED_GAP_MAX: Span = Span::from_ns(10 * NS_PER_S);
-/// Pulses closer together than this are bounces of one pulse.
+/// Minimum distance of two pulses; closer edges are bounces of one pulse.
 const PULSE_DISTANCE_MIN: Span = Span::from_ms(20);
-/// Number of pulse widths whose median is used.
+/// Maximum and minimum number of pulse widths from which the median is computed.
 const WIDTHS_MAX: usize = 9;
 const WIDTHS_MIN: usize = 3;
-/// Maximum distance of sentences from a whole second if there is no pulse.
+/// Tolerance of the arrival of sentences against a count by sentences alone.
 const COARSE_TOLERANCE: Span = Span::from_ms(500);
-/// Maximum age of a sentence that gives the time alone.
+/// Maximum age of a time by sentences alone.
 const COARSE_AGE_MAX: Span = Span::from_ns(10 * NS_PER_S);
 
 /// Time by sentences alone, for a line without pulses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CoarseTime {
-    /// Arrival of a sentence.
+    /// Arrival of the latest sentence that confirmed the count.
     pub at: Timestamp<Monotonic>,
     /// UTC at that instant, the middle of the possible range.
     pub utc: Timestamp<Utc>,
-    /// Maximum error of that.
+    /// Maximum error of `utc`.
     pub error_bound: Span,
 }
 
 impl CoarseTime {
-    /// Middle of the lag with which sentences begin, after the instant that they name.
+    /// Middle of the possible lags, from the named instant to the start of its sentence.
     pub const LAG_MIDDLE: Span = Span::from_ms(500);
-    /// Maximum deviation of the lag from that: most sentences begin within their second, those of a
-    /// slow line or a busy receiver up to half a second after it has ended.
+    /// Maximum deviation of the lag from [`Self::LAG_MIDDLE`]: most sentences begin within the
+    /// second that they name, those of a slow line or a busy receiver up to half a second after its
+    /// end.
     pub const LAG_DEVIATION_MAX: Span = Span::from_ms(1_000);
 
     /// Returns the time by a sentence that began at `at`.
@@ -68,11 +70,12 @@ pub struct PulseLabeller {
     count: Option<CountAnchor>,
     /// Instant of the last confirmation by a sentence.
     confirmed_at: Timestamp<Monotonic>,
-    /// Count named by sentences that do not confirm the established one, or that establish it.
+    /// Candidate for `count`, named by sentences that do not confirm the established one, and its
+    /// votes.
     vote: Option<LabelVote>,
-    /// Count named by sentences by themselves, if no pulse comes.
+    /// Candidate for `coarse_count`, and its votes.
     coarse_vote: Option<LabelVote>,
-    /// Count by sentences alone, at the latest of them that confirmed it.
+    /// Count by sentences alone, at the latest sentence that confirmed it.
     coarse_count: Option<CountAnchor>,
     last_named: Option<i64>,
     leap: Option<LeapSecond>,
@@ -101,8 +104,8 @@ impl PulseLabeller {
         }
     }
 
-    /// Announces the next leap second, if there is one. Close to the leap the announcement cannot
-    /// be withdrawn, and a leap that is past is ignored.
+    /// Announces the next leap second, if there is one. From two seconds before a leap on the
+    /// announcement cannot be changed, and a leap in the past is ignored.
     pub fn announce_leap(&mut self, leap: Option<LeapSecond>) {
         let counted_second = self.count.map(|count| count.second);
         let is_within = |leap: &LeapSecond, seconds: i64| {
@@ -114,7 +117,7 @@ impl PulseLabeller {
         }
     }
 
-    /// Forgets the count of seconds, which is known to belong to another time.
+    /// Discards the count of seconds and all votes, because they belong to a wrong time.
     pub fn forget_count(&mut self) {
         (self.count, self.vote, self.last_named) = (None, None, None);
         (self.coarse_count, self.coarse_vote) = (None, None);
@@ -133,8 +136,8 @@ impl PulseLabeller {
         self.count.is_some() && self.vote.is_some()
     }
 
-    /// Takes the other edge of the pulse, if the device reports both: the width of the pulse shows
-    /// if the right edge is used.
+    /// Adds the opposite edge of the latest pulse, if the device reports both edges: the width
+    /// shows whether the configured edge is the start of the pulse.
     pub fn add_opposite_edge(&mut self, at: Timestamp<Monotonic>) {
         let Some(pulse) = self.recent_pulses.latest() else { return };
         let width = at - pulse;
@@ -146,7 +149,8 @@ impl PulseLabeller {
         }
     }
 
-    /// Returns the width of the pulse, if it shows that this edge is its end.
+    /// Returns the median time from the configured edge to the opposite one, if it shows that the
+    /// configured edge is the end of the pulse.
     fn wrong_edge_width(&self) -> Option<Span> {
         if self.widths.len() < WIDTHS_MIN {
             return None;
@@ -161,11 +165,11 @@ impl PulseLabeller {
         is_wrong.then_some(Span::from_ns(median))
     }
 
-    /// Takes a pulse and returns it with the second that it marks, if that is certain.
+    /// Labels a pulse with the second that it marks.
     ///
     /// # Errors
     ///
-    /// The reason for which it is not.
+    /// The reason for which the pulse gets no label.
     pub fn label_pulse(&mut self, pulse: &Pulse) -> Result<LabelledPulse, PulseReject> {
         if self.last_sequence.replace(pulse.sequence) == Some(pulse.sequence) {
             return Err(PulseReject::Repeated);
@@ -196,7 +200,7 @@ impl PulseLabeller {
         Ok(LabelledPulse { pulse: *pulse, utc })
     }
 
-    /// Discards a count over a gap in which the monotonic clock may have drifted too far.
+    /// Discards the count after a gap in which the monotonic clock may have drifted too far.
     fn expire(&mut self, now: Timestamp<Monotonic>) {
         if self.count.is_some_and(|count| now - count.at > self.settings.gap_max) {
             self.count = None;
@@ -204,7 +208,8 @@ impl PulseLabeller {
         }
     }
 
-    /// Returns the count at a pulse, if the count can be carried on to it.
+    /// Continues the count to the pulse at `at`, if the pulse lies near a whole second of the
+    /// count.
     fn carry_count(
         &self,
         count: CountAnchor,
@@ -214,7 +219,7 @@ impl PulseLabeller {
         let (next, distance) = count.nearest_count(at);
         let is_confirmed = gap <= UNCONFIRMED_GAP_MAX
             || self.recent_pulses.is_regular(at, self.settings.tolerance);
-        // Possible drift of the clock since then.
+        // The tolerance grows with the possible drift of the monotonic clock over the gap.
         let slack = self.settings.tolerance.as_ns() * (1 + gap.as_ns() / NS_PER_S);
         if next.second == count.second || distance.as_ns().abs() > slack.min(NS_PER_S / 4) {
             return Err(self.rate_reject(at).unwrap_or(PulseReject::OffGrid(distance)));
@@ -247,8 +252,9 @@ impl PulseLabeller {
         Some(utc)
     }
 
-    /// Returns the time by sentences alone at `now`, if several in a row agree. A time that many
-    /// contradict is retained until it is too old, or as many in a row have named another.
+    /// Returns the time by sentences alone at `now`, if several in a row have agreed. Contradicting
+    /// sentences do not change it until enough of them in a row agree; without a confirmation it
+    /// expires.
     #[must_use]
     pub fn coarse_time(&self, now: Timestamp<Monotonic>) -> Option<CoarseTime> {
         let CountAnchor { second, at } = self.coarse_count?;

@@ -1,19 +1,21 @@
-//! Start of a filter: consecutive pulses that lie on a line. A false pulse among them only delays
-//! the start.
+//! Acquisition: a filter starts from consecutive pulses whose phases fit a straight line. A false
+//! pulse among them only delays the start.
 
 use std::collections::VecDeque;
 
 use horolog_stats::line;
 use horolog_time::{Monotonic, Timestamp};
 
-/// Number of pulses that the line goes through. Fewer, each late by chance, would lie on a line
-/// every week.
+/// Number of pulses to which the line is fitted. With fewer, randomly late pulses would fit a line
+/// by chance about once a week.
 pub(super) const LINE_PULSES: usize = 6;
-/// Number of pulses after which twice the noise is allowed for, and limit of these doublings.
+/// The assumed noise doubles after every this many unsuccessful pulses, at most [`DOUBLINGS_MAX`]
+/// times.
 const PULSES_PER_DOUBLING: u32 = 8;
 const DOUBLINGS_MAX: u32 = 12;
 
-/// Phase and frequency of the uncorrected clock at an instant, by a line.
+/// Phase (ns) and frequency (ppb) of the uncorrected clock at an instant, with their variances, by
+/// a line fit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct AcquiredState {
     pub(super) at: Timestamp<Monotonic>,
@@ -23,7 +25,7 @@ pub(super) struct AcquiredState {
     pub(super) frequency_variance: f64,
 }
 
-/// Latest pulses that no filter has explained.
+/// Latest pulses since the filter last accepted one, with their phases in ns.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Acquisition {
     recent: VecDeque<(Timestamp<Monotonic>, f64)>,
@@ -31,8 +33,9 @@ pub(super) struct Acquisition {
 }
 
 impl Acquisition {
-    /// Takes the phase of a pulse; returns the start of the filter if the last pulses lie on a line
-    /// to within `gate` standard deviations `noise`, with a possible frequency.
+    /// Adds the phase of a pulse, in ns. Returns the state from which a filter starts if the last
+    /// pulses fit a line to within `gate` standard deviations `noise`, with a slope of at most
+    /// `frequency_max` ppb.
     pub(super) fn add_pulse(
         &mut self,
         (at, phase): (Timestamp<Monotonic>, f64),
@@ -54,7 +57,7 @@ impl Acquisition {
         let line = line::fit_line(&points)?;
         let residual = |(x, y): &(f64, f64)| (y - line.intercept - line.slope * x).abs();
         let is_line = points.iter().all(|point| residual(point) <= gate * noise);
-        // The variances of a line through this many points, at its end.
+        // Variances of a line through this many points, at its last point.
         let mean = points.iter().map(|point| point.0).sum::<f64>() / points.len() as f64;
         let sum_of_squares: f64 = points.iter().map(|point| (point.0 - mean).powi(2)).sum();
         let noise = noise.max(line.residual).powi(2);
@@ -67,7 +70,7 @@ impl Acquisition {
         })
     }
 
-    /// Returns the number of pulses since the filter explained one.
+    /// Returns the number of pulses since the filter last accepted one.
     pub(super) fn unexplained_pulses(&self) -> u32 {
         self.unexplained_pulses
     }

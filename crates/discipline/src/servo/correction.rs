@@ -7,11 +7,11 @@ use horolog_time::{Monotonic, Span, Timestamp};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Correction {
     at: Timestamp<Monotonic>,
-    /// Steps, in whole nanoseconds: they may be years.
+    /// Sum of the steps; an integer, because steps may amount to years.
     stepped: Span,
-    /// Slewed part, in ns.
+    /// Sum of the slews up to `at`, in ns.
     slewed: f64,
-    /// Correction of the frequency from `at` on, in ppb, and the previous one.
+    /// Frequency correction from `at` on, in ppb; `previous_frequency` applies before `at`.
     pub(super) frequency: f64,
     previous_frequency: f64,
 }
@@ -21,15 +21,15 @@ impl Correction {
         Self { at, stepped: Span::ZERO, slewed: 0.0, frequency, previous_frequency: frequency }
     }
 
-    /// Returns the steps and the slewed part at `at`.
+    /// Returns the sum of the steps, and that of the slews in ns, at `at`.
     fn steps_and_slew(&self, at: Timestamp<Monotonic>) -> (Span, f64) {
         // A pulse may be older than the latest command.
         let frequency = if at < self.at { self.previous_frequency } else { self.frequency };
         (self.stepped, self.slewed + frequency * (at - self.at).as_seconds())
     }
 
-    /// Returns the distance of an uncorrected clock from `origin`, in ns, if the real one is
-    /// `offset` ahead.
+    /// Removes the correction from a measured offset: returns the phase of the uncorrected clock
+    /// against `origin`, in ns.
     pub(super) fn uncorrected_phase(
         &self,
         at: Timestamp<Monotonic>,
@@ -40,7 +40,8 @@ impl Correction {
         (offset - stepped - origin).as_ns() as f64 - slewed
     }
 
-    /// Inverse of [`Self::without`]: returns the offset of the real clock, rounded to nanoseconds.
+    /// Inverse of [`Self::uncorrected_phase`]: returns the offset of the corrected clock, rounded
+    /// to ns.
     pub(super) fn corrected_offset(
         &self,
         at: Timestamp<Monotonic>,
@@ -51,7 +52,7 @@ impl Correction {
         origin + stepped + Span::from_ns((phase + slewed).round() as i64)
     }
 
-    /// Records a command carried out at `at`.
+    /// Records a step and a frequency correction in ppb, both from `at` on.
     pub(super) fn record_change(&mut self, at: Timestamp<Monotonic>, frequency: f64, step: Span) {
         let (stepped, slewed) = self.steps_and_slew(at);
         *self = Self {

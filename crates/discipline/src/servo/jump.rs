@@ -1,28 +1,29 @@
-//! Detection of a clock set by another program: its distance from the monotonic clock, which cannot
-//! be set, has changed.
+//! Detection of steps of the clock by other programs: its difference from the monotonic clock,
+//! which cannot be set, changes.
 
 use horolog_time::Span;
 
 use crate::Pulse;
 
-/// Smallest change that is a jump: the two clocks are not read at the same instant.
+/// Smallest change that counts as a step; smaller ones arise because the two clocks are not read at
+/// the same instant.
 const EXTERNAL_STEP_MIN: Span = Span::from_ns(10_000);
 
-/// Distance between the two clocks, from pulse to pulse.
+/// Detector of steps by the difference between the two clocks from pulse to pulse.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct ExternalStepDetector {
-    /// Last distance, with the steps commanded since.
+    /// Difference at the last pulse, plus the steps commanded since.
     expected_distance: Option<Span>,
 }
 
 impl ExternalStepDetector {
-    /// Records that the clock will be stepped by command.
+    /// Records a commanded step, which is not to be detected.
     pub(super) fn expect_step(&mut self, step: Span) {
         self.expected_distance = self.expected_distance.map(|expected| expected + step);
     }
 
-    /// Returns the amount by which the clock was set since the last pulse, if it was. That may have
-    /// been a leap second, so the pulses must confirm it before it counts.
+    /// Returns the step of the clock since the last pulse, if there was one. It may have been a
+    /// leap second, so it is used only if the pulse fits the prediction better with it.
     pub(super) fn detect_step(&mut self, pulse: &Pulse) -> Option<Span> {
         let distance =
             Span::from_ns(pulse.realtime.as_ns().saturating_sub(pulse.monotonic.as_ns()));
@@ -31,7 +32,7 @@ impl ExternalStepDetector {
         step
     }
 
-    /// Returns the amount by the distance at any time, which remains the expected one.
+    /// Returns the step that follows from the present difference, without recording the difference.
     pub(super) fn external_step(&self, distance: Span) -> Option<Span> {
         let step = distance - self.expected_distance?;
         (step.as_ns().saturating_abs() > EXTERNAL_STEP_MIN.as_ns()).then_some(step)

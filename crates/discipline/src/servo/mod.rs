@@ -23,7 +23,7 @@ use jump::ExternalStepDetector;
 
 pub use state::{ServoCommand, ServoDecision, ServoEstimate, SynchronisationState};
 
-/// Good pulses in a row that lock a clock.
+/// Number of consecutive accepted pulses after which a clock can be locked.
 const LOCK_PULSES: u32 = 8;
 /// A clock is locked while its offset is within this many deviations of the pulses' noise, or
 /// within this many ns.
@@ -31,10 +31,11 @@ const LOCK_DEVIATIONS: f64 = 5.0;
 const LOCK_NS: f64 = 1_000.0;
 /// Number of consecutive unexplained pulses after which the clock counts as wrong.
 const JUMP_PULSES_MIN: u32 = acquisition::LINE_PULSES as u32;
-/// Share of the gate over a second by which a lagging filter inflates its frequency.
+/// Standard deviation added to the frequency of a lagging filter: this share of the gate, per
+/// second.
 const LAG_SHARE: f64 = 0.25;
 
-/// Running filter and its state at the last good pulse.
+/// Running filter, and its uncertainty at the last accepted pulse.
 #[derive(Clone, Debug)]
 struct FilterTrack {
     filter: Kalman,
@@ -49,7 +50,7 @@ struct FilterTrack {
 pub struct Servo {
     settings: ServoSettings,
     state: SynchronisationState,
-    /// Origin of all phases of the filter.
+    /// Offset at the first pulse: the origin of the filter's phases.
     origin: Option<Span>,
     correction: Option<Correction>,
     track: Option<FilterTrack>,
@@ -82,8 +83,8 @@ impl Servo {
         self.state
     }
 
-    /// Returns the standard deviation of a pulse, in ns, by the pulses; `None` until there were
-    /// enough.
+    /// Returns the measured standard deviation of a pulse, in ns; `None` until enough pulses have
+    /// arrived.
     #[must_use]
     pub fn noise_ns(&self) -> Option<f64> {
         self.noise.is_measured().then(|| self.noise.deviation_ns())
@@ -95,28 +96,29 @@ impl Servo {
         &self.stability
     }
 
-    /// Returns the amount by which another program has set the clock since the last pulse, if its
-    /// distance from the monotonic clock is now `realtime_minus_monotonic`.
+    /// Returns the step by which another program has set the clock since the last pulse, if any.
+    /// `realtime_minus_monotonic` is the present difference of the two clocks.
     #[must_use]
     pub fn external_step(&self, realtime_minus_monotonic: Span) -> Option<Span> {
         self.step_detector.external_step(realtime_minus_monotonic)
     }
 
-    /// Records that the clock was set by this much together with UTC, at a leap second: it is as
-    /// right as before.
+    /// Records that the clock was stepped together with UTC at a leap second, so that its offset is
+    /// unchanged.
     pub fn expect_step(&mut self, step: Span) {
         self.step_detector.expect_step(step);
     }
 
-    /// Records that UTC has stepped by this much at a leap second, at `at`, and the clock has not.
+    /// Records that UTC was stepped by `step` at a leap second, at `at`, but the clock was not.
     pub fn record_leap_without_step(&mut self, step: Span, at: Timestamp<Monotonic>) {
         if let Some(correction) = &mut self.correction {
             correction.record_change(at, correction.frequency, -step);
         }
     }
 
-    /// Suspends commands until [`Self::resume`], and continues to estimate. The returned command is
-    /// for `at`: the frequency with which no slew continues.
+    /// Suspends commands until [`Self::resume`], but continues to estimate. The returned command,
+    /// for `at`, is the frequency correction that only cancels the estimated frequency error,
+    /// without a slew.
     pub fn suspend(&mut self, at: Timestamp<Monotonic>) -> Option<ServoCommand> {
         let estimate = self.estimate(at).filter(|_| self.settings.is_steering);
         self.settings.is_steering = false;
@@ -132,14 +134,16 @@ impl Servo {
         self.settings.is_steering = true;
     }
 
-    /// Returns the time since the last good pulse, for a clock in holdover.
+    /// Returns the time since the last accepted pulse if the clock is in holdover; `None`
+    /// otherwise.
     #[must_use]
     pub fn holdover_duration(&self, now: Timestamp<Monotonic>) -> Option<Span> {
         let track = self.track.as_ref().filter(|_| self.state == SynchronisationState::Holdover)?;
         Some(now - track.good_at)
     }
 
-    /// Returns the estimate of the clock at `at`, which is not before the last pulse.
+    /// Returns the estimate of the clock at `at`, which is not before the last pulse; `None` until
+    /// a filter has started.
     #[must_use]
     pub fn estimate(&self, at: Timestamp<Monotonic>) -> Option<ServoEstimate> {
         let (track, correction) = (self.track.as_ref()?, self.correction.as_ref()?);
@@ -159,8 +163,8 @@ impl Servo {
         })
     }
 
-    /// Takes a pulse whose second is known. Its command is for `done_at`, which may be later than
-    /// the pulse.
+    /// Processes a labelled pulse. The command of the decision is for `effective_at`, which may be
+    /// later than the pulse.
     pub fn process_pulse(
         &mut self,
         pulse: &LabelledPulse,
@@ -189,8 +193,9 @@ impl Servo {
         ServoDecision { entry, ..decision }
     }
 
-    /// Must be called about once a second while no labelled pulse comes: the clock enters holdover,
-    /// and in the end it is unsynchronised. `None` while a pulse may still come.
+    /// Advances the servo without a pulse: the clock enters holdover, and finally becomes
+    /// unsynchronised. Must be called about once a second while no labelled pulse arrives. Returns
+    /// `None` while one may still arrive, and before a filter has started.
     pub fn tick(&mut self, now: Timestamp<Monotonic>) -> Option<ServoDecision> {
         let track = self.track.as_mut()?;
         if now - track.good_at < self.settings.holdover_after {
@@ -202,7 +207,8 @@ impl Servo {
         Some(self.decide((now, now), PulseVerdict::Missing, false))
     }
 
-    /// Passes a pulse to the filter, or to the pulses with which one begins.
+    /// Passes a pulse to the filter, or to the acquisition of a new one. Returns the verdict, and
+    /// the innovation in ns if a filter was running.
     fn filter_pulse(
         &mut self,
         at: Timestamp<Monotonic>,
@@ -257,7 +263,8 @@ impl Servo {
         (verdict, innovation)
     }
 
-    /// Returns true if pulses that are this far off and agree with one another are to be followed.
+    /// Returns true if a filter may start from pulses that are `jump_ns` off the estimate and fit a
+    /// line.
     fn accepts_jump(&self, jump_ns: f64) -> bool {
         let is_small = jump_ns.abs() <= self.settings.jump_max.as_ns() as f64;
         is_small || self.acquisition.unexplained_pulses() >= self.settings.jump_pulses
@@ -284,7 +291,7 @@ impl Servo {
         PulseVerdict::Acquired
     }
 
-    /// Updates the state at `now`.
+    /// Updates the state of synchronisation at `now`.
     fn update_state(&mut self, now: Timestamp<Monotonic>) {
         let (Some(track), Some(estimate)) = (&self.track, self.estimate(now)) else { return };
         let settings = &self.settings;
@@ -306,7 +313,7 @@ impl Servo {
         };
     }
 
-    /// Returns the decision for `done_at`, with the entry of `now`.
+    /// Returns the decision, with the log entry for `now` and the command for `effective_at`.
     fn decide(
         &mut self,
         (now, effective_at): (Timestamp<Monotonic>, Timestamp<Monotonic>),
@@ -340,8 +347,8 @@ impl Servo {
         ServoDecision { entry, command }
     }
 
-    /// Returns the frequency that brings the clock to UTC within the time constant, or a step; for
-    /// a clock that is lost, the frequency with which no slew continues.
+    /// Returns the frequency correction that reduces the offset with the time constant, or a step.
+    /// For an unsynchronised clock it only cancels the estimated frequency error, without a slew.
     fn command(&self, estimate: &ServoEstimate, is_start: bool) -> ServoCommand {
         let settings = &self.settings;
         let frequency_max = settings.frequency_max_ppb;

@@ -11,7 +11,7 @@ use crate::ClockErrorEntry;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SynchronisationState {
-    /// No pulses have been labelled yet.
+    /// No estimate yet: no filter has started.
     #[default]
     Starting,
     /// The estimate is good and the clock is approaching UTC.
@@ -47,7 +47,7 @@ impl fmt::Display for SynchronisationState {
 /// Command to be applied to the clock now.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServoCommand {
-    /// Correction of the frequency from now on, against the clock's nominal one, in ppb.
+    /// Frequency correction relative to the nominal frequency, in ppb, replacing the previous one.
     pub frequency_ppb: f64,
     /// Step to be added to the clock's reading.
     pub step: Option<Span>,
@@ -58,12 +58,12 @@ pub struct ServoCommand {
 pub struct ServoEstimate {
     /// Instant of the estimate.
     pub at: Timestamp<Monotonic>,
-    /// Clock minus UTC. A server subtracts this from the time that it serves; for a steered and
-    /// locked clock little is left.
+    /// Clock minus UTC. A server subtracts it from the clock's time; it is small if the clock is
+    /// steered and locked.
     pub offset: Span,
-    /// Growth of the offset in ppb, with the present correction of the frequency.
+    /// Rate of change of the offset, in ppb, with the present frequency correction.
     pub rate_ppb: f64,
-    /// Frequency of the clock without correction, in ppb.
+    /// Frequency error of the clock without correction, in ppb.
     pub frequency_ppb: f64,
     /// Standard deviation of the offset, in ns; in holdover it grows by the oscillator's
     /// model.

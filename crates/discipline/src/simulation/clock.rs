@@ -3,12 +3,12 @@
 
 use horolog_time::NS_PER_S;
 
-/// Clock as an error against true time, which its frequency adds to.
+/// Clock represented by its error against true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ModelledClock {
     /// Clock minus true time, in ns.
     pub(super) error: f64,
-    /// Correction of its frequency, in ppb.
+    /// Frequency correction, in ppb.
     pub(super) correction: f64,
     at: i64,
 }
@@ -18,7 +18,7 @@ impl ModelledClock {
         Self { error, correction: 0.0, at: 0 }
     }
 
-    /// Advances it to `at`, in ns of true time, on an oscillator of this frequency.
+    /// Advances the clock to `at`, in ns of true time, on an oscillator with this frequency error.
     pub(super) fn advance(&mut self, at: i64, frequency_ppb: f64) {
         let seconds = (at - self.at) as f64 / NS_PER_S as f64;
         self.error += (frequency_ppb + self.correction) * seconds;
@@ -26,8 +26,8 @@ impl ModelledClock {
     }
 }
 
-/// Method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the interrupt handler sets the
-/// clock, its seconds to those of the last sentence plus one, its nanoseconds to 0.
+/// Clock by the method of Liu, Wu and Wang 2020, section 2.2.3: at every pulse the interrupt
+/// handler sets the seconds to those of the last sentence plus one, and the nanoseconds to 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SetPerPulseClock {
     pub(super) clock: ModelledClock,
@@ -44,7 +44,7 @@ impl SetPerPulseClock {
         self.last_named = Some(named_second);
     }
 
-    /// Takes a pulse at `at`, in ns of true time.
+    /// Sets the clock at a pulse at `at`, in ns of true time.
     pub(super) fn set_at_pulse(&mut self, at: i64) {
         if let Some(last) = self.last_named {
             self.clock.error = ((last + 1) * NS_PER_S - at) as f64;

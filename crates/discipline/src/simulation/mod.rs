@@ -32,7 +32,7 @@ struct Simulation<'a> {
     servo: Servo,
     /// Steered clock.
     steered: ModelledClock,
-    /// Steps of that clock, in which the monotonic clock does not take part.
+    /// Sum of the steps of the steered clock, in ns; the monotonic clock is not stepped.
     total_steps_ns: f64,
     set_per_pulse: SetPerPulseClock,
     frequency_ppb: f64,
@@ -46,7 +46,7 @@ pub fn simulate(settings: &SimulationSettings) -> SimulationOutcome {
     simulate_while(settings, || true)
 }
 
-/// Runs a simulation while `goes_on`, which is called before each second, returns true.
+/// Runs a simulation while `should_continue`, called before each second, returns true.
 #[must_use]
 pub fn simulate_while(
     settings: &SimulationSettings,

@@ -8,8 +8,8 @@ use horolog_time::SplitMix64;
 use crate::Oscillator;
 use crate::oscillator::DAY_S;
 
-/// Time constants of the processes that add up to flicker noise, each four times the one before:
-/// from a second to three days.
+/// Number of first-order processes that add up to flicker noise. Their time constants are a factor
+/// of [`FLICKER_RATIO`] apart, from a second to three days.
 const FLICKER_STAGES: u32 = 10;
 const FLICKER_RATIO: f64 = 4.0;
 
@@ -37,7 +37,7 @@ impl NormalGenerator {
     }
 }
 
-/// One of the processes that add up to flicker noise, with an exponential autocorrelation.
+/// First-order Gauss-Markov process, one of those that add up to flicker noise.
 #[derive(Clone, Copy, Debug)]
 struct FlickerStage {
     value: f64,
@@ -45,7 +45,7 @@ struct FlickerStage {
     innovation_deviation: f64,
 }
 
-/// Frequency of an oscillator, second by second.
+/// Simulated frequency of an oscillator, second by second.
 #[derive(Clone, Debug)]
 pub(super) struct OscillatorFrequency {
     oscillator: Oscillator,
@@ -79,7 +79,7 @@ impl OscillatorFrequency {
         Self { oscillator, normal, flicker, random_walk: 0.0, temperature_phase, elapsed_s: 0.0 }
     }
 
-    /// Returns the mean over the next second, in ppb.
+    /// Returns the mean frequency error over the next second, in ppb.
     pub(super) fn next(&mut self) -> f64 {
         let oscillator = &self.oscillator;
         for stage in &mut self.flicker {
@@ -87,8 +87,8 @@ impl OscillatorFrequency {
                 stage.decay_factor * stage.value + stage.innovation_deviation * self.normal.next();
         }
         let flicker: f64 = self.flicker.iter().map(|stage| stage.value).sum();
-        // End of the walk after a second, and its mean over it, which varies about the midpoint by
-        // a twelfth (a Brownian bridge).
+        // End of the random walk after a second, and its mean over the second, whose variance about
+        // the midpoint is 1/12 of the step's variance (Brownian bridge).
         let deviation = oscillator.random_walk_density().sqrt();
         let walk_step = deviation * self.normal.next();
         let random_walk_mean =

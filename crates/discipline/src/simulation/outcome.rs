@@ -1,10 +1,10 @@
 //! Outcome of a simulation, with the meaning of its metrics.
 //!
-//! The error of a clock is sampled once a second, at a random instant within the second. *In
-//! service* are the seconds from the first in which the servo is locked, without those of outages
-//! and the [`SETTLING_S`] after each; mean, deviation, percentiles and the largest excursion are of
-//! these, for both methods. An outage is *recovered* from in the second from which on the error
-//! stays within [`RECOVERED_NS`] for as long.
+//! The error of a clock is sampled once a second, at a random instant within the second. The
+//! seconds *in service* are those from the first in which the servo is locked, without outages and
+//! the [`SETTLING_S`] after each; mean, deviation, percentiles and maximum are of these, for both
+//! methods. An outage is *recovered* from at the first second from which the error stays within
+//! [`RECOVERED_NS`] for [`SETTLING_S`] consecutive seconds.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use horolog_stats::allan::{self, AllanPoint};
 use super::settings::FaultPeriod;
 use crate::SynchronisationState;
 
-/// Seconds after an outage that count as recovery.
+/// Seconds after an outage that are not in service; also the time for which the error of a
+/// recovered clock must stay small.
 pub const SETTLING_S: u64 = 60;
 /// Largest error of a clock that has recovered, in ns.
 pub const RECOVERED_NS: i64 = 1_000;
@@ -22,11 +23,11 @@ pub const RECOVERED_NS: i64 = 1_000;
 /// Errors of both clocks in one second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SimulationSample {
-    /// Error of the time by the servo, in ns.
+    /// Error of the servo's time, in ns.
     pub steered_ns: i64,
     /// Error of the clock that is set at every pulse, in ns.
     pub set_per_pulse_ns: i64,
-    /// Standard deviation of the servo's error by its own estimate, in ns.
+    /// Standard deviation of the error by the servo's own estimate, in ns.
     pub uncertainty_ns: Option<f64>,
     /// State of the servo.
     pub state: SynchronisationState,
@@ -37,11 +38,12 @@ pub struct SimulationSample {
 pub struct OutageErrors {
     /// Period of the outage.
     pub period: FaultPeriod,
-    /// Largest error in it, in ns.
+    /// Largest absolute error during the outage, in ns.
     pub error_max_ns: i64,
-    /// Seconds from its end until the clock had recovered; `None` if it did not.
+    /// Seconds from the end of the outage to the recovery; `None` if the clock did not recover.
     pub recovered_after_s: Option<u64>,
-    /// Largest error after that, within [`SETTLING_S`] of the end, in ns.
+    /// Largest absolute error from the recovery to [`SETTLING_S`] after the end of the outage, in
+    /// ns.
     pub overshoot_ns: Option<i64>,
 }
 
@@ -78,7 +80,8 @@ impl SimulationOutcome {
         self.samples.iter().position(|sample| sample.state == SynchronisationState::Locked)
     }
 
-    /// Returns an error for each second in service (see the module), and a gap for each other.
+    /// Returns the error of every second in service (see the module), and `None` for each other
+    /// second.
     #[must_use]
     pub fn in_service_errors(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<Option<i64>> {
         let Some(locked) = self.locked_after_s() else { return vec![None; self.samples.len()] };
@@ -92,14 +95,14 @@ impl SimulationOutcome {
         errors
     }
 
-    /// Returns the statistics of an error in service.
+    /// Returns the statistics of the errors in service; `None` if there are none.
     #[must_use]
     pub fn error_summary(&self, error: impl Fn(&SimulationSample) -> i64) -> Option<ExactSummary> {
         ExactSummary::from_values(self.in_service_errors(error).into_iter().flatten())
     }
 
-    /// Returns the overlapping Allan deviation of an error in service, at octaves of a second, in
-    /// ns per second.
+    /// Returns the overlapping Allan deviation of the errors in service, at averaging times of 1,
+    /// 2, 4 … s, in ns per second.
     #[must_use]
     pub fn allan_deviations(&self, error: impl Fn(&SimulationSample) -> i64) -> Vec<AllanPoint> {
         let phases: Vec<_> = self.in_service_errors(error);

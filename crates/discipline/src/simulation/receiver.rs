@@ -10,8 +10,8 @@ use super::settings::SimulationSettings;
 const MS: f64 = 1e6;
 const YEAR_S: i64 = 365 * 86_400;
 const ROLLOVER_S: i64 = 1_024 * 7 * 86_400;
-/// Drift of the receiver's own clock against UTC, by which its quantisation error runs through all
-/// values, in ns per second.
+/// Drift of the receiver's clock against UTC, in ns per second; it makes the quantisation error run
+/// through all its values.
 const RECEIVER_DRIFT_NS: f64 = 0.37;
 
 /// Event that reaches the host, at an instant of true time in ns since the start.
@@ -25,7 +25,7 @@ pub(super) enum ReceiverEvent {
     Sample,
 }
 
-/// State of the receiver.
+/// State of the receiver, with separate random numbers for each purpose.
 #[derive(Debug)]
 pub(super) struct SimulatedReceiver {
     faults: SplitMix64,
@@ -33,7 +33,7 @@ pub(super) struct SimulatedReceiver {
     sentences: NormalGenerator,
     pulses: NormalGenerator,
     sawtooth: f64,
-    /// Sentences that arrive in a later second.
+    /// Events that arrive in a later second than the one for which they were generated.
     delayed_events: VecDeque<(i64, ReceiverEvent)>,
 }
 
@@ -62,7 +62,7 @@ impl SimulatedReceiver {
             ReceiverEvent::Sample,
         ));
         let is_out = settings.outages.iter().any(|outage| outage.contains(second));
-        // Drawn in any case: an outage changes nothing after it.
+        // Drawn in any case, so that an outage changes no later random number.
         let pulses = self.pulse_events(settings, second_start_ns);
         let sentence = self.sentence_event(settings, second);
         if !is_out {

@@ -5,11 +5,12 @@ use crate::{LabelSettings, Oscillator, ServoSettings};
 /// Delay of a timestamp after its edge.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TimestampDelay {
-    /// Constant part, in ns. It shifts both methods alike and is no noise; 0 unless set.
+    /// Constant part, in ns. It shifts both methods alike, so it is not noise; 0 unless set.
     pub constant_ns: f64,
-    /// Share of longer delays: other interrupts, sleeping cores.
+    /// Share of timestamps with an additional delay, by other interrupts or sleeping cores (0 to
+    /// 1).
     pub tail_share: f64,
-    /// Mean of their excess, with an exponential distribution, in ns.
+    /// Mean of the additional delay, which is exponentially distributed, in ns.
     pub tail_mean_ns: f64,
 }
 
@@ -43,8 +44,8 @@ pub struct SimulationSettings {
     pub initial_offset_ns: f64,
     /// White noise of a pulse, as a standard deviation in ns.
     pub pulse_noise_ns: f64,
-    /// Period of the receiver's own clock, to whose edges it aligns pulses, in ns: called sawtooth
-    /// or quantisation error in data sheets.
+    /// Period of the receiver's clock, to whose edges it aligns pulses, in ns; data sheets call the
+    /// effect sawtooth or quantisation error.
     pub quantisation_ns: f64,
     /// Delay of the timestamps of edges.
     pub latency: TimestampDelay,
@@ -55,7 +56,7 @@ pub struct SimulationSettings {
     /// Share of sentences that are wrong by seconds, years or 1024 weeks, come a second late, or
     /// are lost.
     pub bad_sentences: f64,
-    /// False pulses for each true one, anywhere in the second.
+    /// Probability of a false pulse in each second, at a random instant.
     pub false_pulses: f64,
     /// Share of pulses that are lost.
     pub missing_pulses: f64,

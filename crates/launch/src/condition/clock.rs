@@ -1,4 +1,5 @@
-//! Synchronisation of the system clock within a bound, as reported by its daemon or by the kernel.
+//! Check that the system clock is synchronised within an error bound, as reported by its time
+//! daemon or by the kernel.
 
 use horolog_source::{ClockReadings, SourceError, SourceEstimate, SourceSpec};
 use horolog_sys::adjtimex::kernel_clock;

@@ -61,8 +61,8 @@ fn decode_octal_escapes(mount_point: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Removes `.`, `..` and a trailing slash. Links are not followed, as that would access the file
-/// system.
+/// Makes the path absolute and removes `.`, `..` and a trailing slash. Links are not followed, as
+/// that would access the file system.
 fn lexically_normalised(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut normalised = PathBuf::new();

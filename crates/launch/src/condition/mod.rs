@@ -17,7 +17,7 @@ pub use network::{Endpoint, EndpointError, UdpEndpoint};
 /// Condition that a program waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// This time has passed.
+    /// This time has passed since the start of the wait.
     Delay(Duration),
     /// A TCP connection is accepted.
     Tcp(Endpoint),
@@ -40,7 +40,7 @@ pub enum Condition {
 pub struct CheckResult {
     /// True if the condition holds.
     pub holds: bool,
-    /// Reason, for the user.
+    /// Reason why the condition holds or does not, for the user.
     pub detail: String,
 }
 
@@ -86,7 +86,8 @@ impl Condition {
         }
     }
 
-    /// Checks once, for about `timeout` if the check can be limited.
+    /// Checks the condition once. `since_start` is the time since the start of the wait; `timeout`
+    /// limits checks of the network and of commands.
     #[must_use]
     pub fn check(&self, since_start: Duration, timeout: Duration) -> CheckResult {
         match self {
@@ -103,7 +104,7 @@ impl Condition {
     }
 }
 
-/// Formats a time exactly, in a suitable unit.
+/// Formats a duration exactly, in ns, us, ms or s.
 pub(crate) fn format_duration(time: Duration) -> String {
     let ns = time.as_nanos();
     let (unit_ns, unit) = match ns {

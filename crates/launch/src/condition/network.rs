@@ -1,5 +1,6 @@
-//! Ports that answer and names that have addresses. A UDP port is queried in its own protocol if
-//! that is known (NTP, DNS), since a port does not answer requests that it cannot parse.
+//! Checks that a port answers or that a name has an address. A UDP port is queried in its own
+//! protocol if that is known (NTP, DNS), since a port does not answer requests that it cannot
+//! parse.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind};
@@ -26,13 +27,13 @@ pub struct Endpoint {
 /// Reason why a text is no endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// Wrong form.
+    /// The text is not a host and a port.
     #[error(
         "write a host and a port, such as nas:2049, 192.0.2.1:2049, [2001:db8::1]:2049 or \
          [fe80::1%eth0]:2049"
     )]
     InvalidEndpoint,
-    /// Wrong form of a UDP option.
+    /// An option of a UDP endpoint is invalid.
     #[error("write HOST:PORT, optionally followed by ',send=HEX' and ',no-reply=ok'")]
     InvalidOption,
     /// The host is a link-local address without a zone.
@@ -87,7 +88,7 @@ impl Endpoint {
 pub struct UdpEndpoint {
     /// Host and port.
     pub endpoint: Endpoint,
-    /// Payload to send; by default the one for the port number.
+    /// Payload of the request; `None` for the default of the port number.
     request_payload: Option<Vec<u8>>,
     /// True if a port that neither answers nor refuses satisfies the condition.
     accepts_timeout: bool,
@@ -168,7 +169,8 @@ pub(super) fn check_udp(udp: &UdpEndpoint, timeout: Duration) -> CheckResult {
     })
 }
 
-/// Tries the addresses in turn, each with an equal share of the time.
+/// Tries the addresses in turn, each for an equal share of the remaining time. Returns the first
+/// success, or the last failure.
 fn try_addresses(
     endpoint: &Endpoint,
     timeout: Duration,

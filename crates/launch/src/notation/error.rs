@@ -47,7 +47,7 @@ pub enum NotationError {
         /// Day.
         day: i8,
     },
-    /// The text after a sign is not an amount of time.
+    /// The text after a sign is not an increment.
     #[error(
         "'{0}' is not a valid increment; write a whole number up to 4294967295 and ms, seconds, \
          minutes, hours, days, weeks, months or years, as in 'now + 2 minutes' or 'now + 500ms'"

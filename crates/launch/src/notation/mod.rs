@@ -18,28 +18,28 @@ pub use resolve::{PresentTime, ResolveError};
 /// Parsed notation of an instant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notation {
-    /// Time of day, or its substitute.
+    /// Time of day, `now`, or seconds since 1970.
     pub(crate) time: TimeOfDay,
     /// Day; by default today, or tomorrow once the time has passed.
     pub(crate) date: Option<DaySpec>,
     /// Time zone or timescale of the time of day.
     pub(crate) zone: Option<Zone>,
-    /// Shifts to add, in their written order.
+    /// Increments such as `+ 2 minutes`, in their written order.
     pub(crate) increments: Vec<TimeIncrement>,
 }
 
-/// Time of day.
+/// Time of day, or what stands in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimeOfDay {
     /// Present time, to the nanosecond: `now`, or only a day was specified.
     Now,
-    /// Time of the clock.
+    /// Wall-clock time, such as `21:00`.
     Clock(Time),
     /// Nanoseconds since 1970 instead of a time of day: `@1700000000.5`.
     Epoch(i64),
 }
 
-/// Day.
+/// Day of a notation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DaySpec {
     Today,
@@ -70,7 +70,7 @@ pub enum Zone {
     Offset(i32),
 }
 
-/// One shift to add.
+/// Increment of a notation, such as `+ 2 minutes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeIncrement {
     pub(crate) is_negative: bool,
@@ -78,7 +78,7 @@ pub(crate) struct TimeIncrement {
     pub(crate) unit: IncrementUnit,
 }
 
-/// Unit of a shift: the first four are spans of time, the others follow the calendar.
+/// Unit of an increment: the first four have a fixed length, the others follow the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IncrementUnit {
     Millisecond,

@@ -134,7 +134,7 @@ impl NotationParser {
         self.set_month_day(month, day, word)
     }
 
-    /// Parses the year, if one follows.
+    /// Sets the day of a month, with the year if one follows.
     fn set_month_day(&mut self, month: i8, day: i8, word: &str) -> Result<(), NotationError> {
         let year = self.peek().and_then(numbers::parse_year);
         let Some(year) = year else {

@@ -63,8 +63,8 @@ pub enum ResolveError {
 }
 
 impl Notation {
-    /// Returns the instant of the notation. A notation without a zone is in `zone`. A past instant
-    /// is an error, unless `past_too`.
+    /// Resolves the notation to an instant. `zone` applies to a notation without a zone. A past
+    /// instant is an error unless `allow_past`.
     pub fn resolve(
         &self,
         now: &PresentTime,
@@ -99,7 +99,8 @@ impl Notation {
     }
 }
 
-/// Largest number of years between two with a 29 February: around 2100, which has none.
+/// Largest number of years from one 29 February to the next: 8 around 2100, which is not a leap
+/// year.
 const LEAP_YEAR_GAP_MAX: usize = 8;
 
 struct Resolver<'a> {
@@ -136,7 +137,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Resolves the time on the first matching day, or on the next such day once that has passed.
+    /// Resolves the time of day on the first matching day, or on the next matching day if that
+    /// instant has passed.
     fn resolve_day(&self, today: Date, time: Time) -> Result<i64, ResolveError> {
         let days_later = |days: i64| {
             let span = Span::new().try_days(days);
@@ -203,7 +205,7 @@ impl Resolver<'_> {
         Err(self.notation.out_of_range())
     }
 
-    /// Resolves a date and time of the zone's clocks, with the calendar shifts added.
+    /// Resolves a civil date and time of the zone, after adding the calendar increments.
     fn resolve_civil(&self, start: DateTime) -> Result<i64, ResolveError> {
         let out_of_range = |_| self.notation.out_of_range();
         let mut civil = start;
@@ -218,7 +220,7 @@ impl Resolver<'_> {
                 return Err(self.gap_error(civil, before, after));
             }
             AmbiguousOffset::Fold { before, after } => {
-                // The first of the two, or the second once the first has passed.
+                // The first of the two instants, or the second once the first has passed.
                 let first = before.to_timestamp(civil).map_err(out_of_range)?;
                 if self.add_fixed_increments(timestamp_ns(first, self.notation)?)? >= self.now_ns {
                     before
@@ -233,7 +235,8 @@ impl Resolver<'_> {
 
     /// Returns the error for a time that the clocks of the zone never show.
     fn gap_error(&self, civil: DateTime, before: Offset, after: Offset) -> ResolveError {
-        // Converted with the offset of before, it is at or after the change.
+        // Interpreted with the offset before the change, the skipped time lies at or after the
+        // change.
         let change = before.to_timestamp(civil).ok().and_then(|interpreted| {
             let next = interpreted.checked_add(Span::new().nanoseconds(1)).ok()?;
             self.zone.preceding(next).next().map(|change| change.timestamp())
@@ -249,7 +252,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Adds the spans of time, in order.
+    /// Adds the increments of fixed length, in order.
     fn add_fixed_increments(&self, ns: i64) -> Result<i64, ResolveError> {
         let add = |ns: i64, increment: &TimeIncrement| {
             let Some(length_ns) = increment.unit.length_ns() else { return Some(ns) };
@@ -270,8 +273,8 @@ fn timestamp_ns(time: Timestamp, notation: &Notation) -> Result<i64, ResolveErro
     i64::try_from(time.as_nanosecond()).map_err(|_| notation.out_of_range())
 }
 
-/// Returns the calendar part of a shift: zero for a span of time. One month after the 31st is the
-/// last day of the next month.
+/// Returns the calendar part of an increment: zero for one of fixed length. One month after the
+/// 31st is the last day of the next month.
 fn calendar_span(increment: TimeIncrement) -> Result<Span, jiff::Error> {
     let amount = i64::from(increment.amount) * if increment.is_negative { -1 } else { 1 };
     let span = Span::new();

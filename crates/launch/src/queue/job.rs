@@ -64,7 +64,7 @@ pub enum JobError {
     /// The file is too long.
     #[error("exceeds {JOB_LEN_MAX} bytes and cannot be a job")]
     TooLong,
-    /// The file has another format.
+    /// The file is not a job, for this reason.
     #[error("is not a job: {0}")]
     NotAJob(String),
     /// The schema has another version.
@@ -97,8 +97,8 @@ impl QueuedJob {
     }
 }
 
-/// Reads a job file without blocking. Also returns true if its programs run, which the waiting
-/// process signals by a lock.
+/// Reads a job file without blocking. Also returns whether the job's programs are running, which
+/// the job's process marks by a lock on the file.
 pub(super) fn read(path: &Path) -> Result<(QueuedJob, bool), JobError> {
     use std::os::unix::fs::OpenOptionsExt;
     /// `O_NONBLOCK`, so that a FIFO in its place is opened at once, and `O_NOFOLLOW`.

@@ -21,13 +21,13 @@ pub use process::ProcessIdentity;
 /// Mode of files: accessible to the user only.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// Permissions that others must not have on the directory.
+/// Mode bits of group and others, none of which the directory may have.
 const GROUP_AND_OTHER_BITS: u32 = 0o077;
 /// Largest number of attempts to claim a number while others claim numbers concurrently.
 const CLAIMS_MAX: u32 = 1_000;
-/// Timeout for the end of a job after it was signalled.
+/// Longest wait for the end of a job that was signalled.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest time for which a starting job may have no process.
+/// Maximum age of an empty job file whose job counts as starting.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason why the queue cannot be used; one line for the user.
@@ -52,7 +52,7 @@ pub enum QueueError {
         /// Error of the system.
         error: io::Error,
     },
-    /// Others could write to the directory.
+    /// The directory is accessible to other users, or has another owner.
     #[error(
         "{} is accessible to other users or has another owner (mode {mode:o}); run 'chmod 700' on \
          it or set XDG_STATE_HOME to another directory", path.display()
@@ -66,7 +66,7 @@ pub enum QueueError {
     /// The job does not exist.
     #[error("job {0} not found; 'horolog at list' lists the jobs")]
     NoJob(u32),
-    /// The job has not ended in time.
+    /// The job has not ended in time: its number, and the PID of its process.
     #[error("job {0} has not ended within 5 s of its signal; its process is {1}")]
     StillRunning(u32, u32),
 }
@@ -93,7 +93,7 @@ pub enum JobState {
 pub struct QueueEntry {
     /// Number in the queue.
     pub id: u32,
-    /// State of the job.
+    /// State of the job, by its file and its process.
     pub state: JobState,
     /// Description, if its file can be read.
     pub job: Option<QueuedJob>,
@@ -101,15 +101,15 @@ pub struct QueueEntry {
     pub log: Option<PathBuf>,
 }
 
-/// Queue of a user.
+/// Job queue of a user: a directory with a file and a log for each job.
 #[derive(Clone, Debug)]
 pub struct Queue {
     directory: PathBuf,
-    /// Home directory, which is not created if it does not exist.
+    /// Home directory, which is not created; `None` if the queue is not below it.
     home: Option<PathBuf>,
 }
 
-/// Mark of a job whose programs run: a lock on its file, released with the process.
+/// Lock on a job file that marks the job's programs as running; released with the process.
 #[derive(Debug)]
 pub struct RunningLock {
     file: File,
@@ -117,7 +117,7 @@ pub struct RunningLock {
 }
 
 impl RunningLock {
-    /// Acquires or releases the lock.
+    /// Acquires the lock while programs run, and releases it otherwise.
     pub fn set(&mut self, is_running: bool) {
         if is_running != self.is_locked {
             let result = if is_running { self.file.lock() } else { self.file.unlock() };
@@ -152,14 +152,15 @@ impl Queue {
         Ok(Self { directory: home.join(".local/state/horolog/at"), home: Some(home) })
     }
 
-    /// Returns the queue and the number of a job file.
+    /// Returns the queue and the number of a job file; `None` if the path is not that of one.
     #[must_use]
     pub fn of_file(file: &Path) -> Option<(Self, u32)> {
         let id = job_number(file, "json")?;
         Some((Self { directory: file.parent()?.to_owned(), home: None }, id))
     }
 
-    /// Creates the directory if necessary, and checks that only the user can write to it.
+    /// Creates the directory if necessary, and checks that it belongs to the user and that others
+    /// have no access.
     fn create_directory(&self) -> Result<(), QueueError> {
         if let Some(home) = self.home.as_ref().filter(|home| !home.is_dir()) {
             return Err(QueueError::NoHome(home.clone()));
@@ -189,7 +190,7 @@ impl Queue {
         self.directory.join(format!("{id}.log"))
     }
 
-    /// Claims the next number.
+    /// Claims the next number by creating its job file and its log. The log is returned open.
     pub fn claim(&self) -> Result<(ClaimedNumber, File), QueueError> {
         self.create_directory()?;
         let last_number = self.numbers()?.last().copied().unwrap_or(0);
@@ -224,15 +225,15 @@ impl Queue {
         write().map_err(|error| QueueError::Io { path: path.clone(), error })
     }
 
-    /// Opens the mark by which a job signals that its programs run.
+    /// Opens the lock by which a job marks its programs as running.
     pub fn open_running_lock(&self, id: u32) -> Result<RunningLock, QueueError> {
         let path = self.job_path(id);
         let file = File::open(&path).map_err(|error| QueueError::Io { path, error })?;
         Ok(RunningLock { file, is_locked: false })
     }
 
-    /// Ends a job, with its exit status if it has one. The end is stored, and the log if it is not
-    /// empty; nothing is stored of a job that succeeded without output.
+    /// Records the end of a job, with its exit status if it has one, and removes an empty log. A
+    /// job that succeeded without output is removed.
     pub fn finish(&self, id: u32, status: Option<i32>) {
         let log = self.log_path(id);
         let is_log_empty = fs::metadata(&log).is_ok_and(|log| log.len() == 0);
@@ -340,7 +341,7 @@ impl Queue {
     }
 }
 
-/// Parses `12` from `12.json`.
+/// Parses the number of a file name such as `12.json`; `None` for other names.
 fn job_number(path: &Path, extension: &str) -> Option<u32> {
     if path.extension()? != extension {
         return None;

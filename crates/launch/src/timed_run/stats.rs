@@ -8,7 +8,7 @@ use horolog_stats::Recorder;
 use horolog_sys::adjtimex::kernel_clock;
 use horolog_time::Span;
 
-use super::conditions::LatencyPreparations;
+use super::latency_preparations::LatencyPreparations;
 use super::{STEP_MIN, TIMER_SLACK_NS, TimedRunOptions, TimedRunOutcome};
 use crate::instant::{Instant, InstantTimescale};
 use crate::program::{ProgramEvent, ProgramStartError};
@@ -66,7 +66,7 @@ impl RunStats {
         Self { result, woken, started, steps: (0, Span::ZERO), failed: None, not_started: None }
     }
 
-    /// Records an instant that has come, and the change of the system clock meanwhile.
+    /// Records the wake-up at an instant, and the change of the system clock during the wait.
     pub(super) fn record_wake(&mut self, instant_ns: i64, now_ns: i64, clock_change: Span) {
         self.result.met += 1;
         self.woken.record(latency_ns(instant_ns, now_ns));

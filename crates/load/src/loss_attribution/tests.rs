@@ -8,7 +8,7 @@ fn after(own: u64, udp: u64, unanswered: u64) -> LossCounters {
         local: Some(InterfaceCounters { tx_dropped: own, ..InterfaceCounters::default() }),
         is_local_veth: true,
         peer: Some(InterfaceCounters::default()),
-        udp: Some(UdpCounters { receive_buffer_errors: udp, ..UdpCounters::default() }),
+        udp: Some(UdpCounts { receive_buffer_errors: udp, ..UdpCounts::default() }),
         server: Some(ServerCounters { received: 100, answered: 100 - unanswered }),
         shared_host: false,
         ptp: None,
@@ -78,7 +78,7 @@ fn what_an_interface_of_its_own_kind_drops_is_the_generator_s() {
 #[test]
 fn own_sockets_on_a_shared_host_are_not_the_server_s() {
     let udp = |errors| LossCounters {
-        udp: Some(UdpCounters { receive_buffer_errors: errors, ..UdpCounters::default() }),
+        udp: Some(UdpCounts { receive_buffer_errors: errors, ..UdpCounts::default() }),
         shared_host: true,
         ..LossCounters::default()
     };
@@ -125,7 +125,7 @@ fn an_interface_that_does_not_count_arrivals_proves_nothing() {
 #[test]
 fn udp_counters_replace_missing_server_counters() {
     let udp = |in_datagrams, out_datagrams, shared_host| LossCounters {
-        udp: Some(UdpCounters { in_datagrams, out_datagrams, ..UdpCounters::default() }),
+        udp: Some(UdpCounts { in_datagrams, out_datagrams, ..UdpCounts::default() }),
         shared_host,
         ..LossCounters::default()
     };
@@ -147,7 +147,7 @@ fn what_a_master_sends_to_all_is_no_reply() {
     let own = InterfaceCounters { rx_packets: 3, rx_dropped: 3, ..InterfaceCounters::default() };
     let peer =
         InterfaceCounters { rx_packets: 1_000, tx_packets: 3, ..InterfaceCounters::default() };
-    let udp = UdpCounters { in_datagrams: 1_000, out_datagrams: 3, ..UdpCounters::default() };
+    let udp = UdpCounts { in_datagrams: 1_000, out_datagrams: 3, ..UdpCounts::default() };
     for transport in [PtpLoadTransport::Udp, PtpLoadTransport::Ethernet] {
         let base =
             LossCounters { is_local_veth: true, ptp: Some(transport), ..LossCounters::default() };
@@ -158,7 +158,7 @@ fn what_a_master_sends_to_all_is_no_reply() {
             ..base
         };
         let none = InterfaceCounters::default();
-        let (before, after) = (with(none, none, UdpCounters::default()), with(own, peer, udp));
+        let (before, after) = (with(none, none, UdpCounts::default()), with(own, peer, udp));
         let losses = attribute(missing, &before, &after);
         assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 1_000)]), "{transport:?}");
         // Where it answers all but one request, its unsolicited messages hide no loss.
@@ -167,7 +167,7 @@ fn what_a_master_sends_to_all_is_no_reply() {
         let after = with(
             InterfaceCounters { rx_packets: 1_002, ..own },
             InterfaceCounters { tx_packets: 1_002, ..peer },
-            UdpCounters { out_datagrams: 1_002, ..udp },
+            UdpCounts { out_datagrams: 1_002, ..udp },
         );
         let losses = attribute(missing, &before, &after);
         assert_eq!(losses, BTreeMap::from([(LossLocation::Server, 1)]), "{transport:?}");
@@ -198,10 +198,10 @@ fn counters() -> impl Strategy<Value = LossCounters> {
             local: own,
             is_local_veth: own_is_veth,
             peer,
-            udp: udp.map(|(receive_buffer_errors, no_ports)| UdpCounters {
+            udp: udp.map(|(receive_buffer_errors, no_ports)| UdpCounts {
                 receive_buffer_errors,
                 no_ports,
-                ..UdpCounters::default()
+                ..UdpCounts::default()
             }),
             server: server.map(|(received, answered)| ServerCounters { received, answered }),
             shared_host,

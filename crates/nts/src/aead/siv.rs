@@ -1,7 +1,7 @@
 //! AES-SIV-CMAC-256 (RFC 5297), for one text or for a batch of them, whose chains then advance
 //! together. The caller is responsible for the lengths of parts.
 
-use horolog_aes::{AesKey, Block, CmacChain, LANES, chain};
+use horolog_aes::{AesKey, Block, CmacChain, LANES, run_chains};
 use subtle::ConstantTimeEq;
 
 use super::cmac::{BLOCK_LEN, BlockNumber, Subkeys, blocks_before_last, double, pad, tail};
@@ -132,7 +132,7 @@ fn step(step: ChainStep, jobs: &[Option<SivInput<'_>>], states: &mut [SivState])
             *lane = state.lane(step, job);
         }
     }
-    chain(lanes);
+    run_chains(lanes);
     let mut ended = [None; BATCH];
     for (ended, lane) in ended.iter_mut().zip(lanes) {
         *ended = (!lane.is_empty()).then_some(lane.state);
@@ -298,12 +298,12 @@ impl core::fmt::Debug for BatchKeys {
 impl BatchKeys {
     /// Prepares the half of `key` that authenticates the packet at `index`.
     pub(crate) fn set_mac(&mut self, index: usize, key: &[u8]) {
-        self.macs[index].renew(halves(key).0);
+        self.macs[index].rekey(halves(key).0);
     }
 
     /// Prepares the half of `key` that encrypts the packet at `index`.
     pub(crate) fn set_stream(&mut self, index: usize, key: &[u8]) {
-        self.streams[index].0.renew(halves(key).1);
+        self.streams[index].0.rekey(halves(key).1);
     }
 
     /// The data to be authenticated in the packet at `index`.

@@ -14,7 +14,7 @@ use crate::relay::CHANGE_TIMEOUT;
 
 /// Timeout for a request that changes nothing, and for sending a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limit of a response; a listing of the largest table is far smaller.
+/// Maximum length of a response, in bytes; a listing of the largest table is far smaller.
 const RESPONSE_BYTES_MAX: u64 = 8 << 20;
 
 /// Reason for which a request was not executed.
@@ -42,7 +42,7 @@ pub fn request(
     path: &Path,
     request: &ControlRequest,
 ) -> Result<Option<RelayListing>, ControlClientError> {
-    // A change has a longer timeout than it may take.
+    // The timeout of a change exceeds the longest time that a change can take.
     let timeout = match request {
         ControlRequest::List => REQUEST_TIMEOUT,
         _ => REQUEST_TIMEOUT + CHANGE_TIMEOUT,

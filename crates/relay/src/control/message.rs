@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GroupSpec, Relay, RelayError, RelayListing, TableError, TableSpec, fields};
 
-/// Longest line of a request: the longest one names all children that a table can hold.
+/// Maximum length of a request line, in bytes; the longest names all children that a table can
+/// hold.
 pub(super) const REQUEST_BYTES_MAX: usize = 128 << 10;
 
 /// Request to a relay.
@@ -22,12 +23,12 @@ pub enum ControlRequest {
     },
     /// Removal of a group.
     RemoveGroup {
-        /// Its name.
+        /// Name of the group.
         group: String,
     },
     /// Addition of children to a group.
     AddChildren {
-        /// Its name.
+        /// Name of the group.
         group: String,
         /// Their addresses.
         #[serde(deserialize_with = "fields::addresses")]
@@ -35,7 +36,7 @@ pub enum ControlRequest {
     },
     /// Removal of children from a group.
     RemoveChildren {
-        /// Its name.
+        /// Name of the group.
         group: String,
         /// Their addresses.
         #[serde(deserialize_with = "fields::addresses")]
@@ -49,7 +50,7 @@ pub enum ControlRequest {
 pub enum ErrorClass {
     /// The request is invalid.
     Request,
-    /// The relay's host lacks something.
+    /// This host lacks something that the relay needs.
     Host,
 }
 
@@ -57,7 +58,7 @@ pub enum ErrorClass {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum ControlResponse {
-    /// The change was made, and is in force.
+    /// The change was made and applied.
     Done,
     /// The state of the relay.
     Listing(Box<RelayListing>),
@@ -65,12 +66,12 @@ pub enum ControlResponse {
     Refused {
         /// The reason, in one line.
         reason: String,
-        /// The class of the refusal.
+        /// Class of the refusal.
         class: ErrorClass,
     },
 }
 
-/// Request of a line, or the reason for which it is none.
+/// Parsed request, or the reason for which the line is not a request.
 pub type ParsedRequest = Result<ControlRequest, String>;
 
 impl ControlRequest {

@@ -18,7 +18,8 @@ use crate::Relay;
 
 /// Timeout for a client to send its request, and to read the response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Clients that are served at the same time; one more waits.
+/// Clients served concurrently; a further one is served by the accepting thread, so that all others
+/// wait.
 const CONCURRENT_CLIENTS_MAX: usize = 64;
 /// Permissions for the owner of the process only.
 const MODE: u32 = 0o600;
@@ -84,7 +85,7 @@ impl ControlServer {
     }
 }
 
-/// One client among those counted.
+/// Slot of a client in the count of connected clients, released on drop.
 struct ClientSlot(Arc<AtomicUsize>);
 
 impl ClientSlot {

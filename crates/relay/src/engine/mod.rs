@@ -17,9 +17,9 @@ use sendmmsg::SendmmsgEngine;
 /// Copy to send.
 #[derive(Clone, Copy, Debug)]
 pub struct OutgoingCopy<'a> {
-    /// Its payload.
+    /// Payload of the copy.
     pub bytes: &'a [u8],
-    /// Its receiver, with the counters for its outcome.
+    /// Receiver of the copy, with the counters for its outcome.
     pub child: &'a GroupChild,
 }
 

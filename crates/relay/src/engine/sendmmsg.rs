@@ -1,5 +1,5 @@
 //! Engine with up to [`SLOTS`] copies in one sendmmsg(2), of several packets if these have few
-//! children. It saves entries into the kernel, and none of the path from there.
+//! children. It saves system calls; the kernel's work for each copy is the same.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use horolog_sys::socket::Socket;
 use super::{CopySender, OutgoingCopy};
 use crate::CopyDrop;
 
-/// More in one call gain nothing measurable.
+/// Maximum number of copies in one call; more gain nothing measurable.
 const SLOTS: usize = 64;
 
 #[derive(Debug)]

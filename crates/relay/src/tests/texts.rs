@@ -92,5 +92,7 @@ fn every_count_is_a_metric() {
         assert!(text.lines().any(|l| l == line), "{line} is not there:\n{text}");
     }
     assert_eq!(metrics::respond("/", listing).code, 404);
-    assert!(metrics::respond("/metrics", listing).kind.starts_with("application/openmetrics"));
+    assert!(
+        metrics::respond("/metrics", listing).media_type.starts_with("application/openmetrics")
+    );
 }

@@ -1,8 +1,10 @@
-//! Delays of copies with one engine: equations (1) and (5) if it is host-based, (2) and (6) if not.
+//! Delays of copies with one engine: equations (1) and (5) of Cao, Su and Lu 2008 if it is
+//! host-based, (2) and (6) if not (see the module `tree`).
 
 use super::Tree;
 
-/// Processing time of a node until the copy for a child leaves.
+/// Processing time p of a node, from the arrival of a packet to the departure of the copy for a
+/// child.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ProcessingTime {
     /// Time from the arrival of the packet to the departure of the first copy, in ns.
@@ -19,13 +21,13 @@ impl ProcessingTime {
     }
 }
 
-/// Engine that makes the copies, with its processing times.
+/// Engine that makes the copies, with its processing times at the nodes of a tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TreeEngine {
-    /// Its name, such as `host-based`.
+    /// Name of the engine, such as `host-based`.
     pub name: String,
-    /// Its processing at each node of a tree, in the tree's order. Leaves make no copies; their
-    /// values are ignored.
+    /// Processing time at each node, in the tree's order. Leaves make no copies; their values are
+    /// ignored.
     pub processing: Vec<ProcessingTime>,
 }
 
@@ -36,7 +38,8 @@ impl TreeEngine {
         Self { name: name.to_owned(), processing: vec![processing; tree.nodes().len()] }
     }
 
-    /// Returns p of the parent of a node until the copy for that node leaves; 0 for the root.
+    /// Returns the time from the arrival of a packet at a node's parent to the departure of the
+    /// node's copy, in ns; 0 for the root.
     pub(super) fn departure_delay_ns(&self, tree: &Tree, at: usize) -> f64 {
         let node = &tree.nodes()[at];
         node.parent.map_or(0.0, |parent| self.processing[parent].copy_ns(node.child_index))
@@ -48,15 +51,16 @@ impl TreeEngine {
 pub struct TreeDelays {
     /// d(root, v) of each node, in ns, in the tree's order.
     pub node_ns: Vec<f64>,
-    /// D: the largest to a leaf, in ns.
+    /// D: the largest delay from the root to a leaf, in ns.
     pub tree_ns: f64,
-    /// Leaf with this delay, the first of several.
+    /// Index of the leaf with the largest delay, the first of several.
     pub slowest_leaf: usize,
-    /// Mean of all nodes but the root, in ns.
+    /// Mean delay of all nodes but the root, in ns.
     pub mean_ns: f64,
 }
 
-/// Returns d from the root to every node, D and the mean, by the definitions of section 2.1.
+/// Returns d from the root to every node, D and the mean, by the definitions of the paper's section
+/// 2.1.
 #[must_use]
 pub fn tree_delays(tree: &Tree, engine: &TreeEngine) -> TreeDelays {
     let mut node_ns: Vec<f64> = Vec::with_capacity(tree.nodes().len());

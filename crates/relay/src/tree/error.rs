@@ -4,9 +4,9 @@
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct TreeFileError {
-    /// The line, from 1 on.
+    /// Line number, from 1 on.
     pub line: usize,
-    /// Its error, in one line.
+    /// Error in one line of text.
     pub reason: String,
 }
 
@@ -15,7 +15,7 @@ impl TreeFileError {
         Self { line, reason: reason.to_string() }
     }
 
-    /// Makes an error at the line of a byte of a text.
+    /// Makes an error for the line that contains a byte of a text.
     pub(super) fn at_byte(text: &str, byte: usize, reason: impl std::fmt::Display) -> Self {
         Self::new(1 + text.get(..byte).unwrap_or(text).matches('\n').count(), reason)
     }
@@ -37,7 +37,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Quotes text of a file on one line, no longer than a name may be.
+/// Makes a name of a file printable: without control characters, and no longer than a name may be.
 pub(super) fn printable_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
@@ -46,8 +46,8 @@ pub(super) fn printable_name(name: &str) -> String {
 const TIME_MAX_US: f64 = 86_400e6;
 const NS_PER_US: f64 = 1e3;
 
-/// Converts a time in µs to ns; the error is the reason for which it is invalid. `what` describes
-/// the time.
+/// Converts a time in µs to ns; the error is the reason for which it is invalid. `what` names the
+/// time in the reason.
 pub(super) fn checked_time_ns(what: &str, us: f64) -> Result<f64, String> {
     if us < 0.0 {
         Err(format!("{what} is {us} µs; a time cannot be negative"))
@@ -58,7 +58,7 @@ pub(super) fn checked_time_ns(what: &str, us: f64) -> Result<f64, String> {
     }
 }
 
-/// Returns the time in µs, in the form of a file.
+/// Converts ns to µs, the unit of the files.
 pub(super) fn to_us(ns: f64) -> f64 {
     ns / NS_PER_US
 }

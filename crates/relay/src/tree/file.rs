@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::error::{check_name, checked_time_ns, printable_name, to_us};
 use super::{NODES_MAX, ProcessingTime, ShapeError, Tree, TreeEdge, TreeEngine, TreeFileError};
 
-/// Engines of a file: one, and one that replaces it.
+/// Maximum number of engines in a file: one, and one that replaces it.
 pub const ENGINES_MAX: usize = 2;
 
 #[derive(Deserialize)]
@@ -75,7 +75,7 @@ impl TreeFile {
         Ok(Self { tree, engines })
     }
 
-    /// Returns the tree as a file. Times have a resolution of a thousandth of a nanosecond.
+    /// Renders the tree as a file. Times have a resolution of a thousandth of a nanosecond.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let nodes = self.tree.nodes();
@@ -120,7 +120,7 @@ impl TreeFile {
     }
 }
 
-/// Interpreter of the file's texts; it reports those without a meaning.
+/// Reader of a parsed file, whose errors have line numbers.
 struct TreeFileReader<'a> {
     text: &'a str,
 }
@@ -255,19 +255,20 @@ impl TreeFileReader<'_> {
     }
 }
 
-/// Entries of a file for one engine.
+/// Processing times of a file for one engine.
 #[derive(Default)]
 struct EngineEntries<'a> {
     name: &'a str,
-    /// Byte offset of the first entry.
+    /// Byte offset of the engine's first entry.
     first_offset: usize,
-    /// For all nodes without an entry of their own.
+    /// Processing time of all nodes without an entry of their own.
     default_processing: Option<ProcessingTime>,
     node_processing: HashMap<usize, ProcessingTime>,
 }
 
 impl EngineEntries<'_> {
-    /// Returns the engine at each node, or the name of an inner node without an entry.
+    /// Returns the engine with its processing time at each node; the error is the name of an inner
+    /// node without an entry.
     fn engine(&self, tree: &Tree) -> Result<TreeEngine, String> {
         let processing_at = |(at, node): (usize, &super::TreeNode)| {
             let known = self.node_processing.get(&at).copied().or(self.default_processing);

@@ -1,76 +1,78 @@
-//! Gain by another engine: equations (3) to (7) as differences of two delays, of all nodes and of
-//! one at a time.
+//! Reduction of the delays by another engine: equations (3) to (7) of Cao, Su and Lu 2008 (see the
+//! module `tree`), for the replacement at all nodes, and at one node at a time.
 
 use super::{Tree, TreeDelays, TreeEngine, tree_delays};
 
-/// Share below which times differ by rounding only.
+/// Relative difference up to which two delays count as equal.
 const ROUNDING: f64 = 1e-9;
 
-/// Assumption of equation (4) about a tree.
+/// Assumption of equation (4) about a tree and its engines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Equation4Assumption {
     /// Inner nodes have the same number of children, two or more.
     SameDegree,
     /// All leaves are at the same depth.
     SameDepth,
-    /// All nodes have the same processing time.
+    /// All inner nodes have the same processing time.
     SameProcessing,
     /// The slowest leaf is the same with both engines. Equation (3) assumes this too.
     SamePath,
-    /// Each node on the path to it serves the next at the same index, so that there is one gain for
-    /// all of them.
+    /// Every node on the path to the slowest leaf has the same child index, so that the gain is the
+    /// same for all of them.
     SameIndex,
 }
 
-/// Equation (4): the gain of D in a regular tree, `(log_m n) · ΔTP`.
+/// Equation (4): the reduction of D in a regular tree, `(log_m n) · ΔTP`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Equation4 {
-    /// Assumptions that do not hold; (4) applies if this is empty.
+    /// Assumptions that do not hold; equation (4) applies if this is empty.
     pub violated_assumptions: Vec<Equation4Assumption>,
     /// m: the children of the root, and so of each inner node.
     pub degree: usize,
-    /// ΔTP: the gain of one node on the path to the slowest leaf, in ns.
+    /// ΔTP: the reduction of the processing time of one node on the path to the slowest leaf, in
+    /// ns.
     pub processing_ns: f64,
-    /// Value as published, n being all nodes: it counts more nodes than are on the path, in ns.
+    /// Value of the published formula, in which n is the number of all nodes, in ns; too large,
+    /// because log_m of that exceeds the depth.
     pub all_nodes_ns: Option<f64>,
-    /// With n the leaves, whose logarithm is the depth: exact, in ns.
+    /// Value with n as the number of leaves, whose logarithm is the depth: exact, in ns.
     pub leaves_ns: Option<f64>,
 }
 
-/// Gain of one node.
+/// Reduction of the delays if only this node's engine is replaced.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NodeGain {
-    /// ΔTP: the mean gain over its copies by the other engine, in ns; 0 for a leaf.
+    /// ΔTP: the mean reduction of the node's processing time over its copies, in ns; 0 for a leaf.
     pub processing_ns: f64,
-    /// ΔD if only its engine is replaced, in ns.
+    /// Reduction of D, in ns.
     pub tree_ns: f64,
-    /// Gain of the mean delay by that, in ns.
+    /// Reduction of the mean delay, in ns.
     pub mean_ns: f64,
 }
 
-/// Gain of a tree by another engine.
+/// Reduction of the delays of a tree if another engine replaces its engine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReplacementGain {
-    /// ΔD, all engines being replaced, in ns: (1) less (2).
+    /// ΔD: reduction of D if the engine of all nodes is replaced, in ns; (1) minus (2).
     pub tree_ns: f64,
-    /// Gain of the mean delay, in ns: (5) less (6).
+    /// Reduction of the mean delay, in ns; (5) minus (6).
     pub mean_ns: f64,
-    /// (3): the sum of the gains of the nodes on the path to the slowest leaf, in ns. It is ΔD if
-    /// that leaf is the slowest with the other engine too.
+    /// Equation (3): the sum of the reductions at the nodes on the path to the slowest leaf, in ns.
+    /// It is ΔD if that leaf is the slowest with the other engine too.
     pub along_path_ns: f64,
-    /// True if it is.
+    /// True if the slowest leaf is the same with both engines.
     pub same_path: bool,
-    /// (4).
+    /// Equation (4), for regular trees.
     pub equation_4: Equation4,
-    /// (7) as published, in ns: the sum of ΔTP of all inner nodes but the root, by |V| - 1. It
-    /// leaves out the root, and weighs each node once; by (5) and (6) each copy counts once for
-    /// each node that is reached by it.
+    /// Equation (7) as published, in ns: the sum of ΔTP of all inner nodes but the root, divided by
+    /// |V| − 1. It omits the root and weights each node by 1; (5) and (6) weight each copy by the
+    /// number of nodes that it reaches.
     pub mean_as_published_ns: f64,
-    /// Each node, in the tree's order.
+    /// Reduction by each node alone, in the tree's order.
     pub nodes: Vec<NodeGain>,
 }
 
-/// Returns the gain of the tree if `after` replaces `before`, everywhere and at each node alone.
+/// Returns the reductions if `after` replaces `before`, at all nodes and at each node alone.
 #[must_use]
 pub fn replacement_gain(tree: &Tree, before: &TreeEngine, after: &TreeEngine) -> ReplacementGain {
     let (old, new) = (tree_delays(tree, before), tree_delays(tree, after));
@@ -93,7 +95,7 @@ pub fn replacement_gain(tree: &Tree, before: &TreeEngine, after: &TreeEngine) ->
     }
 }
 
-/// Returns the time by which the copy for a node leaves its parent earlier.
+/// Returns the time by which the copy for a node leaves its parent earlier with `after`, in ns.
 fn earlier_departure_ns(tree: &Tree, before: &TreeEngine, after: &TreeEngine, at: usize) -> f64 {
     before.departure_delay_ns(tree, at) - after.departure_delay_ns(tree, at)
 }
@@ -102,7 +104,8 @@ fn is_slowest(delays: &TreeDelays, leaf: usize) -> bool {
     delays.node_ns[leaf] >= delays.tree_ns * (1.0 - ROUNDING)
 }
 
-/// Returns the gain of replacing each node alone, in a number of steps that is linear in the nodes.
+/// Returns the reductions if each node's engine is replaced alone, in time linear in the number of
+/// nodes.
 fn node_gains(
     tree: &Tree,
     before: &TreeEngine,
@@ -129,7 +132,7 @@ fn node_gains(
     tree.nodes().iter().enumerate().map(node_gain).collect()
 }
 
-/// Returns, for each node, the largest delay of a leaf that is the node or below it.
+/// Returns, for each node, the largest delay of a leaf of its subtree, in ns.
 fn largest_delays_below(tree: &Tree, old: &TreeDelays) -> Vec<f64> {
     let mut largest = vec![f64::NEG_INFINITY; tree.nodes().len()];
     for (at, node) in tree.nodes().iter().enumerate().rev() {
@@ -143,11 +146,11 @@ fn largest_delays_below(tree: &Tree, old: &TreeDelays) -> Vec<f64> {
     largest
 }
 
-/// Returns, for each node, the largest delay of a leaf that is neither the node nor below it.
+/// Returns, for each node, the largest delay of a leaf outside its subtree, in ns.
 fn largest_delay_elsewhere(tree: &Tree, largest_below: &[f64]) -> Vec<f64> {
     let mut elsewhere = vec![f64::NEG_INFINITY; tree.nodes().len()];
     for (at, node) in tree.nodes().iter().enumerate() {
-        // The largest of the siblings before each child, then of those after it.
+        // Largest delay of the siblings before each child, then of those after it.
         let mut largest = elsewhere[at];
         for child in &node.children {
             elsewhere[*child] = largest;

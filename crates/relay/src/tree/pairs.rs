@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use super::TreeFileError;
 use super::error::{check_name, checked_time_ns};
 
-/// Nodes of a file of pairs, at most.
+/// Maximum number of nodes in a file of pairs.
 pub const PAIR_NODES_MAX: usize = 1_024;
-/// The first line.
+/// First line of the file.
 const HEADER: &str = "from,to,delay_us";
 
-/// Nodes, and the transmission delays between them as far as they are known.
+/// Nodes, and the transmission delays between pairs of them, as far as these are known.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PairDelays {
     names: Vec<String>,
@@ -80,14 +80,14 @@ impl PairDelays {
         Ok(delays)
     }
 
-    /// Makes nodes without a known delay between any two of them.
+    /// Creates nodes without a known delay between any two of them.
     #[must_use]
     pub fn new(names: Vec<String>) -> Self {
         let delays_ns = vec![f64::INFINITY; names.len() * names.len()];
         Self { names, delays_ns }
     }
 
-    /// Sets a delay, in ns, of one direction.
+    /// Sets the delay of one direction, in ns.
     ///
     /// # Panics
     ///
@@ -103,7 +103,7 @@ impl PairDelays {
         &self.names
     }
 
-    /// Returns c from one node to another, in ns; infinite if unknown.
+    /// Returns the transmission delay c from one node to another, in ns; infinite if unknown.
     ///
     /// # Panics
     ///
@@ -119,7 +119,7 @@ impl PairDelays {
         self.names.iter().position(|known| known == name)
     }
 
-    /// Returns c from one node to each.
+    /// Returns the transmission delays from one node to every node, in ns; infinite if unknown.
     pub(super) fn delays_from(&self, from: usize) -> &[f64] {
         &self.delays_ns[from * self.names.len()..][..self.names.len()]
     }

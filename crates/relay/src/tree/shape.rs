@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-/// Nodes of a tree, at most.
+/// Maximum number of nodes of a tree.
 pub const NODES_MAX: usize = 65_536;
-/// Nodes of a cycle that are named.
+/// Maximum number of nodes of a cycle that a message names.
 const CYCLE_NODES_SHOWN: usize = 8;
 
 /// Reason for which nodes and edges are not a tree.
@@ -14,7 +14,7 @@ pub enum ShapeError {
     /// Too many nodes.
     #[error("{0} nodes exceed the limit of {NODES_MAX} of a tree")]
     TooManyNodes(usize),
-    /// Too many nodes of a regular tree, which are not counted to the end.
+    /// A regular tree with too many nodes.
     #[error(
         "{degree} children per node and {depth} levels below the root exceed the limit of \
          {NODES_MAX} nodes of a tree"
@@ -25,10 +25,10 @@ pub enum ShapeError {
         /// Edges from the root to each leaf.
         depth: usize,
     },
-    /// No node, or one alone.
+    /// Fewer than two nodes.
     #[error("a tree has at least two nodes; a single node has no delay")]
     TooFewNodes,
-    /// A degree of 0.
+    /// A regular tree with a degree or depth of 0.
     #[error(
         "a tree whose nodes have no children is a single node; choose a degree and a depth of \
              at least 1"
@@ -37,7 +37,7 @@ pub enum ShapeError {
     /// An edge from a node to itself.
     #[error("node '{name}' is its own child")]
     SelfLoop {
-        /// The edge, by its index.
+        /// Index of the edge.
         edge: usize,
         /// The node.
         name: String,
@@ -45,29 +45,29 @@ pub enum ShapeError {
     /// A node with two parents.
     #[error("node '{child}' has two parents, '{first}' and '{second}'; keep one")]
     TwoParents {
-        /// The second edge to it, by its index.
+        /// Index of the second edge to the node.
         edge: usize,
         /// The node.
         child: String,
-        /// Its parent by the first edge.
+        /// Parent by the first edge.
         first: String,
-        /// Its parent by the second one.
+        /// Parent by the second edge.
         second: String,
     },
     /// A duplicate edge.
     #[error("'{child}' is listed twice as a child of '{parent}'")]
     DuplicateEdge {
-        /// The second edge, by its index.
+        /// Index of the second edge.
         edge: usize,
-        /// Its parent.
+        /// Parent of the child.
         parent: String,
-        /// Its child.
+        /// Child of the duplicate edge.
         child: String,
     },
     /// A cycle.
     #[error("the edges contain a cycle: {0}; remove one of them")]
     Cycle(String),
-    /// A cycle, and no node that is outside of it or below.
+    /// Every node has a parent, so there is a cycle and no root.
     #[error("the tree has no root, because every node has a parent: {0}")]
     NoRoot(String),
     /// Two nodes without a parent.
@@ -89,17 +89,17 @@ pub struct TreeEdge {
 /// Node of a tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TreeNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// The node above it; the root has none.
     pub parent: Option<usize>,
-    /// Its index among its parent's children, in the order in which they are served.
+    /// Index among the parent's children, in the order in which they are served.
     pub child_index: usize,
-    /// Edges between the root and it.
+    /// Number of edges from the root to the node.
     pub depth: usize,
-    /// Transmission delay from its parent, in ns; the root's is 0.
+    /// Transmission delay from the parent, in ns; 0 for the root.
     pub delay_ns: f64,
-    /// Its children, in the order in which they are served.
+    /// Children, in the order in which they are served.
     pub children: Vec<usize>,
 }
 
@@ -130,7 +130,8 @@ impl Tree {
         }
         let root = find_root(names, &parents)?;
         let mut nodes: Vec<TreeNode> = Vec::with_capacity(names.len());
-        // Indices in the list, with the parent, index and depth of the node.
+        // Nodes still to be added, breadth first: the index in the list, and the parent, child
+        // index and depth in the tree.
         let mut queue = VecDeque::from([(root, None, 0, 0)]);
         while let Some((at, parent, child_index, depth)) = queue.pop_front() {
             let node_index = nodes.len();
@@ -189,10 +190,10 @@ impl Tree {
         self.nodes.iter().map(|node| node.children.len()).max().unwrap_or(0)
     }
 
-    /// Returns the edges from the root to the farthest leaf.
+    /// Returns the number of edges from the root to the farthest leaf.
     #[must_use]
     pub fn depth(&self) -> usize {
-        // Levels are in their order.
+        // Nodes are in level order, so the last one is the deepest.
         self.nodes.last().map_or(0, |node| node.depth)
     }
 
@@ -205,7 +206,7 @@ impl Tree {
         path
     }
 
-    /// Returns the number of nodes below each, itself included.
+    /// Returns the number of nodes in the subtree of each node, itself included.
     #[must_use]
     pub fn subtree_sizes(&self) -> Vec<usize> {
         let mut sizes = vec![1; self.nodes.len()];
@@ -217,7 +218,7 @@ impl Tree {
         sizes
     }
 
-    /// Returns the same tree with this delay for every edge.
+    /// Returns the tree with this delay for every edge, in ns.
     #[must_use]
     pub fn with_delay(mut self, delay_ns: f64) -> Self {
         for node in self.nodes.iter_mut().filter(|node| node.parent.is_some()) {
@@ -227,7 +228,7 @@ impl Tree {
     }
 }
 
-/// Returns the edge from the parent to each node.
+/// Returns, for each node, the edge from its parent; `None` for nodes without a parent.
 fn parent_edges<'a>(
     names: &[String],
     edges: &'a [TreeEdge],
@@ -257,7 +258,7 @@ fn parent_edges<'a>(
     Ok(parents)
 }
 
-/// Returns the one node without a parent.
+/// Returns the index of the only node without a parent.
 fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, ShapeError> {
     let mut roots = (0..names.len()).filter(|at| parents[*at].is_none());
     match (roots.next(), roots.next()) {
@@ -269,10 +270,10 @@ fn find_root(names: &[String], parents: &[Option<&TreeEdge>]) -> Result<usize, S
     }
 }
 
-/// Returns the first cycle, as text.
+/// Returns the nodes of the first cycle, as text.
 fn describe_cycle(names: &[String], parents: &[Option<&TreeEdge>]) -> String {
-    // Start of the walk that visited each node first; a walk that meets its own nodes has found a
-    // cycle.
+    // Start of the walk that first visited each node. A walk that returns to one of its own nodes
+    // has found a cycle.
     let mut visited_in = vec![None; names.len()];
     for start in 0..names.len() {
         let mut at = start;

@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::route_cache::RouteCache;
 use crate::{Group, RoutingTable};
 
-/// Interval before an interface that refused the programs is tried again, unless the table changes:
-/// the obstacle may have gone.
+/// Interval after which an interface that refused the programs is tried again without a change of
+/// the table, because the obstacle may have gone.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Ingress interface of groups' packets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InterfaceListing {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Reason for which its packets all go to the sockets; absent if the XDP programs receive them
-    /// first.
+    /// Reason for which all packets of the interface go to the sockets; absent if the XDP programs
+    /// receive them first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -29,19 +29,19 @@ pub struct InterfaceListing {
 /// Ingress of a group's packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ingress {
-    /// The only interface by which they arrive, if it is one.
+    /// Index of the interface, if the packets arrive by exactly one.
     pub(super) sole_interface: Option<u32>,
 }
 
-/// Interfaces that were examined, by their index.
+/// Ingress interfaces, with the attempt to attach the programs to each.
 #[derive(Debug)]
 pub(super) struct IngressInterfaces {
-    /// Interfaces to be used; if empty, those that the groups need.
+    /// Names of the interfaces to be used; if empty, those that the groups need.
     configured: Vec<String>,
-    /// Interface by which the relay itself injects packets.
+    /// Index of the send interface, on which the relay injects packets.
     send_interface_index: Option<u32>,
     attempts: BTreeMap<u32, AttachAttempt>,
-    /// Groups of the latest table.
+    /// Groups of the latest table, to detect a change of the table.
     latest_groups: Vec<Weak<Group>>,
 }
 
@@ -66,7 +66,7 @@ impl IngressInterfaces {
         self.send_interface_index = Some(index);
     }
 
-    /// Returns true if the programs receive the packets that the relay itself injects.
+    /// Returns true if the programs are attached to the send interface.
     pub(super) fn is_send_interface_attached(&self) -> bool {
         let attempt = self.send_interface_index.and_then(|own| self.attempts.get(&own));
         attempt.is_some_and(|tried| tried.attached.is_ok())
@@ -116,10 +116,10 @@ impl IngressInterfaces {
         }
     }
 
-    /// Returns true if a table differs from the latest one, and records it.
+    /// Records the groups of a table; returns true if they differ from those of the previous call.
     fn update_groups(&mut self, table: &RoutingTable) -> bool {
         let groups = table.groups();
-        // Every table makes its own groups.
+        // Every table makes its own groups, so that comparing addresses suffices.
         let is_same = |(previous, group): (&Weak<Group>, &Arc<Group>)| {
             std::ptr::eq(previous.as_ptr(), Arc::as_ptr(group))
         };
@@ -131,8 +131,8 @@ impl IngressInterfaces {
         !same
     }
 
-    /// Returns the egress interfaces of copies that do not accept redirected frames without a
-    /// program of their own: some drivers allocate the queues for it only then.
+    /// Returns the egress interfaces to which an XDP program must be attached before they accept
+    /// redirected frames (some drivers allocate XDP transmit queues only then).
     fn egress_needing_program<'a>(
         &self,
         table: &RoutingTable,
@@ -220,13 +220,13 @@ impl IngressInterfaces {
 }
 
 impl AttachAttempt {
-    /// Returns true if it refused, and may accept now.
+    /// Returns true if the attachment failed and is to be tried again.
     fn is_retry_due(&self, is_changed: bool) -> bool {
         self.attached.is_err() && (is_changed || self.at.elapsed() >= RETRY_INTERVAL)
     }
 }
 
-/// Returns true if its frames have MAC addresses, unlike those of the loopback.
+/// Returns true if frames of the link have MAC addresses, unlike those of the loopback.
 fn has_mac(link: &Link) -> bool {
     link.mac.is_some_and(|mac| mac != [0; 6])
 }

@@ -31,14 +31,14 @@ pub use ingress::InterfaceListing;
 use offload::OffloadPlan;
 pub(crate) use offload::RING_FRAMES_MIN;
 
-/// Destination addresses of groups' packets: those of the groups, and this host's own for groups
-/// that listen on all of them.
+/// Maximum number of destination addresses of groups' packets: addresses of groups, and this host's
+/// own addresses for groups that listen on all of them.
 pub(crate) const ADDRESSES_MAX: u32 = 4_096;
 
 /// Reason for which there is no XDP engine.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpEngineError {
-    /// Its programs cannot be loaded.
+    /// The XDP programs cannot be loaded.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// The interface does not exist.
@@ -50,17 +50,18 @@ pub enum XdpEngineError {
 #[derive(Debug)]
 pub struct XdpEngine {
     state: Mutex<XdpEngineState>,
-    /// Held by readers while they wait and read: a change of several groups lets them in between
-    /// two.
+    /// Taken by readers before `state`; a change takes it before each group, so that readers get in
+    /// between two groups.
     readers: Mutex<()>,
     rate_state: RelayRateState,
     injectable: Arc<InjectableGroups>,
-    /// Reason for which copies that find no room in a transmit ring count as sent.
+    /// Reason why this kernel does not report drops at a full transmit ring, so that such copies
+    /// count as sent; `None` if it does.
     uncounted_drops_reason: Option<String>,
 }
 
-/// Groups whose packets the programs copy when they arrive by the send interface, with the longest
-/// length of such a packet. Locked during an injection.
+/// Addresses of the groups whose injected packets the programs copy, each with the longest IP
+/// packet that they support, in bytes. Locked during an injection.
 type InjectableGroups = Mutex<HashMap<SocketAddr, u32>>;
 
 struct XdpEngineState {
@@ -68,12 +69,12 @@ struct XdpEngineState {
     ingress: IngressInterfaces,
     /// Groups that the XDP programs have, by their address.
     offloaded: HashMap<SocketAddr, OffloadedGroup>,
-    /// Reasons for which others are not among them, by their index.
+    /// Reasons for which the programs do not have the other groups, by group index.
     refusals: HashMap<usize, String>,
     injectable: Arc<InjectableGroups>,
 }
 
-/// Group that the XDP programs have.
+/// Group that the XDP programs have, in the form in which they have it.
 struct OffloadedGroup {
     group: Arc<Group>,
     plan: OffloadPlan,
@@ -122,8 +123,8 @@ impl XdpEngine {
         self.rate_state.clone()
     }
 
-    /// Returns the reason for which copies that find no room in a transmit ring count as sent;
-    /// `None` if they do not.
+    /// Returns the reason why this kernel does not report drops at a full transmit ring, so that
+    /// such copies count as sent; `None` if it does.
     pub(crate) fn uncounted_drops_reason(&self) -> Option<String> {
         self.uncounted_drops_reason.clone()
     }
@@ -133,9 +134,8 @@ impl XdpEngine {
         self.lock_state().ingress.set_send_interface(index);
     }
 
-    /// Has the programs copy a packet of this length to a group, by injecting it into the send
-    /// interface. Returns false if they do not have the group, or would leave such a packet to the
-    /// socket engine.
+    /// Injects a packet of this length into the send interface by `inject`, if the programs have
+    /// the group and support the length. Returns true if the packet was injected.
     pub(crate) fn try_inject(
         &self,
         destination: SocketAddr,
@@ -146,13 +146,14 @@ impl XdpEngine {
         injectable.get(&destination).is_some_and(|length_max| length <= *length_max) && inject()
     }
 
-    /// Locks the state for a change; readers take precedence.
+    /// Locks the state for a change, after waiting readers.
     fn lock_state(&self) -> MutexGuard<'_, XdpEngineState> {
         drop(lock(&self.readers));
         lock(&self.state)
     }
 
-    /// Locks the present state of the programs. Changes wait meanwhile.
+    /// Locks the counters and the present state of the programs for reading. Changes wait
+    /// meanwhile.
     pub(crate) fn lock_counters(&self) -> CounterGuard<'_> {
         let reader_guard = lock(&self.readers);
         CounterGuard { state: lock(&self.state), _readers: reader_guard }
@@ -173,7 +174,7 @@ impl XdpEngine {
     }
 }
 
-/// Counters of the programs, constant while this is held.
+/// Guard of the programs' counters and state, which are constant while it is held.
 pub(crate) struct CounterGuard<'a> {
     state: MutexGuard<'a, XdpEngineState>,
     _readers: MutexGuard<'a, ()>,
@@ -212,8 +213,7 @@ impl CounterGuard<'_> {
         Some(reason.unwrap_or_else(|| "the in-kernel programs are being started".to_owned()))
     }
 
-    /// Returns true if the programs have a group or have been refused it, rather than being about
-    /// to take it.
+    /// Returns true if it is decided whether the programs have a group.
     pub(crate) fn is_settled(&self, group: &Group) -> bool {
         self.is_offloaded(group) || self.state.refusals.contains_key(&group.index)
     }
@@ -235,8 +235,8 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl XdpEngineState {
-    /// Attaches and detaches the programs as the table requires, and returns the groups that they
-    /// must no longer have, and those that they are to have, in their present form.
+    /// Attaches and detaches the programs as the table requires. Returns the addresses of the
+    /// groups to be removed from the programs, and the groups to be added or updated.
     fn plan_changes<'a>(
         &mut self,
         table: &'a RoutingTable,
@@ -281,18 +281,20 @@ impl XdpEngineState {
         (removed.collect(), additions)
     }
 
-    /// Leaves a group to the sockets.
+    /// Removes a group from the programs, so that all its packets go to the sockets, and retains
+    /// its counts.
     fn remove_group(&mut self, listen: SocketAddr) {
         let Some(offloaded) = self.offloaded.remove(&listen) else { return };
         lock(&self.injectable).remove(&listen);
-        // Remains that could not be cleared are overwritten when their index is used again.
+        // Map entries that could not be deleted are overwritten when their index is used again.
         if let Ok(removed) = self.relay.remove_group(listen) {
             offloaded.group.xdp_counters.add_counts(&to_group_counts(&removed.counts));
             retain_counts(&offloaded.group, &removed.children);
         }
     }
 
-    /// Has the programs take a group, or update it to its present form.
+    /// Adds a group to the programs, or updates it. If that fails, the group is removed from them
+    /// and the reason is recorded.
     fn offload_group(&mut self, group: &Arc<Group>, plan: OffloadPlan) {
         let listen = group.spec.listen;
         let relay = &self.relay;
@@ -331,7 +333,7 @@ fn error_text(error: &RelayGroupError) -> String {
     error.to_string()
 }
 
-/// Records the counts of children that the programs no longer have.
+/// Adds the counts of children that the programs no longer have to their retained counts.
 fn retain_counts(group: &Group, removed_children: &[(SocketAddr, RelayChildCounts)]) {
     for (address, counts) in removed_children {
         if let Some(child) = group.children.iter().find(|child| child.address == *address) {

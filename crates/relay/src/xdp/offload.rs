@@ -12,22 +12,23 @@ use crate::limits::{cost_ns, packet_tolerance_ns};
 use crate::route_cache::RouteCache;
 use crate::{Group, GroupChild, Network, RoutingTable};
 
-/// A packet's copies must fit into the transmit ring of their egress interface; that of a virtual
-/// link holds this number of frames, and no NIC's holds fewer.
+/// Number of frames that the transmit ring of every interface can hold: the ring of a virtual link
+/// holds as many, and no NIC's holds fewer. The copies of one packet must fit into it.
 pub(crate) const RING_FRAMES_MIN: usize = 256;
 /// Bit in the first byte of a MAC address: broadcast or multicast (IEEE 802, I/G bit).
 const GROUP_ADDRESS_BIT: u8 = 1;
 
-/// Group in the form for the XDP programs.
+/// Group with its children, as map entries for the XDP programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct OffloadPlan {
     pub(super) group: RelayGroup,
     pub(super) children: Vec<RelayChild>,
 }
 
-/// Returns the form of a group for the programs if its packets arrive by the interface `only`, or
-/// by any; or the reason for which they cannot have it, in words that follow its name. A packet
-/// belongs to one engine only, so one child that only sockets can reach keeps the group with them.
+/// Returns the group's map entries, or the reason for which the programs cannot have it, as the
+/// predicate of a sentence about the group. Packets arrive by the interface `sole_interface`, or by
+/// any. One child that only sockets can reach keeps the whole group with the sockets, because one
+/// engine makes all copies of a packet.
 pub(super) fn plan_offload(
     table: &RoutingTable,
     group: &Group,
@@ -164,7 +165,7 @@ fn group_addresses(
         .collect()
 }
 
-/// Returns the networks whose packets are accepted, of the group's IP version.
+/// Returns the permitted source networks of the group's IP version.
 fn source_prefixes(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
     let of_version = |prefix: &horolog_sys::netlink::Prefix| {
         prefix.address().is_ipv4() == group.spec.listen.is_ipv4()
@@ -172,7 +173,7 @@ fn source_prefixes(group: &Group) -> Vec<horolog_sys::netlink::Prefix> {
     group.spec.sources.iter().copied().map(Network::prefix).filter(of_version).collect()
 }
 
-/// Returns this host's addresses of an IP version, in order.
+/// Returns this host's addresses of the IP version of `listen`, sorted, without duplicates.
 fn local_addresses(listen: SocketAddr, route_cache: &RouteCache) -> Vec<IpAddr> {
     let addresses = route_cache.host_addresses().filter(|ip| ip.is_ipv4() == listen.is_ipv4());
     let mut addresses: Vec<IpAddr> = addresses.collect();

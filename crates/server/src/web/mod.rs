@@ -91,7 +91,7 @@ impl ServerLivePage {
 
     /// Returns true if one of its threads has ended without being stopped.
     pub(crate) fn has_died(&self) -> bool {
-        self.responder.has_died() || self.sampling.has_died()
+        self.responder.has_failed() || self.sampling.has_died()
     }
 }
 

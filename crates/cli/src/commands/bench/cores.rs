@@ -176,7 +176,7 @@ impl<'a> CoresBench<'a> {
     }
 
     fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.lab.server().port().ipv4.into(), 123)
+        SocketAddr::new(self.lab.server().first_interface().ipv4.into(), 123)
     }
 
     fn start(&self, cores: usize) -> Result<ServerUnderTest, CommandFailure> {

@@ -243,7 +243,7 @@ impl<'a> NtsBench<'a> {
     }
 
     fn address(&self) -> SocketAddr {
-        SocketAddr::new(self.lab.server().port().ipv4.into(), 123)
+        SocketAddr::new(self.lab.server().first_interface().ipv4.into(), 123)
     }
 
     fn start(&self, threads: usize) -> Result<ServerUnderTest, CommandFailure> {

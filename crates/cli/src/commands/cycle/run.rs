@@ -227,7 +227,7 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
     let set = args.tasks.set()?;
     args.compare
         .iter()
-        .try_for_each(|policy| set.under(*policy).check())
+        .try_for_each(|policy| set.with_policy(*policy).check())
         .map_err(CommandFailure::usage)?;
     let most = args.nodes.0.iter().copied().max().unwrap_or(1);
     let cluster = args.cluster.options(&set, most)?;
@@ -338,7 +338,7 @@ impl CycleRunArgs {
             (all, None) => all.to_vec(),
         };
         if !named.is_empty() {
-            horolog_cycle::cores(&named)?;
+            horolog_cycle::select_cores(&named)?;
         }
         Ok(())
     }
@@ -516,7 +516,7 @@ impl RunObserver for CycleRunReporter {
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_stop_requested(&self) -> bool {
         output::flow().is_break()
     }
 }
@@ -566,6 +566,6 @@ mod tests {
         let of_flag = notes(&plain, &[0], (4, 4));
         assert!(of_flag[0].contains("on core 0") && of_flag[0].contains("--core 0,1"));
         assert!(notes(&plain, &[0, 1], (4, 4)).is_empty());
-        assert!(notes(&plain.under(TaskPolicy::Deadline), &[0], (2, 2)).is_empty());
+        assert!(notes(&plain.with_policy(TaskPolicy::Deadline), &[0], (2, 2)).is_empty());
     }
 }

@@ -256,7 +256,7 @@ pub(super) fn run(args: &RelayRunArgs) -> Result<(), CommandFailure> {
         refusals = now;
         if relay.has_died()
             || control.has_died()
-            || metrics.as_ref().is_some_and(HttpResponder::has_died)
+            || metrics.as_ref().is_some_and(HttpResponder::has_failed)
         {
             return Err(CommandFailure::environment("a thread of the relay has exited; see above"));
         }

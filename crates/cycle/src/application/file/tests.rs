@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::application::SAMPLE;
+use crate::application::SAMPLE_TEST_FILE;
 
 const HEAD: &str = "schema = \"horolog.test/2\"\nname = \"a\"\ntime = \"10s\"\nperiod = \
                     \"50ms\"\n";
@@ -16,14 +16,14 @@ fn wrong(text: &str) -> String {
 
 #[test]
 fn the_sample_is_a_test() {
-    let plan = TestPlan::parse(SAMPLE).unwrap();
-    assert_eq!((plan.nodes, plan.cycles()), (2, plan.time_ns / plan.period_ns));
+    let plan = TestPlan::parse(SAMPLE_TEST_FILE).unwrap();
+    assert_eq!((plan.nodes, plan.period_count()), (2, plan.time_ns / plan.period_ns));
     assert!(plan.sources.len() >= 3 && plan.stages.len() >= 3 && plan.faults.len() >= 6);
     for state in ["data simulation", "state simulation", "fault tolerance"] {
         assert!(plan.state_names().contains(&state), "{state}");
     }
-    assert_eq!(plan.clone().on(2), Ok(plan.clone()));
-    assert!(plan.on(1).unwrap_err().contains("node 2 does not exist"));
+    assert_eq!(plan.clone().with_nodes(2), Ok(plan.clone()));
+    assert!(plan.with_nodes(1).unwrap_err().contains("node 2 does not exist"));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn omitted_keys_have_their_default_values() {
     assert_eq!((plan.nodes, plan.deadline_ns, plan.steady), (2, 50_000_000, 5));
     assert_eq!((plan.node_timeout, plan.response_limit_ns), (3, 12_500_000));
     assert_eq!(plan.sources[0].late_after_ns, 150_000_000);
-    assert_eq!(plan.sources[0].size, Size::OneOf(vec![64]));
+    assert_eq!(plan.sources[0].size, ReportSize::OneOf(vec![64]));
     assert_eq!(plan.state_at(0), "plain");
 }
 
@@ -95,13 +95,13 @@ fn errors_name_their_line() {
 fn another_time_and_number_of_nodes_are_taken_before_faults_are_judged() {
     let fault = "[[fault]]\nkind = \"stop\"\nat = \"8s\"\nfor = \"1s\"\nnode = 2\n";
     let text = [HEAD, STAGE, SOURCE, fault].concat();
-    let why = TestPlan::parse_as(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
+    let why = TestPlan::parse_with(&text, None, Some(5_000_000_000)).unwrap_err().to_string();
     assert!(why.starts_with("line 12: the fault 'stop' at 8000 ms ends 9000 ms"), "{why}");
     assert!(why.contains("takes 5000 ms") && why.ends_with("(--time 9400ms)"), "{why}");
     let longer = text.replace("at = \"8s\"", "at = \"80s\"");
     assert!(TestPlan::parse(&longer).is_err());
-    assert_eq!(TestPlan::parse_as(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes, 3);
-    let why = TestPlan::parse_as(&text, Some(1), None).unwrap_err().to_string();
+    assert_eq!(TestPlan::parse_with(&longer, Some(3), Some(90_000_000_000)).unwrap().nodes, 3);
+    let why = TestPlan::parse_with(&text, Some(1), None).unwrap_err().to_string();
     assert!(why.starts_with("line 12: node 2 does not exist"), "{why}");
 }
 
@@ -122,8 +122,9 @@ proptest! {
 
 #[test]
 fn a_time_that_is_advised_is_long_enough() {
-    let why = TestPlan::parse_as(SAMPLE, None, Some(4_000_000_000)).unwrap_err().to_string();
+    let why =
+        TestPlan::parse_with(SAMPLE_TEST_FILE, None, Some(4_000_000_000)).unwrap_err().to_string();
     let (_, advised) = why.split_once("--time ").unwrap();
     let ms: u64 = advised.split_once("ms").unwrap().0.parse().unwrap();
-    assert!(TestPlan::parse_as(SAMPLE, None, Some(ms * 1_000_000)).is_ok(), "{why}");
+    assert!(TestPlan::parse_with(SAMPLE_TEST_FILE, None, Some(ms * 1_000_000)).is_ok(), "{why}");
 }

@@ -1,30 +1,30 @@
-//! Findings about measurements from which costs are taken: another host, findings of their own, too
-//! few values, lost messages.
+//! Findings about the measurements from which costs are taken: another host, serious findings of
+//! their own, too few values, lost messages.
 
 use horolog_record::{
     CyclePredictPercentile as Worst, Finding, FindingCode, Host, SchedulingPolicy, Severity,
 };
 
-use super::{CostInput, CostRecord, is_serious, is_short};
+use super::{CostInput, CostRecord, has_few_values, is_serious};
 
-/// Returns the findings about measurements for a prediction on this host.
+/// Returns the findings about the measurements used for a prediction on the host `here`.
 #[must_use]
 pub fn source_findings(sources: &[CostInput], here: &Host, worst: Worst) -> Vec<Finding> {
     let of = |source: &CostInput| {
         let kinds = [
-            foreign(source, here),
-            unreliable(source),
-            ordinary(source),
-            short(source, worst),
-            lost(source),
+            other_host_finding(source, here),
+            uncertain_finding(source),
+            sched_other_finding(source),
+            few_samples_finding(source, worst),
+            lost_messages_finding(source),
         ];
         kinds.into_iter().flatten()
     };
     sources.iter().flat_map(of).collect()
 }
 
-/// Returns the share of a core that the kernel leaves to real-time threads, according to the
-/// measurements.
+/// Returns the smallest share of a core that the kernel permits to real-time threads, according to
+/// the measurements; `None` if there is no limit.
 #[must_use]
 pub fn real_time_share(sources: &[CostInput]) -> Option<f64> {
     let conditions = sources.iter().filter_map(|source| source.measured.conditions());
@@ -38,7 +38,7 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
 }
 
-fn foreign(source: &CostInput, here: &Host) -> Option<Finding> {
+fn other_host_finding(source: &CostInput, here: &Host) -> Option<Finding> {
     let there = source.measured.host();
     let shown = |text: Option<&String>| text.map_or("not known", String::as_str).to_owned();
     let facts = [
@@ -61,7 +61,7 @@ fn foreign(source: &CostInput, here: &Host) -> Option<Finding> {
     })
 }
 
-fn unreliable(source: &CostInput) -> Option<Finding> {
+fn uncertain_finding(source: &CostInput) -> Option<Finding> {
     let serious: Vec<&Finding> =
         source.measured.findings().iter().filter(|one| is_serious(one)).collect();
     let first = serious.first()?;
@@ -77,9 +77,9 @@ fn unreliable(source: &CostInput) -> Option<Finding> {
     ))
 }
 
-/// Returns the finding that wake-ups were measured with sched-other threads, which are later than
-/// real-time ones.
-fn ordinary(source: &CostInput) -> Option<Finding> {
+/// Returns the finding that wake-ups were measured with sched-other threads, whose latency is
+/// larger than that of real-time threads.
+fn sched_other_finding(source: &CostInput) -> Option<Finding> {
     let CostRecord::Timer(timer) = &source.measured else { return None };
     let is_ordinary =
         timer.cores.iter().any(|core| core.scheduling.policy == SchedulingPolicy::Other);
@@ -93,15 +93,21 @@ fn ordinary(source: &CostInput) -> Option<Finding> {
     })
 }
 
-fn short(source: &CostInput, worst: Worst) -> Option<Finding> {
+fn few_samples_finding(source: &CostInput, worst: Worst) -> Option<Finding> {
     let (what, count) = match &source.measured {
         CostRecord::Timer(timer) => {
             let times = timer.cores.iter().filter_map(|core| core.latency_ns.as_ref());
-            ("wake-ups", times.filter(|times| is_short(times, worst)).map(|one| one.count).min()?)
+            (
+                "wake-ups",
+                times.filter(|times| has_few_values(times, worst)).map(|one| one.count).min()?,
+            )
         }
         CostRecord::Path(path) => {
             let times = path.rows.iter().filter_map(|row| row.rtt_ns.as_ref());
-            ("messages", times.filter(|times| is_short(times, worst)).map(|one| one.count).min()?)
+            (
+                "messages",
+                times.filter(|times| has_few_values(times, worst)).map(|one| one.count).min()?,
+            )
         }
         _ => return None,
     };
@@ -113,7 +119,7 @@ fn short(source: &CostInput, worst: Worst) -> Option<Finding> {
     ))
 }
 
-fn lost(source: &CostInput) -> Option<Finding> {
+fn lost_messages_finding(source: &CostInput) -> Option<Finding> {
     let CostRecord::Path(path) = &source.measured else { return None };
     let sum = |of: fn(&horolog_record::PathCounts) -> u64| {
         path.rows.iter().map(|row| of(&row.counts)).fold(0, u64::saturating_add)

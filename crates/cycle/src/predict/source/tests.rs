@@ -15,7 +15,7 @@ fn source(measured: CostRecord) -> CostInput {
     CostInput { name: "file".to_owned(), measured }
 }
 
-fn shown(costs: &Costs, kind: Kind) -> Vec<(Option<usize>, u64, Option<u64>)> {
+fn shown(costs: &HostCosts, kind: Kind) -> Vec<(Option<usize>, u64, Option<u64>)> {
     let of_kind = costs.list().iter().filter(|cost| cost.kind == kind);
     of_kind.map(|cost| (cost.core, cost.ns, cost.every_ns)).collect()
 }
@@ -32,20 +32,23 @@ fn a_switch_is_the_largest_repetition_and_a_release_the_requested_quantile() {
         source(CostRecord::Switch(Box::new(golden("host_switch")))),
         source(CostRecord::Timer(Box::new(golden("host_timer")))),
     ];
-    let max = costs(&sources, Worst::Max);
+    let max = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&max, Kind::Switch), [(None, 800, None)]);
     assert_eq!(shown(&max, Kind::Release), [(Some(0), 3_500_000, None)]);
-    assert_eq!(shown(&costs(&sources, Worst::P99_9), Kind::Release), [(Some(0), 90_111, None)]);
+    assert_eq!(
+        shown(&extract_costs(&sources, Worst::P99_9), Kind::Release),
+        [(Some(0), 90_111, None)]
+    );
     let mut turns: HostSwitchResult = golden("host_switch");
     turns.steps.clear();
-    let of_turns = costs(&[source(CostRecord::Switch(Box::new(turns)))], Worst::Max);
+    let of_turns = extract_costs(&[source(CostRecord::Switch(Box::new(turns)))], Worst::Max);
     assert_eq!(shown(&of_turns, Kind::Switch), [(None, 2_182, None)]);
 }
 
 #[test]
 fn gaps_are_counted_from_the_longest_on() {
     let sources = [source(CostRecord::Interrupt(Box::new(gaps())))];
-    let all = costs(&sources, Worst::Max);
+    let all = extract_costs(&sources, Worst::Max);
     // 40 of 90 gaps are of interrupts, none longer than 9 us: they are taken for the longest 40.
     let every = |count: u64| Some(1_000_000_000 / count);
     let expected = [
@@ -58,7 +61,7 @@ fn gaps_are_counted_from_the_longest_on() {
     assert_eq!(shown(&all, Kind::Interrupt), expected);
     assert_eq!(shown(&all, Kind::Scheduler), [], "how often it ticks is not known");
     assert_eq!(shown(&all, Kind::Threads).last(), Some(&(Some(0), 2_000_000, every(1))));
-    let fewer = costs(&sources, Worst::P99);
+    let fewer = extract_costs(&sources, Worst::P99);
     assert_eq!(shown(&fewer, Kind::Interrupt), expected[..2]);
 }
 
@@ -72,21 +75,21 @@ fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
         source(CostRecord::Clock(Box::new(clock))),
         source(CostRecord::Interrupt(Box::new(result))),
     ];
-    let all = costs(&sources, Worst::Max);
+    let all = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&all, Kind::Scheduler), [(Some(0), 6_900, Some(4_000_000))]);
     // Of 300 short gaps less 2 that were taken for longer ones, 250 are ticks.
     let short = shown(&all, Kind::Interrupt)[0];
     assert_eq!((short.1, short.2), (6_900, Some(1_000_000_000 / 48)));
     let CostRecord::Interrupt(result) = &mut sources[1].measured else { panic!() };
     result.os_noise[0].by_others = OsNoiseShare::default();
-    let none = costs(&sources, Worst::Max);
+    let none = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&none, Kind::Scheduler), [(Some(0), 2_000, Some(4_000_000))]);
     assert_eq!(shown(&none, Kind::Interrupt), []);
 }
 
 #[test]
 fn messages_have_the_whole_round_trip_and_half_of_it() {
-    let all = costs(&[source(CostRecord::Path(Box::new(golden("path_udp"))))], Worst::Max);
+    let all = extract_costs(&[source(CostRecord::Path(Box::new(golden("path_udp"))))], Worst::Max);
     let message = &all.list()[0];
     assert_eq!((message.bytes, message.ns, message.half_ns), (Some(2_000), 20_060, Some(10_030)));
     assert!(message.statistic.contains("round trip") && message.source == "file");
@@ -94,9 +97,9 @@ fn messages_have_the_whole_round_trip_and_half_of_it() {
 
 #[test]
 fn a_whole_host_is_its_parts() {
-    let parts = CostRecord::parts(golden("host_all"));
+    let parts = CostRecord::from_host_all(golden("host_all"));
     let sources: Vec<CostInput> = parts.into_iter().map(source).collect();
-    let all = costs(&sources, Worst::Max);
+    let all = extract_costs(&sources, Worst::Max);
     for kind in [Kind::Switch, Kind::Release, Kind::Scheduler, Kind::Interrupt] {
         assert!(all.has(kind), "{kind:?}");
     }

@@ -1,4 +1,4 @@
-//! Findings about the clocks of nodes: stepped while they ran, further off than permitted, or not
+//! Findings about the clocks of nodes: stepped during a run, further off than permitted, or not
 //! measured.
 
 use horolog_conditions::finding;
@@ -6,9 +6,9 @@ use horolog_record::{
     CycleClock, CycleNode, CycleResult, CycleSignal, Finding, FindingCode, Severity,
 };
 
-/// Returns the finding that the system clock of a node was stepped, with the count, while instants
-/// were read from it.
-pub(in crate::run) fn set((node, sets): &(String, u64)) -> Finding {
+/// Returns the finding that the system clock of a node was stepped during the run, with the number
+/// of steps.
+pub(in crate::run) fn clock_step_finding((node, sets): &(String, u64)) -> Finding {
     let often = if *sets == 1 { "once".to_owned() } else { format!("{sets} times") };
     finding(
         FindingCode::ClockStepped,
@@ -23,21 +23,21 @@ pub(in crate::run) fn set((node, sets): &(String, u64)) -> Finding {
     )
 }
 
-/// Returns the nodes whose clocks were close enough when a run began and provably no longer after
-/// that. Packets need no accurate clock.
-pub(in crate::run) fn strayed(result: &CycleResult, max_ns: u64) -> Vec<Finding> {
+/// Returns the findings about nodes whose clocks exceeded the permitted offset during a run by more
+/// than the error bound. Releases by packets need no accurate clock.
+pub(in crate::run) fn clock_offset_findings(result: &CycleResult, max_ns: u64) -> Vec<Finding> {
     if result.signal == CycleSignal::Packet {
         return Vec::new();
     }
     let nodes = result.runs.iter().flat_map(|run| &run.nodes);
-    nodes.filter_map(|node| strayed_of(node, max_ns)).collect()
+    nodes.filter_map(|node| clock_offset_finding(node, max_ns)).collect()
 }
 
-fn strayed_of(node: &CycleNode, max_ns: u64) -> Option<Finding> {
-    let surely_ns =
+fn clock_offset_finding(node: &CycleNode, max_ns: u64) -> Option<Finding> {
+    let offset_min_ns =
         |clock: &&CycleClock| clock.ahead_ns.unsigned_abs().saturating_sub(clock.error_ns);
-    let furthest = node.clocks.iter().max_by_key(surely_ns)?;
-    (surely_ns(&furthest) > max_ns).then(|| {
+    let furthest = node.clocks.iter().max_by_key(offset_min_ns)?;
+    (offset_min_ns(&furthest) > max_ns).then(|| {
         let way = if furthest.ahead_ns < 0 { "behind" } else { "ahead of" };
         finding(
             FindingCode::ClockUnsynchronised,
@@ -56,8 +56,8 @@ fn strayed_of(node: &CycleNode, max_ns: u64) -> Option<Finding> {
     })
 }
 
-/// Returns the finding that the clock of a node could not be measured, or not each time.
-pub(in crate::run) fn unread((node, why): &(String, String)) -> Finding {
+/// Returns the finding that the clock of a node could not be measured at least once.
+pub(in crate::run) fn unmeasured_clock_finding((node, why): &(String, String)) -> Finding {
     finding(
         FindingCode::ClockUnreadable,
         Severity::Warning,
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_system_clock_that_was_stepped_yields_a_finding_on_its_node() {
         for (sets, often) in [(1, "stepped once during"), (3, "stepped 3 times during")] {
-            let warning = set(&("far".to_owned(), sets));
+            let warning = clock_step_finding(&("far".to_owned(), sets));
             assert_eq!(
                 (warning.code, warning.severity),
                 (FindingCode::ClockStepped, Severity::Warning)
@@ -91,7 +91,7 @@ mod tests {
             let clock = |&(ahead_ns, error_ns): &(i64, u64)| CycleClock { ahead_ns, error_ns };
             result.runs[0].nodes.iter_mut().for_each(|node| node.clocks.clear());
             result.runs[0].nodes[1].clocks = clocks.iter().map(clock).collect();
-            let findings = strayed(result, 1_000_000);
+            let findings = clock_offset_findings(result, 1_000_000);
             findings.into_iter().map(|one| one.message).collect::<Vec<_>>()
         };
         for signal in [CycleSignal::Utc, CycleSignal::Packet] {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_not_measured_yields_a_finding() {
-        let warning = unread(&("far".to_owned(), "nobody answers".to_owned()));
+        let warning = unmeasured_clock_finding(&("far".to_owned(), "nobody answers".to_owned()));
         assert!(
             warning.message.contains("clock of far") && warning.message.contains("nobody answers")
         );

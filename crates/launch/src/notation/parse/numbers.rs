@@ -1,4 +1,5 @@
-//! Words with digits: times of day, dates, both joined as in RFC 3339, and seconds since 1970.
+//! Words with digits: times of day, dates, combined dates and times as in RFC 3339, offsets from
+//! UTC, and seconds since 1970.
 
 use jiff::civil::{Date, Time};
 
@@ -11,7 +12,7 @@ pub(super) fn has_offset(word: &str) -> bool {
     parse_offset(after).is_some() && (before == "utc" || is_instant)
 }
 
-/// Parses `01:00` or `0100`, in seconds.
+/// Parses an offset such as `01:00` or `0100` into seconds.
 fn parse_offset(text: &str) -> Option<i32> {
     let digits = text.replacen(':', "", 1);
     if digits.len() != 4 || !is_digits(&digits) {
@@ -21,7 +22,7 @@ fn parse_offset(text: &str) -> Option<i32> {
     (hours < 24 && minutes < 60).then_some((hours * 60 + minutes) * 60)
 }
 
-/// Parses the number of a day: one or two digits.
+/// Parses a number of one or two digits.
 pub(super) fn short_number(word: &str) -> Option<i8> {
     ((1..=2).contains(&word.len()) && is_digits(word)).then(|| word.parse().ok()).flatten()
 }
@@ -49,7 +50,7 @@ fn unknown_word(word: &str) -> NotationError {
 }
 
 impl NotationParser {
-    /// Parses a word that begins with a digit or is the offset of a zone.
+    /// Parses a word that begins with a digit, `@` or `utc`.
     pub(super) fn parse_number(&mut self, word: &str) -> Result<(), NotationError> {
         if let Some(epoch) = word.strip_prefix('@') {
             let ns = parse_epoch_ns(epoch).ok_or_else(|| unknown_word(word))?;
@@ -109,7 +110,8 @@ impl NotationParser {
             }
         }
         let hour = hour_of_day(hour, meridiem.as_deref(), word)?;
-        // End of a UTC hour in any zone: offsets are multiples of a quarter of an hour.
+        // A leap second ends a UTC hour; in zones with quarter-hour offsets that is minute 14, 29,
+        // 44 or 59.
         if second == 60 && minute % 15 == 14 {
             return Err(NotationError::LeapSecond(word.to_owned()));
         }
@@ -165,7 +167,7 @@ impl NotationParser {
         )
     }
 
-    /// Parses `am` or `pm` as a word of its own.
+    /// Consumes the next word if it is `am` or `pm`.
     fn take_meridiem(&mut self) -> Option<String> {
         let meridiem = self.peek().filter(|word| matches!(*word, "am" | "pm"))?.to_owned();
         self.next_index += 1;
@@ -228,7 +230,7 @@ fn parse_short_year(text: &str) -> Option<i16> {
     }
 }
 
-/// Parses a date whose parts are separated; `None` if the word is none.
+/// Parses a date with the delimiter `-`, `/` or `.`; `None` if the word does not have that form.
 fn delimited_date(word: &str) -> Option<Result<Date, NotationError>> {
     if word.contains('-') {
         return year_month_day(word, '-');

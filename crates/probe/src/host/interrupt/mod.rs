@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use horolog_conditions::{self as conditions, Conditions};
+use horolog_conditions::{self as conditions, MeasurementConditions};
 use horolog_record::{
     HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, Host, HostInterruptResult, OsNoise,
     rfc3339_now,
@@ -61,9 +61,9 @@ pub fn run(
     progress: &dyn Fn(&str),
     is_over: &dyn Fn() -> bool,
 ) -> Result<HostInterruptResult, HostError> {
-    let cores = conditions::cores(&options.cores)?;
+    let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
-    let arranged = Conditions::arrange(options.hold_awake);
+    let arranged = MeasurementConditions::apply(options.hold_awake);
     let stop = AtomicBool::new(false);
     let clock_ns = figures::clock_ns();
     let mut handlers: Vec<HandlerDelay> = Vec::new();

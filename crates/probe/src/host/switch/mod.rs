@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_conditions::{self as conditions, Conditions};
+use horolog_conditions::{self as conditions, MeasurementConditions};
 use horolog_record::{
     HOST_SWITCH_SCHEMA, Host, HostSwitchResult, SwitchExchange, SwitchMechanism, SwitchPeer,
     SwitchPlacement, SwitchSteps, ThreadScheduling, rfc3339_now,
@@ -82,11 +82,11 @@ pub fn run(
     progress: &(dyn Fn(u64, u64) + Sync),
     is_over: &dyn Fn() -> bool,
 ) -> Result<HostSwitchResult, HostError> {
-    let mut cores = conditions::cores(&options.cores)?;
+    let mut cores = conditions::select_cores(&options.cores)?;
     cores.truncate(2);
     let core = cores[0];
     let started = rfc3339_now();
-    let arranged = Conditions::arrange(options.hold_awake);
+    let arranged = MeasurementConditions::apply(options.hold_awake);
     let watch = SwitchWatchdog::default();
     let measured = thread::scope(|scope| {
         let work = || measure(&options, &cores, &watch, progress);

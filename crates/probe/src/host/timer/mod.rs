@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use horolog_conditions::{self as conditions, Conditions, finding};
+use horolog_conditions::{self as conditions, MeasurementConditions, finding};
 use horolog_record::{
     Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity,
     ThreadScheduling, TimerBreak, TimerCore, TimerCost, rfc3339_now,
@@ -73,9 +73,9 @@ pub fn run(
     progress: &dyn Fn(Duration, Duration),
     is_over: &dyn Fn() -> bool,
 ) -> Result<HostTimerResult, HostError> {
-    let cores = conditions::cores(&options.cores)?;
+    let cores = conditions::select_cores(&options.cores)?;
     let started = rfc3339_now();
-    let arranged = Conditions::arrange(options.hold_awake);
+    let arranged = MeasurementConditions::apply(options.hold_awake);
     let (stop, start) = (AtomicBool::new(false), StartBarrier::default());
     let total = options.interval.saturating_mul(u32::try_from(options.cycles).unwrap_or(u32::MAX));
     let measured: Vec<_> = thread::scope(|scope| {
@@ -188,7 +188,7 @@ const fn unmeasured(core: usize, scheduling: ThreadScheduling, cost: TimerCost) 
 fn record(
     options: TimerOptions,
     started: String,
-    arranged: &Conditions,
+    arranged: &MeasurementConditions,
     measured: Vec<(TimerCore, Option<TimerBreak>)>,
 ) -> HostTimerResult {
     let broken = measured.iter().filter_map(|(_, broken)| *broken);

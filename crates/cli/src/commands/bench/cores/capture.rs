@@ -29,7 +29,7 @@ pub(super) fn check(
     server: SocketAddr,
     options: LoadOptions,
 ) -> Result<CaptureCheck, CommandFailure> {
-    let interface = host.port().interface.clone();
+    let interface = host.first_interface().name.clone();
     host.run(move || {
         let mut device = PacketDevice::open(&interface, &tap(server)).map_err(failed)?;
         let over = AtomicBool::new(false);

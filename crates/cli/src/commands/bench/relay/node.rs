@@ -49,7 +49,7 @@ pub(super) struct RunningRelay {
 impl RunningRelay {
     /// The reason, if it has ended by itself: its last line of output, or the signal that ended it.
     pub(super) fn ended(&mut self) -> Option<String> {
-        let (status, words) = self.process.ended()?;
+        let (status, words) = self.process.exit_status()?;
         let words = words.trim_start_matches("horolog: ");
         Some(if status.code().is_some() { words.to_owned() } else { status.to_string() })
     }

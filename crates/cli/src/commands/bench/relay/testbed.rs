@@ -136,7 +136,7 @@ impl RelayTestbed {
 
     /// Destination of the packets to relay.
     pub(super) fn group(&self) -> SocketAddr {
-        SocketAddr::new(self.relay_host().port().ipv4.into(), GROUP_PORT)
+        SocketAddr::new(self.relay_host().first_interface().ipv4.into(), GROUP_PORT)
     }
 
     /// The addresses of the children, on the hosts in turn.
@@ -144,7 +144,7 @@ impl RelayTestbed {
         let hosts = &self.lab.hosts()[2..];
         let child = |number: usize| {
             let host = &hosts[number % hosts.len()];
-            SocketAddr::new(host.port().ipv4.into(), CHILD_PORT + number as u16)
+            SocketAddr::new(host.first_interface().ipv4.into(), CHILD_PORT + number as u16)
         };
         (0..count).map(child).collect()
     }
@@ -160,10 +160,10 @@ impl RelayTestbed {
     pub(super) fn source(&self, size: usize) -> Result<PacketSource, CommandFailure> {
         let host = self.lab.server();
         let builder = Builder {
-            destination_mac: MacAddress(self.relay_host().port().mac),
-            source_mac: MacAddress(host.port().mac),
+            destination_mac: MacAddress(self.relay_host().first_interface().mac),
+            source_mac: MacAddress(host.first_interface().mac),
             vlan: None,
-            source: SocketAddr::new(host.port().ipv4.into(), SOURCE_PORT),
+            source: SocketAddr::new(host.first_interface().ipv4.into(), SOURCE_PORT),
             destination: self.group(),
         };
         let mut frame = vec![0; builder.headers_len() + size];
@@ -174,7 +174,7 @@ impl RelayTestbed {
         let frame = StreamFrame::new(frame).ok_or_else(|| {
             CommandFailure::usage(format!("{size} bytes are too short for a mark"))
         })?;
-        let port = interface(host.port());
+        let port = interface(host.first_interface());
         let source = host.run(|| StreamSource::attach(&port, frame))?.map_err(unfit)?;
         Ok(PacketSource { source, size })
     }
@@ -253,11 +253,11 @@ pub(super) fn network() -> Result<Network, CommandFailure> {
 }
 
 fn interface(port: &LabInterface) -> Interface {
-    Interface { index: port.index, name: port.interface.clone() }
+    Interface { index: port.index, name: port.name.clone() }
 }
 
 fn attach(sink: &StreamSink, host: &LabHost) -> Result<Attachment, CommandFailure> {
-    let port = interface(host.port());
+    let port = interface(host.first_interface());
     host.run(|| sink.attach(&port))?.map_err(unfit)
 }
 

@@ -63,7 +63,7 @@ fn result(path: &Path) -> Result<(String, Value), CommandFailure> {
 fn of_schema(schema: &str, read: Value) -> Result<Vec<CostRecord>, String> {
     use serde_json::from_value;
     let measured = match schema {
-        HOST_ALL_SCHEMA => from_value(read).map(CostRecord::parts),
+        HOST_ALL_SCHEMA => from_value(read).map(CostRecord::from_host_all),
         HOST_SWITCH_SCHEMA => from_value(read).map(|one| vec![CostRecord::Switch(Box::new(one))]),
         HOST_TIMER_SCHEMA => from_value(read).map(|one| vec![CostRecord::Timer(Box::new(one))]),
         HOST_INTERRUPT_SCHEMA => {
@@ -107,7 +107,7 @@ pub(super) fn measured(time: Duration) -> Result<Vec<CostInput>, CommandFailure>
         return Err(CommandFailure::environment("ended before the host costs were measured"));
     }
     let why: Vec<String> = result.parts.iter().flat_map(|part| part.reason.clone()).collect();
-    let found = named(MEASURED, CostRecord::parts(result));
+    let found = named(MEASURED, CostRecord::from_host_all(result));
     if found.is_empty() {
         return Err(CommandFailure::environment(format!(
             "nothing was measured: {}",

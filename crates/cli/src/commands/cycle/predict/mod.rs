@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use horolog_cycle::predict::{self, CostInput, Machine, MeasuredRuns, source};
+use horolog_cycle::predict::{self, CostInput, MeasuredRuns, PredictedHost, source};
 use horolog_cycle::task::TaskSet;
 use horolog_record::{
     CYCLE_PREDICT_SCHEMA, CyclePredictPercentile, CyclePredictResult, CyclePredictTask, Host,
@@ -121,7 +121,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), CommandFailure> {
         sources.extend(input::costs(path)?);
     }
     // Errors in the tasks are reported before anything is measured.
-    let machine = Machine { nodes: args.nodes, cores: Host::read().cores, real_time_share: None };
+    let machine =
+        PredictedHost { nodes: args.nodes, cores: Host::read().cores, real_time_share: None };
     predicted(args, (&set, &runs), &sources, machine)?;
     let files = args.files.open()?;
     if args.measure {
@@ -130,7 +131,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), CommandFailure> {
     }
     let real_time_share = source::real_time_share(&sources);
     let mut result =
-        predicted(args, (&set, &runs), &sources, Machine { real_time_share, ..machine })?;
+        predicted(args, (&set, &runs), &sources, PredictedHost { real_time_share, ..machine })?;
     let judge = |limit: &Limit<PredictMetric>| limit.judge_named(of_tasks(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
     files.write(&result, [to_json, Render::page], Render::text)?;
@@ -141,9 +142,9 @@ fn predicted(
     args: &PredictArgs,
     (set, runs): (&TaskSet, &MeasuredRuns),
     sources: &[CostInput],
-    machine: Machine,
+    machine: PredictedHost,
 ) -> Result<CyclePredictResult, CommandFailure> {
-    let costs = source::costs(sources, args.percentile);
+    let costs = source::extract_costs(sources, args.percentile);
     let mut prediction = predict::predict(set, &costs, machine)
         .map_err(|error| CommandFailure::usage(format!("{}: {error}", args.file.display())))?;
     let host = Host::read();

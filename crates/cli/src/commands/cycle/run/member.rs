@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use horolog_cycle::cluster::{self, Member, MemberError, NodeClockOffset};
+use horolog_cycle::cluster::{self, MemberError, MemberOptions, NodeClockOffset};
 use horolog_io::target::TargetName;
 use horolog_probe::query::{Query, QueryOptions};
 use horolog_time::Span;
@@ -28,7 +28,7 @@ pub(super) fn run(
     let name = args.name.clone().map_or_else(host_name, Ok)?;
     output::install_interrupt_handler()?;
     let joined = format!("joined {leader} as {name}");
-    let runs = cluster::join(&Member {
+    let runs = cluster::join(&MemberOptions {
         program: PathBuf::from("/proc/self/exe"),
         arguments: WORDS.map(str::to_owned).to_vec(),
         leader,
@@ -36,9 +36,9 @@ pub(super) fn run(
         name,
         allows_commands: args.allow_commands,
         clock_injected_ns: injected.as_ns(),
-        measure: &|| measure(leader),
-        joined: &|| output::print_note(&joined),
-        is_over: &|| output::flow().is_break(),
+        measure_clock: &|| measure(leader),
+        on_joined: &|| output::print_note(&joined),
+        is_stop_requested: &|| output::flow().is_break(),
     })?;
     let what = if runs == 1 { "run" } else { "runs" };
     output::print_note(&format!("completed {runs} {what}"));
@@ -73,7 +73,7 @@ fn measure(leader: SocketAddr) -> Result<NodeClockOffset, String> {
 impl From<MemberError> for CommandFailure {
     fn from(error: MemberError) -> Self {
         match error {
-            MemberError::Command => Self::usage(error),
+            MemberError::CommandsNotAllowed => Self::usage(error),
             error => Self::environment(error),
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::task::{
-    Audience, Compute, FILE_MAX, PRIORITY, SchedulingSpec, StepMessage, Superstep, Task,
-    TaskProgram, TaskSet, TaskWork,
+    ComputeAmount, DEFAULT_PRIORITY, FILE_MAX, MessageDestination, SchedulingSpec, StepMessage,
+    Superstep, Task, TaskProgram, TaskSet, TaskWork,
 };
 use horolog_record::TaskPolicy;
 
@@ -38,7 +38,7 @@ pub(super) struct TaskArgs {
     message: Option<u64>,
     /// Recipients of the message: all other nodes, or the next one.
     #[arg(long, value_name = "WHO", value_parser = audience, requires = "message")]
-    to: Option<Audience>,
+    to: Option<MessageDestination>,
     /// Wait at the end until all nodes have arrived.
     #[arg(short, long)]
     barrier: bool,
@@ -61,10 +61,10 @@ pub(super) struct TaskArgs {
     command: Vec<String>,
 }
 
-fn audience(text: &str) -> Result<Audience, String> {
+fn audience(text: &str) -> Result<MessageDestination, String> {
     match text {
-        "all" => Ok(Audience::All),
-        "next" => Ok(Audience::Next),
+        "all" => Ok(MessageDestination::All),
+        "next" => Ok(MessageDestination::Next),
         _ => Err("write all or next".to_owned()),
     }
 }
@@ -119,7 +119,7 @@ impl TaskArgs {
                  on all of them",
             ));
         }
-        let usual = if policy.has_priority() { PRIORITY } else { 0 };
+        let usual = if policy.has_priority() { DEFAULT_PRIORITY } else { 0 };
         Ok(Task {
             name: "task".to_owned(),
             period_ns: ns(period),
@@ -146,16 +146,16 @@ impl TaskArgs {
             });
         }
         let compute = match (self.compute, self.units) {
-            (Some(time), _) => Compute::Ns(ns(time)),
-            (None, units) => Compute::Units(units.unwrap_or(0).into()),
+            (Some(time), _) => ComputeAmount::Ns(ns(time)),
+            (None, units) => ComputeAmount::Units(units.unwrap_or(0).into()),
         };
-        if compute.is_nothing() && self.message.is_none() && !self.barrier {
+        if compute.is_zero() && self.message.is_none() && !self.barrier {
             return Err(CommandFailure::usage(
                 "the task does nothing; give --compute, --units, --message, --barrier or a command \
                  behind '--'",
             ));
         }
-        let to = self.to.unwrap_or(Audience::All);
+        let to = self.to.unwrap_or(MessageDestination::All);
         let message = self.message.map(|bytes| StepMessage { bytes, to });
         Ok(TaskWork::Steps(vec![Superstep { compute, message, barrier: self.barrier }]))
     }

@@ -52,9 +52,9 @@ struct NodeHistory {
 
 impl CycleTestViewState {
     fn update(&mut self, snapshot: &TestSnapshot<'_>) {
-        if self.what != snapshot.what {
+        if self.what != snapshot.label {
             // Another run, of a search.
-            snapshot.what.clone_into(&mut self.what);
+            snapshot.label.clone_into(&mut self.what);
             let new = |node: &NodeSnapshot| NodeHistory {
                 last: node.clone(),
                 ratios: SparklineHistory::default(),
@@ -174,7 +174,7 @@ mod tests {
         faults: &[CycleTestFault],
     ) {
         let (elapsed, total) = (Duration::from_secs(4), Duration::from_secs(16));
-        state.update(&TestSnapshot { what, elapsed, total, state: "rising", nodes, faults });
+        state.update(&TestSnapshot { label: what, elapsed, total, state: "rising", nodes, faults });
     }
 
     fn drawn(state: &CycleTestViewState, columns: usize) -> String {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_cycle::application::{
-    self, FILE_MAX, NODES_MAX, SAMPLE, SearchOptions, TestError, TestObserver, TestOptions,
-    TestPlan, TestSnapshot,
+    self, FILE_MAX, NODES_MAX, SAMPLE_TEST_FILE, SearchOptions, TestError, TestObserver,
+    TestOptions, TestPlan, TestSnapshot,
 };
 use horolog_record::{
     CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
@@ -142,7 +142,7 @@ fn range(text: &str) -> Result<(f64, f64), String> {
 
 pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
     if args.example {
-        return output::line(SAMPLE.trim_end());
+        return output::line(SAMPLE_TEST_FILE.trim_end());
     }
     if args.live {
         needs_a_terminal_on_stderr()?;
@@ -181,15 +181,15 @@ pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
 /// The test according to the file and the flags.
 fn plan(args: &TestArgs) -> Result<TestPlan, CommandFailure> {
     let (name, text) = match &args.file {
-        None => ("the sample".to_owned(), SAMPLE.to_owned()),
+        None => ("the sample".to_owned(), SAMPLE_TEST_FILE.to_owned()),
         Some(path) => (path.display().to_string(), input::text(path, FILE_MAX)?),
     };
     let wrong = |why: String| CommandFailure::usage(format!("{name}: {why}"));
     let time_ns = args.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-    let plan = TestPlan::parse_as(&text, args.nodes, time_ns);
+    let plan = TestPlan::parse_with(&text, args.nodes, time_ns);
     let plan = plan.map_err(|fault| wrong(fault.to_string()))?;
     if !plan.cores.is_empty() {
-        horolog_cycle::cores(&plan.cores).map_err(|error| wrong(error.to_string()))?;
+        horolog_cycle::select_cores(&plan.cores).map_err(|error| wrong(error.to_string()))?;
     }
     Ok(plan)
 }
@@ -248,7 +248,7 @@ fn least_load(result: &CycleTestResult, least: f64) -> LimitResult {
 impl From<TestError> for CommandFailure {
     fn from(error: TestError) -> Self {
         match error {
-            TestError::Search(_) | TestError::Short { .. } => Self::usage(error),
+            TestError::Search(_) | TestError::TrialTooShort { .. } => Self::usage(error),
             error => Self::environment(error),
         }
     }
@@ -285,13 +285,13 @@ impl TestObserver for CycleTestReporter {
             Self::Line(progress) => {
                 let (elapsed, total) =
                     (snapshot.elapsed.as_secs_f64(), snapshot.total.as_secs_f64());
-                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", snapshot.what));
+                progress.set_message(&format!("{}: {elapsed:.0} of {total:.0} s", snapshot.label));
             }
             Self::View(live) => live.snapshot(snapshot),
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn is_stop_requested(&self) -> bool {
         output::flow().is_break()
     }
 }

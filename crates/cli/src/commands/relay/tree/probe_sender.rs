@@ -76,7 +76,7 @@ pub(super) struct ProbeSender {
 impl ProbeSender {
     /// Opens a sender in a host.
     pub(super) fn open(host: &LabHost) -> Result<Self, CommandFailure> {
-        let at = SocketAddr::new(host.port().ipv4.into(), 0);
+        let at = SocketAddr::new(host.first_interface().ipv4.into(), 0);
         let open = || -> io::Result<Socket> {
             let socket = Socket::udp(at)?;
             socket.bind(at)?;

@@ -65,11 +65,11 @@ impl TreeTestbed {
     }
 
     fn address(&self, node: usize) -> SocketAddr {
-        SocketAddr::new(self.host(node).port().ipv4.into(), PORT)
+        SocketAddr::new(self.host(node).first_interface().ipv4.into(), PORT)
     }
 
     fn sink(&self, node: usize) -> SocketAddr {
-        SocketAddr::new(self.host(node).port().ipv4.into(), SINK_PORT)
+        SocketAddr::new(self.host(node).first_interface().ipv4.into(), SINK_PORT)
     }
 
     /// Starts a relay at each inner node, and opens a sink at every node.
@@ -140,7 +140,7 @@ impl TreeTestbed {
         // A relay sends from the address that it listens on.
         let source = match node.parent {
             Some(parent) => self.address(parent).ip(),
-            None => self.lab.client().port().ipv4.into(),
+            None => self.lab.client().first_interface().ipv4.into(),
         };
         let network = |text: String| text.parse::<Network>().map_err(CommandFailure::environment);
         let children = self.children(at, level);

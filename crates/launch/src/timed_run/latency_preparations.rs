@@ -12,10 +12,11 @@ use horolog_sys::spawn::{DefaultScheduling, StartPriority};
 
 use super::TimedRunOptions;
 
-/// Priority above most computing tasks, and below the kernel's own threads at 50 and more.
+/// SCHED_FIFO priority of programs at their start: above most computing tasks, and below the
+/// kernel's own threads at 50 and more.
 const START_PRIORITY: i32 = 40;
 
-/// Conditions in effect while instants are waited for.
+/// Preparations in effect while instants are waited for.
 #[derive(Debug)]
 pub(super) struct LatencyPreparations {
     scheduling: AtScheduling,
@@ -28,8 +29,8 @@ pub(super) struct LatencyPreparations {
 }
 
 impl LatencyPreparations {
-    /// Sets a real-time priority for this thread, which threads that start programs inherit, and
-    /// locks memory, as far as permitted.
+    /// Sets a real-time priority for this thread, which the threads that start programs inherit,
+    /// and locks memory, both as far as permitted.
     pub(super) fn apply(options: &TimedRunOptions) -> io::Result<Self> {
         let default_scheduling = DefaultScheduling::current()?;
         let priority = start_priority(default_scheduling, options.head_start);
@@ -70,7 +71,7 @@ impl LatencyPreparations {
         self.start_priority
     }
 
-    /// Returns the time for which they keep it, if they do.
+    /// Returns the time for which programs keep the start priority; `None` if they do not.
     pub(super) const fn head_start(&self) -> Option<Duration> {
         self.head_start
     }
@@ -84,7 +85,7 @@ impl LatencyPreparations {
         &self.findings
     }
 
-    /// Locks present memory before a near instant.
+    /// Locks the present memory of this process, shortly before an instant.
     pub(super) fn lock_memory(&mut self) {
         if self.memory_locked && self.memory.is_none() {
             self.memory = LockedMemory::lock_present().ok();
@@ -92,15 +93,15 @@ impl LatencyPreparations {
         }
     }
 
-    /// Unlocks memory until the next, distant instant.
+    /// Unlocks the memory until the next instant is near.
     pub(super) fn unlock_memory(&mut self) {
         self.memory = None;
     }
 }
 
-/// Returns the start priority of a program. The priority is another process's, so removing it needs
-/// `CAP_SYS_NICE` in any case. Processes that the program starts meanwhile get default scheduling,
-/// so this process's own default scheduling must be the same.
+/// Returns the start priority of a program. To lower the program's priority later means to change
+/// another process, which needs `CAP_SYS_NICE`. Children of the program have default scheduling, so
+/// the priority is kept only if this process's own scheduling is the default too.
 fn start_priority(default_scheduling: DefaultScheduling, head_start: Duration) -> StartPriority {
     let can_lower_priority =
         Capabilities::effective().is_ok_and(|all| all.has(Capability::SysNice));

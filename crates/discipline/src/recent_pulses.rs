@@ -5,20 +5,20 @@ use std::collections::VecDeque;
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Maximum number of past pulses retained: more than arrive in a few seconds at 10 Hz.
+/// Maximum number of retained pulses: more than arrive within [`AGE_MAX`] at 10 Hz.
 const PULSES_MAX: usize = 64;
 const AGE_MAX: Span = Span::from_ns(4 * NS_PER_S);
-/// Seconds before a pulse in which other pulses must have come.
+/// Number of preceding seconds in each of which a pulse must have arrived.
 const SECONDS_BEFORE: i64 = 2;
 
-/// The latest pulses.
+/// Instants of the pulses of the last [`AGE_MAX`].
 #[derive(Clone, Default, Debug)]
 pub(crate) struct RecentPulses {
     recent: VecDeque<Timestamp<Monotonic>>,
 }
 
 impl RecentPulses {
-    /// Takes a pulse, which must be later than those before.
+    /// Adds a pulse, which must be later than all previous ones.
     pub(crate) fn add_pulse(&mut self, at: Timestamp<Monotonic>) {
         if self.recent.len() == PULSES_MAX {
             self.recent.pop_front();
@@ -27,7 +27,7 @@ impl RecentPulses {
         self.recent.retain(|pulse| at - *pulse <= AGE_MAX);
     }
 
-    /// Forgets pulses from `at` on: time does not run backwards, so their instants were wrong.
+    /// Discards pulses at or after `at`: time does not run backwards, so their instants were wrong.
     pub(crate) fn forget_from(&mut self, at: Timestamp<Monotonic>) {
         self.recent.retain(|pulse| *pulse < at);
     }
