@@ -8,7 +8,7 @@ use horolog_record::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::campaign::length;
+use crate::kinds::campaign::length;
 use crate::units::{full_count, human_ns, human_rate, percent_of};
 
 /// Bar with the numbers next to it.

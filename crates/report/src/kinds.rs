@@ -2,6 +2,7 @@
 
 mod after;
 mod at;
+pub(crate) mod campaign;
 mod clock;
 mod clock_compare;
 mod cycle;
@@ -80,6 +81,7 @@ mod tests {
     #[test]
     fn texts_and_pages_are_as_expected() {
         golden!(host_clock, 100);
+        golden!(campaign, 100);
         golden!(cycle_test, 100);
         golden!(cycle_predict, 100);
         golden!(cycle, 100);

@@ -7,7 +7,6 @@
 //! stated is shown as `-`, never as a NaN or a negative number.
 
 mod breakdown;
-mod campaign;
 mod checks;
 mod clients;
 mod clock_log;

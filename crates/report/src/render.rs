@@ -134,7 +134,7 @@ const KINDS: [ResultRenderer; 27] = [
     kind!(BENCH_CORES_SCHEMA, table::bench_cores, html::bench_cores),
     kind!(BENCH_NTS_SCHEMA, table::bench_nts, html::bench_nts),
     kind!(BENCH_RELAY_SCHEMA, table::bench_relay, html::bench_relay),
-    kind!(CAMPAIGN_SCHEMA, table::campaign, html::campaign),
+    described!(CAMPAIGN_SCHEMA, CampaignResult),
     described!(CLOCK_SCHEMA, ClockResult),
     described!(CLOCK_COMPARE_SCHEMA, ClockCompareResult),
     kind!(CLOCK_LOG_SCHEMA, table::clock_log, html::clock_log),

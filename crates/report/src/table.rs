@@ -5,7 +5,6 @@
 mod bench_cores;
 pub(crate) mod bench_nts;
 mod bench_relay;
-mod campaign;
 mod clock_log;
 pub(crate) mod compare;
 mod demo;
@@ -25,7 +24,6 @@ pub(crate) mod summary;
 pub use bench_cores::bench_cores;
 pub use bench_nts::bench_nts;
 pub use bench_relay::bench_relay;
-pub use campaign::campaign;
 pub use clock_log::clock_log;
 pub use compare::compare;
 pub(crate) use compare::compared_figure;

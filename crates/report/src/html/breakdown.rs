@@ -11,7 +11,7 @@ use crate::breakdown::{self, Breakdown};
 const BARS_MAX: usize = 40;
 
 /// Returns the bars for each role whose breakdown has several rows.
-pub(super) fn breakdowns(result: &CampaignResult) -> String {
+pub(crate) fn breakdowns(result: &CampaignResult) -> String {
     each(breakdown::breakdowns(result), |bars| drawn(&bars))
 }
 

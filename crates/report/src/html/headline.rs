@@ -1,32 +1,17 @@
 //! Headlines of pages whose results have no verdict of a search: the most informative figure of the
 //! result, and a sentence. A figure that was not measured is marked as such.
 
-use horolog_record::{
-    CampaignEnd, CampaignResult, ClockLogResult, HostDelayResult, QueryResult, RelayTreeResult,
-};
+use horolog_record::{ClockLogResult, HostDelayResult, QueryResult, RelayTreeResult};
 
 use super::sections::verdict;
 use crate::clock_log::clock_name;
-use crate::units::{ABSENT, count_of, human_ns, mean_ns, sentence, signed_mean_ns, signed_ns};
+use crate::units::{ABSENT, human_ns, mean_ns, sentence, signed_mean_ns, signed_ns};
 use crate::{host_all, relay_tree};
 
 /// Returns a verdict without times.
 fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
     let figure = figure.unwrap_or_else(|| ABSENT.to_owned());
     verdict(name, &figure, sentence, &[])
-}
-
-/// Returns the parts of a campaign that ended well.
-pub(super) fn campaign(result: &CampaignResult) -> String {
-    let done = result.parts.iter().filter(|part| part.end == CampaignEnd::Done).count();
-    let interrupted = if result.interrupted { " Ended early." } else { "" };
-    let summary = format!(
-        "{} roles of plan {} on {}.{interrupted}",
-        result.roles.len(),
-        result.plan.name,
-        if result.local { "lab hosts on one host" } else { "agents" }
-    );
-    top("Parts completed", Some(count_of(done as u64, result.parts.len() as u64)), &summary)
 }
 
 /// Returns the clock with the most lines.
@@ -85,13 +70,10 @@ mod tests {
 
     #[test]
     fn the_figure_is_one_of_the_result() {
-        for (markup, figure) in
-            [(query(&fixture::query(20)), "±"), (campaign(&fixture::campaign()), " of ")]
-        {
-            let (_, shown) = markup.split_once("class=\"figure\">").unwrap();
-            let (line, _) = shown.split_once('\n').unwrap();
-            assert!(line.contains(figure) && !line.contains(NOTHING), "{line}");
-        }
+        let markup = query(&fixture::query(20));
+        let (_, shown) = markup.split_once("class=\"figure\">").unwrap();
+        let (line, _) = shown.split_once('\n').unwrap();
+        assert!(line.contains('±') && !line.contains(NOTHING), "{line}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Outcome of a campaign, as cells and sentences that the table and the HTML report share.
+//! Campaign: the measurements of each role over all its parts, the end of each part, and the plan.
 
 use horolog_record::{
     CampaignDelivery, CampaignEnd, CampaignLimit, CampaignLimitOf, CampaignNode, CampaignPart,
@@ -6,10 +6,179 @@ use horolog_record::{
     MergedResults, PathCounts,
 };
 
-use crate::units::{ABSENT, full_count, human_ns, human_rate, percent_of, signed_ns};
+use crate::breakdown::{BreakdownRow, breakdowns};
+use crate::document::{Content, Describe, Distributions, Document, Headline, run_of};
+use crate::html::breakdown::breakdowns as breakdown_bars;
+use crate::html::data::{headed, row};
+use crate::html::escape::{each, text};
+use crate::html::sections::paragraph;
+use crate::table::TableStyle;
+use crate::table::grid::{self, Column};
+use crate::table::shapes::{Bar, worst_first};
+use crate::table::summary::wrapped;
+use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, percent_of, signed_ns};
+
+impl Describe for CampaignResult {
+    fn document(&self) -> Document<'_> {
+        let done = self.parts.iter().filter(|part| part.end == CampaignEnd::Done).count();
+        let interrupted = if self.interrupted { " Ended early." } else { "" };
+        let sentence = format!(
+            "{} roles of plan {} on {}.{interrupted}",
+            self.roles.len(),
+            self.plan.name,
+            if self.local { "lab hosts on one host" } else { "agents" }
+        );
+        let merged = each(figures(self).iter().enumerate(), merged_table);
+        let plan = format!("<pre>{}</pre>\n", text(&self.plan.text));
+        let summary = sentences(self);
+        Document {
+            kind: "campaign",
+            heading: self.plan.name.clone(),
+            lead: format!("{} Started {}.", self.plan.description, self.started),
+            headline: Headline {
+                name: "Parts completed".to_owned(),
+                value: Some(count_of(done as u64, self.parts.len() as u64)),
+                sentence,
+            },
+            blocks: vec![
+                Content::Custom(Box::new(|style| lines(self, style)), String::new()).under(""),
+                Content::Details(summary).under("Summary"),
+                Content::Markup(merged).under("Merged results"),
+                Content::Markup(breakdown_bars(self)).under("Breakdown"),
+                Content::Distributions(distributions(self)).under("Distributions"),
+                Content::Markup(part_table(self)).under("Parts"),
+                Content::Markup(plan).under("Plan"),
+            ],
+            method: METHOD,
+            limits: &[],
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+
+    /// Returns a copy, without the parts' own results if there are many: they can be a hundred times
+    /// as large as the rest, so they are not even copied to be removed.
+    fn embedded(&self) -> Option<Self> {
+        let parts = match self.parts.len() {
+            ..=PARTS_MAX => self.parts.clone(),
+            _ => self.parts.iter().map(CampaignPart::without_result).collect(),
+        };
+        Some(self.with_parts(parts))
+    }
+}
+
+fn part_table(result: &CampaignResult) -> String {
+    let start = result.start.as_ref();
+    let rows = each(&result.parts, |one| {
+        let (name, cells) = part(one, start);
+        row(&name, cells)
+    });
+    let titles = (PART_TITLES[0], &PART_TITLES[1..]);
+    headed(TABLE, "Parts; start: after the start time", titles, &rows)
+}
+
+/// Returns the summary, all tables and breakdowns, for a terminal.
+fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
+    let mut lines = Vec::new();
+    for text in sentences(result) {
+        lines.extend(wrapped(&text, "", "  ", style));
+    }
+    let start = result.start.as_ref();
+    let parts = RoleTable {
+        caption: "Parts; start: after the start time".to_owned(),
+        titles: PART_TITLES.to_vec(),
+        rows: result.parts.iter().map(|one| part(one, start)).collect(),
+    };
+    for figures in figures(result).into_iter().chain([parts]) {
+        lines.push(String::new());
+        lines.extend(wrapped(&figures.caption, "", "  ", style));
+        lines.extend(grid(&figures, style));
+    }
+    for one in breakdowns(result) {
+        let [_, first, second] = one.titles;
+        let bar = |row: &BreakdownRow| {
+            let [a, b] = &row.numbers;
+            Bar::plain(row.name.clone(), Some(row.size), format!("{first} {a}, {second} {b}"))
+        };
+        let all: Vec<_> = one.all.iter().map(bar).collect();
+        let bars = worst_first(one.about.trim_end_matches('.'), &all, one.full, style);
+        if !bars.is_empty() {
+            lines.push(String::new());
+            lines.extend(bars);
+        }
+    }
+    lines.push(String::new());
+    lines
+}
+
+/// Returns columns as wide as their content.
+fn grid(figures: &RoleTable, style: &TableStyle) -> Vec<String> {
+    let width = |index: usize, title: &str| {
+        let cells = figures.rows.iter().filter_map(|(_, cells)| cells.get(index));
+        cells.map(|cell| cell.chars().count()).chain([title.chars().count()]).max().unwrap_or(0)
+    };
+    let (first, rest) = figures.titles.split_first().map_or(("", &[][..]), |(a, b)| (*a, b));
+    let names = figures.rows.iter().map(|(name, _)| name.chars().count());
+    let name = Column::left(first, names.chain([first.chars().count()]).max().unwrap_or(0));
+    let columns: Vec<_> = rest
+        .iter()
+        .enumerate()
+        .map(|(index, title)| Column::right(title, width(index, title)))
+        .collect();
+    grid::blocks([name.clone(), name], &columns, &figures.rows, style)
+}
+
+const TABLE: &str = "parts";
+/// Maximum number of lines of a plot: more cannot be distinguished.
+const LINES_MAX: usize = 12;
+
+/// Maximum number of parts whose own results are retained in the page's copy of the result.
+const PARTS_MAX: usize = 16;
+
+fn merged_table((number, figures): (usize, &RoleTable)) -> String {
+    let rows = each(&figures.rows, |(name, cells)| row(name, cells.clone()));
+    let caption = text(&figures.caption);
+    let id = format!("role-{number}");
+    let (name, titles) = figures.titles.split_first().unwrap_or((&"", &[]));
+    paragraph(&figures.caption) + &headed(&id, &caption, (name, titles), &rows)
+}
+
+/// Returns the merged distributions by name.
+fn distributions(result: &CampaignResult) -> Distributions<'_> {
+    let mut all = Vec::new();
+    for role in &result.roles {
+        let name = &role.role;
+        match &role.merged {
+            MergedResults::Load { trials, .. } => all.extend(trials.iter().filter_map(|one| {
+                let rate = human_rate(one.trial.intended_rate);
+                Some((format!("{name}, {rate}"), one.trial.rtt_ns.as_ref()?))
+            })),
+            MergedResults::Paths { rows, .. } => all.extend(rows.iter().filter_map(|one| {
+                Some((format!("{name}, {} bytes", one.length), one.rtt_ns.as_ref()?))
+            })),
+            MergedResults::Relays { .. } => {}
+            MergedResults::Cycles { tasks, .. } => all.extend(tasks.iter().filter_map(|one| {
+                Some((format!("{name}, {}, response", one.task), one.response_ns.as_ref()?))
+            })),
+            MergedResults::Distributions { distributions } => all.extend(
+                distributions
+                    .iter()
+                    .map(|one| (format!("{name}, {}", one.path), &one.distribution)),
+            ),
+        }
+    }
+    all.truncate(LINES_MAX);
+    Distributions {
+        quantity: "",
+        entries: all,
+        histogram: None,
+        percentiles: Some(("campaign-tail", "Time percentiles")),
+        described_by: TABLE,
+    }
+}
 
 /// Explanation of the figures, for a reader who did not plan the campaign.
-pub(crate) const METHOD: &str = "All processes except services were prepared before the start \
+const METHOD: &str = "All processes except services were prepared before the start \
      time and started by it. Counts are sums over all jobs; percentiles are those of all values \
      together.";
 
@@ -21,7 +190,7 @@ pub(crate) struct RoleTable {
 }
 
 /// Returns the figures of all roles that have any.
-pub(crate) fn figures(result: &CampaignResult) -> Vec<RoleTable> {
+fn figures(result: &CampaignResult) -> Vec<RoleTable> {
     let all = result.roles.iter().flat_map(of_role);
     all.filter(|figures| !figures.rows.is_empty()).collect()
 }
@@ -194,10 +363,10 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
 }
 
 /// Titles of [`part`]'s cells.
-pub(crate) const PART_TITLES: [&str; 6] = ["part", "kind", "agent", "address", "end", "start"];
+const PART_TITLES: [&str; 6] = ["part", "kind", "agent", "address", "end", "start"];
 
 /// Returns the row of a part: its name, and a cell for each further one of [`PART_TITLES`].
-pub(crate) fn part(part: &CampaignPart, start: Option<&CampaignStart>) -> (String, Vec<String>) {
+fn part(part: &CampaignPart, start: Option<&CampaignStart>) -> (String, Vec<String>) {
     let late = part.started_ns.zip(start).filter(|_| !part.service).map(|(at_ns, start)| {
         let ahead_ns = part.clock.as_ref().map_or(0, |clock| clock.offset_ns);
         signed_ns(at_ns.saturating_sub(ahead_ns).saturating_sub(start.instant_ns))
@@ -280,7 +449,7 @@ fn up_to(role: &CampaignRole) -> Option<String> {
 }
 
 /// Returns the plan, and the agreement of the start times, in sentences.
-pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
+fn sentences(result: &CampaignResult) -> Vec<String> {
     let agents: std::collections::BTreeSet<_> =
         result.parts.iter().map(|part| part.agent.as_str()).collect();
     let host_kind = if result.local { "lab hosts on one host" } else { "agents" };
@@ -313,4 +482,69 @@ pub(crate) fn sentences(result: &CampaignResult) -> Vec<String> {
         human_ns(start.spread_ns)
     ));
     sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Render;
+    use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn a_narrow_terminal_has_the_rest_below() {
+        let style = TableStyle { colour: false, width: 60 };
+        let text = fixture::campaign().text(&style);
+        assert!(text.contains("p99.9") && text.contains("load.2"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
+    }
+
+    #[test]
+    fn of_many_rows_the_worst_are_drawn() {
+        let mut result = fixture::campaign();
+        for role in &mut result.roles {
+            if let horolog_record::MergedResults::Paths { pairs, .. } = &mut role.merged {
+                let pair = pairs[0].clone();
+                pairs.extend((0..20).map(|at| {
+                    let mut pair = pair.clone();
+                    pair.from = format!("m{at}");
+                    pair.rtt_ns.as_mut().unwrap().p99 = 1_000_000 * (at + 1);
+                    pair
+                }));
+            }
+        }
+        let text = result.text(&TableStyle { colour: false, width: 80 });
+        let first = text.split("round trip at 64 bytes, p99:\n").nth(1).unwrap();
+        assert!(first.starts_with("  m19 to n2 |####"), "{text}");
+        assert!(first.contains("\n  and 6 more were better\n"), "{text}");
+    }
+
+    #[test]
+    fn the_results_of_many_parts_are_left_to_the_file() {
+        let mut result = fixture::campaign();
+        result.parts[0].result = Some(serde_json::json!({ "schema": "of a part" }));
+        assert!(result.page().contains("of a part"));
+        result.parts = vec![result.parts[0].clone(); PARTS_MAX + 1];
+        assert!(!result.page().contains("of a part"));
+    }
+
+    #[test]
+    fn all_is_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::campaign();
+        result.plan.text = "name = \"<script>\"".to_owned();
+        result.parts[0].agent = "<img src=x>".to_owned();
+        let page = result.page();
+        let main = main_of(&page);
+        assert!(!main.contains("<script>") && !main.contains("<img"), "{main}");
+        for shown in
+            ["&lt;script&gt;", "&lt;img src=x&gt;", "load.2", "trials, all generators", "by child"]
+        {
+            assert!(main.contains(shown), "{shown}");
+        }
+        for first in ["intended/s", "relay", "part"] {
+            let head = format!("<thead><tr><th scope=\"col\" class=\"words\">{first}</th>");
+            assert!(main.contains(&head), "{first}");
+        }
+        assert!(!main.contains("<td></td>"), "a column without a title");
+    }
 }
