@@ -27,8 +27,7 @@ mod nts_ke;
 mod offsets;
 pub(crate) mod plot;
 mod query;
-mod relay_tree;
-mod relay_tree_gain;
+pub(crate) mod relay_tree_gain;
 pub(crate) mod sections;
 pub(crate) mod series;
 pub(crate) mod stability;
@@ -51,7 +50,6 @@ pub use live::{Live, live};
 pub use load::load;
 pub use nts_ke::nts_ke;
 pub use query::query;
-pub use relay_tree::relay_tree;
 pub use sections::mode_name;
 
 const TEMPLATE: &str = include_str!("../assets/page.html");
@@ -162,7 +160,7 @@ mod tests {
             query(&fixture::query(100)),
             crate::document::Render::page(&fixture::clock()),
             crate::document::Render::page(&fixture::path_udp()),
-            relay_tree(&fixture::relay_tree()),
+            crate::document::Render::page(&fixture::relay_tree()),
         ]
     }
 

@@ -16,6 +16,7 @@ mod host_timer;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
+pub(crate) mod relay_tree;
 
 pub use after::{after_line, dependency_name};
 pub use cycle_test::fault_name as cycle_test_fault_name;
@@ -81,6 +82,7 @@ mod tests {
     #[test]
     fn texts_and_pages_are_as_expected() {
         golden!(host_clock, 100);
+        golden!(relay_tree, 100);
         golden!(campaign, 100);
         golden!(cycle_test, 100);
         golden!(cycle_predict, 100);

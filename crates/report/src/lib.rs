@@ -27,7 +27,6 @@ mod live;
 mod markdown_summary;
 mod mix_parts;
 mod relay;
-mod relay_tree;
 mod relay_tree_gain;
 mod render;
 pub mod table;

@@ -3,7 +3,7 @@
 
 use horolog_record::{RelayTreeResult, RelayTreeShapeKind};
 
-use crate::relay_tree::{NodeMetric, measured, model, shape_name};
+use crate::kinds::relay_tree::{NodeMetric, measured, model, shape_name};
 
 /// Earlier arrival of a packet at the last node.
 pub(crate) struct GainValue {

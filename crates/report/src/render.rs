@@ -154,7 +154,7 @@ const KINDS: [ResultRenderer; 27] = [
     described!(PATH_TCP_SCHEMA, PathTcpResult),
     described!(PATH_UDP_SCHEMA, PathUdpResult),
     kind!(QUERY_SCHEMA, table::query, html::query),
-    kind!(RELAY_TREE_SCHEMA, table::relay_tree, html::relay_tree),
+    described!(RELAY_TREE_SCHEMA, RelayTreeResult),
 ];
 
 fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {

@@ -1,12 +1,12 @@
 //! Headlines of pages whose results have no verdict of a search: the most informative figure of the
 //! result, and a sentence. A figure that was not measured is marked as such.
 
-use horolog_record::{ClockLogResult, HostDelayResult, QueryResult, RelayTreeResult};
+use horolog_record::{ClockLogResult, HostDelayResult, QueryResult};
 
 use super::sections::verdict;
 use crate::clock_log::clock_name;
-use crate::units::{ABSENT, human_ns, mean_ns, sentence, signed_mean_ns, signed_ns};
-use crate::{host_all, relay_tree};
+use crate::host_all;
+use crate::units::{ABSENT, human_ns, sentence, signed_mean_ns, signed_ns};
 
 /// Returns a verdict without times.
 fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
@@ -45,22 +45,6 @@ pub(super) fn query(result: &QueryResult) -> String {
     top("Offset", figure, &summary)
 }
 
-/// Returns the arrival at the last node.
-pub(super) fn relay_tree(result: &RelayTreeResult) -> String {
-    let first = result.engines.first();
-    let gain = result.engines.get(1).zip(first).map_or_else(String::new, |(other, first)| {
-        let gain = signed_mean_ns(first.tree_ns - other.tree_ns);
-        format!(" With {} instead of {}, it gains {gain}.", other.name, first.name)
-    });
-    let name = first.map_or_else(
-        || "Delay of the last node".to_owned(),
-        |engine| format!("Delay of the last node, model of {}", engine.name),
-    );
-    let summary =
-        format!("{}.{gain}", sentence(&relay_tree::heading(result)).trim_end_matches('.'));
-    top(&name, first.map(|engine| mean_ns(engine.tree_ns)), &summary)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,8 +65,5 @@ mod tests {
         let mut result = fixture::query(20);
         result.servers.clear();
         assert!(query(&result).contains(NOTHING));
-        let mut result = fixture::relay_tree();
-        result.engines.clear();
-        assert!(relay_tree(&result).contains(NOTHING));
     }
 }

@@ -6,19 +6,20 @@ use super::bars;
 use super::data::{row, table};
 use super::escape::each;
 use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
-use super::relay_tree::{NODE, TABLE, line, ranked};
-use super::sections::drawn;
-use crate::relay_tree::{gained, rows_of};
+use crate::document::Content;
+use crate::kinds::relay_tree::{NODE, TABLE, gained, line, ranked, rows_of};
 use crate::relay_tree_gain::{exchange, of_nodes, of_trees};
 use crate::units::{ABSENT, percent, signed_mean_ns};
 
 const GAINS: &str = "gains";
 
-/// Returns the markup, and the plots that it has elements for.
-pub(super) fn gain(result: &RelayTreeResult) -> (String, Vec<Plot>) {
-    let (plotted, plots) =
-        drawn(vec![(by_node(result), nodes(result)), (alone(result), String::new())]);
-    (trees(result) + &plotted, plots)
+/// Returns the gains of whole trees, of each node, and of each node alone.
+pub(crate) fn gains<'a>(result: &RelayTreeResult) -> [Content<'a>; 3] {
+    [
+        Content::Markup(trees(result)),
+        Content::Plot(by_node(result), nodes(result)),
+        Content::Plot(alone(result), String::new()),
+    ]
 }
 
 /// Returns bars of the earlier arrival at the last node.
@@ -108,6 +109,7 @@ fn nodes(result: &RelayTreeResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Render;
     use crate::fixture;
 
     fn is_zero_based(plot: &Plot) -> bool {
@@ -118,7 +120,9 @@ mod tests {
     fn all_gains_are_drawn_with_their_tables() {
         let mut result = fixture::relay_tree();
         result.engines[1].name = "<b>".to_owned();
-        let (markup, plots) = gain(&result);
+        let page = result.page();
+        let markup = crate::html::main_of(&page);
+        let plots = [by_node(&result), alone(&result)];
         let ids: Vec<_> = plots.iter().map(|plot| plot.id).collect();
         assert_eq!(ids, ["gain-by-node", "gain-alone"]);
         assert!(markup.contains("id=\"gains\"") && !markup.contains("<b>"), "{markup}");
@@ -146,7 +150,7 @@ mod tests {
         result.engines.truncate(1);
         result.gain = None;
         result.shapes.clear();
-        let (markup, plots) = gain(&result);
-        assert!(markup.is_empty() && plots.is_empty(), "{markup}");
+        assert!(trees(&result).is_empty());
+        assert!(by_node(&result).is_empty() && alone(&result).is_empty());
     }
 }

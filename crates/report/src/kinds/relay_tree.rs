@@ -1,13 +1,200 @@
-//! Results of a tree of relays, in words and cells that the table and the HTML report share.
+//! Tree of relays: its nodes with their delays, the gain of the second engine, and the conclusions.
 
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    RelayTreeAssumption, RelayTreeEngine, RelayTreeGain, RelayTreeMeasured, RelayTreeResult,
-    RelayTreeShapeKind,
+    Distribution, RelayTreeAssumption, RelayTreeEngine, RelayTreeGain, RelayTreeMeasured,
+    RelayTreeNode, RelayTreeResult, RelayTreeShapeKind,
 };
 
-use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns};
+use crate::document::{
+    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+};
+use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use crate::html::relay_tree_gain::gains;
+use crate::table::TableStyle;
+use crate::table::shapes::{Bar, bars};
+use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence, signed_mean_ns};
+
+impl Describe for RelayTreeResult {
+    fn document(&self) -> Document<'_> {
+        let mut blocks = vec![
+            Content::Title(heading(self)).under(""),
+            Content::Summary(sentences(self)).under("Summary"),
+            Content::Plot(by_delay(self), String::new()).under("Delays"),
+            Content::Distributions(last_leaves(self, true)).under("Delays"),
+        ];
+        blocks.extend(gains(self).map(|content| content.under("Gain")));
+        let title = |title: &'static str| (title.into(), WIDTH);
+        blocks.extend([
+            Content::Table(Table {
+                id: TABLE,
+                label: "Nodes",
+                names: NameColumn::words("node", 24).or("node", 14),
+                columns: titles(self).into_iter().map(title).collect(),
+                rows: table_rows(rows(self)),
+            })
+            .under("Nodes"),
+            Content::Shape(Box::new(|style| drawn(self, style))).under("Nodes"),
+            Content::Distributions(last_leaves(self, false)).under("Nodes"),
+        ]);
+        if !self.shapes.is_empty() {
+            let table = Table {
+                id: "shapes",
+                label: "Trees over the same nodes",
+                names: NameColumn::words("tree", 24).or("tree", 14).titled("tree"),
+                columns: SHAPE_TITLES.map(title).to_vec(),
+                rows: table_rows(shapes(self)),
+            };
+            blocks.push(Content::Table(table).under("Compared"));
+        }
+        blocks.push(Content::Remarks(method(self).into_iter().collect()).under("Method"));
+        Document {
+            kind: "relay tree",
+            heading: heading(self),
+            lead: format!("started {}", self.started),
+            headline: headline(self),
+            blocks,
+            method: METHOD,
+            limits: &self.limits,
+            findings: &self.findings,
+            run: run_of!(self),
+        }
+    }
+}
+
+fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<TableRow> {
+    rows.into_iter().map(|(name, cells)| TableRow::new(name, cells)).collect()
+}
+
+/// Returns the arrival at the last node.
+fn headline(result: &RelayTreeResult) -> Headline {
+    let first = result.engines.first();
+    let gain = result.engines.get(1).zip(first).map_or_else(String::new, |(other, first)| {
+        let gain = signed_mean_ns(first.tree_ns - other.tree_ns);
+        format!(" With {} instead of {}, it gains {gain}.", other.name, first.name)
+    });
+    let name = first.map_or_else(
+        || "Delay of the last node".to_owned(),
+        |engine| format!("Delay of the last node, model of {}", engine.name),
+    );
+    Headline {
+        name,
+        value: first.map(|engine| mean_ns(engine.tree_ns)),
+        sentence: format!("{}.{gain}", sentence(&heading(result)).trim_end_matches('.')),
+    }
+}
+
+/// Returns the measured arrivals at the last leaf, for a page or for a terminal.
+fn last_leaves(result: &RelayTreeResult, on_page: bool) -> Distributions<'_> {
+    let engines = result.engines.iter();
+    let entries = engines
+        .filter_map(|one| Some((one.name.clone(), one.measured.as_ref()?.last_leaf_ns.as_ref()?)));
+    Distributions {
+        quantity: if on_page { "" } else { "last leaf" },
+        entries: entries.collect(),
+        histogram: None,
+        percentiles: on_page.then_some(("last-leaf-tail", "Arrival at the last leaf")),
+        described_by: TABLE,
+    }
+}
+
+const WIDTH: usize = 9;
+
+/// Returns the delay of each node except the root by the model, and the arrival at the last leaf.
+fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
+    let delay = |engine: Option<&RelayTreeEngine>, at| engine?.delays_ns.get(at).copied();
+    let (first, second) = (result.engines.first(), result.engines.get(1));
+    let nodes = result.nodes.iter().enumerate().filter(|(_, node)| node.parent.is_some());
+    let bar = |(at, node): (usize, &RelayTreeNode)| {
+        let (own, other) = (delay(first, at), delay(second, at));
+        let delay_text = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), mean_ns);
+        let name = node.name.clone();
+        match second {
+            None => Bar::plain(name, own, delay_text(own)),
+            Some(second) => {
+                let value_text =
+                    format!("{}, {} {}", delay_text(own), second.name, delay_text(other));
+                Bar { name, size: other, tail: own, value_text }
+            }
+        }
+    };
+    let all: Vec<_> = nodes.map(bar).collect();
+    let title = match (first, second) {
+        (Some(first), Some(second)) => {
+            format!("delay of nodes by the model, # with {}, - with {}", second.name, first.name)
+        }
+        _ => "delay of nodes by the model".to_owned(),
+    };
+    bars(&title, &all, style)
+}
+
+pub(crate) const TABLE: &str = "nodes";
+/// Maximum number of nodes that have a point of their own; of more, every second, third and so on
+/// is shown.
+const POINTS_MAX: usize = 2_000;
+
+/// Axis of the nodes.
+pub(crate) const NODE: Axis =
+    Axis { label: "node", short: "node", unit: PlotUnit::Count, scale: AxisScale::Linear };
+
+/// Returns the plot of the delay of each node, by the model and as measured, the nodes in the order
+/// in which the model has them reached with the first engine.
+fn by_delay(result: &RelayTreeResult) -> Plot {
+    let shown = ranked(result);
+    let series = |label: String, of: &dyn Fn(usize) -> Option<f64>| line(&shown, label, of);
+    let mut all = Vec::new();
+    for engine in &result.engines {
+        let name = &engine.name;
+        all.push(series(format!("{name}, model"), &|at| engine.delays_ns.get(at).copied()));
+        if engine.measured.is_some() {
+            all.push(series(format!("{name}, p50"), &|at| {
+                Some(node_times(engine, at)?.p50 as f64)
+            }));
+            all.push(series(format!("{name}, p99"), &|at| {
+                Some(node_times(engine, at)?.p99 as f64)
+            }));
+        }
+    }
+    Plot {
+        id: "nodes-by-delay",
+        title: "Nodes by their delay",
+        hint: "Each node from the root on, in the order of the model with the first engine.",
+        described_by: TABLE,
+        x: NODE,
+        y: Axis { label: "delay", short: "delay", unit: PlotUnit::Ns, scale: AxisScale::Zero },
+        points: true,
+        bars: false,
+        marks: Vec::new(),
+        shown: Choice::one(all),
+    }
+}
+
+/// Returns the nodes that are drawn, each after its rank in the order of the model with the first
+/// engine.
+pub(crate) fn ranked(result: &RelayTreeResult) -> Vec<(usize, usize)> {
+    let mut order: Vec<usize> = (0..result.nodes.len()).collect();
+    if let Some(first) = result.engines.first() {
+        let delay = |at: &usize| first.delays_ns.get(*at).copied().unwrap_or(0.0);
+        order.sort_by(|a, b| delay(a).total_cmp(&delay(b)));
+    }
+    let step = order.len().div_ceil(POINTS_MAX).max(1);
+    order.into_iter().enumerate().step_by(step).collect()
+}
+
+/// Returns the line of a figure of these nodes.
+pub(crate) fn line(
+    ranked: &[(usize, usize)],
+    label: String,
+    of: &dyn Fn(usize) -> Option<f64>,
+) -> PlotSeries {
+    let points = ranked.iter().filter_map(|(rank, at)| Some((*rank as f64, of(*at)?)));
+    PlotSeries::new(label, points.collect())
+}
+
+fn node_times(engine: &RelayTreeEngine, at: usize) -> Option<&Distribution> {
+    engine.measured.as_ref()?.nodes.get(at)?.as_ref()
+}
 
 /// Maximum number of nodes shown one by one; larger trees are shown level by level.
 const NODES_SHOWN: usize = 128;
@@ -349,4 +536,69 @@ pub(crate) fn heading(result: &RelayTreeResult) -> String {
         full_count(leaves(result) as u64),
         full_count(degree.max().unwrap_or(0) as u64)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Render;
+    use crate::fixture;
+    use crate::html::main_of;
+
+    #[test]
+    fn many_nodes_are_shown_by_level_and_none_at_all_is_no_error() {
+        let mut result = fixture::relay_tree();
+        let leaf = result.nodes[4].clone();
+        result.nodes.extend(std::iter::repeat_n(leaf, 1_000));
+        let text = result.text(&TableStyle::default());
+        assert!(text.contains("level 2, 1,004 nodes"), "{text}");
+        result.nodes.clear();
+        result.engines.clear();
+        result.gain = None;
+        assert!(result.text(&TableStyle::default()).starts_with("tree of 0 nodes"));
+    }
+
+    #[test]
+    fn what_does_not_apply_is_reported() {
+        let mut result = fixture::relay_tree();
+        let gain = result.gain.as_mut().unwrap();
+        gain.same_path = false;
+        gain.regular.broken = vec![horolog_record::RelayTreeAssumption::SameDepth];
+        let text = result.text(&TableStyle::default());
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("(4) does not apply: leaves have different depths."));
+        assert!(text.contains("another leaf is the slowest afterwards"));
+    }
+
+    #[test]
+    fn one_engine_has_plain_bars() {
+        let mut result = fixture::relay_tree();
+        result.engines.truncate(1);
+        result.engines[0].delays_ns.truncate(4);
+        let lines = drawn(&result, &TableStyle { colour: false, width: 80 });
+        assert_eq!(lines[0], "delay of nodes by the model:");
+        assert!(lines[1].ends_with("| 23.0 µs") && !lines[1].contains('-'), "{lines:?}");
+        assert!(lines[6].ends_with("| -"), "{lines:?}");
+    }
+
+    #[test]
+    fn all_is_shown_and_no_text_becomes_markup() {
+        let mut result = fixture::relay_tree();
+        result.nodes[1].name = "<img src=x>".to_owned();
+        result.engines[0].name = "<b>".to_owned();
+        let page = result.page();
+        assert!(!main_of(&page).contains("<img") && !main_of(&page).contains("<b>"));
+        assert!(page.contains("plot-nodes-by-delay") && page.contains("plot-last-leaf-tail"));
+        assert!(page.contains("compact tree") && page.contains("(7) as published"));
+    }
+
+    #[test]
+    fn a_result_without_figures_still_makes_a_page() {
+        let mut result = fixture::relay_tree();
+        result.engines.clear();
+        result.gain = None;
+        result.nodes.clear();
+        let page = result.page();
+        assert!(!main_of(&page).contains("NaN") && !main_of(&page).contains("plot-"));
+    }
 }
