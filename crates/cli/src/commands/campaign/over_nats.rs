@@ -16,7 +16,7 @@ use horolog_record::{
     CampaignDelivery, CampaignResult, CampaignUnusableAgent, Finding, FindingCode, Host, Severity,
     rfc3339_now,
 };
-use horolog_report::{html, table, to_json};
+use horolog_report::{Render, to_json};
 use horolog_time::Span;
 
 use super::broker::BrokerArgs;
@@ -121,7 +121,7 @@ impl OverNatsArgs {
             |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
         let ran = controller::run(options, &print_event, &output::flow, |collected| {
             let result = merged(collected, started);
-            let written = files.write(&result, [to_json, html::campaign], table::campaign);
+            let written = files.write(&result, [to_json, Render::page], Render::text);
             // Results that could not be written can be collected once more.
             let is_written = written.is_ok();
             (written.and_then(|()| no_error(&result.findings)), is_written)

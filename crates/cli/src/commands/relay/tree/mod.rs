@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 use horolog_record::{LimitUnit, RelayTreeResult};
 use horolog_relay::tree::ProcessingTime;
-use horolog_report::{html, table, to_json};
+use horolog_report::{Render, to_json};
 
 use crate::ci::CiArgs;
 use crate::failure::{CommandFailure, verdict};
@@ -216,8 +216,8 @@ pub(super) fn run(args: &TreeArgs) -> Result<(), CommandFailure> {
     let judge =
         |limit: &Limit<TreeMetric>| limit.judge_named(outcome::figures(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    let forms: [fn(&RelayTreeResult) -> String; 3] = [outcome::toml, to_json, html::relay_tree];
-    files.write(&result, forms, table::relay_tree)?;
+    let forms: [fn(&RelayTreeResult) -> String; 3] = [outcome::toml, to_json, Render::page];
+    files.write(&result, forms, Render::text)?;
     verdict(&result.limits, &result.findings)
 }
 
