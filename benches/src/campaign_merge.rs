@@ -19,7 +19,7 @@ use horolog_campaign::report::{
 };
 use horolog_campaign::role::RoleKind;
 use horolog_record::{Host, LoadResult, MergedResults, rfc3339_now};
-use horolog_report::{Render, table, to_json};
+use horolog_report::{RenderResult, table, to_json};
 use tempfile::TempDir;
 
 use crate::figure::{Figure, Goal};
@@ -145,10 +145,7 @@ impl Ground {
         let rtts = trials.iter().filter_map(|trial| trial.trial.rtt_ns.as_ref());
         ensure!(rtts.map(|rtt| rtt.count).sum::<u64>() == sent * TRIALS as u64);
         fs::write(directory.join("result.html"), result.page())?;
-        fs::write(
-            directory.join("result.txt"),
-            result.text(&table::TableStyle::default()),
-        )?;
+        fs::write(directory.join("result.txt"), result.text(&table::TableStyle::default()))?;
         Ok(took_s)
     }
 }

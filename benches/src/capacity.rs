@@ -10,7 +10,7 @@ use horolog_lab::{Lab, LabConfig};
 use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
-use horolog_record::{LoadEngineKind, LoadResult, SearchEnd, SearchKind, Trial};
+use horolog_record::{LoadEngineKind, LoadResult, SearchEndReason, SearchKind, Trial};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::figure::{Figure, Goal};
@@ -98,7 +98,8 @@ pub(crate) fn search() -> Result<LoadJob> {
 fn capacity(server: Server, binary: &Path) -> Result<f64> {
     let result = load(server, binary, search()?, |_| ())?;
     let search = result.search.context("the search did not end")?;
-    let is_own = matches!(search.end, SearchEnd::GeneratorLimit | SearchEnd::CappedAtMax);
+    let is_own =
+        matches!(search.end, SearchEndReason::GeneratorLimit | SearchEndReason::CappedAtMax);
     if is_own {
         eprintln!("{}: the generator's limit, not the server's", server.name());
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_load::LoadJob;
 use horolog_load::ptp::PtpPlan;
-use horolog_record::{SearchEnd, SearchKind};
+use horolog_record::{SearchEndReason, SearchKind};
 use horolog_stats::{LossGoal, SearchConfig};
 
 use crate::capacity::{LOSS, PTP_DELAY, PTP_MONITOR};
@@ -55,8 +55,8 @@ fn capacity(master: Master, binary: &Path, plan: PtpPlan) -> Result<f64> {
     let started = Started::new(master, binary, LOG_SYNC_INTERVAL)?;
     let search = started.load(plan, search()?)?.search.context("the search did not end")?;
     let name = master.name();
-    ensure!(search.end != SearchEnd::BelowMin, "{name} loses requests at the lowest rate");
-    if matches!(search.end, SearchEnd::GeneratorLimit | SearchEnd::CappedAtMax) {
+    ensure!(search.end != SearchEndReason::BelowMin, "{name} loses requests at the lowest rate");
+    if matches!(search.end, SearchEndReason::GeneratorLimit | SearchEndReason::CappedAtMax) {
         eprintln!("{name}: the generator's limit, not the master's");
     }
     Ok(search.rate)

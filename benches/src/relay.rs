@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{BenchRelayResult, RelayCell, RelayEngine};
+use horolog_record::{BenchRelayResult, RelayConfigurationResult, RelayEngine};
 
 use crate::figure::{Figure, Goal};
 
@@ -30,7 +30,7 @@ pub(crate) fn measure(binary: &Path, rounds: usize) -> Result<Vec<Figure>> {
     let result: BenchRelayResult = serde_json::from_slice(&output.stdout)?;
     let mut figures = Vec::new();
     for size in result.sizes() {
-        for children in result.children(size) {
+        for children in result.child_counts(size) {
             figures.extend(of_cell(&result, size, children)?);
         }
     }
@@ -41,7 +41,7 @@ fn of_cell(result: &BenchRelayResult, size: usize, children: usize) -> Result<Ve
     let cell = |engine| result.cell(size, children, engine).context("an engine is missing");
     let (send, xdp) = (cell(RelayEngine::Send)?, cell(RelayEngine::Xdp)?);
     let name = |what: &str| format!("relay, {size} B to {children}: {what}");
-    let totals = |cell: &RelayCell| {
+    let totals = |cell: &RelayConfigurationResult| {
         let runs = cell.repetitions.iter().map(|round| round.copies_per_s).collect();
         Figure::new(name(cell.engine.name()), "/s", runs)
     };

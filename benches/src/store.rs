@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use horolog_record::Host;
 use horolog_report::to_json;
-use horolog_store::{Facts, RunFilter, Store};
+use horolog_store::{ResultFacts, RunFilter, Store};
 use tempfile::TempDir;
 
 use crate::figure::{Figure, Goal};
@@ -35,7 +35,7 @@ fn filled(path: &Path) -> Result<Store> {
     let mut store = Store::open(path)?;
     let results = (0..RUNS).map(|number| {
         let text = small(number);
-        Ok((Facts::of(&text)?, text))
+        Ok((ResultFacts::parse(&text)?, text))
     });
     let stored = store.add_all(&results.collect::<Result<Vec<_>>>()?)?;
     ensure!(stored == RUNS, "{stored} were kept");
@@ -59,7 +59,7 @@ fn store_ms(path: &Path, seed: u64, host: &Host) -> Result<f64> {
     let result = record(seed, host);
     let began = Instant::now();
     let text = to_json(&result);
-    let id = Store::open(path)?.add(&Facts::of(&text)?, &text)?;
+    let id = Store::open(path)?.add(&ResultFacts::parse(&text)?, &text)?;
     let took_ms = began.elapsed().as_secs_f64() * 1e3;
     let store = Store::open_existing(path)?;
     ensure!(store.result(id)? == text, "it is not what was kept");

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use horolog_record::{
-    Distribution, Host, LOAD_SCHEMA, LoadEngineKind, LoadResult, LossLocation, Percentiles, Point,
-    RequestMode, Responses, Series, Spacing, Target, Trial, rfc3339_now,
+    Distribution, Host, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget, LossLocation,
+    Percentiles, RequestMode, RequestSpacing, ResponseCounts, SeriesPoint, TimeSeries, Trial,
+    rfc3339_now,
 };
 use horolog_stats::Recorder;
 use horolog_time::SplitMix64;
@@ -42,7 +43,7 @@ impl Latencies {
 
 fn trial(latencies: &mut Latencies) -> Trial {
     let sent = (RATE * TRIAL_S) as u64;
-    let mut distribution = || Distribution::of_recorder(&latencies.recorded(RATE * TRIAL_S));
+    let mut distribution = || Distribution::from_recorder(&latencies.recorded(RATE * TRIAL_S));
     Trial {
         phase: None,
         intended_rate: RATE as f64,
@@ -56,7 +57,7 @@ fn trial(latencies: &mut Latencies) -> Trial {
         late: 0,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: Responses { basic: sent, ..Responses::default() },
+        responses: ResponseCounts { basic: sent, ..ResponseCounts::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -71,9 +72,9 @@ fn trial(latencies: &mut Latencies) -> Trial {
     }
 }
 
-fn point(second: usize, latencies: &mut Latencies) -> Point {
-    let distribution = Distribution::of_recorder(&latencies.recorded(RATE));
-    Point {
+fn point(second: usize, latencies: &mut Latencies) -> SeriesPoint {
+    let distribution = Distribution::from_recorder(&latencies.recorded(RATE));
+    SeriesPoint {
         at_s: second as f64,
         trial: second / TRIAL_S,
         intended_rate: RATE as f64,
@@ -103,7 +104,7 @@ pub(crate) fn record(seed: u64, host: &Host) -> LoadResult {
         started: rfc3339_now(),
         command: vec!["horolog".to_owned(), "load".to_owned(), "ntp".to_owned()],
         host: host.clone(),
-        target: Target {
+        target: LoadTarget {
             address: Ipv4Addr::new(192, 0, 2, 1).into(),
             port: 123,
             name: None,
@@ -114,12 +115,12 @@ pub(crate) fn record(seed: u64, host: &Host) -> LoadResult {
         mode: RequestMode::NtpBasic,
         engine: LoadEngineKind::Packet,
         threads: 2,
-        spacing: Spacing::Constant,
+        spacing: RequestSpacing::Constant,
         reply_timeout_ns: 1_000_000_000,
         offset: None,
         trials,
         search: None,
-        series: Some(Series { interval_s: 1.0, points }),
+        series: Some(TimeSeries { interval_s: 1.0, points }),
         outages: Vec::new(),
         overload: None,
         limits: Vec::new(),

@@ -117,7 +117,7 @@ fn responses_are_counted_by_cores() -> Result<()> {
     ensure!(output.status.success(), "{stderr}");
     let result: BenchCoresResult = parse(&std::fs::read(&json)?)?;
     let capture = result.capture.context("no capture")?;
-    ensure!(capture.agrees() && capture.captured > 0, "{capture:?}");
+    ensure!(capture.has_equal_counts() && capture.captured > 0, "{capture:?}");
     ensure!(result.columns.iter().map(|column| column.cores).eq([1, 2]), "{:?}", result.columns);
     for column in &result.columns {
         let rates: Vec<_> = column.points.iter().map(|point| point.rate as u64).collect();
@@ -126,7 +126,7 @@ fn responses_are_counted_by_cores() -> Result<()> {
             ensure!(point.runs.len() == 2 && point.runs.iter().all(|run| run.sent > 0));
             ensure!(point.runs.iter().all(|run| run.received <= run.sent), "{point:?}");
         }
-        let full = column.answered_in_full().unwrap_or_default();
+        let full = column.full_answer_rate().unwrap_or_default();
         ensure!((2e3..1e6).contains(&full), "{column:?}");
     }
     let table = String::from_utf8_lossy(&output.stdout);

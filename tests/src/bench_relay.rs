@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, FindingCode, RelayCell, RelayEngine, SearchEnd,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, FindingCode, RelayConfigurationResult, RelayEngine,
+    SearchEndReason,
 };
 use libtest_mimic::Trial;
 
@@ -66,14 +67,14 @@ fn nothing_is_left_over(directory: &Path, files: usize) -> Result<()> {
 }
 
 /// A search that found something, and what it looked at afterwards.
-fn check(cell: &RelayCell) -> Result<()> {
+fn check(cell: &RelayConfigurationResult) -> Result<()> {
     let round = cell.repetitions.first().context("no round")?;
     let lower = round.lower.context("nothing was lossless")?;
     ensure!(round.upper.is_none_or(|upper| upper > lower), "{round:?}");
     // The first and the last packet lie at the edges of their time.
     let most = lower * cell.children as f64 * 1.1;
     ensure!(round.copies_per_s > 0.0 && round.copies_per_s <= most, "{round:?}");
-    ensure!(round.end != SearchEnd::BelowMin && round.disordered == 0, "{round:?}");
+    ensure!(round.end != SearchEndReason::BelowMin && round.disordered == 0, "{round:?}");
     let half = round.half_rate.as_ref().context("no trial at half the rate")?;
     ensure!(half.copies > 0 && half.rate < lower * 0.6, "{round:?}");
     let (first, last) =

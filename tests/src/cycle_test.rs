@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_record::{
     CycleTestDetectionKind as Notice, CycleTestFault, CycleTestGrade, CycleTestResult,
-    CycleTestRun, CycleTestScale, FindingCode, SearchEnd,
+    CycleTestRun, FindingCode, ScorecardCriterion, SearchEndReason,
 };
 use horolog_sys::namespace::die_with_parent;
 use libtest_mimic::Trial;
@@ -102,7 +102,7 @@ fn faults_injected_into_reports_are_detected() -> Result<()> {
     {
         ensure!(fault.injected >= least, "{fault:?}");
         let noticed = all_detected(run, kind);
-        let is_exact = noticed == fault.injected && fault.noticed_as(kind) == fault.injected;
+        let is_exact = noticed == fault.injected && fault.detection_count(kind) == fault.injected;
         let may_be_more = kind == Notice::Late && noticed >= fault.injected;
         ensure!(is_exact || may_be_more, "{noticed} noticed of {fault:?}");
         let first = fault.detected.as_ref().with_context(|| format!("{fault:?}"))?;
@@ -126,12 +126,12 @@ fn a_stopped_node_is_detected_and_recovered_from() -> Result<()> {
     let run = run(&result)?;
     let [stop, lost] = &run.faults[..] else { anyhow::bail!("two faults") };
     ensure!(stop.injected == 1 && stop.of.as_deref() == Some("node2"), "{stop:?}");
-    ensure!(stop.noticed_as(Notice::NodeTimeout) >= 1, "{stop:?}");
-    ensure!(stop.noticed_as(Notice::DeadlineMissed) >= 8, "{stop:?}");
+    ensure!(stop.detection_count(Notice::NodeTimeout) >= 1, "{stop:?}");
+    ensure!(stop.detection_count(Notice::DeadlineMissed) >= 8, "{stop:?}");
     ensure!(stop.detected.as_ref().is_some_and(|first| first.after_ns < 500_000_000), "{stop:?}");
     ensure!(recovered(stop)? > 0, "{stop:?}");
     // All ten periods of half a second, and the other node alone misses them.
-    ensure!(lost.injected == 10 && lost.noticed_as(Notice::MessageMissing) == 10, "{lost:?}");
+    ensure!(lost.injected == 10 && lost.detection_count(Notice::MessageMissing) == 10, "{lost:?}");
     ensure!(lost.detected.as_ref().is_some_and(|first| first.by == "node2"), "{lost:?}");
     recovered(lost).map(drop)
 }
@@ -151,7 +151,7 @@ fn a_slow_node_is_named_and_an_exited_one_is_gone() -> Result<()> {
     let most = awaited.max_by_key(|one| one.count).context("nobody was awaited")?;
     ensure!(most.of.as_deref() == Some("node2") && most.count >= 5, "{most:?}");
     recovered(slow)?;
-    ensure!(end.injected == 1 && end.noticed_as(Notice::NodeTimeout) == 1, "{end:?}");
+    ensure!(end.injected == 1 && end.detection_count(Notice::NodeTimeout) == 1, "{end:?}");
     recovered(end)?;
     let [first, second] = &run.nodes[..] else { anyhow::bail!("two nodes") };
     ensure!(first.ended.is_some() && first.periods < 90, "{first:?}");
@@ -180,7 +180,7 @@ fn a_load_is_found() -> Result<()> {
     )?;
     let search = result.search.as_ref().context("no search")?;
     let (lower, upper) = search.lower.zip(search.upper).with_context(|| format!("{search:?}"))?;
-    ensure!(search.end == SearchEnd::Converged, "{search:?}");
+    ensure!(search.end == SearchEndReason::Converged, "{search:?}");
     ensure!((1.0..upper).contains(&lower) && upper <= 64.0, "{search:?}");
     let missed = |load: f64| {
         let at = search.trials.iter().filter(move |trial| (trial.load / load - 1.0).abs() < 1e-6);
@@ -192,8 +192,11 @@ fn a_load_is_found() -> Result<()> {
         let row = result.scorecard.iter().find(|row| row.scale == scale);
         row.and_then(|row| row.grade)
     };
-    ensure!(grade(CycleTestScale::SwitchTime).is_some(), "{:?}", result.scorecard);
-    ensure!(grade(CycleTestScale::Granularity) < Some(CycleTestGrade::Poor), "it computes most");
+    ensure!(grade(ScorecardCriterion::SwitchTime).is_some(), "{:?}", result.scorecard);
+    ensure!(
+        grade(ScorecardCriterion::Granularity) < Some(CycleTestGrade::Poor),
+        "it computes most"
+    );
     ensure!(
         result.findings.iter().any(|one| one.code == FindingCode::CostFromOtherMachine),
         "another machine"

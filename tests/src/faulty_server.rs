@@ -333,7 +333,7 @@ pub(crate) fn check_found(
     };
     ensure!(adds_up, "{} lost, {wrong} wrong, {unseen} unseen, {} late", trial.lost, trial.late);
     ensure!(lost_at(trial, LossLocation::Late) == trial.late, "{:?}", trial.lost_at);
-    let is_kiss = matches!(found, ExpectedFinding::Invalid(reason) if reason.kiss().is_some());
+    let is_kiss = matches!(found, ExpectedFinding::Invalid(reason) if reason.kiss_code().is_some());
     for (code, expected) in [
         (FindingCode::KissOfDeath, is_kiss),
         (FindingCode::InvalidReplies, matches!(found, ExpectedFinding::Invalid(_)) && !is_kiss),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
 use horolog_record::{
-    FailureReason, FindingCode, LoadEngineKind, LoadResult, NtsKeResult, RequestMode,
+    FindingCode, LoadEngineKind, LoadResult, NtsKeFailureReason, NtsKeResult, RequestMode,
 };
 use libtest_mimic::Trial;
 use tempfile::TempDir;
@@ -276,7 +276,7 @@ fn chronyd_establishes_keys() -> Result<()> {
     ensure!(timed == trial.received && trial.achieved_rate > 0.0, "{trial:?}");
     let (status, result) = run(&stranger.display().to_string())?;
     let trial = result.trials.first().context("no trial")?;
-    let untrusted = trial.failures.get(&FailureReason::Tls).copied();
+    let untrusted = trial.failures.get(&NtsKeFailureReason::Tls).copied();
     ensure!(status == Some(1) && trial.received == 0, "{status:?}, {trial:?}");
     ensure!(untrusted == Some(trial.lost) && trial.lost == trial.sent, "{trial:?}");
     Ok(())
@@ -308,7 +308,7 @@ fn an_expired_certificate_yields_no_keys() -> Result<()> {
         let result: NtsKeResult = parse(&output.stdout)?;
         let trial = result.trials.first().context("no trial")?;
         ensure!(output.status.code() == Some(1) && trial.received == 0, "{trial:?}");
-        ensure!(trial.failures.get(&FailureReason::Tls) == Some(&trial.sent), "{trial:?}");
+        ensure!(trial.failures.get(&NtsKeFailureReason::Tls) == Some(&trial.sent), "{trial:?}");
     }
     Ok(())
 }

@@ -239,7 +239,7 @@ fn nothing_is_drawn_where_nothing_was_measured() -> Result<()> {
         recorder.record(1_000);
         recorder.record(1_000_000);
     }
-    let rtt = Distribution::of_recorder(&recorder).context("no distribution")?;
+    let rtt = Distribution::from_recorder(&recorder).context("no distribution")?;
     for trial in load["trials"].as_array_mut().context("no trials")? {
         trial["rtt_ns"] = serde_json::to_value(&rtt)?;
     }

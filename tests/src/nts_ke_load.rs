@@ -2,7 +2,7 @@
 //! ends.
 
 use anyhow::{Context, Result, ensure};
-use horolog_record::{FailureReason, NtsKeResult, SearchEnd, SearchKind, SearchResult};
+use horolog_record::{NtsKeFailureReason, NtsKeResult, SearchEndReason, SearchKind, SearchResult};
 use libtest_mimic::Trial;
 
 use crate::load_command::{TIMEOUT, parse};
@@ -42,7 +42,7 @@ pub(crate) fn the_sustainable_rate_of_a_server_is_found() -> Result<()> {
     let (status, result) = search(&nts, &pdr)?;
     let held = found(&result)?;
     ensure!(status == Some(0) && held.kind == SearchKind::Pdr, "{status:?}, {result:?}");
-    ensure!(held.end == SearchEnd::CappedAtMax && held.lower == Some(40.0), "{held:?}");
+    ensure!(held.end == SearchEndReason::CappedAtMax && held.lower == Some(40.0), "{held:?}");
     for trial in &result.trials {
         let planned = trial.intended_rate.context("no planned rate")?;
         ensure!((10.0..=40.0).contains(&planned) && trial.sent > 0, "{trial:?}");
@@ -59,7 +59,7 @@ pub(crate) fn the_sustainable_rate_of_a_server_is_found() -> Result<()> {
     ensure!(status == Some(1) && held.lower.is_none_or(|lower| lower < 40.0), "{held:?}");
     let refused = result.trials.iter().any(|trial| {
         let by = |reason| trial.failures.get(&reason).copied().unwrap_or(0);
-        by(FailureReason::Connection) + by(FailureReason::Response) > 0
+        by(NtsKeFailureReason::Connection) + by(NtsKeFailureReason::Response) > 0
     });
     ensure!(refused, "{:?}", result.trials);
     Ok(())

@@ -41,7 +41,7 @@ impl Fill {
         for _ in 0..VALUES + (self.share() * VALUES as f64) as usize {
             recorder.record((typical_ns * (1.0 - 2.0 * self.share().ln())) as u64);
         }
-        let distribution = Distribution::of_recorder(&recorder).context("no distribution")?;
+        let distribution = Distribution::from_recorder(&recorder).context("no distribution")?;
         Ok(serde_json::to_value(distribution)?)
     }
 

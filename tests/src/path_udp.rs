@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost, RunningProgram};
-use horolog_record::{FindingCode, PathRow, PathUdpResult, RowEnd};
+use horolog_record::{FindingCode, PathRow, PathUdpResult, RowEndReason};
 use horolog_sys::datagram::{MessageHeader, WaitMode};
 use horolog_sys::socket::Socket;
 use horolog_wire::path_probe::{HEADER_LEN, HELLO_LEN, Header, PORT, PathDatagramKind, short};
@@ -299,15 +299,15 @@ fn the_table_of_the_paper_is_measured() -> Result<()> {
 
 /// Its host says that nobody listens.
 fn a_far_end_that_was_killed_is_named() -> Result<()> {
-    the_end_of_a_row_is_named("KILL", RowEnd::Closed)
+    the_end_of_a_row_is_named("KILL", RowEndReason::Closed)
 }
 
 /// One that is stopped says nothing.
 fn a_far_end_that_stops_answering_is_named() -> Result<()> {
-    the_end_of_a_row_is_named("STOP", RowEnd::Vanished)
+    the_end_of_a_row_is_named("STOP", RowEndReason::Vanished)
 }
 
-fn the_end_of_a_row_is_named(signal: &'static str, expected: RowEnd) -> Result<()> {
+fn the_end_of_a_row_is_named(signal: &'static str, expected: RowEndReason) -> Result<()> {
     let path = Path::new(false)?;
     let pid = path.far.pid();
     let ending = thread::spawn(move || {
@@ -369,7 +369,7 @@ fn packets_omitted_by_a_limit_are_no_path_loss() -> Result<()> {
     let result =
         path.measured(at, &["-r", "2k", "-n", "2000", "--flows", "2", "--warm-up", "0"])?;
     let row = only(&result)?;
-    let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
+    let (forward, losses) = row.forward.zip(row.loss_locations()).context("nothing is told")?;
     ensure!(losses.far_limit > 500 && losses.far_limit == forward.lost, "{forward:?} {losses:?}");
     ensure!((losses.far_socket, losses.path_forward) == (0, 0), "{losses:?}");
     let finding = result.findings.iter().find(|finding| finding.code == FindingCode::PathLoss);
@@ -392,7 +392,7 @@ fn drops_of_a_full_socket_are_no_path_loss() -> Result<()> {
     stopping.join().ok().context("the thread died")??;
     let result = measured?;
     let row = only(&result)?;
-    let (forward, losses) = row.forward.zip(row.losses()).context("nothing is told")?;
+    let (forward, losses) = row.forward.zip(row.loss_locations()).context("nothing is told")?;
     ensure!(forward.lost > 100 && losses.far_socket == forward.lost, "{forward:?} {losses:?}");
     ensure!((losses.far_limit, losses.path_forward) == (0, 0), "{losses:?}");
     Ok(())

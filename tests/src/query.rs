@@ -125,7 +125,7 @@ fn a_known_offset_is_found(engine: Engine) -> Result<()> {
         ensure!((state.stratum, state.reference_id.as_str()) == (2, "71.80.83.0"), "{state:?}");
         for sample in &server.samples {
             let off = sample.offset_ns.abs_diff(OFFSET_NS);
-            ensure!(off <= sample.bound_ns() + READING_NS, "{off} ns off: {sample:?}");
+            ensure!(off <= sample.error_bound_ns() + READING_NS, "{off} ns off: {sample:?}");
             ensure!(sample.delay_ns > -(READING_NS as i64), "{sample:?}");
         }
         let best = server.best.context("no best sample")?;
@@ -176,7 +176,10 @@ fn chronyd_counts_the_same() -> Result<()> {
         ensure!(server.counts.interleaved == 49 * more, "{mode}: {:?}", server.counts);
         for sample in &server.samples {
             let off = sample.offset_ns.unsigned_abs();
-            ensure!(off <= sample.bound_ns() + READING_NS, "{mode}: {off} ns off: {sample:?}");
+            ensure!(
+                off <= sample.error_bound_ns() + READING_NS,
+                "{mode}: {off} ns off: {sample:?}"
+            );
         }
         requests += 50 + more;
         let expected = requests.to_string();
@@ -204,7 +207,7 @@ fn interleaved_replies_carry_their_send_time() -> Result<()> {
     ensure!(!has(&result, FindingCode::InterleavedNotUsed), "{:?}", result.findings);
     for sample in &one.samples {
         let off = sample.offset_ns.abs_diff(OFFSET_NS);
-        ensure!(off <= sample.bound_ns() + READING_NS, "{off} ns off: {sample:?}");
+        ensure!(off <= sample.error_bound_ns() + READING_NS, "{off} ns off: {sample:?}");
     }
     let median = |result: &QueryResult| result.servers[0].delay_ns.map(|figures| figures.p50);
     ensure!(median(&result) < median(&basic), "{:?}, {:?}", median(&result), median(&basic));
@@ -392,7 +395,7 @@ fn a_faulty_server_is_detected() -> Result<()> {
     ensure!(server.samples.len() == 33, "{} samples", server.samples.len());
     for sample in &server.samples {
         let off = sample.offset_ns.unsigned_abs();
-        ensure!(off <= sample.bound_ns(), "{off} ns off: {sample:?}");
+        ensure!(off <= sample.error_bound_ns(), "{off} ns off: {sample:?}");
     }
     ensure!(
         has(&result, FindingCode::InvalidReplies) && has(&result, FindingCode::DuplicateReplies)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::RunningProgram;
-use horolog_record::{RelayTreeEngine, RelayTreeMeasured, RelayTreeResult};
+use horolog_record::{RelayTreeEngineDelays, RelayTreeMeasured, RelayTreeResult};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 
@@ -47,12 +47,12 @@ fn result(arguments: &[&str]) -> Result<RelayTreeResult> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn measured(engine: &RelayTreeEngine) -> Result<&RelayTreeMeasured> {
+fn measured(engine: &RelayTreeEngineDelays) -> Result<&RelayTreeMeasured> {
     engine.measured.as_ref().context("an engine was not measured")
 }
 
 /// The median of each node, in ns.
-fn medians(engine: &RelayTreeEngine) -> Result<Vec<f64>> {
+fn medians(engine: &RelayTreeEngineDelays) -> Result<Vec<f64>> {
     let nodes = measured(engine)?.nodes.iter();
     let median = |node: &Option<horolog_record::Distribution>| {
         node.as_ref().map(|node| node.p50 as f64).context("a node was not reached")

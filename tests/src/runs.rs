@@ -225,7 +225,8 @@ fn load(test_store: &TestStore, name: &str, each: u64) -> Result<String> {
     for number in 0..20_000 {
         recorder.record(each + number % 1_000);
     }
-    let distribution = horolog_record::Distribution::of(&recorder).context("no values")?;
+    let distribution =
+        horolog_record::Distribution::from_histogram(&recorder).context("no values")?;
     let mut result: Value =
         serde_json::from_str(&fs::read_to_string(format!("{GOLDEN}/load.json"))?)?;
     for trial in result["trials"].as_array_mut().context("no trials")? {

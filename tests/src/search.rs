@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig};
-use horolog_record::{FindingCode, LOAD_SCHEMA, LoadResult, SearchEnd, Severity};
+use horolog_record::{FindingCode, LOAD_SCHEMA, LoadResult, SearchEndReason, Severity};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header};
 
 use crate::client;
@@ -126,7 +126,7 @@ fn check_search(result: &LoadResult) -> Result<()> {
     let capacity = CAPACITY + BURST / TRIAL_S;
     let (low, high) = (0.97 * CAPACITY, 1.03 * capacity);
     let is_sure =
-        search.end == SearchEnd::Converged && !has(result, FindingCode::TrialsInconsistent);
+        search.end == SearchEndReason::Converged && !has(result, FindingCode::TrialsInconsistent);
     if is_sure {
         ensure!((low..=high).contains(&search.rate), "{search:?} is not {low} to {high}");
         let (lower, upper) = search.lower.zip(search.upper).context("no bounds")?;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
-use horolog_report::{Checks, CommandEnd, junit, summary};
+use horolog_report::{CommandChecks, CommandOutcome, junit, summary};
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
@@ -84,21 +84,21 @@ pub(crate) fn ended(outcome: Result<(), CommandFailure>) -> Result<(), CommandFa
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(open) = open else { return outcome };
     let ending = match &outcome {
-        Ok(()) => CommandEnd::Done,
-        Err(CommandFailure::Limit(why)) => CommandEnd::Failed(why.clone()),
-        Err(other) => CommandEnd::Unmeasured(other.to_string()),
+        Ok(()) => CommandOutcome::Done,
+        Err(CommandFailure::Limit(why)) => CommandOutcome::Failed(why.clone()),
+        Err(other) => CommandOutcome::Unmeasured(other.to_string()),
     };
     outcome.and(open.write(&ending))
 }
 
 impl OpenCiFiles {
-    fn write(self, ending: &CommandEnd) -> Result<(), CommandFailure> {
+    fn write(self, ending: &CommandOutcome) -> Result<(), CommandFailure> {
         let Self { junit: file, summary: at_end, began, result } = self;
         // The command line comes from the result if there is one: secrets are left out of it.
         let words = result.as_ref().and_then(|result| Vec::deserialize(&result["command"]).ok());
         let command = words.unwrap_or_else(output::command_line);
         let seconds = began.elapsed().as_secs_f64();
-        let checks = Checks::of(&command, result.as_ref(), ending, seconds);
+        let checks = CommandChecks::of(&command, result.as_ref(), ending, seconds);
         let written = file.map_or(Ok(()), |file| file.write(&junit(&checks)));
         let added = at_end.map_or(Ok(()), |(path, mut file)| {
             let added = file.write_all(summary(&checks).as_bytes());

@@ -142,9 +142,9 @@ impl Display for CommandFailure {
 impl From<StoreError> for CommandFailure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::NoRun(_) | StoreError::Ambiguous { .. } | StoreError::NameTaken { .. } => {
-                Self::usage(error)
-            }
+            StoreError::RunNotFound(_)
+            | StoreError::Ambiguous { .. }
+            | StoreError::NameTaken { .. } => Self::usage(error),
             error => Self::environment(error),
         }
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use horolog_record::{STORE_NONE, STORE_VARIABLE};
 use horolog_report::to_json;
-use horolog_store::{Facts, Store};
+use horolog_store::{ResultFacts, Store};
 use serde::Serialize;
 
 use crate::failure::CommandFailure;
@@ -111,7 +111,7 @@ impl KeepArgs {
 
 fn store_result(path: &Path, text: &str) {
     // All measurements have these fields.
-    let Ok(facts) = Facts::of(text) else { return };
+    let Ok(facts) = ResultFacts::parse(text) else { return };
     match Store::open(path).and_then(|mut store| store.add(&facts, text)) {
         Ok(id) => output::print_status(&format!("kept as run {id}")),
         Err(error) => rescue(path.parent(), &error.to_string(), text),
@@ -120,7 +120,7 @@ fn store_result(path: &Path, text: &str) {
 
 /// Writes a result that is not stored to a file of its own, and reports the reason and the path.
 fn rescue(first: Option<&Path>, why: &str, text: &str) {
-    let Ok(facts) = Facts::of(text) else { return };
+    let Ok(facts) = ResultFacts::parse(text) else { return };
     let remedy = write_rescue_file(first, &facts.key, text).map_or_else(
         || "and no other place for it was found".to_owned(),
         |file| format!("it is in {}", file.display()),
@@ -192,7 +192,7 @@ mod tests {
         fs::write(&store, "this is no store, but somebody's letter, and long enough at that")
             .unwrap();
         store_result(&store, RESULT);
-        let key = Facts::of(RESULT).unwrap().key;
+        let key = ResultFacts::parse(RESULT).unwrap().key;
         let file = directory.path().join(format!("horolog-{key}.json"));
         assert_eq!(fs::read_to_string(file).unwrap(), RESULT);
         assert!(fs::read_to_string(store).unwrap().starts_with("this is no store"));

@@ -1,11 +1,11 @@
-//! Metrics of many results as one Parquet file: a row for each number of each run, as in the CSV
-//! table, in typed columns. Only this crate uses the library that writes the format. It decides
-//! neither the runs nor the location of the file.
+//! Metrics of many results as one Parquet file: one row per number of each run, as in the CSV
+//! table, in typed columns. Selecting the runs and the path of the file is up to the caller. No
+//! other crate depends on the Parquet library.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use horolog_record::{numbers, rfc3339_micros};
+use horolog_record::{numeric_values, rfc3339_micros};
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -15,7 +15,8 @@ use parquet::schema::parser::parse_message_type;
 use serde_json::Value;
 use thiserror::Error;
 
-/// Columns. The start of a run is absent if a result states it in no known form.
+/// Schema of the file. The start time of a run is absent if its result states it in an unknown
+/// format.
 const SCHEMA: &str = "message figures {
     REQUIRED INT64 run;
     REQUIRED BYTE_ARRAY name (STRING);
@@ -25,15 +26,16 @@ const SCHEMA: &str = "message figures {
     REQUIRED BYTE_ARRAY path (STRING);
     REQUIRED DOUBLE value;
 }";
-/// Rows buffered in memory before they are written; readers skip groups of them as a whole.
-const GROUP_ROWS: usize = 1 << 16;
+/// Number of rows that are buffered and written as one row group; readers can skip whole row
+/// groups.
+const ROW_GROUP_SIZE: usize = 1 << 16;
 
-/// Reason for which a columns file was not written.
+/// Reason why a Parquet file could not be written.
 #[derive(Debug, Error)]
 #[error("cannot write the columns: {0}")]
 pub struct ColumnsError(#[from] ParquetError);
 
-/// Rows not yet written, column by column.
+/// Buffered rows that are not yet written, by column.
 #[derive(Default)]
 struct PendingRows {
     run: Vec<i64>,
@@ -41,8 +43,8 @@ struct PendingRows {
     schema: Vec<ByteArray>,
     /// Start times of the rows that have one.
     started: Vec<i64>,
-    /// 1 for a row with a start time.
-    has_started: Vec<i16>,
+    /// Definition level of the start time: 1 if a row has one, otherwise 0.
+    started_levels: Vec<i16>,
     command: Vec<ByteArray>,
     path: Vec<ByteArray>,
     value: Vec<f64>,
@@ -51,15 +53,15 @@ struct PendingRows {
 impl PendingRows {
     fn push(&mut self, run: i64, name: &str, command: &str, result: &Value) {
         let [name, command] = [name, command].map(ByteArray::from);
-        let of = |name: &str| result[name].as_str().unwrap_or_default();
-        let schema = ByteArray::from(of("schema"));
-        let started = rfc3339_micros(of("started"));
-        for (path, value) in numbers(result) {
+        let text_field = |name: &str| result[name].as_str().unwrap_or_default();
+        let schema = ByteArray::from(text_field("schema"));
+        let started = rfc3339_micros(text_field("started"));
+        for (path, value) in numeric_values(result) {
             self.run.push(run);
             self.name.push(name.clone());
             self.schema.push(schema.clone());
             self.started.extend(started);
-            self.has_started.push(i16::from(started.is_some()));
+            self.started_levels.push(i16::from(started.is_some()));
             self.command.push(command.clone());
             self.path.push(ByteArray::from(&*path));
             self.value.push(value);
@@ -70,53 +72,54 @@ impl PendingRows {
         &self,
         group: &mut SerializedRowGroupWriter<'_, W>,
     ) -> Result<(), ParquetError> {
-        column::<Int64Type, _>(group, &self.run, None)?;
-        column::<ByteArrayType, _>(group, &self.name, None)?;
-        column::<ByteArrayType, _>(group, &self.schema, None)?;
-        column::<Int64Type, _>(group, &self.started, Some(&self.has_started))?;
-        column::<ByteArrayType, _>(group, &self.command, None)?;
-        column::<ByteArrayType, _>(group, &self.path, None)?;
-        column::<DoubleType, _>(group, &self.value, None)
+        write_column::<Int64Type, _>(group, &self.run, None)?;
+        write_column::<ByteArrayType, _>(group, &self.name, None)?;
+        write_column::<ByteArrayType, _>(group, &self.schema, None)?;
+        write_column::<Int64Type, _>(group, &self.started, Some(&self.started_levels))?;
+        write_column::<ByteArrayType, _>(group, &self.command, None)?;
+        write_column::<ByteArrayType, _>(group, &self.path, None)?;
+        write_column::<DoubleType, _>(group, &self.value, None)
     }
 }
 
-/// Writes the next column of the schema.
-fn column<T: DataType, W: Write + Send>(
+/// Writes the next column of the schema. `definition_levels` mark the rows with a value in an
+/// optional column.
+fn write_column<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
-    is_there: Option<&[i16]>,
+    definition_levels: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let next = group.next_column()?;
     let mut column = next.ok_or_else(|| ParquetError::General("no such column".to_owned()))?;
-    column.typed::<T>().write_batch(values, is_there, None)?;
+    column.typed::<T>().write_batch(values, definition_levels, None)?;
     column.close()
 }
 
-/// Writer of a file.
-pub struct FigureWriter<W: Write + Send> {
+/// Writer of a Parquet file with the metrics of results.
+pub struct MetricWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     rows: PendingRows,
 }
 
-impl<W: Write + Send> FigureWriter<W> {
-    /// Begins a file.
+impl<W: Write + Send> MetricWriter<W> {
+    /// Creates a writer and writes the header of the file.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written.
-    pub fn new(to: W) -> Result<Self, ColumnsError> {
+    /// Fails if the output cannot be written.
+    pub fn new(output: W) -> Result<Self, ColumnsError> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let file = SerializedFileWriter::new(to, schema, Arc::new(properties))?;
+        let file = SerializedFileWriter::new(output, schema, Arc::new(properties))?;
         Ok(Self { file, rows: PendingRows::default() })
     }
 
-    /// Adds a row for each number of a result, with the number, name (empty if it has none) and
-    /// command of its run.
+    /// Adds one row per number of a result, with the number, name (empty without one) and command
+    /// of its run.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written.
+    /// Fails if the output cannot be written.
     pub fn add(
         &mut self,
         run: i64,
@@ -125,7 +128,7 @@ impl<W: Write + Send> FigureWriter<W> {
         result: &Value,
     ) -> Result<(), ColumnsError> {
         self.rows.push(run, name, command, result);
-        if self.rows.run.len() >= GROUP_ROWS { self.flush() } else { Ok(()) }
+        if self.rows.run.len() >= ROW_GROUP_SIZE { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), ColumnsError> {
@@ -136,11 +139,11 @@ impl<W: Write + Send> FigureWriter<W> {
         Ok(())
     }
 
-    /// Ends the file, which is unreadable before.
+    /// Writes the remaining rows and the footer, without which the file is not readable.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be written.
+    /// Fails if the output cannot be written.
     pub fn finish(mut self) -> Result<W, ColumnsError> {
         if !self.rows.run.is_empty() {
             self.flush()?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use horolog_record::{AtEnd, AtResult, Finding};
+use horolog_record::{AtOutcome, AtResult, Finding};
 use horolog_sys::affinity::{set_timer_slack_ns, timer_slack_ns};
 use horolog_sys::alarm_clock::{SleepClock, SleepEnd};
 use horolog_sys::clock::realtime_minus_monotonic;
@@ -119,7 +119,7 @@ pub fn run_timed(
 }
 
 impl TimedRunner {
-    fn run(&mut self, mut grid: InstantGrid) -> io::Result<AtEnd> {
+    fn run(&mut self, mut grid: InstantGrid) -> io::Result<AtOutcome> {
         let mut remaining = self.options.count.unwrap_or(u64::MAX);
         while let Some(instant_ns) = grid.next_instant().filter(|_| remaining > 0) {
             let clock_before = realtime_minus_monotonic();
@@ -127,13 +127,13 @@ impl TimedRunner {
                 realtime_minus_monotonic().offset - clock_before.offset
             })?;
             if self.signals.caught().is_some() {
-                return Ok(AtEnd::Interrupted);
+                return Ok(AtOutcome::Interrupted);
             }
             remaining -= 1;
             let missed = grid.advance(self.clock.now_ns());
             self.stats.record_missed(if remaining > 0 { missed } else { 0 });
         }
-        Ok(AtEnd::Done)
+        Ok(AtOutcome::Done)
     }
 
     /// Waits for an instant, starts its programs, and waits for their end. `clock_change` returns

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, Host, rfc3339_now};
+use horolog_record::{AFTER_SCHEMA, AfterOutcome, AfterResult, Dependency, Host, rfc3339_now};
 
 use crate::condition::{CheckResult, Condition};
 use crate::poll_schedule::{Backoff, ConditionChange, PollSchedule};
@@ -83,14 +83,14 @@ impl ConditionWaiter {
     fn run(
         &mut self,
         report_change: impl Fn(&Dependency, ConditionChange),
-    ) -> io::Result<(AfterEnd, Option<CaughtSignal>)> {
+    ) -> io::Result<(AfterOutcome, Option<CaughtSignal>)> {
         loop {
             let now = self.start.elapsed();
             if self.schedule.is_done(now) {
-                return Ok((AfterEnd::Held, None));
+                return Ok((AfterOutcome::Held, None));
             }
             if self.options.deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok((AfterEnd::Deadline, None));
+                return Ok((AfterOutcome::Deadline, None));
             }
             for index in self.schedule.take_due(now) {
                 self.start_check(index)?;
@@ -103,7 +103,9 @@ impl ConditionWaiter {
                         report_change(&self.dependency(index), change);
                     }
                 }
-                Ok(WaitEvent::Signal(caught)) => return Ok((AfterEnd::Interrupted, Some(caught))),
+                Ok(WaitEvent::Signal(caught)) => {
+                    return Ok((AfterOutcome::Interrupted, Some(caught)));
+                }
                 // This thread holds a sender itself, so the channel is never closed.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -143,7 +145,7 @@ impl ConditionWaiter {
         }
     }
 
-    fn result(self, started: String, end: AfterEnd) -> AfterResult {
+    fn result(self, started: String, end: AfterOutcome) -> AfterResult {
         AfterResult {
             schema: AFTER_SCHEMA.to_owned(),
             started,

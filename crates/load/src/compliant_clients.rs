@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CompliantClients, Distribution, Spacing};
+use horolog_record::{CompliantClients, Distribution, RequestSpacing};
 use horolog_sys::netlink::Prefix;
 
 use crate::engine::packet::PacketEngine;
@@ -93,7 +93,7 @@ impl CompliantClientGroup {
         let plan = TrialPlan {
             rate: self.options.rate(),
             duration,
-            spacing: Spacing::Constant,
+            spacing: RequestSpacing::Constant,
             clients: self.options.clients,
             nts: false,
             profile: None,
@@ -119,7 +119,7 @@ impl CompliantClientGroup {
             invalid: counts.invalid.iter().sum(),
             clients_active: active().count() as u64,
             clients_affected: active().filter(is_affected).count() as u64,
-            rtt_ns: Distribution::of_recorder(&counts.rtt),
+            rtt_ns: Distribution::from_recorder(&counts.rtt),
         }
     }
 }

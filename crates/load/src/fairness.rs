@@ -1,7 +1,7 @@
 //! Requests and replies of each client (8 bytes per client), and the fairness of the replies. Does
 //! no I/O.
 
-use horolog_record::Fairness;
+use horolog_record::ClientFairness;
 
 use crate::clients::LaneClients;
 
@@ -55,7 +55,7 @@ impl PerClientCounts {
 /// Returns minimum, median and maximum of the clients' reply ratios, and Jain's fairness index;
 /// `None` if no client sent a request.
 #[must_use]
-pub fn client_fairness(clients: &[ClientReplyCounts]) -> Option<Fairness> {
+pub fn client_fairness(clients: &[ClientReplyCounts]) -> Option<ClientFairness> {
     let active = clients.iter().filter(|client| client.requests > 0);
     let share =
         |client: &ClientReplyCounts| f64::from(client.answered) / f64::from(client.requests);
@@ -65,7 +65,7 @@ pub fn client_fairness(clients: &[ClientReplyCounts]) -> Option<Fairness> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     let count = shares.len();
-    Some(Fairness {
+    Some(ClientFairness {
         clients: count as u64,
         unanswered: shares.iter().take_while(|share| **share <= 0.0).count() as u64,
         share_min: first,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fairness(clients: &[(u32, u32)]) -> Option<Fairness> {
+    fn fairness(clients: &[(u32, u32)]) -> Option<ClientFairness> {
         let counts =
             clients.iter().map(|&(requests, answered)| ClientReplyCounts { requests, answered });
         client_fairness(&counts.collect::<Vec<_>>())

@@ -10,8 +10,8 @@ mod time;
 mod trials;
 
 use horolog_record::{
-    Finding, FindingCode, LoadEngineKind, Outage, Overload, SearchEnd, SearchResult, Severity,
-    Spacing, Trial,
+    Finding, FindingCode, LoadEngineKind, Outage, OverloadResult, RequestSpacing, SearchEndReason,
+    SearchResult, Severity, Trial,
 };
 
 use crate::capture::CaptureSummary;
@@ -54,10 +54,10 @@ impl<'a> TrialWithCounts<'a> {
     /// Returns the share of the planned requests that was sent: the smaller of the shares by rate
     /// and by number. With exponential spacing, the planned number differs slightly from rate ×
     /// duration.
-    fn achieved_share(&self, spacing: Spacing) -> f64 {
+    fn achieved_share(&self, spacing: RequestSpacing) -> f64 {
         let planned = match spacing {
-            Spacing::Constant => self.trial.intended_rate,
-            Spacing::Exponential => self.planned as f64 / self.trial.duration_s.max(1e-9),
+            RequestSpacing::Constant => self.trial.intended_rate,
+            RequestSpacing::Exponential => self.planned as f64 / self.trial.duration_s.max(1e-9),
         };
         // A rate computed from fewer than 100 requests is not meaningful.
         let by_rate = if self.planned < 100 { 1.0 } else { self.trial.achieved_rate / planned };
@@ -72,7 +72,7 @@ pub struct RunContext<'a> {
     /// Engine in use.
     pub engine: LoadEngineKind,
     /// Spacing of the requests.
-    pub spacing: Spacing,
+    pub spacing: RequestSpacing,
     /// True if requests were in interleaved mode.
     pub interleaved: bool,
     /// PTP requests, if the target was a PTP master.
@@ -104,7 +104,7 @@ pub struct RunContext<'a> {
     /// Outages of the server.
     pub outages: &'a [Outage],
     /// Result of an overload test.
-    pub overload: Option<&'a Overload>,
+    pub overload: Option<&'a OverloadResult>,
 }
 
 /// Returns all findings about a run.
@@ -205,19 +205,21 @@ pub(crate) fn search_unfinished(search: &SearchResult) -> Option<Finding> {
         search.upper.map_or("an unknown upper bound".to_owned(), |rate| format!("{rate:.0}"))
     );
     match search.end {
-        SearchEnd::BudgetSpent => Some(finding(
+        SearchEndReason::BudgetSpent => Some(finding(
             FindingCode::SearchUnfinished,
             Severity::Warning,
             format!("the search ended early: the highest rate is {range} requests/s"),
             "allow a longer search, or a smaller range of rates",
         )),
-        SearchEnd::GeneratorLimit => Some(finding(
+        SearchEndReason::GeneratorLimit => Some(finding(
             FindingCode::GeneratorLimit,
             Severity::Warning,
             "the generator reached its maximum rate; the server may sustain more".to_owned(),
             "use a faster engine, more cores or a second generator",
         )),
-        SearchEnd::Converged | SearchEnd::CappedAtMax | SearchEnd::BelowMin => None,
+        SearchEndReason::Converged | SearchEndReason::CappedAtMax | SearchEndReason::BelowMin => {
+            None
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use horolog_ke::{ExchangePhase, KeClient, KeError};
 use horolog_record::{
-    Distribution, FailureReason, Finding, FindingCode, Host, LOAD_SCHEMA, NtsKeResult, NtsKeTrial,
-    RequestMode, SearchKind, SearchResult, Severity, Target, rfc3339_now,
+    Distribution, Finding, FindingCode, Host, LOAD_SCHEMA, LoadTarget, NtsKeFailureReason,
+    NtsKeResult, NtsKeTrial, RequestMode, SearchKind, SearchResult, Severity, rfc3339_now,
 };
 use horolog_stats::{Recorder, Search, SearchConfig};
 
@@ -94,7 +94,7 @@ pub struct NtsKeLoadOptions {
 struct NtsKeClientCounts {
     sent: u64,
     times: Recorder,
-    failures: BTreeMap<FailureReason, u64>,
+    failures: BTreeMap<NtsKeFailureReason, u64>,
     first_failure: Option<FailureDescription>,
 }
 
@@ -127,21 +127,21 @@ impl NtsKeClientCounts {
     }
 }
 
-const fn failure_reason(error: &KeError) -> FailureReason {
+const fn failure_reason(error: &KeError) -> NtsKeFailureReason {
     match error {
-        KeError::TimedOut { .. } => FailureReason::Timeout,
-        KeError::Tls(_) | KeError::NotNtsKe => FailureReason::Tls,
+        KeError::TimedOut { .. } => NtsKeFailureReason::Timeout,
+        KeError::Tls(_) | KeError::NotNtsKe => NtsKeFailureReason::Tls,
         KeError::ClosedEarly(ExchangePhase::Connecting | ExchangePhase::Handshake) => {
-            FailureReason::Connection
+            NtsKeFailureReason::Connection
         }
         KeError::ClosedEarly(_)
         | KeError::TooLong
         | KeError::BadResponse(_)
-        | KeError::NotOffered(_) => FailureReason::Response,
+        | KeError::NotOffered(_) => NtsKeFailureReason::Response,
         KeError::Refused { .. } | KeError::NoProtocol | KeError::NoAlgorithm => {
-            FailureReason::Refused
+            NtsKeFailureReason::Refused
         }
-        _ => FailureReason::Connection,
+        _ => NtsKeFailureReason::Connection,
     }
 }
 
@@ -197,7 +197,7 @@ pub fn run(
         started,
         command: options.command.clone(),
         host: Host::read(),
-        target: Target {
+        target: LoadTarget {
             address: address.ip(),
             port: address.port(),
             name: options.target.name().map(str::to_owned),
@@ -295,7 +295,7 @@ fn trial_record(connections: usize, counts: NtsKeClientCounts, elapsed: Duration
         received,
         lost: counts.sent - received,
         failures: counts.failures,
-        handshake_ns: Distribution::of_recorder(&counts.times),
+        handshake_ns: Distribution::from_recorder(&counts.times),
     }
 }
 
@@ -344,7 +344,7 @@ mod tests {
         let trial = trial(30, 10);
         assert!((trial.achieved_rate - 15.0).abs() < 1e-9);
         assert_eq!((trial.sent, trial.received, trial.lost), (40, 30, 10));
-        assert_eq!(trial.failures, BTreeMap::from([(FailureReason::Refused, 10)]));
+        assert_eq!(trial.failures, BTreeMap::from([(NtsKeFailureReason::Refused, 10)]));
         assert_eq!(trial.handshake_ns.unwrap().count, 30);
     }
 
@@ -356,7 +356,7 @@ mod tests {
             counts.record_completed(Duration::from_millis(ms), Duration::from_millis(100), address);
         }
         assert_eq!(counts.times.count(), 2);
-        assert_eq!(counts.failures, BTreeMap::from([(FailureReason::Timeout, 1)]));
+        assert_eq!(counts.failures, BTreeMap::from([(NtsKeFailureReason::Timeout, 1)]));
     }
 
     #[test]

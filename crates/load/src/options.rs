@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{LoadEngineKind as Kind, SearchKind, Spacing};
+use horolog_record::{LoadEngineKind as Kind, RequestSpacing, SearchKind};
 use horolog_stats::SearchConfig;
 use horolog_sys::namespace::NetNs;
 use horolog_sys::netlink::Prefix;
@@ -91,7 +91,7 @@ pub struct LoadOptions {
     /// NTP version of the requests, 1 to 4.
     pub version: u8,
     /// Spacing of the requests.
-    pub spacing: Spacing,
+    pub spacing: RequestSpacing,
     /// Time after which a reply counts as late.
     pub reply_timeout: Duration,
     /// The target is a reflector, which returns requests unchanged, instead of a time server; this
@@ -165,7 +165,7 @@ impl LoadOptions {
             warm_up: 0,
             threads: None,
             version: 4,
-            spacing: Spacing::Constant,
+            spacing: RequestSpacing::Constant,
             reply_timeout: Duration::from_secs(1),
             echo: false,
             interleaved: false,

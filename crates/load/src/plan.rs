@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{RequestMode, Spacing};
+use horolog_record::{RequestMode, RequestSpacing};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
 
@@ -190,7 +190,7 @@ pub struct TrialPlan {
     /// Time for which requests are sent.
     pub duration: Duration,
     /// Spacing of the requests.
-    pub spacing: Spacing,
+    pub spacing: RequestSpacing,
     /// Number of clients, at least as many as lanes.
     pub clients: u32,
     /// True if requests, or a share of them, are authenticated.

@@ -6,7 +6,7 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{Percentiles, Point, Progress, Trial};
+use horolog_record::{Percentiles, Progress, SeriesPoint, Trial};
 use horolog_time::Span;
 
 use crate::counter_watch::CounterWatch;
@@ -20,7 +20,7 @@ use crate::trial;
 
 /// Records of a load profile: time series, and one trial per phase.
 pub(crate) struct ProfileOutcome {
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<SeriesPoint>,
     pub(crate) trials: Vec<(Trial, TrialCounts)>,
     pub(crate) interrupted: bool,
 }
@@ -104,7 +104,7 @@ impl<'a> ProfileRecorder<'a> {
         let index = self.outcome.points.len();
         let interval_s = self.profile.interval().as_secs_f64();
         let middle = Span::from_ns(((index as f64 + 0.5) * interval_s * 1e9) as i64);
-        let point = Point {
+        let point = SeriesPoint {
             at_s: index as f64 * interval_s,
             trial: self.first_trial + self.outcome.trials.len(),
             intended_rate: self.profile.rate_at(middle),
@@ -114,7 +114,7 @@ impl<'a> ProfileRecorder<'a> {
             late: counts.late,
             unsynchronised: counts.unsynchronised(),
             invalid: counts.invalid.iter().sum(),
-            rtt_ns: Percentiles::of_recorder(&counts.rtt),
+            rtt_ns: Percentiles::from_recorder(&counts.rtt),
         };
         self.observer.interval(&point);
         self.outcome.points.push(point);

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, Host, LOAD_SCHEMA, LoadResult, Outage, Overload, RequestMode, SearchKind,
-    SearchResult, Series, Target, Trial, rfc3339_now,
+    Finding, Host, LOAD_SCHEMA, LoadResult, LoadTarget, Outage, OverloadResult, RequestMode,
+    SearchKind, SearchResult, TimeSeries, Trial, rfc3339_now,
 };
 use horolog_stats::{Search, SearchConfig, SearchOutcome, SearchStep, TrialOutcome};
 use horolog_sys::adjtimex;
@@ -50,9 +50,9 @@ pub struct LoadRun {
     capture: Option<RunningCapture>,
     trials: Vec<(Trial, TrialCounts)>,
     search: Option<SearchResult>,
-    series: Option<Series>,
+    series: Option<TimeSeries>,
     outages: Vec<Outage>,
-    overload: Option<Overload>,
+    overload: Option<OverloadResult>,
     interrupted: bool,
     sampler: LiveSampler,
     /// Error that ended the run early.
@@ -111,13 +111,13 @@ impl LoadRun {
 
     /// Returns the target, and the route to it.
     #[must_use]
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> LoadTarget {
         let plan = &self.prepared.plan;
         let link = match &plan.route {
             Route::ThisHost => None,
             Route::Link(link) => Some(link),
         };
-        Target {
+        LoadTarget {
             address: plan.target.ip(),
             port: plan.target.port(),
             name: self.options.target.name().map(str::to_owned),

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use horolog_record::Spacing;
+use horolog_record::RequestSpacing;
 use horolog_time::{Monotonic, Span, Timestamp};
 
 use crate::load_profile::{LoadProfile, ProfileSendTimes};
@@ -88,7 +88,7 @@ impl LaneSchedule {
         start: Timestamp<Monotonic>,
         rate: f64,
         duration: Duration,
-        spacing: Spacing,
+        spacing: RequestSpacing,
         (lane, lanes): (usize, usize),
         seed: u64,
     ) -> Option<Self> {
@@ -97,8 +97,8 @@ impl LaneSchedule {
         let mut schedule =
             Self { start, interval, random: None, next: 0, end, planned: 0, profile: None };
         match spacing {
-            Spacing::Constant => schedule.next = interval / lanes as u64 * lane as u64,
-            Spacing::Exponential => {
+            RequestSpacing::Constant => schedule.next = interval / lanes as u64 * lane as u64,
+            RequestSpacing::Exponential => {
                 schedule.random = Some(lane_random(seed, lane));
                 schedule.next = schedule.next_interval();
             }
@@ -111,17 +111,18 @@ impl LaneSchedule {
     pub fn with_profile(
         start: Timestamp<Monotonic>,
         profile: &LoadProfile,
-        spacing: Spacing,
+        spacing: RequestSpacing,
         (lane, lanes): (usize, usize),
         seed: u64,
     ) -> Option<Self> {
         let (rate, duration) = (profile.rate_max(), profile.duration());
-        let steady = Self::new(start, rate, duration, Spacing::Constant, (lane, lanes), seed)?;
+        let steady =
+            Self::new(start, rate, duration, RequestSpacing::Constant, (lane, lanes), seed)?;
         let instants = Some(ProfileSendTimes::new(profile, lanes));
         let mut schedule = Self { next: 0, profile: instants, ..steady };
         schedule.next = match spacing {
-            Spacing::Constant => schedule.profile_instant(lane as f64 / lanes as f64),
-            Spacing::Exponential => {
+            RequestSpacing::Constant => schedule.profile_instant(lane as f64 / lanes as f64),
+            RequestSpacing::Exponential => {
                 schedule.random = Some(lane_random(seed, lane));
                 schedule.next_instant()
             }
@@ -225,14 +226,14 @@ mod tests {
         instants
     }
 
-    fn schedule(rate: f64, ms: u64, spacing: Spacing, lane: (usize, usize)) -> LaneSchedule {
+    fn schedule(rate: f64, ms: u64, spacing: RequestSpacing, lane: (usize, usize)) -> LaneSchedule {
         LaneSchedule::new(START, rate, Duration::from_millis(ms), spacing, lane, 1).unwrap()
     }
 
     #[test]
     fn two_lanes_interleave_evenly() {
-        let first = all(schedule(1e6, 1, Spacing::Constant, (0, 2)));
-        let second = all(schedule(1e6, 1, Spacing::Constant, (1, 2)));
+        let first = all(schedule(1e6, 1, RequestSpacing::Constant, (0, 2)));
+        let second = all(schedule(1e6, 1, RequestSpacing::Constant, (1, 2)));
         assert_eq!(first[..3], [0, 2000, 4000]);
         assert_eq!(second[..3], [1000, 3000, 5000]);
         assert_eq!(first.len() + second.len(), 1000);
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_does_not_divide_a_second_does_not_drift() {
-        let instants = all(schedule(3.0, 100_000, Spacing::Constant, (0, 1)));
+        let instants = all(schedule(3.0, 100_000, RequestSpacing::Constant, (0, 1)));
         assert_eq!(instants.len(), 300);
         assert_eq!(instants[299], 99_666_666_666);
     }
@@ -252,7 +253,8 @@ mod tests {
             vec![LoadPhase::constant("a", 100.0, second), LoadPhase::constant("b", 10.0, second)];
         let profile = LoadProfile::new(second, phases).unwrap();
         let mut schedule =
-            LaneSchedule::with_profile(START, &profile, Spacing::Constant, (0, 1), 1).unwrap();
+            LaneSchedule::with_profile(START, &profile, RequestSpacing::Constant, (0, 1), 1)
+                .unwrap();
         (0..30).for_each(|_| schedule.advance());
         assert_eq!(schedule.skip_phase(START + Span::from_ms(999)), 0);
         assert_eq!(schedule.skip_phase(START + Span::from_ms(1000)), 70);
@@ -275,7 +277,7 @@ mod tests {
 
     #[test]
     fn exponential_intervals_offer_the_rate() {
-        let count = all(schedule(1e6, 2000, Spacing::Exponential, (0, 1))).len();
+        let count = all(schedule(1e6, 2000, RequestSpacing::Exponential, (0, 1))).len();
         assert!((1_990_000..2_010_000).contains(&count), "{count}");
     }
 
@@ -291,7 +293,7 @@ mod tests {
         fn exhausting_counts_what_stepping_counts(
             rate in 1e3..1e6f64, taken in 0usize..50, exponential: bool,
         ) {
-            let spacing = if exponential { Spacing::Exponential } else { Spacing::Constant };
+            let spacing = if exponential { RequestSpacing::Exponential } else { RequestSpacing::Constant };
             let whole = all(schedule(rate, 50, spacing, (0, 1))).len();
             let mut part = schedule(rate, 50, spacing, (0, 1));
             (0..taken.min(whole)).for_each(|_| part.advance());
@@ -302,7 +304,7 @@ mod tests {
         fn a_course_of_one_rate_is_as_a_steady_schedule(
             rate in 1e2..1e5f64, lane in 0usize..3, exponential: bool,
         ) {
-            let spacing = if exponential { Spacing::Exponential } else { Spacing::Constant };
+            let spacing = if exponential { RequestSpacing::Exponential } else { RequestSpacing::Constant };
             let second = Duration::from_secs(1);
             let phases = vec![LoadPhase::constant("all", rate, second)];
             let course = LoadProfile::new(second, phases).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use horolog_record::{
-    ClassCounts, Distribution, InvalidReason, LossLocation, MixPartResult, Responses,
+    Distribution, InvalidReason, LossLocation, MixPartResult, RequestClassCounts, ResponseCounts,
     SignedDistribution, Trial,
 };
 use horolog_stats::loss::EventRate;
@@ -34,7 +34,7 @@ pub fn record(
         late: counts.late,
         unsynchronised: counts.unsynchronised(),
         invalid: invalid.filter(|&(_, count)| count > 0).collect(),
-        responses: Responses {
+        responses: ResponseCounts {
             basic: basic_replies(counts),
             interleaved: counts.interleaved,
             nts: counts.nts_received,
@@ -45,7 +45,7 @@ pub fn record(
             cancellation: counts.ptp.unwrap_or_default().cancellation,
             granted_messages: counts.ptp.unwrap_or_default().granted_messages,
         },
-        authenticated: plan.nts.then(|| ClassCounts {
+        authenticated: plan.nts.then(|| RequestClassCounts {
             sent: counts.nts_sent,
             received: counts.nts_received,
             lost: counts.nts_sent.saturating_sub(counts.nts_received),
@@ -53,14 +53,14 @@ pub fn record(
         cookies_reused: counts.cookies_reused,
         fairness: fairness::client_fairness(&counts.clients),
         compliant_clients: None,
-        rtt_ns: Distribution::of_recorder(&counts.rtt),
-        response_time_ns: Distribution::of_recorder(&counts.response),
+        rtt_ns: Distribution::from_recorder(&counts.rtt),
+        response_time_ns: Distribution::from_recorder(&counts.response),
         tx_offset_ns: counts
             .offsets
             .as_ref()
-            .and_then(|found| SignedDistribution::of(&found.offsets)),
+            .and_then(|found| SignedDistribution::from_recorder(&found.offsets)),
         timestamped: counts.offsets.as_ref().map(|found| found.timestamped),
-        lateness_ns: Distribution::of_recorder(&counts.lateness),
+        lateness_ns: Distribution::from_recorder(&counts.lateness),
         lost_at,
         parts: plan
             .parts
@@ -128,14 +128,14 @@ fn duration_s(plan: &TrialPlan, counts: &TrialCounts) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use horolog_record::Spacing;
+    use horolog_record::RequestSpacing;
     use horolog_time::Timestamp;
 
     fn plan() -> TrialPlan {
         TrialPlan {
             rate: 1000.0,
             duration: Duration::from_secs(1),
-            spacing: Spacing::Constant,
+            spacing: RequestSpacing::Constant,
             clients: 4,
             nts: false,
             profile: None,
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(trial.lost, 10);
         assert_eq!(
             trial.responses,
-            Responses { basic: 950, interleaved: 40, ..Responses::default() }
+            ResponseCounts { basic: 950, interleaved: 40, ..ResponseCounts::default() }
         );
         assert_eq!(trial.invalid, BTreeMap::from([(InvalidReason::Client, 3)]));
         assert_eq!(trial.rtt_ns.unwrap().max, 77);

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use horolog_record::{AllanDeviation, Drift};
+use horolog_record::{AllanDeviation, ClockDrift};
 use horolog_stats::{allan, line};
 
 /// Least points for a fit; a line through two points always fits.
 const DRIFT_POINTS_MIN: usize = 3;
 
 /// Fits a line through points of seconds and ns.
-pub(crate) fn drift(points: &[(f64, f64)]) -> Option<Drift> {
+pub(crate) fn drift(points: &[(f64, f64)]) -> Option<ClockDrift> {
     let line = line::fit_line(points).filter(|_| points.len() >= DRIFT_POINTS_MIN)?;
     // A nanosecond in a second is a thousandth of a part per million.
-    Some(Drift {
+    Some(ClockDrift {
         ppm: line.slope / 1e3,
         error_ppm: line.slope_error / 1e3,
         residual_ns: line.residual,

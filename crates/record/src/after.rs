@@ -25,8 +25,8 @@ pub struct AfterResult {
     /// Duration of the wait, in ns.
     pub waited_ns: u64,
     /// End of the wait.
-    pub end: AfterEnd,
-    /// Dependencies, in the order given.
+    pub end: AfterOutcome,
+    /// Dependencies, in the order of the command line.
     pub dependencies: Vec<Dependency>,
     /// Program to run afterwards; empty if there is none.
     pub program: Vec<String>,
@@ -37,8 +37,8 @@ pub struct AfterResult {
 /// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AfterEnd {
-    /// All dependencies hold.
+pub enum AfterOutcome {
+    /// All dependencies were satisfied.
     Held,
     /// The deadline passed first.
     Deadline,
@@ -46,22 +46,22 @@ pub enum AfterEnd {
     Interrupted,
 }
 
-/// Dependency of the wait.
+/// One dependency of the wait, and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dependency {
     /// Kind of dependency.
     pub kind: DependencyKind,
     /// Object of the dependency: an address, a path, a name, a time or a command.
     pub target: String,
-    /// True if it held at the end.
+    /// True if it was satisfied at the end of the wait.
     pub held: bool,
-    /// Time since the start of the wait from which it held, in ns; absent if it did not hold at the
-    /// end.
+    /// Time in ns from the start of the wait until the dependency was satisfied for good; absent if
+    /// it was not satisfied at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub satisfied_after_ns: Option<u64>,
     /// Number of checks.
     pub tries: u64,
-    /// Number of times that it held and then ceased to hold.
+    /// Number of times that it was satisfied and then ceased to be.
     pub lost: u64,
     /// Observation of the last completed check; absent if none completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

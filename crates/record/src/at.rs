@@ -24,19 +24,19 @@ pub struct AtResult {
     pub timescale: AtTimescale,
     /// First instant, in ns since 1970 of that timescale.
     pub first_ns: i64,
-    /// Distance between instants, in ns; absent if there was to be only one.
+    /// Time between instants, in ns; absent if only one instant was planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ns: Option<u64>,
     /// End of the run.
-    pub end: AtEnd,
+    pub end: AtOutcome,
     /// Instants at which programs were started.
     pub met: u64,
     /// Instants that passed while programs of an earlier one ran, or that a clock step skipped.
     pub missed: u64,
     /// Scheduling of the waiting thread.
     pub scheduling: AtScheduling,
-    /// Longest delay of its timer by the kernel, in ns (timer slack); no effect on a real-time
-    /// thread.
+    /// Timer slack of the waiting thread: longest delay of its timers by the kernel, in ns. Without
+    /// effect on a real-time thread.
     pub timer_slack_ns: u64,
     /// Time for which programs started at an instant kept the real-time priority they were started
     /// with, in ns; absent if they began with their final scheduling.
@@ -45,13 +45,14 @@ pub struct AtResult {
     /// True if the waiting process's memory was locked into RAM around instants.
     #[serde(default)]
     pub memory_locked: bool,
-    /// From the instant to the first instruction after it, in ns.
+    /// Wake-up latency: from the instant to the first instruction of the waiting thread after it,
+    /// in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_late_ns: Option<Distribution>,
-    /// From the instant until its first program had been started, in ns.
+    /// Start latency: from the instant until its first program had been started, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_late_ns: Option<Distribution>,
-    /// Programs, in the order given.
+    /// Programs, in the order of the command line.
     pub programs: Vec<AtProgram>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
@@ -84,10 +85,10 @@ pub enum AtTimescale {
 /// End of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum AtEnd {
+pub enum AtOutcome {
     /// All instants have passed.
     Done,
-    /// A signal ended it.
+    /// A signal ended the run.
     Interrupted,
 }
 
@@ -95,7 +96,7 @@ pub enum AtEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AtScheduling {
-    /// Ahead of all sched-other threads (`SCHED_FIFO`).
+    /// `SCHED_FIFO`: runs before all sched-other threads.
     RealTime,
     /// Default scheduling (`SCHED_OTHER`).
     Ordinary,

@@ -1,5 +1,5 @@
-//! Result of `horolog bench nts`: capacity of a server on more and more threads while a growing
-//! share of its requests is authenticated.
+//! Result of `horolog bench nts`: capacity of a server by its number of threads and by the share of
+//! NTS-authenticated requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +28,14 @@ pub struct BenchNtsResult {
 /// Capacity of one server under one mix of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NtsCapacity {
-    /// Answering threads of the server.
+    /// Threads of the server that answer requests.
     pub threads: usize,
     /// Percentage of authenticated requests.
     pub authenticated_percent: u8,
     /// Command that started the server.
     pub server_command: Vec<String>,
-    /// CPU time of the server's threads per reply, in ns, at a rate that it sustains. Kernel work
-    /// for it outside its threads, such as XDP, is not included.
+    /// CPU time of the server's threads per reply, in ns, at a rate that the server sustains.
+    /// Kernel work outside these threads, such as XDP, is not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_reply: Option<f64>,
     /// Result of the capacity search.

@@ -1,9 +1,9 @@
-//! Result of `horolog bench relay`: copies that a relay sends without loss, for each packet size,
-//! number of children and engine; cost and added delay of a copy.
+//! Result of `horolog bench relay`: copies per second that a relay sends without loss, by packet
+//! size, number of children and engine; CPU cost and added delay of a copy.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, SearchEnd};
+use crate::{Distribution, Finding, Host, SearchEndReason};
 
 /// The schema's name and version.
 pub const BENCH_RELAY_SCHEMA: &str = "horolog.bench-relay/2";
@@ -12,9 +12,9 @@ pub const BENCH_RELAY_SCHEMA: &str = "horolog.bench-relay/2";
 /// flat.
 pub const FLAT_RATIO_MAX: f64 = 1.25;
 
-/// Largest relative fall of a total, compared with fewer children, that does not count as a fall:
-/// two searches for the same value differ by that much.
-const FALL_MAX: f64 = 0.05;
+/// Relative decrease of a total from one number of children to the next that still counts as noise:
+/// two searches for the same value differ by as much.
+const FALL_TOLERANCE: f64 = 0.05;
 
 /// Result of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,12 +31,12 @@ pub struct BenchRelayResult {
     pub repetitions: u32,
     /// Loss ratio that still counts as lossless.
     pub loss_ratio: f64,
-    /// Hosts of the children, each behind its own interface of the relay.
+    /// Number of hosts on which the children run, each behind an interface of its own at the relay.
     pub receivers: usize,
-    /// The path without a relay, for each size.
-    pub direct: Vec<RelayDirect>,
-    /// One entry per size, number of children and engine.
-    pub cells: Vec<RelayCell>,
+    /// Baseline without a relay, one entry per packet size.
+    pub direct: Vec<RelayBaseline>,
+    /// One entry per packet size, number of children and engine.
+    pub cells: Vec<RelayConfigurationResult>,
     /// Findings about the experiment as a whole.
     pub findings: Vec<Finding>,
 }
@@ -45,11 +45,11 @@ pub struct BenchRelayResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayEngine {
-    /// One system call per copy: host-based.
+    /// `send`: one system call per copy.
     Send,
-    /// One system call for many copies: host-based.
+    /// `sendmmsg`: one system call for many copies.
     Sendmmsg,
-    /// XDP in the kernel's driver path.
+    /// In-kernel copies by XDP programs in the driver.
     Xdp,
 }
 
@@ -68,15 +68,15 @@ impl RelayEngine {
     }
 }
 
-/// Rates of source and receiver without a relay: the packets end at the interface from which a
-/// relay would receive them.
+/// Baseline: rates and costs of source and receiver without a relay. The packets end at the
+/// interface from which a relay would receive them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayDirect {
+pub struct RelayBaseline {
     /// Bytes of UDP payload.
     pub size_bytes: usize,
     /// Threads of the source, each on its own core.
     pub source_threads: usize,
-    /// Packets received per second while the source sent as fast as it can.
+    /// Packets received per second while the source sends at its maximum rate.
     pub rate: f64,
     /// CPU time of receiving a frame that never was a socket buffer, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub struct RelayDirect {
 
 /// Results of one engine with one number of children and one packet size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayCell {
+pub struct RelayConfigurationResult {
     /// Bytes of UDP payload.
     pub size_bytes: usize,
     /// Children; each receives a copy of each packet.
@@ -103,43 +103,44 @@ pub struct RelayCell {
     pub relay_command: Vec<String>,
     /// One entry per repetition that was reached.
     pub repetitions: Vec<RelayRepetition>,
-    /// From the sending of a packet by the source to its first copy, in all repetitions at half the
-    /// rate found.
+    /// From the sending of a packet by the source to its first copy, in ns; from all trials at half
+    /// the rate found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_copy_ns: Option<Distribution>,
-    /// From the sending of a packet by the source to its last copy, likewise.
+    /// From the sending of a packet by the source to its last copy, in ns; from the same trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_copy_ns: Option<Distribution>,
-    /// From the sending of a packet to the interface from which the relay receives, without a
-    /// relay: same rates, threads and repetitions.
+    /// From the sending of a packet to its arrival at the interface from which a relay would
+    /// receive it, in ns; measured without a relay at the same rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_ns: Option<Distribution>,
 }
 
-/// Result of one search.
+/// One repetition: the result of a search for the highest rate without loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayRepetition {
     /// Copies per second received by all children together, at the highest rate at which none was
     /// lost; 0 if there was none.
     pub copies_per_s: f64,
-    /// Highest packet rate without loss, if any.
+    /// Highest packet rate without loss, per second; absent if there was none.
     pub lower: Option<f64>,
-    /// Lowest packet rate above it with loss, if any.
+    /// Lowest packet rate above `lower` at which copies were lost, per second; absent if none was
+    /// reached.
     pub upper: Option<f64>,
     /// Reason for the end of the search.
-    pub end: SearchEnd,
+    pub end: SearchEndReason,
     /// Number of trials in the search.
     pub trials: usize,
-    /// Copies received out of order or twice in any of its trials.
+    /// Copies received out of order or more than once, over all trials of the search.
     pub disordered: u64,
-    /// Packets per second of the trial at half the rate, and the cost of a copy in it.
+    /// Trial at half the rate found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub half_rate: Option<RelayHalfRate>,
+    pub half_rate: Option<RelayHalfRateTrial>,
 }
 
-/// Trial at half of the highest rate.
+/// Trial at half of the highest rate without loss, in which delay and CPU cost are measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RelayHalfRate {
+pub struct RelayHalfRateTrial {
     /// Packets sent per second.
     pub rate: f64,
     /// Copies received.
@@ -149,12 +150,13 @@ pub struct RelayHalfRate {
     /// CPU time of the whole host per copy, without the source's, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_copy: Option<f64>,
-    /// Receivers' share of it, in ns, as measured without a relay.
+    /// CPU time of the receivers per copy, in ns, as measured without a relay; included in
+    /// `cpu_ns_per_copy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving_ns_per_copy: Option<f64>,
 }
 
-impl RelayHalfRate {
+impl RelayHalfRateTrial {
     /// Returns the relay's CPU time per copy, in ns: the host's time minus the shares of source and
     /// receivers.
     #[must_use]
@@ -163,7 +165,7 @@ impl RelayHalfRate {
     }
 }
 
-/// Returns the middle value, or the mean of the two middle values if their number is even.
+/// Returns the median of the finite values; `None` if there are none.
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
@@ -175,12 +177,13 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-impl RelayCell {
+impl RelayConfigurationResult {
     /// Returns the copies per second of all children together without loss: the median of the
     /// repetitions. `None` if no repetition completed or none found a rate.
     #[must_use]
     pub fn copies_per_s(&self) -> Option<f64> {
-        median(self.repetitions.iter().map(|round| round.copies_per_s)).filter(|rate| *rate > 0.0)
+        median(self.repetitions.iter().map(|repetition| repetition.copies_per_s))
+            .filter(|rate| *rate > 0.0)
     }
 
     /// Returns the delay added by the relay to the first copy at half of the rate: the differences
@@ -189,46 +192,51 @@ impl RelayCell {
     pub fn added_ns(&self) -> Option<[i64; 2]> {
         let (direct, relayed) = (self.direct_ns.as_ref()?, self.first_copy_ns.as_ref()?);
         let percentiles: [fn(&Distribution) -> u64; 2] = [|times| times.p50, |times| times.p99];
-        Some(percentiles.map(|of| of(relayed).cast_signed() - of(direct).cast_signed()))
+        Some(
+            percentiles.map(|percentile| {
+                percentile(relayed).cast_signed() - percentile(direct).cast_signed()
+            }),
+        )
     }
 
     /// Returns the host's CPU time per copy without the source's, in ns, at half the rate.
     #[must_use]
     pub fn cpu_ns_per_copy(&self) -> Option<f64> {
-        median(self.halves().filter_map(|half| half.cpu_ns_per_copy))
+        median(self.half_rate_trials().filter_map(|half| half.cpu_ns_per_copy))
     }
 
-    /// Returns the relay's share of it, in ns.
+    /// Returns the relay's share of [`Self::cpu_ns_per_copy`], in ns.
     #[must_use]
     pub fn relay_ns_per_copy(&self) -> Option<f64> {
-        median(self.halves().filter_map(RelayHalfRate::relay_ns_per_copy))
+        median(self.half_rate_trials().filter_map(RelayHalfRateTrial::relay_ns_per_copy))
     }
 
-    fn halves(&self) -> impl Iterator<Item = &RelayHalfRate> {
-        self.repetitions.iter().filter_map(|round| round.half_rate.as_ref())
+    fn half_rate_trials(&self) -> impl Iterator<Item = &RelayHalfRateTrial> {
+        self.repetitions.iter().filter_map(|repetition| repetition.half_rate.as_ref())
     }
 }
 
 /// Shape of the totals of one size over the number of children.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RelayShape {
+pub struct RelayScaling {
     /// Highest total of copies per second.
     pub highest: f64,
     /// Ratio of the highest total to the lowest.
     pub spread: f64,
     /// Total with the most children as a multiple of the total with the fewest.
     pub growth: f64,
-    /// The most children as a multiple of the fewest: the value of `growth` for linear growth.
+    /// Ratio of the largest to the smallest number of children: the value of `growth` if the total
+    /// grew linearly.
     pub more_children: f64,
-    /// Number of children up to which each greater number gave at least the same total.
+    /// Number of children up to which the total never fell.
     pub grows_to: usize,
-    /// True if that holds for all numbers of children and the last total exceeds the first by more
-    /// than counts as flat.
+    /// True if the total never falls and the last total exceeds the first by more than
+    /// [`FLAT_RATIO_MAX`].
     pub always_grows: bool,
 }
 
-impl RelayShape {
-    /// Returns true if the number of children makes no great difference.
+impl RelayScaling {
+    /// Returns true if the total hardly depends on the number of children.
     #[must_use]
     pub fn is_flat(&self) -> bool {
         self.spread <= FLAT_RATIO_MAX
@@ -236,11 +244,11 @@ impl RelayShape {
 
     /// Computes the shape from pairs (children, copies per second) in rising order of children;
     /// `None` for fewer than two.
-    fn of(totals: &[(usize, f64)]) -> Option<Self> {
+    fn from_totals(totals: &[(usize, f64)]) -> Option<Self> {
         let (first, last) = (totals.first()?, totals.last().filter(|_| totals.len() > 1)?);
         let rates = || totals.iter().map(|(_, rate)| *rate);
         let (highest, lowest) = (rates().reduce(f64::max)?, rates().reduce(f64::min)?);
-        let falls = |pair: &[(usize, f64)]| pair[1].1 < pair[0].1 * (1.0 - FALL_MAX);
+        let falls = |pair: &[(usize, f64)]| pair[1].1 < pair[0].1 * (1.0 - FALL_TOLERANCE);
         let fall = totals.windows(2).position(falls);
         Some(Self {
             highest,
@@ -254,7 +262,7 @@ impl RelayShape {
 }
 
 impl BenchRelayResult {
-    /// Returns the measured sizes, in order.
+    /// Returns the measured packet sizes in bytes, in the order of the result.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         distinct(self.cells.iter().map(|cell| cell.size_bytes))
@@ -262,21 +270,28 @@ impl BenchRelayResult {
 
     /// Returns the numbers of children measured with a size, in order.
     #[must_use]
-    pub fn children(&self, size_bytes: usize) -> Vec<usize> {
+    pub fn child_counts(&self, size_bytes: usize) -> Vec<usize> {
         let cells = self.cells.iter().filter(|cell| cell.size_bytes == size_bytes);
         distinct(cells.map(|cell| cell.children))
     }
 
-    /// Returns the measured engines, in the order of their names' declaration.
+    /// Returns the measured engines, in the order of [`RelayEngine::ALL`].
     #[must_use]
     pub fn engines(&self) -> Vec<RelayEngine> {
-        let is_there = |engine: &RelayEngine| self.cells.iter().any(|cell| cell.engine == *engine);
-        RelayEngine::ALL.into_iter().filter(is_there).collect()
+        let is_measured = |engine: &RelayEngine| {
+            self.cells.iter().any(|measurement| measurement.engine == *engine)
+        };
+        RelayEngine::ALL.into_iter().filter(is_measured).collect()
     }
 
     /// Returns the entry of one size, number of children and engine.
     #[must_use]
-    pub fn cell(&self, size: usize, children: usize, engine: RelayEngine) -> Option<&RelayCell> {
+    pub fn cell(
+        &self,
+        size: usize,
+        children: usize,
+        engine: RelayEngine,
+    ) -> Option<&RelayConfigurationResult> {
         self.cells
             .iter()
             .find(|cell| (cell.size_bytes, cell.children, cell.engine) == (size, children, engine))
@@ -284,47 +299,49 @@ impl BenchRelayResult {
 
     /// Returns the ratio of the in-kernel engine's total to that of `send`.
     #[must_use]
-    pub fn ratio(&self, size: usize, children: usize) -> Option<f64> {
-        let of = |engine| self.cell(size, children, engine)?.copies_per_s();
-        Some(of(RelayEngine::Xdp)? / of(RelayEngine::Send)?)
+    pub fn xdp_to_send_ratio(&self, size: usize, children: usize) -> Option<f64> {
+        let copies_per_s = |engine| self.cell(size, children, engine)?.copies_per_s();
+        Some(copies_per_s(RelayEngine::Xdp)? / copies_per_s(RelayEngine::Send)?)
     }
 
-    /// Returns the mean gain of the in-kernel engine over all numbers of children, in percent of
-    /// the total of `send`: the value published for each size.
+    /// Returns the mean gain of the XDP engine over `send` for one packet size, in percent, over
+    /// all numbers of children. Corresponds to the published value.
     #[must_use]
     pub fn mean_gain_percent(&self, size: usize) -> Option<f64> {
-        let children = self.children(size);
-        let gains: Vec<_> =
-            children.iter().filter_map(|&children| self.ratio(size, children)).collect();
+        let children = self.child_counts(size);
+        let gains: Vec<_> = children
+            .iter()
+            .filter_map(|&children| self.xdp_to_send_ratio(size, children))
+            .collect();
         let sum: f64 = gains.iter().map(|ratio| (ratio - 1.0) * 100.0).sum();
         (!gains.is_empty()).then(|| sum / gains.len() as f64)
     }
 
     /// Returns the shape of an engine's totals over the number of children.
     #[must_use]
-    pub fn shape(&self, size: usize, engine: RelayEngine) -> Option<RelayShape> {
-        let mut children = self.children(size);
+    pub fn scaling(&self, size: usize, engine: RelayEngine) -> Option<RelayScaling> {
+        let mut children = self.child_counts(size);
         children.sort_unstable();
         let total = |children| Some((children, self.cell(size, children, engine)?.copies_per_s()?));
-        RelayShape::of(&children.into_iter().filter_map(total).collect::<Vec<_>>())
+        RelayScaling::from_totals(&children.into_iter().filter_map(total).collect::<Vec<_>>())
     }
 }
 
 fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut known = Vec::new();
+    let mut distinct_values = Vec::new();
     for value in values {
-        if !known.contains(&value) {
-            known.push(value);
+        if !distinct_values.contains(&value) {
+            distinct_values.push(value);
         }
     }
-    known
+    distinct_values
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn round(copies_per_s: f64, end: SearchEnd) -> RelayRepetition {
+    fn round(copies_per_s: f64, end: SearchEndReason) -> RelayRepetition {
         RelayRepetition {
             copies_per_s,
             lower: None,
@@ -336,22 +353,25 @@ mod tests {
         }
     }
 
-    fn cell(children: usize, engine: RelayEngine, rates: &[f64]) -> RelayCell {
-        RelayCell {
+    fn cell(children: usize, engine: RelayEngine, rates: &[f64]) -> RelayConfigurationResult {
+        RelayConfigurationResult {
             size_bytes: 64,
             children,
             engine,
             source_threads: 1,
             batch: 16,
             relay_command: Vec::new(),
-            repetitions: rates.iter().map(|rate| round(*rate, SearchEnd::Converged)).collect(),
+            repetitions: rates
+                .iter()
+                .map(|rate| round(*rate, SearchEndReason::Converged))
+                .collect(),
             first_copy_ns: None,
             last_copy_ns: None,
             direct_ns: None,
         }
     }
 
-    fn result(cells: Vec<RelayCell>) -> BenchRelayResult {
+    fn result(cells: Vec<RelayConfigurationResult>) -> BenchRelayResult {
         BenchRelayResult {
             schema: BENCH_RELAY_SCHEMA.to_owned(),
             started: String::new(),
@@ -384,24 +404,25 @@ mod tests {
             cell(4, xdp, &[5e6]),
             cell(8, xdp, &[6e6]),
         ]);
-        assert_eq!(result.ratio(64, 4), Some(5.0));
+        assert_eq!(result.xdp_to_send_ratio(64, 4), Some(5.0));
         assert_eq!(result.mean_gain_percent(64), Some(300.0));
         assert_eq!(result.mean_gain_percent(128), None);
-        assert_eq!((result.children(64), result.engines()), (vec![2, 4, 8], vec![send, xdp]));
+        assert_eq!((result.child_counts(64), result.engines()), (vec![2, 4, 8], vec![send, xdp]));
     }
 
     #[test]
     fn shapes_are_classified() {
-        let flat = RelayShape::of(&[(1, 0.9e6), (2, 1e6), (4, 1.1e6)]).unwrap();
+        let flat = RelayScaling::from_totals(&[(1, 0.9e6), (2, 1e6), (4, 1.1e6)]).unwrap();
         assert!(flat.is_flat());
-        let growing = RelayShape::of(&[(1, 1e6), (2, 3e6), (4, 2.9e6), (8, 4e6)]).unwrap();
+        let growing =
+            RelayScaling::from_totals(&[(1, 1e6), (2, 3e6), (4, 2.9e6), (8, 4e6)]).unwrap();
         assert!(!growing.is_flat() && growing.always_grows);
         assert_eq!((growing.grows_to, growing.growth, growing.more_children), (8, 4.0, 8.0));
-        let hardly = RelayShape::of(&[(2, 1e6), (32, 1.1e6)]).unwrap();
+        let hardly = RelayScaling::from_totals(&[(2, 1e6), (32, 1.1e6)]).unwrap();
         assert!(hardly.is_flat() && !hardly.always_grows);
-        let broken = RelayShape::of(&[(1, 1e6), (2, 3e6), (4, 2e6)]).unwrap();
+        let broken = RelayScaling::from_totals(&[(1, 1e6), (2, 3e6), (4, 2e6)]).unwrap();
         assert_eq!((broken.grows_to, broken.always_grows, broken.highest), (2, false, 3e6));
-        assert_eq!(RelayShape::of(&[(1, 1e6)]), None);
+        assert_eq!(RelayScaling::from_totals(&[(1, 1e6)]), None);
     }
 
     #[test]
@@ -411,22 +432,22 @@ mod tests {
             for ns in times {
                 recorder.record(*ns);
             }
-            Distribution::of_recorder(&recorder)
+            Distribution::from_recorder(&recorder)
         };
         let empty = cell(2, RelayEngine::Xdp, &[]);
-        let with = RelayCell {
+        let with = RelayConfigurationResult {
             first_copy_ns: times(&[30, 50]),
             direct_ns: times(&[10, 60]),
             ..empty.clone()
         };
         assert_eq!(with.added_ns(), Some([20, -10]));
-        assert_eq!(RelayCell { direct_ns: None, ..with.clone() }.added_ns(), None);
-        assert_eq!(RelayCell { first_copy_ns: None, ..with }.added_ns(), None);
+        assert_eq!(RelayConfigurationResult { direct_ns: None, ..with.clone() }.added_ns(), None);
+        assert_eq!(RelayConfigurationResult { first_copy_ns: None, ..with }.added_ns(), None);
     }
 
     #[test]
     fn the_relay_costs_what_the_receivers_do_not() {
-        let half = RelayHalfRate {
+        let half = RelayHalfRateTrial {
             rate: 1e5,
             copies: 1,
             lost: 0,
@@ -434,6 +455,9 @@ mod tests {
             receiving_ns_per_copy: Some(60.0),
         };
         assert_eq!(half.relay_ns_per_copy(), Some(140.0));
-        assert_eq!(RelayHalfRate { receiving_ns_per_copy: None, ..half }.relay_ns_per_copy(), None);
+        assert_eq!(
+            RelayHalfRateTrial { receiving_ns_per_copy: None, ..half }.relay_ns_per_copy(),
+            None
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! Result of `horolog campaign run`: measurements on many hosts with a common start time, each with
-//! its own record, and their combined results.
+//! its own result, and their merged results.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,26 +29,27 @@ pub struct CampaignResult {
     pub plan: CampaignPlan,
     /// True if all agents were lab hosts on one host.
     pub local: bool,
-    /// True if it ended before completion.
+    /// True if the campaign ended before completion.
     pub interrupted: bool,
     /// Agreement of the starts; absent if nothing was started at the start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<CampaignStart>,
-    /// Deliveries that are not among the results below; absent if no network lay between.
+    pub start: Option<StartAccuracy>,
+    /// Agents and reports that are not part of the results below; absent if the agents did not
+    /// report over a network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivery: Option<CampaignDelivery>,
-    /// Combined measurements of each role's instances, in the plan's order.
+    pub delivery: Option<CampaignExclusions>,
+    /// Merged measurements of each role, in the order of the plan.
     pub roles: Vec<CampaignRole>,
-    /// Instances, in the plan's order.
-    pub parts: Vec<CampaignPart>,
-    /// Findings about the result, including what is missing from it.
+    /// Role instances, in the order of the plan.
+    pub parts: Vec<CampaignInstance>,
+    /// Findings about the result, including missing data.
     pub findings: Vec<Finding>,
 }
 
 impl CampaignResult {
-    /// Returns a copy with other parts.
+    /// Returns a copy of the result with other instances.
     #[must_use]
-    pub fn with_parts(&self, parts: Vec<CampaignPart>) -> Self {
+    pub fn with_instances(&self, parts: Vec<CampaignInstance>) -> Self {
         Self {
             schema: self.schema.clone(),
             started: self.started.clone(),
@@ -67,7 +68,7 @@ impl CampaignResult {
     }
 }
 
-/// Plan as it was run.
+/// Plan of the campaign, as it was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignPlan {
     /// Name of the plan.
@@ -75,7 +76,7 @@ pub struct CampaignPlan {
     /// Purpose of the plan.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Hash of its text and parameters.
+    /// Hash of the plan's text and parameters.
     pub hash: String,
     /// Parameters with their effective values.
     pub parameters: BTreeMap<String, String>,
@@ -83,31 +84,31 @@ pub struct CampaignPlan {
     pub text: String,
 }
 
-/// Agreement of process starts with the start time and with one another. Services, which start
-/// earlier, are not included.
+/// Accuracy of the common start: deviations of the process starts from the start time and from each
+/// other. Services, which start earlier, are excluded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignStart {
+pub struct StartAccuracy {
     /// Start time, UTC in ns since 1970.
     pub instant_ns: i64,
-    /// Delay after the start time at which each process, already created and loaded, began to
-    /// measure, by its host's clock, corrected for the offset of that clock if known.
+    /// Start latency of each prepared process, in ns: delay from the start time until it began to
+    /// measure, by its host's clock and corrected by the offset of that clock if known.
     pub late_ns: SignedDistribution,
     /// From the first start to the last, in ns.
     pub spread_ns: u64,
-    /// Largest error of any of these because of clocks, in either direction, in ns; absent if a
-    /// host does not know the error bound of its clock.
+    /// Largest error bound of these values due to the hosts' clocks (±), in ns; absent if a host
+    /// does not know the error bound of its clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<u64>,
 }
 
 /// Agents, results and reports that reached the controller but are not part of any value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignDelivery {
-    /// Available agents that were assigned nothing because they were unusable.
-    pub unusable: Vec<CampaignUnusableAgent>,
-    /// Repeated results; each is counted once.
+pub struct CampaignExclusions {
+    /// Agents that were available but unusable, so that nothing was assigned to them.
+    pub unusable: Vec<UnusableAgent>,
+    /// Results that were delivered more than once; each is counted once.
     pub duplicate_outcomes: u64,
-    /// Reports from agents without a part in the campaign, or about jobs not assigned to them.
+    /// Reports from agents outside the campaign, or about jobs that were not assigned to the agent.
     pub unexpected_reports: u64,
     /// Messages that could not be parsed as a report.
     pub unreadable_messages: u64,
@@ -115,10 +116,10 @@ pub struct CampaignDelivery {
 
 /// Agent that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignUnusableAgent {
+pub struct UnusableAgent {
     /// Name of the agent.
     pub agent: String,
-    /// Reason.
+    /// Reason why it could not be used.
     pub reason: String,
 }
 
@@ -143,22 +144,22 @@ pub struct CampaignRole {
 pub enum MergedResults {
     /// Results of load: trials of one index and intended rate.
     Load {
-        /// Trials, in the order in which they ran.
+        /// Merged trials, in the order in which they ran.
         trials: Vec<CampaignTrial>,
-        /// Capacity found by rising rates.
+        /// Capacity found by trials at rising rates; absent if none was determined.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         capacity: Option<CampaignCapacity>,
     },
-    /// Results of datagrams over paths.
+    /// Results of UDP paths.
     Paths {
-        /// Rows of each path.
-        pairs: Vec<CampaignPair>,
-        /// All paths together, one row per length and load.
+        /// Rows of each pair of agents.
+        pairs: Vec<CampaignPathPairRow>,
+        /// Merged rows over all paths, one per datagram length and load.
         rows: Vec<CampaignPathRow>,
     },
     /// Results of relays.
     Relays {
-        /// The relays.
+        /// Counts of each relay.
         relays: Vec<CampaignRelay>,
         /// Packets received by all relays.
         packets: u64,
@@ -170,19 +171,19 @@ pub enum MergedResults {
     /// Results of periodic tasks on several nodes. Joining nodes write no record: their results are
     /// in the record of the first node, and here.
     Cycles {
-        /// Each task of each run, all nodes together.
+        /// Tasks of each run, merged over all nodes.
         tasks: Vec<CampaignTask>,
         /// Each task of each run, by node.
-        nodes: Vec<CampaignNode>,
+        nodes: Vec<CampaignNodeTask>,
     },
-    /// Results of all other kinds: distributions at the same path of several records.
+    /// Results of all other kinds: distributions at the same path in several results are merged.
     Distributions {
-        /// Distributions by path.
+        /// Merged distributions, by path.
         distributions: Vec<CampaignDistribution>,
     },
 }
 
-/// Trials of several generators that ran at the same time.
+/// Simultaneous trials of several generators, merged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignTrial {
     /// Index of the trial among each generator's trials, from 0.
@@ -194,26 +195,26 @@ pub struct CampaignTrial {
     pub trial: Trial,
 }
 
-/// Highest rate of all generators together that the servers answered. Trials at rising rates
-/// bracket it no closer than the distance between two rates.
+/// Capacity: highest total rate of all generators that the servers answered, found by trials at
+/// rising rates. Its resolution is the distance between these rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignCapacity {
-    /// Largest loss ratio of a rate that counts as answered.
+    /// Largest loss ratio at which a rate counts as answered.
     pub loss_max: f64,
-    /// Highest rate, as sent, below the first unanswered one; absent if the first rate was not
-    /// answered.
+    /// Highest achieved rate, in requests per second, below the first rate that was not answered;
+    /// absent if the first rate was not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_rate: Option<f64>,
-    /// First rate that was not answered.
+    /// First rate that was not answered; absent if all were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<CampaignLimit>,
+    pub limit: Option<CapacityLimit>,
 }
 
-/// First of the rising rates at which a limit was reached.
+/// First of the rising rates at which the servers or the generators reached their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignLimit {
+pub struct CapacityLimit {
     /// Side that reached its limit.
-    pub limited_by: CampaignLimitOf,
+    pub limited_by: LimitingSide,
     /// Intended rate of all generators together, in requests per second.
     pub intended_rate: f64,
     /// Achieved rate, in requests per second.
@@ -225,19 +226,19 @@ pub struct CampaignLimit {
 /// Sides that can reach their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CampaignLimitOf {
+pub enum LimitingSide {
     /// Servers, or the path to them: too many requests were lost.
     Servers,
-    /// Generators: they sent less than intended.
+    /// Generators: the achieved rate was below the intended rate.
     Generators,
 }
 
-/// One row of one path.
+/// Row of a path between two agents: one datagram length and load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignPair {
+pub struct CampaignPathPairRow {
     /// Agent that measured.
     pub from: String,
-    /// Agent of the far end if the plan names it, otherwise its address.
+    /// Agent of the far end, or its address if the plan names no agent.
     pub to: String,
     /// Bytes of UDP payload.
     pub length: u64,
@@ -250,7 +251,7 @@ pub struct CampaignPair {
     pub rtt_ns: Option<Distribution>,
 }
 
-/// One row of all paths together.
+/// Row merged over all paths: one datagram length and load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignPathRow {
     /// Bytes of UDP payload.
@@ -266,7 +267,7 @@ pub struct CampaignPathRow {
     pub rtt_ns: Option<Distribution>,
 }
 
-/// One relay.
+/// Counts of one relay of the campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignRelay {
     /// Agent that ran it.
@@ -277,38 +278,40 @@ pub struct CampaignRelay {
     pub packets: u64,
     /// Packets refused, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Packets lost at its full socket, if the kernel reports them.
+    /// Packets dropped by the relay's socket because its buffer was full; absent if the kernel does
+    /// not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_dropped: Option<u64>,
     /// Counts of copies to each child.
-    pub children: Vec<CampaignChild>,
+    pub children: Vec<CampaignRelayChild>,
 }
 
-/// Copies that a relay sent to one child.
+/// Counts of the copies from a relay to one of its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignChild {
+pub struct CampaignRelayChild {
     /// Address of the child.
     pub address: SocketAddr,
-    /// Relay of the campaign that listens at that address.
+    /// Job of the campaign's relay that listens at that address; absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Copies sent.
     pub sent: u64,
     /// Copies not sent, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets received by the child, if it is a relay of the campaign without another parent.
+    /// Packets received by the child; present only if it is a relay of the campaign with no other
+    /// parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<u64>,
 }
 
-/// Task that several nodes ran in step.
+/// Task that several nodes ran in parallel, merged over the nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignTask {
-    /// Job that led the nodes.
+    /// Job of the node that controlled the run.
     pub leader: String,
     /// Index of the run, from 0.
     pub run: usize,
-    /// The task.
+    /// Name of the task.
     pub task: String,
     /// Number of nodes.
     pub nodes: u64,
@@ -316,13 +319,13 @@ pub struct CampaignTask {
     pub periods: u64,
     /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// Mean time from the first node's beginning to the last node's end.
+    /// Mean time from the first node's first instruction to the last node's end of work, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub span_ns: Option<f64>,
-    /// Spread of the nodes' period starts due to their clocks, from the furthest ahead to the
-    /// furthest behind, as measured before the run.
+    /// Difference between the most advanced and the most delayed clock of the nodes, as measured
+    /// before the run, in ns: by as much do their period starts differ.
     pub skew_ns: u64,
-    /// Error bound of the skew, in either direction.
+    /// Error bound of the skew (±), in ns.
     pub skew_error_ns: u64,
     /// From release to the node's first instruction (start latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -334,30 +337,31 @@ pub struct CampaignTask {
 
 /// Task on one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignNode {
-    /// Job that led the node.
+pub struct CampaignNodeTask {
+    /// Job of the node that controlled the run.
     pub leader: String,
     /// Index of the run, from 0.
     pub run: usize,
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// Job of the node, if it belonged to the campaign.
+    /// Job of the node; absent if it does not belong to the campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Agent that ran it.
+    /// Agent that ran the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The task.
+    /// Name of the task.
     pub task: String,
     /// Counted periods.
     pub periods: u64,
     /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// Number of periods in which the others waited for it; absent if nodes do not wait.
+    /// Number of periods in which the node was the straggler, for which the others waited; absent
+    /// if nodes do not wait for each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub straggler_periods: Option<u64>,
-    /// Offset of its clock from the first node's before the run, positive if ahead; absent for the
-    /// first node.
+    /// Offset of its clock from the first node's before the run, in ns, positive if ahead; absent
+    /// for the first node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead_ns: Option<i64>,
     /// From release to its first instruction (start latency).
@@ -368,45 +372,45 @@ pub struct CampaignNode {
     pub response_ns: Option<Distribution>,
 }
 
-/// Distribution at the same path of several records.
+/// Merged distribution of the values at the same path in several results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CampaignDistribution {
     /// Path of the value, such as `cores[0].latency_ns`.
     pub path: String,
-    /// Number of records.
+    /// Number of results that have it.
     pub results: u64,
-    /// Combined distribution of all records.
+    /// Merged distribution of all these results.
     pub distribution: Distribution,
 }
 
-/// One instance of a role.
+/// Instance of a role, with its own result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CampaignPart {
+pub struct CampaignInstance {
     /// Role and number of the instance, such as `load.2`.
     pub job: String,
     /// Role of the instance.
     pub role: String,
     /// Kind of work.
     pub kind: String,
-    /// True if it was a service, started before the start time.
+    /// True if it is a service, which starts before the start time.
     pub service: bool,
     /// Agent that ran it.
     pub agent: String,
     /// Address of that agent.
     pub address: IpAddr,
-    /// Agent of the far end, if the instance measured a pair.
+    /// Agent of the far end; absent unless the instance measured a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// End of the instance.
-    pub end: CampaignEnd,
-    /// Exit status, if any.
+    pub end: InstanceEnd,
+    /// Exit status of its process; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// Reason for an unsuccessful end.
+    /// Reason for an unsuccessful end; absent after success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Time at which it began to measure, or a service was started, by its host's clock, UTC in ns
-    /// since 1970.
+    /// Time at which it began to measure (a service: at which it was started), by its host's clock,
+    /// in ns since 1970 (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_ns: Option<i64>,
     /// Duration, in seconds.
@@ -414,17 +418,17 @@ pub struct CampaignPart {
     pub duration_s: Option<f64>,
     /// State of its host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<CampaignClock>,
+    pub clock: Option<InstanceClockState>,
     /// Last output on standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub errors: String,
-    /// Record of the instance.
+    /// Result of the instance as JSON; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
 
-impl CampaignPart {
-    /// Returns a copy without its record.
+impl CampaignInstance {
+    /// Returns a copy without the instance's own result.
     #[must_use]
     pub fn without_result(&self) -> Self {
         Self {
@@ -450,31 +454,31 @@ impl CampaignPart {
 /// End of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CampaignEnd {
-    /// Success.
+pub enum InstanceEnd {
+    /// Its process ended successfully.
     Done,
-    /// Exit status of failure.
+    /// Its process ended with a failure status.
     Failed,
-    /// Signal that did not come from the campaign.
+    /// A signal ended its process that the campaign did not send.
     Signalled,
-    /// Termination because its time was over.
+    /// It was terminated because its time was over.
     TimedOut,
     /// Termination because the campaign was abandoned.
     Abandoned,
-    /// Refusal to start it.
+    /// The agent refused to start it.
     Refused,
-    /// End of its agent before it.
+    /// Its agent ended before it did.
     Interrupted,
-    /// Loss of contact.
+    /// Contact with its agent was lost.
     Lost,
 }
 
-/// State of a host's clock.
+/// State of the clock of an instance's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CampaignClock {
-    /// Offset, positive if ahead, in ns.
+pub struct InstanceClockState {
+    /// Offset of the clock in ns, positive if ahead.
     pub offset_ns: i64,
-    /// Error bound of the offset, in either direction, in ns.
+    /// Error bound of the offset (±), in ns.
     pub error_ns: u64,
     /// Source of the offset.
     pub source: String,

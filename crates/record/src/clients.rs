@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::Distribution;
 
-/// Distribution of replies over the clients of a trial. A client's share is the answered part of
-/// its requests.
+/// Fairness of the replies among the clients of a trial. The share of a client is the ratio of its
+/// answered requests to its requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fairness {
+pub struct ClientFairness {
     /// Clients that sent requests.
     pub clients: u64,
     /// Clients without any reply.
     pub unanswered: u64,
-    /// Smallest share.
+    /// Smallest share, from 0 to 1.
     pub share_min: f64,
     /// Median share.
     pub share_median: f64,
     /// Largest share.
     pub share_max: f64,
-    /// Jain's index of the shares (Jain, Chiu, Hawe, 1984): 1 if all are equal, 1/n if one of n
-    /// clients has everything; absent if no client was answered.
+    /// Jain's fairness index of the shares (Jain, Chiu, Hawe, 1984): 1 if all are equal, 1/n if
+    /// only one of n clients was answered; absent if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jain_index: Option<f64>,
 }
@@ -47,13 +47,13 @@ pub struct CompliantClients {
     pub clients_active: u64,
     /// Clients with at least one request without a valid reply in time.
     pub clients_affected: u64,
-    /// Round trip, from the intended send time to the receipt of the reply.
+    /// Round trip in ns, from the intended send time to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
 }
 
 impl CompliantClients {
-    /// Returns the share of their requests without a valid reply in time, from 0 to 1.
+    /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         loss_ratio(self.sent, self.lost).unwrap_or(0.0)

@@ -1,5 +1,5 @@
-//! Result of `horolog clock simulate`: error of a clock disciplined by a receiver's pulses,
-//! compared with a clock set at every pulse on the same noise.
+//! Result of `horolog clock simulate`: error of a simulated clock that is disciplined by a
+//! receiver's pulses, compared with a clock that is stepped at every pulse, on the same noise.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct ClockResult {
     pub started: String,
     /// Command line of the run.
     pub command: Vec<String>,
-    /// Host of the simulation; the values do not depend on it.
+    /// Host that ran the simulation; the values do not depend on it.
     pub host: Host,
     /// Seed of all random numbers: the same seed gives the same values.
     pub seed: u64,
@@ -27,24 +27,26 @@ pub struct ClockResult {
     pub duration_s: u64,
     /// Oscillator of the clock.
     pub oscillator: ClockOscillator,
-    /// Pulses, sentences and their faults.
-    pub conditions: ClockConditions,
-    /// True if the clock was steered; otherwise its error was estimated and subtracted.
+    /// Noise, delays and faults of the pulses and sentences.
+    pub conditions: PulseConditions,
+    /// True if the simulated clock was steered; false if its error was only estimated and
+    /// subtracted.
     pub steered: bool,
-    /// Second in which the servo first reported lock; absent if it never did.
+    /// Time from the start until the servo first reported lock, in seconds; absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_after_s: Option<u64>,
-    /// Both methods.
-    pub methods: Vec<ClockMethod>,
+    /// Results of both discipline methods.
+    pub methods: Vec<DisciplineResult>,
     /// Outcomes of pulses and sentences.
-    pub counts: ClockCounts,
+    pub counts: PulseOutcomeCounts,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// Oscillator described by its noises (IEEE 1139), each as the Allan deviation that it has alone.
+/// Noise of the oscillator (IEEE 1139). Each noise is stated as the Allan deviation that it alone
+/// would cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockOscillator {
     /// Name.
@@ -59,16 +61,15 @@ pub struct ClockOscillator {
     pub random_walk_fm_ppb: f64,
     /// Ageing, in parts per billion per day.
     pub ageing_ppb_per_day: f64,
-    /// Amplitude of the frequency change with temperature in either direction, in parts per
-    /// billion.
+    /// Amplitude of the frequency change with temperature (±), in parts per billion.
     pub temperature_ppb: f64,
     /// Period of one temperature cycle, in seconds.
     pub temperature_period_s: f64,
 }
 
-/// Pulses, sentences and their faults.
+/// Noise, delays and faults of the pulses and sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockConditions {
+pub struct PulseConditions {
     /// Standard deviation of a pulse, in ns.
     pub pulse_noise_ns: f64,
     /// Resolution of the receiver's pulses, in ns.
@@ -83,17 +84,17 @@ pub struct ClockConditions {
     pub pulses_per_second: u32,
     /// Share of sentences that are wrong, late or lost.
     pub bad_sentences: f64,
-    /// False pulses for each true one.
+    /// Number of false pulses per true pulse.
     pub false_pulses: f64,
-    /// Share of lost pulses.
+    /// Share of pulses that are lost, from 0 to 1.
     pub missing_pulses: f64,
 }
 
-/// Method of disciplining a clock and its error.
+/// Error of the clock under one discipline method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockMethod {
-    /// Kind of method.
-    pub kind: ClockMethodKind,
+pub struct DisciplineResult {
+    /// Discipline method.
+    pub kind: DisciplineMethod,
     /// Clock error in service, sampled at any instant once a second, in ns: from the second in
     /// which the servo first locked, without outages and the minute after each. Absent if there was
     /// no such second.
@@ -103,15 +104,15 @@ pub struct ClockMethod {
     pub allan: Vec<AllanDeviation>,
     /// Behaviour during and after outages.
     pub outages: Vec<ClockOutage>,
-    /// Error over the whole time, by interval.
-    pub series: Vec<ClockBucket>,
+    /// Time series of the error over the whole simulation.
+    pub series: Vec<ClockErrorRange>,
 }
 
-/// Methods of disciplining the clock.
+/// Methods by which the simulated clock is disciplined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ClockMethodKind {
-    /// Labeller, filter and servo.
+pub enum DisciplineMethod {
+    /// Labelling of the pulses with seconds, Kalman filter and servo.
     Servo,
     /// Step of the clock at every pulse, as in Liu, Wu and Wang 2020, section 2.2.3.
     SetAtPulse,
@@ -120,33 +121,33 @@ pub enum ClockMethodKind {
 /// Period without pulses and sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockOutage {
-    /// Start, in seconds of the simulation.
+    /// Start of the outage, in seconds since the start of the simulation.
     pub begin_s: u64,
     /// Length, in seconds.
     pub length_s: u64,
-    /// Largest error in it, in ns.
+    /// Largest magnitude of the error in the outage, in ns.
     pub error_max_ns: u64,
-    /// Seconds from its end until the error stayed within 1 µs for a minute; absent if it never
-    /// did.
+    /// Time from the end of the outage until the error stayed within 1 µs for a minute, in seconds;
+    /// absent if it never did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_after_s: Option<u64>,
 }
 
 /// Lowest and highest error in an interval of several seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockBucket {
-    /// First second of the interval.
+pub struct ClockErrorRange {
+    /// First second of the interval, since the start of the simulation.
     pub begin_s: u64,
-    /// Lowest error in it, in ns.
+    /// Lowest error in the interval, in ns.
     pub min_ns: i64,
-    /// Highest error in it, in ns.
+    /// Highest error in the interval, in ns.
     pub max_ns: i64,
 }
 
 /// Outcomes of pulses and sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClockCounts {
-    /// Pulses with a known second, by the servo's verdict.
+pub struct PulseOutcomeCounts {
+    /// Pulses that were assigned to a second, by verdict of the servo.
     pub pulses: BTreeMap<String, u64>,
     /// Pulses with an uncertain second, by reject reason.
     pub pulse_rejects: BTreeMap<String, u64>,

@@ -1,9 +1,9 @@
-//! Result of `horolog clock compare`: offset of the system clock from other clocks of its host, and
-//! the differences of their frequencies.
+//! Result of `horolog clock compare`: offsets and frequency differences between the system clock
+//! and other clocks of its host.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AllanDeviation, Drift, ExactSummary, Finding, Host, LimitResult};
+use crate::{AllanDeviation, ClockDrift, ExactSummary, Finding, Host, LimitResult};
 
 /// The schema's name and version.
 pub const CLOCK_COMPARE_SCHEMA: &str = "horolog.clock-compare/2";
@@ -19,11 +19,11 @@ pub struct ClockCompareResult {
     pub command: Vec<String>,
     /// Host of the clocks.
     pub host: Host,
-    /// Time from one reading to the next, in ns.
+    /// Time between readings, in ns.
     pub interval_ns: u64,
-    /// Readings of each clock due until the end.
+    /// Number of planned readings of each clock.
     pub count: u64,
-    /// Clocks, in the order requested.
+    /// Clocks, in the order of the command line.
     pub clocks: Vec<ComparedClock>,
     /// Steps of the system clock during the run.
     pub steps: Vec<ClockStep>,
@@ -36,15 +36,15 @@ pub struct ClockCompareResult {
 /// Comparison of one clock with the system clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedClock {
-    /// Name, as requested.
+    /// Name, as on the command line.
     pub name: String,
     /// Kind of clock.
-    pub kind: ComparedKind,
-    /// True if it has its own epoch, so that offsets count from the first one.
+    pub kind: ComparedClockKind,
+    /// True if the clock has an arbitrary epoch, so that offsets are relative to the first one.
     pub from_first: bool,
     /// Readings that failed or had no pulse.
     pub missed: u64,
-    /// Error of the last failed reading.
+    /// Error of the last failed reading; absent if none failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Summary of the offset, in ns.
@@ -53,9 +53,9 @@ pub struct ComparedClock {
     /// Summary of a reading's error bound, in ns; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bound_ns: Option<ExactSummary>,
-    /// Frequency gain of the system clock over it.
+    /// Frequency of the system clock relative to this clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift: Option<Drift>,
+    pub drift: Option<ClockDrift>,
     /// Overlapping Allan deviation of the offset, at octaves of the interval.
     pub allan: Vec<AllanDeviation>,
     /// Readings.
@@ -65,26 +65,26 @@ pub struct ComparedClock {
 /// Kinds of compared clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ComparedKind {
+pub enum ComparedClockKind {
     /// Another clock of the kernel.
     Kernel,
     /// A PTP hardware clock.
     Phc,
-    /// Pulses, which give only the fraction of a second.
+    /// Pulse-per-second signal (RFC 2783), which gives only the fraction of a second.
     Pps,
 }
 
-/// One reading.
+/// One reading of a compared clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSample {
-    /// Intervals from the start of the run.
+    /// Number of the reading's interval since the start of the run.
     pub slot: u64,
     /// Time of the reading by the system clock, in ns since 1970.
     pub at_ns: i64,
     /// Offset of the system clock, positive if ahead, in ns.
     pub offset_ns: i64,
-    /// Half the time between the readings of the system clock around it, the error bound of the
-    /// offset. Absent if only the kernel timestamped a pulse.
+    /// Error bound of the offset, in ns: half the time between the two readings of the system clock
+    /// around it. Absent if the offset comes from the kernel's timestamp of a pulse alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_bound_ns: Option<u64>,
 }
@@ -92,7 +92,7 @@ pub struct ClockSample {
 /// Step of the system clock relative to `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// Interval at whose end it was detected, counted from the start of the run.
+    /// Number of the interval, since the start of the run, at whose end the step was detected.
     pub slot: u64,
     /// Size of the step, in ns.
     pub step_ns: i64,

@@ -1,6 +1,6 @@
-//! Log of a clock's error, line by line, and its evaluation: the log of a calibrated server, or
-//! that of `horolog clock log`. Each line is one JSON object. Reading is bounded in the length of a
-//! line, the number of lines and the number of clocks.
+//! Log of a clock's error and its evaluation: the log of a calibrated server, or that of `horolog
+//! clock log`. Each line is one JSON object. The length of a line and the numbers of lines and
+//! clocks are limited.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub const CLOCK_LOG_LINE_MAX: usize = 4_096;
 
 const LINES_MAX: u64 = 1_000_000;
 const CLOCKS_MAX: usize = 64;
-/// Longest name of a clock, a state or a verdict.
-const WORD_MAX: usize = 128;
+/// Largest length of the name of a clock, a state or a verdict, in bytes.
+const NAME_LENGTH_MAX: usize = 128;
 /// Largest number of state changes, and of steps, stored per clock.
 const EVENTS_MAX: usize = 1_000;
 const NS_PER_S: f64 = 1e9;
 
-/// One line. Offsets are positive if the system clock is ahead.
+/// One line of the log. Offsets are positive if the system clock is ahead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockLogLine {
     /// Time by the monotonic clock, in ns.
@@ -33,16 +33,16 @@ pub struct ClockLogLine {
     /// Measurement of a pulse, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_ns: Option<i64>,
-    /// Verdict on the pulse.
+    /// Verdict on the pulse, such as `accepted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// Offset, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_ns: Option<i64>,
-    /// Uncertainty of the offset, in ns.
+    /// Standard deviation of the estimated offset, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncertainty_ns: Option<f64>,
-    /// Estimated frequency without its correction, in ppb.
+    /// Estimated frequency of the uncorrected clock, in ppb.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_ppb: Option<f64>,
     /// Frequency correction, in ppb.
@@ -54,7 +54,7 @@ pub struct ClockLogLine {
     /// State of the clock's discipline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Reason for a missing offset.
+    /// Reason why there is no offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -64,11 +64,11 @@ pub struct ClockLogLine {
 pub struct ClockLogResult {
     /// [`CLOCK_LOG_SCHEMA`].
     pub schema: String,
-    /// The file.
+    /// Path of the log file.
     pub file: String,
     /// Lines read.
     pub lines: u64,
-    /// Number of times that the monotonic clock restarted, as it does at boot.
+    /// Number of times that the monotonic clock went back to a lower value, as after a reboot.
     pub restarts: u64,
     /// Clocks, in order of their names.
     pub clocks: Vec<LoggedClock>,
@@ -81,8 +81,8 @@ pub struct LoggedClock {
     pub name: String,
     /// Pulses by verdict.
     pub verdicts: BTreeMap<String, u64>,
-    /// Changes of the state.
-    pub states: Vec<ClockLogState>,
+    /// State changes, in order.
+    pub states: Vec<ClockLogStateChange>,
     /// Steps of the system clock, in ns.
     pub steps: Vec<ClockLogPoint>,
     /// Offsets, in ns.
@@ -91,7 +91,7 @@ pub struct LoggedClock {
     pub believed: Vec<ClockLogPoint>,
     /// Measurements of rejected pulses, in ns.
     pub refused: Vec<ClockLogPoint>,
-    /// Frequency estimates, in ppb.
+    /// Estimated frequencies of the uncorrected clock, in ppb.
     pub frequencies: Vec<ClockLogPoint>,
     /// Frequency corrections, in ppb.
     pub corrections: Vec<ClockLogPoint>,
@@ -99,10 +99,10 @@ pub struct LoggedClock {
 
 /// A change of the state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClockLogState {
+pub struct ClockLogStateChange {
     /// Seconds from the first line.
     pub at_s: f64,
-    /// State from then on.
+    /// State after the change.
     pub state: String,
 }
 
@@ -116,12 +116,12 @@ pub struct ClockLogPoint {
 }
 
 impl ClockLogLine {
-    /// Reads a line without its line end.
+    /// Parses a line without its line end.
     ///
     /// # Errors
     ///
-    /// Describes the defect of the line.
-    pub fn read(line: &[u8]) -> Result<Self, String> {
+    /// Returns a description of the defect in the line.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
         if line.len() > CLOCK_LOG_LINE_MAX {
             return Err(format!("longer than {CLOCK_LOG_LINE_MAX} bytes"));
         }
@@ -129,21 +129,21 @@ impl ClockLogLine {
         if line.trim_ascii_start().first() != Some(&b'{') {
             return Err("not a JSON object".to_owned());
         }
-        let entry: Self = serde_json::from_slice(line).map_err(|error| wrong(&error))?;
+        let entry: Self = serde_json::from_slice(line).map_err(|error| describe_error(&error))?;
         let words = [&entry.clock, &entry.verdict, &entry.state];
-        if words.into_iter().flatten().any(|word| word.len() > WORD_MAX) {
-            return Err(format!("a name of more than {WORD_MAX} bytes"));
+        if words.into_iter().flatten().any(|word| word.len() > NAME_LENGTH_MAX) {
+            return Err(format!("a name of more than {NAME_LENGTH_MAX} bytes"));
         }
         Ok(entry)
     }
 }
 
-/// Describes the defect of a line and its position.
-fn wrong(error: &serde_json::Error) -> String {
+/// Returns the description of a JSON error with its column instead of its line.
+fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
-    let what = text.strip_suffix(&position).unwrap_or(&text);
-    format!("{what} at column {}", error.column())
+    let message = text.strip_suffix(&position).unwrap_or(&text);
+    format!("{message} at column {}", error.column())
 }
 
 /// Reader of a log, line by line.
@@ -162,29 +162,29 @@ impl ClockLogReader {
     ///
     /// # Errors
     ///
-    /// Gives the line's number and its defect.
-    pub fn take(&mut self, line: &[u8]) -> Result<(), String> {
+    /// Returns the line number and the defect in the line.
+    pub fn read_line(&mut self, line: &[u8]) -> Result<(), String> {
         let number = self.lines + 1;
-        let failed = |why: String| format!("line {number}: {why}");
+        let failed = |error: String| format!("line {number}: {error}");
         if number > LINES_MAX {
             return Err(failed(format!("more than {LINES_MAX} lines; draw part of the file")));
         }
-        let entry = ClockLogLine::read(line).map_err(failed)?;
+        let entry = ClockLogLine::parse(line).map_err(failed)?;
         let name = entry.clock.clone().unwrap_or_default();
         if self.clocks.len() == CLOCKS_MAX && !self.clocks.contains_key(&name) {
             return Err(failed(format!("more than {CLOCKS_MAX} clocks")));
         }
         self.lines = number;
-        self.pass(&entry);
+        self.advance_time(&entry);
         let clock = self.clocks.entry(name.clone()).or_default();
         clock.name = name;
-        clock.take(self.elapsed_s, &entry);
+        clock.add_line(self.elapsed_s, &entry);
         Ok(())
     }
 
-    /// Advances to the time of this line. If the monotonic clock restarted, UTC gives the length of
-    /// the interruption, if known.
-    fn pass(&mut self, entry: &ClockLogLine) {
+    /// Advances the elapsed time to this line. If the monotonic clock restarted, the time in
+    /// between is taken from UTC, or counts as 0 if UTC is unknown.
+    fn advance_time(&mut self, entry: &ClockLogLine) {
         let (monotonic_ns, utc_ns) = self.last.unwrap_or((entry.monotonic_ns, entry.utc_ns));
         let passed_ns = entry.monotonic_ns.saturating_sub(monotonic_ns);
         if passed_ns >= 0 {
@@ -211,19 +211,19 @@ impl ClockLogReader {
 }
 
 impl LoggedClock {
-    fn take(&mut self, at_s: f64, entry: &ClockLogLine) {
+    fn add_line(&mut self, at_s: f64, entry: &ClockLogLine) {
         let point = |value: f64| ClockLogPoint { at_s, value };
-        let of_ns = |ns: Option<i64>| ns.map(|ns| point(ns as f64));
-        self.offsets.extend(of_ns(entry.offset_ns));
+        let point_of_ns = |ns: Option<i64>| ns.map(|ns| point(ns as f64));
+        self.offsets.extend(point_of_ns(entry.offset_ns));
         self.frequencies.extend(entry.frequency_ppb.map(point));
         self.corrections.extend(entry.command_ppb.map(point));
         if self.steps.len() < EVENTS_MAX {
-            self.steps.extend(of_ns(entry.step_ns));
+            self.steps.extend(point_of_ns(entry.step_ns));
         }
         if let Some(verdict) = &entry.verdict {
             let believed = ["accepted", "acquired"].contains(&verdict.as_str());
             let measured = if believed { &mut self.believed } else { &mut self.refused };
-            measured.extend(of_ns(entry.measured_ns));
+            measured.extend(point_of_ns(entry.measured_ns));
             if self.verdicts.len() < CLOCKS_MAX || self.verdicts.contains_key(verdict) {
                 *self.verdicts.entry(verdict.clone()).or_default() += 1;
             }
@@ -232,7 +232,7 @@ impl LoggedClock {
             && self.states.last().is_none_or(|last| last.state != *state)
             && self.states.len() < EVENTS_MAX
         {
-            self.states.push(ClockLogState { at_s, state: state.clone() });
+            self.states.push(ClockLogStateChange { at_s, state: state.clone() });
         }
     }
 }
@@ -253,13 +253,13 @@ mod tests {
     #[test]
     fn a_servers_log_is_read() {
         let mut reader = ClockLogReader::default();
-        reader.take(PULSE.as_bytes()).unwrap();
+        reader.read_line(PULSE.as_bytes()).unwrap();
         for line in [
             at(6, r#","verdict":"outlier","measured_ns":9000,"state":"locked""#),
             at(7, r#","verdict":"missing","measured_ns":null,"state":"holdover","step_ns":-5"#),
             at(8, r#","clock":"raw","offset_ns":3"#),
         ] {
-            reader.take(line.as_bytes()).unwrap();
+            reader.read_line(line.as_bytes()).unwrap();
         }
         let result = reader.result("errors.jsonl".to_owned());
         assert_eq!((result.lines, result.restarts, result.clocks.len()), (4, 0, 2));
@@ -288,7 +288,7 @@ mod tests {
         for (seconds, utc_s, offset) in [(100, 1_000, 1), (101, 1_001, 2), (3, 1_061, 3)] {
             let utc_ns = i64::from(utc_s) * 1_000_000_000;
             let line = at(seconds, &format!(r#","utc_ns":{utc_ns},"offset_ns":{offset}"#));
-            reader.take(line.as_bytes()).unwrap();
+            reader.read_line(line.as_bytes()).unwrap();
         }
         let result = reader.result(String::new());
         let times: Vec<_> = result.clocks[0].offsets.iter().map(|point| point.at_s).collect();
@@ -298,18 +298,18 @@ mod tests {
     #[test]
     fn the_bad_line_is_named() {
         let mut reader = ClockLogReader::default();
-        reader.take(PULSE.as_bytes()).unwrap();
+        reader.read_line(PULSE.as_bytes()).unwrap();
         let long = "x".repeat(CLOCK_LOG_LINE_MAX + 1);
-        let name = at(1, &format!(r#","clock":"{}""#, "x".repeat(WORD_MAX + 1)));
+        let name = at(1, &format!(r#","clock":"{}""#, "x".repeat(NAME_LENGTH_MAX + 1)));
         for wrong in ["", "{", "{}", "[1]", "{\"monotonic_ns\":1.5}", &long, &name] {
-            let error = reader.take(wrong.as_bytes()).unwrap_err();
+            let error = reader.read_line(wrong.as_bytes()).unwrap_err();
             assert!(error.starts_with("line 2: "), "{error}");
         }
-        reader.take(PULSE.as_bytes()).unwrap();
+        reader.read_line(PULSE.as_bytes()).unwrap();
         for clock in 0..CLOCKS_MAX - 1 {
-            reader.take(at(9, &format!(r#","clock":"{clock}""#)).as_bytes()).unwrap();
+            reader.read_line(at(9, &format!(r#","clock":"{clock}""#)).as_bytes()).unwrap();
         }
-        let error = reader.take(at(9, r#","clock":"one more""#).as_bytes()).unwrap_err();
+        let error = reader.read_line(at(9, r#","clock":"one more""#).as_bytes()).unwrap_err();
         assert!(error.contains("clocks"), "{error}");
     }
 
@@ -325,13 +325,13 @@ mod tests {
                 ..ClockLogLine::default()
             };
             let text = serde_json::to_string(&line).unwrap();
-            prop_assert_eq!(ClockLogLine::read(text.as_bytes()).unwrap(), line);
+            prop_assert_eq!(ClockLogLine::parse(text.as_bytes()).unwrap(), line);
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(line in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut reader = ClockLogReader::default();
-            let taken = reader.take(&line).is_ok();
+            let taken = reader.read_line(&line).is_ok();
             prop_assert_eq!(reader.result(String::new()).lines, u64::from(taken));
         }
     }

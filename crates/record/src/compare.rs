@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::{Finding, Host};
 
-pub use paths::{damaged, distributions, numbers};
+pub use paths::{distributions, find_damaged_histogram, numeric_values};
 
 /// Name and version of the schema.
 pub const COMPARE_SCHEMA: &str = "horolog.compare/2";
 
-/// Comparison of two runs.
+/// Comparison of two runs, or of two groups of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareResult {
     /// [`COMPARE_SCHEMA`].
@@ -29,7 +29,7 @@ pub struct CompareResult {
     pub host: Host,
     /// Reference run.
     pub earlier: ComparedRun,
-    /// Run that is judged.
+    /// Run that is compared with the reference.
     pub later: ComparedRun,
     /// Repetitions of the earlier run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -37,9 +37,10 @@ pub struct CompareResult {
     /// Repetitions of the later run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later_repeats: Vec<ComparedRun>,
-    /// Largest tolerated change of a metric for the worse, as a share of its earlier value.
+    /// Largest tolerated change for the worse, as a share of the earlier value.
     pub threshold: f64,
-    /// Share of bootstrap replications between each metric's bounds.
+    /// Confidence level of the bounds of a change: share of the bootstrap replications between
+    /// them.
     pub confidence: f64,
     /// Metrics of both runs, in the order of their paths.
     pub metrics: Vec<ComparedMetric>,
@@ -54,16 +55,16 @@ pub struct CompareResult {
 }
 
 impl CompareResult {
-    /// Returns the metrics that decide: those of the measured object.
-    pub fn deciding(&self) -> impl Iterator<Item = &ComparedMetric> + Clone {
-        self.metrics.iter().filter(|figure| !figure.informational)
+    /// Returns the metrics that decide the comparison: those of the measured object.
+    pub fn deciding_metrics(&self) -> impl Iterator<Item = &ComparedMetric> + Clone {
+        self.metrics.iter().filter(|metric| !metric.informational)
     }
 }
 
 /// Run of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedRun {
-    /// Reference as requested: number, key, name or file.
+    /// Reference by which the user named it: number, key, name or file.
     pub reference: String,
     /// Schema of its result.
     pub schema: String,
@@ -71,24 +72,24 @@ pub struct ComparedRun {
     pub started: String,
 }
 
-/// Metric of both runs.
+/// Metric that both sides have, with its change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedMetric {
     /// Path in the results, such as `trials[intended_rate=10000].rtt_ns`.
     pub path: String,
     /// Kind of metric.
     pub metric: ComparedMetricKind,
-    /// Earlier value: ns, a share, or a rate per second; for several runs the mean, and for their
-    /// offsets the mean distance from 0. Absent if an attempt of a run did not succeed, such as a
-    /// fault that was not detected.
+    /// Earlier value: a time in ns, a ratio, or a rate per second. For several runs it is the mean;
+    /// for offsets of several runs the mean distance from 0. Absent if an attempt failed in a run,
+    /// such as a fault that was not detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<f64>,
-    /// Later value.
+    /// Later value, as for `earlier`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub later: Option<f64>,
-    /// Lower bound of the change: a share of the earlier value; for shares, their difference; for
-    /// offsets, the increase of the distance from 0 in ns. Absent if the data do not suffice: too
-    /// few values, only one reading, or a search that ended before it found that bound.
+    /// Lower bound of the change, as a share of the earlier value; for loss ratios their
+    /// difference, for offsets the increase of the distance from 0 in ns. Absent if the data do not
+    /// suffice: too few values, a single reading, or a search without that bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// Upper bound of the change.
@@ -96,14 +97,14 @@ pub struct ComparedMetric {
     pub high: Option<f64>,
     /// Verdict on the change.
     pub verdict: CompareVerdict,
-    /// True if it describes the measuring side, such as a generator's send lateness, and decides
-    /// nothing.
+    /// True if the metric describes the measuring side, such as the send lateness of a generator,
+    /// and does not decide the comparison.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub informational: bool,
 }
 
-/// Kinds of compared metrics. Times and shares are worse if larger, rates if smaller, offsets if
-/// further from 0.
+/// Kinds of compared metrics. An increase of a time or a ratio is worse, a decrease of a rate, and
+/// an increase of an offset's distance from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparedMetricKind {
@@ -114,10 +115,10 @@ pub enum ComparedMetricKind {
     /// 99.9th-percentile time.
     #[serde(rename = "p99.9")]
     P999,
-    /// Share of sent packets that was lost; or of the path's object, that was late, invalid,
-    /// missed, failed, stalled or retransmitted.
+    /// Ratio of events to trials: lost packets to sent ones; or late, invalid, missed, failed,
+    /// stalled or retransmitted items of the object at the path.
     Loss,
-    /// Rate found by a search, between its bounds, or rate of a transfer.
+    /// Rate found by a search, or rate of a transfer.
     Rate,
     /// Time from a single reading, in ns.
     Time,
@@ -131,13 +132,13 @@ pub enum ComparedMetricKind {
 pub enum CompareVerdict {
     /// Both bounds are within the threshold.
     Same,
-    /// Both bounds are beyond it, for the better.
+    /// Improvement: both bounds are beyond the threshold.
     Better,
-    /// Both bounds are beyond it, for the worse.
+    /// Regression: both bounds are beyond the threshold.
     Worse,
     /// The bounds lie on both sides of the threshold.
     Unclear,
-    /// The values are too few for bounds.
+    /// Too few values for bounds.
     NotEnough,
 }
 
@@ -152,30 +153,31 @@ pub struct ComparedCondition {
     pub later: String,
 }
 
-/// Common and differing contents of two results.
+/// Metrics that two groups of results have in common, and their differences.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct ResultComparison {
-    /// See [`CompareResult`].
+    /// See [`CompareResult::metrics`].
     pub metrics: Vec<ComparedMetric>,
-    /// See [`CompareResult`].
+    /// See [`CompareResult::only_earlier`].
     pub only_earlier: Vec<String>,
-    /// See [`CompareResult`].
+    /// See [`CompareResult::only_later`].
     pub only_later: Vec<String>,
-    /// See [`CompareResult`].
+    /// See [`CompareResult::conditions`].
     pub conditions: Vec<ComparedCondition>,
 }
 
 impl ResultComparison {
-    /// Compares results of one kind, one or several on each side. Metrics are compared if all
-    /// results have them at the same path: list items are the same if they have the same rate,
-    /// length or name. Other differences are those of the first result of each side.
+    /// Compares results of one kind, one or several on each side. A metric is compared if all
+    /// results have it at the same path; list items are matched by fields such as rate, length or
+    /// name. Conditions are compared between the first results of both sides.
     #[must_use]
-    pub fn of(earlier: &[&Value], later: &[&Value], threshold: f64) -> Self {
-        let (figures, only_earlier, only_later) = metrics::compare(earlier, later, threshold);
+    pub fn compare(earlier: &[&Value], later: &[&Value], threshold: f64) -> Self {
+        let (metrics, only_earlier, only_later) = metrics::compare(earlier, later, threshold);
         let conditions = earlier.first().zip(later.first());
-        let conditions = conditions
-            .map_or_else(Vec::new, |(earlier, later)| conditions::differing(earlier, later));
-        Self { metrics: figures, only_earlier, only_later, conditions }
+        let conditions = conditions.map_or_else(Vec::new, |(earlier, later)| {
+            conditions::differing_conditions(earlier, later)
+        });
+        Self { metrics, only_earlier, only_later, conditions }
     }
 }
 

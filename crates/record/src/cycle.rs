@@ -17,13 +17,13 @@ pub struct CycleResult {
     pub started: String,
     /// Command line of the run.
     pub command: Vec<String>,
-    /// Host from which the run was led.
+    /// Host that controls the run.
     pub host: Host,
     /// Signal that releases periods on the nodes.
-    pub signal: CycleSignal,
+    pub signal: ReleaseSignal,
     /// One entry per policy and number of nodes, in the order in which they ran.
     pub runs: Vec<CycleRun>,
-    /// Gain from more nodes, if their number varies.
+    /// Speed-up by more nodes; empty unless the number of nodes varies.
     pub speedups: Vec<CycleSpeedup>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
@@ -34,8 +34,8 @@ pub struct CycleResult {
 /// Signals that release periods on the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CycleSignal {
-    /// One clock shared by all nodes, which run on one host.
+pub enum ReleaseSignal {
+    /// Shared monotonic clock of one host on which all nodes run.
     Monotonic,
     /// Each node's own clock, synchronised by other means.
     Utc,
@@ -47,9 +47,9 @@ pub enum CycleSignal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskPolicy {
-    /// `SCHED_FIFO`: by priority; among equals until the task waits.
+    /// `SCHED_FIFO`: fixed priority; threads of equal priority run until they block.
     Fifo,
-    /// `SCHED_RR`: by priority; equals take turns.
+    /// `SCHED_RR`: fixed priority; threads of equal priority share the core in time slices.
     Rr,
     /// `SCHED_OTHER`: a fair share.
     Other,
@@ -72,17 +72,17 @@ impl TaskPolicy {
         }
     }
 
-    /// Returns true if its tasks have a priority.
+    /// Returns true if its tasks have a real-time priority.
     #[must_use]
     pub const fn has_priority(self) -> bool {
         matches!(self, Self::Fifo | Self::Rr)
     }
 
-    /// Reads a name.
+    /// Parses the name of a policy.
     ///
     /// # Errors
     ///
-    /// Lists the accepted names.
+    /// Returns a text that lists the valid names.
     pub fn parse(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|policy| policy.name() == text);
         named.ok_or_else(|| "write fifo, rr, other or deadline".to_owned())
@@ -92,28 +92,28 @@ impl TaskPolicy {
 /// One run of all tasks on all nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleRun {
-    /// Policy of all tasks, if policies are compared.
+    /// Policy of all tasks; absent unless policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskPolicy>,
-    /// Packets that released the periods, if the signal was a packet.
+    /// Counts of the packets that released the periods; absent for other signals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sent: Option<CycleSignalStats>,
+    pub sent: Option<ReleaseSignalCounts>,
     /// Time from the first release to the last end, in seconds.
     pub elapsed_s: f64,
     /// Nodes, in order.
     pub nodes: Vec<CycleNode>,
-    /// Tasks shared by several nodes, and the evenness of their load.
+    /// Tasks that several nodes run in parallel, with the balance of their load.
     pub shared: Vec<CycleSharedTask>,
 }
 
-/// Time signal sent as packets.
+/// Counts and lateness of packets that release periods.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleSignalStats {
+pub struct ReleaseSignalCounts {
     /// Packets sent.
     pub packets: u64,
-    /// Packets not sent.
+    /// Packets that could not be sent.
     pub failed: u64,
-    /// From the intended to the actual send time of a packet.
+    /// Send lateness: actual minus intended send time of a packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Distribution>,
 }
@@ -123,27 +123,27 @@ pub struct CycleSignalStats {
 pub struct CycleNode {
     /// Name.
     pub name: String,
-    /// Host of the node, if it differs from the leader's.
+    /// Host of the node; absent if it is the host that controls the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
-    /// Host conditions held constant on the node.
+    /// Host conditions in force on the node during the run.
     pub conditions: HostConditions,
-    /// Deliberate offset of its clock.
+    /// Offset of its clock that was injected on purpose; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected_offset_ns: Option<i64>,
-    /// Offset of its clock from the leader's, measured before, during and after the run, in this
-    /// order; empty if the leader is on the same host.
-    pub clocks: Vec<CycleClock>,
+    /// Offset of its clock from that of the controlling host, measured before, during and after the
+    /// run, in this order; empty on the same host.
+    pub clocks: Vec<CycleClockOffset>,
     /// Tasks of the node, in order.
     pub tasks: Vec<CycleTask>,
 }
 
-/// Offset of a node's clock from the leader's.
+/// Measured offset of a node's clock from that of the controlling host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleClock {
+pub struct CycleClockOffset {
     /// Offset in ns, positive if ahead.
     pub ahead_ns: i64,
-    /// Error bound of the offset, in either direction, in ns.
+    /// Error bound of the offset (±), in ns.
     pub error_ns: u64,
 }
 
@@ -152,14 +152,14 @@ pub struct CycleClock {
 pub struct CycleTask {
     /// Name.
     pub name: String,
-    /// Time between releases.
+    /// Period of the task.
     pub period_ns: u64,
-    /// Time from a release to its deadline.
+    /// Relative deadline: time from a release to its deadline.
     pub deadline_ns: u64,
     /// Scheduling of the task.
     pub scheduling: TaskScheduling,
     /// Cost of the measurement itself.
-    pub cost: CycleCost,
+    pub cost: CycleMeasurementCost,
     /// Undisturbed time of a unit of the built-in load; absent without built-in load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit_ns: Option<f64>,
@@ -168,24 +168,24 @@ pub struct CycleTask {
     pub units: Option<u64>,
     /// Planned periods.
     pub planned: u64,
-    /// Periods counted here.
+    /// Number of periods included in these results.
     pub periods: u64,
-    /// Periods of these that missed their deadline: start latency and execution together exceed it.
+    /// Periods of these whose response time (start latency plus execution) exceeded the deadline.
     pub missed: u64,
-    /// Periods whose release had passed when the task came to wait for it. They are run and counted
-    /// like all others, from their own release.
+    /// Periods whose release time had passed before the task began to wait for it. They run and
+    /// count like all others, measured from their own release.
     pub overrun: u64,
-    /// Entries of periods, steps and events that are not counted here: the collector came too late
-    /// for them.
+    /// Entries of periods, supersteps and events that are missing from these results because the
+    /// collector did not read them in time.
     pub uncounted: u64,
     /// Periods not run because the packet that releases them did not arrive.
     #[serde(default)]
     pub unreleased: u64,
-    /// Periods with failed work.
+    /// Periods in which the work failed.
     pub failed: u64,
-    /// Messages of other nodes that did not arrive in time.
+    /// Messages from other nodes that did not arrive in time.
     pub messages_missing: u64,
-    /// Abandoned barriers.
+    /// Barriers that were abandoned because a node did not arrive in time.
     pub barriers_broken: u64,
     /// From release to the task's first instruction (start latency).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,22 +208,23 @@ pub struct CycleTask {
     /// Part of the execution spent in barriers after all nodes had arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub barrier_ns: Option<Distribution>,
-    /// Cost of a period in addition to computing.
-    pub overhead: CycleOverhead,
-    /// Aperiodic work that was served.
+    /// Overhead of parallel work, per period.
+    pub overhead: ParallelOverhead,
+    /// Aperiodic events that the task served; absent if it serves none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub served: Option<CycleServed>,
-    /// Reason for its command's last failure, or for which its program was abandoned.
+    pub served: Option<ServedEvents>,
+    /// Reason for the last failure of its command, or for abandoning its program; absent without
+    /// failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Periods by the state that the program reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<CycleState>,
-    /// Run over time, by interval.
-    pub series: Vec<CycleBucket>,
+    pub states: Vec<CycleStatePeriods>,
+    /// Time series of the run, by interval.
+    pub series: Vec<CycleInterval>,
 }
 
-/// Scheduling of a task.
+/// Requested and actual scheduling of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskScheduling {
     /// Requested policy.
@@ -232,32 +233,32 @@ pub struct TaskScheduling {
     pub policy: TaskPolicy,
     /// Real-time priority; 0 if the policy has none.
     pub priority: u8,
-    /// Core to which it was pinned.
+    /// Core to which the task was pinned; absent if not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
-    /// Reason for which the request could not be granted.
+    /// Reason why the request could not be granted; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Measurement overhead of a period, each the median of many.
+/// Overhead of the measurement; each value is the median of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleCost {
+pub struct CycleMeasurementCost {
     /// One reading of the clock.
     pub clock_ns: u64,
     /// All clock readings of a period, and delivery of the values.
     pub period_ns: u64,
 }
 
-/// Extra cost of parallel work, as means per period (`W_o` of Hao, Xue and Qin, "Performance and
-/// test method for real-time parallel system", 2010, Table 1).
+/// Overhead of parallel work, as means per period (`W_o` of Hao, Xue and Qin, "Performance and test
+/// method for real-time parallel system", 2010, Table 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CycleOverhead {
+pub struct ParallelOverhead {
     /// Part of the communication time that even the shortest messages take.
     pub communication_latency_ns: f64,
     /// Part of the communication time due to the messages' length.
     pub communication_volume_ns: f64,
-    /// Waiting for nodes that lagged behind.
+    /// Waiting for slower nodes.
     pub idle_ns: f64,
     /// Operating system: start latency, and the excess of computing time over the undisturbed time.
     pub system_ns: f64,
@@ -265,10 +266,10 @@ pub struct CycleOverhead {
 
 /// Events served by a polling server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleServed {
+pub struct ServedEvents {
     /// Events served.
     pub events: u64,
-    /// Events still waiting at the end.
+    /// Events still queued at the end of the run.
     pub backlog: u64,
     /// Most events that waited for the next period.
     pub backlog_max: u64,
@@ -279,14 +280,14 @@ pub struct CycleServed {
 
 /// Periods in which a program reported one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleState {
+pub struct CycleStatePeriods {
     /// Name of the state.
     pub name: String,
     /// Number of periods.
     pub periods: u64,
     /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// From the beginning to the end of the work.
+    /// Execution: from the first instruction to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<Distribution>,
     /// From release to the end of the work.
@@ -294,47 +295,49 @@ pub struct CycleState {
     pub response_ns: Option<Distribution>,
 }
 
-/// Several consecutive periods.
+/// Interval of a time series: several consecutive periods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleBucket {
-    /// Release of the first of them, in seconds of the run.
+pub struct CycleInterval {
+    /// Release of the first period, in seconds since the start of the run.
     pub at_s: f64,
     /// Mean ratio of execution to period.
     pub ratio_mean: f64,
-    /// Largest of these ratios.
+    /// Largest ratio of execution time to period.
     pub ratio_max: f64,
     /// Largest start latency.
     pub start_latency_max_ns: u64,
-    /// Deadlines missed.
+    /// Periods that missed their deadline.
     pub missed: u64,
 }
 
-/// Task shared by several nodes.
+/// Task that several nodes run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleSharedTask {
     /// Name.
     pub task: String,
-    /// Periods in which all nodes are counted.
+    /// Periods that are counted on all nodes.
     pub periods: u64,
-    /// Ratio of the longest mean computing time to the mean of all, minus one: 0 if all carry the
-    /// same load.
+    /// Load imbalance: longest mean computing time of a node divided by the mean of all nodes,
+    /// minus 1; 0 if the load is equal.
     pub imbalance: f64,
-    /// For each node, in order, the number of periods in which the others waited for it
-    /// (straggler): it waited least itself.
+    /// By node: number of periods in which it was the straggler, for which the others waited; the
+    /// straggler is the node with the shortest wait.
     pub straggler_periods: Vec<u64>,
-    /// Longest wait of a node minus the straggler's own wait, mean over all periods.
+    /// Mean over all periods of the longest wait of a node minus the straggler's own wait.
     pub waited_ns: f64,
-    /// From the first node's beginning to the last node's end, mean.
+    /// Mean time from the first node's first instruction to the last node's end of work.
     pub span_ns: f64,
-    /// Supersteps by equation (2) of Hao, Xue and Qin, from the same periods.
-    pub steps: Vec<CycleStep>,
+    /// Duration of each superstep by equation (2) of Hao, Xue and Qin 2010, computed from the same
+    /// periods.
+    pub steps: Vec<CycleSuperstep>,
     /// Sum of that equation over all steps.
     pub predicted_ns: f64,
 }
 
-/// Duration of a superstep by equation (2): the mean over the periods of the largest of all nodes.
+/// Terms of equation (2) for a superstep: in each period the largest value over all nodes, then the
+/// mean over the periods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CycleStep {
+pub struct CycleSuperstep {
     /// Computing.
     pub computation_max_ns: f64,
     /// Messages in transit.
@@ -343,13 +346,13 @@ pub struct CycleStep {
     pub barrier_ns: f64,
 }
 
-/// Gain from one number of nodes.
+/// Speed-up with a given number of nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleSpeedup {
     /// Policy of all tasks, if policies are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<TaskPolicy>,
-    /// Task of the work.
+    /// Name of the task.
     #[serde(default)]
     pub task: String,
     /// Number of nodes.
@@ -358,6 +361,6 @@ pub struct CycleSpeedup {
     pub span_ns: f64,
     /// Ratio of the time with the fewest nodes to this time.
     pub speedup: f64,
-    /// Ratio of the speed-up to the increase in nodes.
+    /// Speed-up divided by the factor by which the number of nodes grew.
     pub efficiency: f64,
 }

@@ -17,11 +17,11 @@ pub struct CyclePredictResult {
     pub started: String,
     /// Command line of the run.
     pub command: Vec<String>,
-    /// Host on which the prediction was made and for which it holds.
+    /// Host that made the prediction and to which it applies.
     pub host: Host,
-    /// Nodes that run the set in parallel and send to one another; 1 if there are no others.
+    /// Number of nodes that run the set in parallel and exchange messages; 1 for a single node.
     pub nodes: u32,
-    /// Percentile of a distribution taken as its worst case.
+    /// Percentile of a measured distribution that is taken as its worst case.
     pub percentile: CyclePredictPercentile,
     /// Costs of the host, each with its source.
     pub costs: Vec<CyclePredictCost>,
@@ -71,7 +71,7 @@ impl CyclePredictPercentile {
 
     /// Returns this percentile of a distribution, in ns.
     #[must_use]
-    pub const fn of(self, times: &Distribution) -> u64 {
+    pub const fn value_ns(self, times: &Distribution) -> u64 {
         match self {
             Self::P50 => times.p50,
             Self::P90 => times.p90,
@@ -83,37 +83,37 @@ impl CyclePredictPercentile {
     }
 }
 
-/// Measured cost of the host.
+/// Measured cost of the host, such as an interrupt or a context switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CyclePredictCost {
     /// Kind of cost.
     pub kind: CyclePredictCostKind,
-    /// Core on which it was measured; absent if it applies to all.
+    /// Core on which it was measured; absent if it applies to all cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
     /// Duration of each occurrence, in ns.
     pub ns: u64,
-    /// Time between occurrences, in ns; absent if a task causes them itself.
+    /// Time between occurrences, in ns; absent if the task itself causes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ns: Option<u64>,
     /// For interrupts and other threads: gaps up to this percentile of their distribution and above
     /// the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<CyclePredictPercentile>,
-    /// Bytes of a message.
+    /// Size of the message, in bytes; for messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// For a message: half of the round trip, in ns, as used by the equations as published; `ns` is
-    /// all of it, since the two directions may differ.
+    /// For messages: half of the round trip, in ns, which the equations as published use. `ns` is
+    /// the whole round trip, since the two directions may differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_ns: Option<u64>,
     /// Source: the file, or a measurement for this prediction.
     pub source: String,
-    /// Name of the value used.
+    /// Name of the statistic taken, such as a percentile.
     pub statistic: String,
 }
 
-/// Kinds of costs.
+/// Kinds of costs of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CyclePredictCostKind {
@@ -121,7 +121,7 @@ pub enum CyclePredictCostKind {
     Switch,
     /// Start latency of a task.
     Release,
-    /// Tick of the scheduler.
+    /// Scheduler tick.
     Scheduler,
     /// Anything that takes the core from every thread: interrupts, system management, a hypervisor.
     Interrupt,
@@ -131,12 +131,12 @@ pub enum CyclePredictCostKind {
     Message,
 }
 
-/// Task and its predicted time.
+/// Task with its bounds and the verdict on its deadline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CyclePredictTask {
     /// Name.
     pub name: String,
-    /// Time between releases, in ns.
+    /// Period, in ns.
     pub period_ns: u64,
     /// Time from a release to the deadline, in ns.
     pub deadline_ns: u64,
@@ -144,7 +144,7 @@ pub struct CyclePredictTask {
     pub policy: TaskPolicy,
     /// Real-time priority; 0 if the policy has none.
     pub priority: u8,
-    /// Core to which it is pinned.
+    /// Core to which it is pinned; absent if not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core: Option<usize>,
     /// Core utilisation of the task alone, from 0; absent if unknown.
@@ -152,23 +152,23 @@ pub struct CyclePredictTask {
     pub utilisation: Option<f64>,
     /// Verdict on its deadline.
     pub verdict: CyclePredictVerdict,
-    /// Reason for a missing bound.
+    /// Reason why there is no bound; absent if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Method by which the bound was found.
     pub method: CyclePredictMethod,
-    /// Safe bound.
+    /// Safe bound on the response time; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe: Option<CyclePredictBound>,
-    /// Equation (3) as published.
+    /// Bound by equation (3) as published; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_published: Option<CyclePredictBound>,
-    /// Deadline minus the safe bound, in ns; negative if it is missed.
+    /// Deadline minus the safe bound, in ns; negative if the deadline can be missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin_ns: Option<i64>,
-    /// Tasks that run before it or take turns with it.
+    /// Names of the tasks with higher priority, or with which the task shares the core in turns.
     pub before: Vec<String>,
-    /// Measurement by a run of the task, if one is given.
+    /// Measured results of this task, for comparison with its bound; absent if none were supplied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<CyclePredictMeasured>,
 }
@@ -183,10 +183,10 @@ pub struct CyclePredictMeasured {
     /// Worst execution time by the chosen percentile, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<u64>,
-    /// Longest time from a release to the end, in ns.
+    /// Longest response time (release to end of work), in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<u64>,
-    /// The file.
+    /// Result file.
     pub source: String,
 }
 
@@ -198,7 +198,7 @@ pub enum CyclePredictVerdict {
     Schedulable,
     /// The bound exceeds the deadline, or there is none within the period.
     Unschedulable,
-    /// A cost required by the bound is unknown.
+    /// A cost that the bound requires is unknown.
     Unknown,
 }
 
@@ -208,20 +208,21 @@ pub enum CyclePredictVerdict {
 pub enum CyclePredictMethod {
     /// Response time by fixed-point iteration.
     Response,
-    /// Density of all tasks with deadline scheduling: each is complete by its deadline.
+    /// Density test of all tasks under `SCHED_DEADLINE`: if it passes, each completes by its
+    /// deadline.
     Density,
 }
 
-/// Bound and its terms.
+/// Bound on a response time, as the sum of its terms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CyclePredictBound {
-    /// From release to the end, in ns.
+    /// Bound on the time from release to the end of the work, in ns.
     pub response_ns: u64,
-    /// Number of iterations.
+    /// Number of iterations until the fixed point.
     pub rounds: u64,
     /// Non-zero terms of the sum; empty if the bound is by density.
     pub terms: Vec<CyclePredictTerm>,
-    /// Largest term.
+    /// Kind of the largest term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dominant: Option<CyclePredictTermKind>,
 }
@@ -245,15 +246,15 @@ pub enum CyclePredictTermKind {
     Communication,
     /// Barriers of the task.
     Barrier,
-    /// Tasks that run before it.
+    /// Interference by tasks that run before it.
     Interference,
-    /// Task that blocks it.
+    /// Blocking by another task.
     Blocking,
-    /// From its release to its beginning.
+    /// Start latency: from the release to the first instruction.
     Release,
-    /// Switches to the task and away from it.
+    /// Context switches to the task and away from it.
     Switches,
-    /// Tick of the scheduler.
+    /// Scheduler ticks.
     Scheduler,
     /// Interrupts and other events that take the core.
     Interrupts,
@@ -291,7 +292,7 @@ impl CyclePredictTermKind {
 }
 
 impl CyclePredictBound {
-    /// Returns the duration of one of its terms, in ns; 0 if the bound does not contain it.
+    /// Returns the duration of a term, in ns; 0 if the bound does not contain it.
     #[must_use]
     pub fn term_ns(&self, kind: CyclePredictTermKind) -> u64 {
         self.terms.iter().find(|term| term.kind == kind).map_or(0, |term| term.ns)
@@ -299,9 +300,10 @@ impl CyclePredictBound {
 }
 
 impl CyclePredictTask {
-    /// Returns the safe bound as a share of the deadline, from 0.
+    /// Returns the safe bound as a share of the deadline, above 1 if it exceeds the deadline;
+    /// `None` without a bound.
     #[must_use]
-    pub fn used(&self) -> Option<f64> {
+    pub fn deadline_share(&self) -> Option<f64> {
         let safe = self.safe.as_ref()?;
         Some(safe.response_ns as f64 / self.deadline_ns.max(1) as f64)
     }

@@ -6,9 +6,11 @@ mod kind;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, HostConditions, LimitResult, SearchEnd, TaskScheduling};
+use crate::{
+    Distribution, Finding, Host, HostConditions, LimitResult, SearchEndReason, TaskScheduling,
+};
 
-pub use kind::{CycleTestDetectionKind, CycleTestFaultKind, CycleTestGrade, CycleTestScale};
+pub use kind::{CycleTestDetectionKind, CycleTestFaultKind, CycleTestGrade, ScorecardCriterion};
 
 /// The schema's name and version.
 pub const CYCLE_TEST_SCHEMA: &str = "horolog.cycle-test/2";
@@ -29,12 +31,12 @@ pub struct CycleTestResult {
     /// Run; for a search, the last one at the load found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<CycleTestRun>,
-    /// Search for the largest load without a miss, if requested.
+    /// Search for the highest load without a deadline miss; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<CycleTestSearch>,
     /// Scorecard (Hao, Xue and Qin, "Performance and test method for real-time parallel system",
     /// 2010, Table 2).
-    pub scorecard: Vec<CycleTestScore>,
+    pub scorecard: Vec<ScorecardRow>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
@@ -46,42 +48,43 @@ pub struct CycleTestResult {
 pub struct CycleTestApplication {
     /// Name.
     pub name: String,
-    /// Time between releases.
+    /// Period of the tasks.
     pub period_ns: u64,
-    /// Time from a release to the deadline of its work.
+    /// Relative deadline: time from a release to the deadline of its work.
     pub deadline_ns: u64,
     /// Number of nodes.
     pub nodes: u16,
     /// Consecutive periods without a miss or a detection on any node that count as recovered.
     pub steady: u32,
-    /// Wait for another node from which on it is detected as slow.
+    /// Wait for another node above which that node is detected as a straggler.
     pub response_limit_ns: u64,
-    /// Periods without a message from a node after which others stop waiting for it.
+    /// Number of periods without a message from a node after which the others no longer wait for
+    /// it.
     pub node_timeout: u32,
 }
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestRun {
-    /// Factor applied to rates and fixed computation.
+    /// Load factor, which scales the report rates and the fixed computation of the stages.
     pub load: f64,
     /// Time from the first release to the end, in seconds.
     pub elapsed_s: f64,
-    /// Host conditions held constant during the run.
+    /// Host conditions in force during the run.
     pub conditions: HostConditions,
     /// Nodes, in order.
     pub nodes: Vec<CycleTestNode>,
     /// Stages of a period, in order.
     pub stages: Vec<CycleTestStage>,
-    /// Ratio of the longest computing time of a node to the mean of all, minus one: 0 if all carry
-    /// the same load.
+    /// Load imbalance: longest computing time of a node divided by the mean of all nodes, minus 1;
+    /// 0 if the load is equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imbalance: Option<f64>,
-    /// Reports sent by external sources.
-    pub sources: Vec<CycleTestSource>,
-    /// Periods by state.
-    pub states: Vec<CycleTestState>,
-    /// Injected faults and their consequences.
+    /// External sources of reports.
+    pub sources: Vec<CycleTestReportSource>,
+    /// Results by the state of the periods.
+    pub states: Vec<CycleTestStatePeriods>,
+    /// Injected faults, their detections and recovery.
     pub faults: Vec<CycleTestFault>,
     /// All detections of the nodes, regardless of their cause.
     pub detections: Vec<CycleTestDetection>,
@@ -94,7 +97,7 @@ pub struct CycleTestNode {
     pub name: String,
     /// Scheduling of the node's task.
     pub scheduling: TaskScheduling,
-    /// Undisturbed time of a unit of the built-in load.
+    /// Time of one unit of the built-in load without interference.
     pub unit_ns: f64,
     /// Median of half the round trip of the shortest message to the next node before the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,9 +108,9 @@ pub struct CycleTestNode {
     pub periods: u64,
     /// Periods of these that missed their deadline.
     pub missed: u64,
-    /// Periods whose release had passed when the node came to wait for it.
+    /// Periods whose release time had passed before the node began to wait for it.
     pub overrun: u64,
-    /// Periods not counted here: the collector came too late for them.
+    /// Periods missing from these results because the collector did not read them in time.
     pub uncounted: u64,
     /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,10 +121,10 @@ pub struct CycleTestNode {
     /// Time during which messages were in transit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_ns: Option<Distribution>,
-    /// Waiting for nodes that lagged behind.
+    /// Time spent waiting for slower nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<Distribution>,
-    /// Cause of its process's premature end.
+    /// Reason for the premature end of its process; absent if it did not end early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
@@ -141,30 +144,30 @@ pub struct CycleTestStage {
     pub barrier_ns: f64,
 }
 
-/// External source of reports.
+/// External source that sends reports to nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestSource {
+pub struct CycleTestReportSource {
     /// Name.
     pub name: String,
     /// Reports due; a copy to each of several nodes counts separately.
     pub due: u64,
     /// Reports sent.
     pub sent: u64,
-    /// Reports not sent although no fault dropped them: the generator was too late for them, or the
-    /// system refused them.
+    /// Reports that were not sent although no fault suppressed them: the generator was late, or the
+    /// kernel refused them.
     pub send_failed: u64,
     /// Bytes sent.
     pub bytes: u64,
     /// Achieved rate, in reports per second.
     pub rate: f64,
-    /// Send lateness of a report, of those without an injected delay.
+    /// Send lateness of the reports that no fault delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Distribution>,
 }
 
 /// Periods in one state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestState {
+pub struct CycleTestStatePeriods {
     /// Label of the state.
     pub name: String,
     /// Periods of all nodes.
@@ -174,38 +177,39 @@ pub struct CycleTestState {
     /// From release to the end of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ns: Option<Distribution>,
-    /// From the task's first instruction to the end of its work.
+    /// Execution: from the task's first instruction to the end of its work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ns: Option<Distribution>,
 }
 
-/// Injected fault.
+/// Injected fault with its detections and recovery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestFault {
     /// Kind of fault.
     pub kind: CycleTestFaultKind,
-    /// Source or node affected; absent if all are.
+    /// Affected source or node; absent if all are affected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Planned start of the injection, in seconds of the run.
+    /// Planned start of the injection, in seconds since the start of the run.
     pub at_s: f64,
     /// Duration in seconds; absent if permanent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
-    /// State of the periods during the fault, if it has its own.
+    /// State assigned to the periods during the fault; absent if it has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Number of injections: reports, messages, periods of a slow node, stops.
     pub injected: u64,
-    /// First injection, in seconds of the run.
+    /// Time of the first injection, in seconds since the start of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_s: Option<f64>,
-    /// Detections during the fault that it can have caused.
-    pub detections: Vec<CycleTestCount>,
-    /// First detection: node and kind.
+    /// Detections during the fault that it may have caused, by kind.
+    pub detections: Vec<DetectionCount>,
+    /// First of these detections; absent if the fault was not detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detected: Option<CycleTestFirstDetection>,
-    /// Time from its end to recovery; absent if it never recovered, or nothing was injected.
+    /// Time from the end of the fault to recovery; absent without recovery or if nothing was
+    /// injected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered_after_ns: Option<u64>,
 }
@@ -223,7 +227,7 @@ pub struct CycleTestFirstDetection {
 
 /// Number of detections of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CycleTestCount {
+pub struct DetectionCount {
     /// Kind of detection.
     pub kind: CycleTestDetectionKind,
     /// Number of detections.
@@ -244,23 +248,24 @@ pub struct CycleTestDetection {
     pub count: u64,
 }
 
-/// Search for the largest load at which no deadline is missed.
+/// Search for the highest load at which no deadline is missed. Loads are factors as in
+/// [`CycleTestRun::load`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CycleTestSearch {
     /// Least load allowed.
     pub from: f64,
     /// Largest load allowed.
     pub to: f64,
-    /// Target distance of the bounds, as a share.
+    /// Relative distance of the bounds at which the search ends, as a share.
     pub width: f64,
-    /// Largest load without a miss, as far as known.
+    /// Highest load without a miss; absent if none was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<f64>,
-    /// Least load above it with misses.
+    /// Lowest load above `lower` with misses; absent if none was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<f64>,
     /// Reason for the end of the search.
-    pub end: SearchEnd,
+    pub end: SearchEndReason,
     /// Trials of the search, in order.
     pub trials: Vec<CycleTestTrial>,
 }
@@ -274,28 +279,28 @@ pub struct CycleTestTrial {
     pub duration_s: f64,
     /// Periods planned for all nodes.
     pub planned: u64,
-    /// Periods of these that missed their deadlines or were not run; each report that was lost, or
-    /// too old when taken, counts as one.
+    /// Periods of these that missed their deadline or did not run, plus the reports that were lost
+    /// or too old when read.
     pub missed: u64,
     /// Share of the due reports that were sent.
     pub sent_ratio: f64,
 }
 
-/// Row of the scorecard.
+/// Row of the scorecard: one criterion with its value and grade.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CycleTestScore {
+pub struct ScorecardRow {
     /// Scale of the row.
-    pub scale: CycleTestScale,
+    pub scale: ScorecardCriterion,
     /// Value of a quantitative row, in ns; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_ns: Option<f64>,
     /// Value of a qualitative row, as a ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Name and source of the value; or the reason for its absence.
+    /// Name and source of the value, or the reason for its absence.
     pub basis: String,
-    /// Graded share: of the value in the deadline, of communication in computing, or of one node's
-    /// computing above the mean.
+    /// Share by which the row is graded: the value relative to the deadline, communication relative
+    /// to computation, or the excess of one node's computation over the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
     /// Upper limits of the share for the grades excellent, good and fair; anything above is poor.
@@ -306,7 +311,7 @@ pub struct CycleTestScore {
 }
 
 impl CycleTestFault {
-    /// Returns true if it recovered, or there was nothing to recover from.
+    /// Returns true if the application recovered from the fault, or no fault was injected.
     #[must_use]
     pub const fn has_recovered(&self) -> bool {
         self.injected == 0 || self.recovered_after_ns.is_some()
@@ -314,7 +319,7 @@ impl CycleTestFault {
 
     /// Returns the number of detections of this kind.
     #[must_use]
-    pub fn noticed_as(&self, kind: CycleTestDetectionKind) -> u64 {
+    pub fn detection_count(&self, kind: CycleTestDetectionKind) -> u64 {
         self.detections.iter().find(|one| one.kind == kind).map_or(0, |one| one.count)
     }
 }

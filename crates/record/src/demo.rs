@@ -1,4 +1,5 @@
-//! Result of `horolog demo`: several servers, each under the same search.
+//! Result of `horolog demo`: several server configurations (candidates), each under the same
+//! capacity search.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,6 @@ pub struct DemoCandidate {
     pub label: String,
     /// Command that started the server.
     pub server_command: Vec<String>,
-    /// Result of the load run against it.
+    /// Result of the load run against this server.
     pub load: LoadResult,
 }

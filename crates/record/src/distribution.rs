@@ -5,7 +5,7 @@ use horolog_stats::histogram::{HistogramDecodeError, TooManyValues};
 use horolog_stats::{Histogram, Recorder};
 use serde::{Deserialize, Serialize};
 
-/// Distribution of non-negative times in nanoseconds. Percentiles come from a histogram with a
+/// Distribution of times in ns, which are not negative. Percentiles come from a histogram with a
 /// relative error below 1%; count, minimum, maximum and mean are exact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
@@ -15,7 +15,7 @@ pub struct Distribution {
     pub min: u64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard deviation of the population.
+    /// Population standard deviation.
     pub stddev: f64,
     /// Median.
     pub p50: u64,
@@ -29,21 +29,21 @@ pub struct Distribution {
     pub p99_99: u64,
     /// Largest value.
     pub max: u64,
-    /// Complete histogram: `HdrHistogram`'s V2 encoding, deflated, in base 64; two of them can be
-    /// merged. Empty if omitted to save space.
+    /// Histogram in the V2 encoding of `HdrHistogram`, deflated, in base 64. Empty if it was
+    /// omitted to save space.
     pub histogram: String,
 }
 
 /// Reasons for which distributions cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    /// A distribution has no histogram: it was omitted to save space.
+    /// A distribution has no histogram.
     #[error("a distribution has no histogram")]
     NoHistogram,
     /// A histogram cannot be decoded.
     #[error(transparent)]
     Decode(#[from] HistogramDecodeError),
-    /// A histogram contains more or fewer values than its distribution states.
+    /// The histogram's count differs from that of its distribution.
     #[error("a histogram contains {held} values, its distribution states {stated}")]
     Count {
         /// Number of values in the histogram.
@@ -57,14 +57,13 @@ pub enum MergeError {
 }
 
 impl Distribution {
-    /// Merges distributions into that of all values; `None` if there are none. Count, minimum and
-    /// maximum are exact, mean and deviation are as exact as those of the parts, and percentiles
-    /// are those of the histograms added bucket by bucket, as if one program had recorded
-    /// everything.
+    /// Merges distributions; `None` if there are none. Count, minimum and maximum are exact, mean
+    /// and standard deviation are as exact as those of the inputs, and percentiles come from the
+    /// sum of the histograms, as if one program had recorded all values.
     ///
     /// # Errors
     ///
-    /// Fails if a part has no histogram or a damaged one.
+    /// Fails if a histogram is missing or damaged.
     pub fn merge<'a>(
         all: impl IntoIterator<Item = &'a Self> + Clone,
     ) -> Result<Option<Self>, MergeError> {
@@ -72,11 +71,11 @@ impl Distribution {
         for one in all.clone() {
             histogram.merge(&one.decode()?)?;
         }
-        let Some(merged) = Self::of(&histogram) else { return Ok(None) };
+        let Some(merged) = Self::from_histogram(&histogram) else { return Ok(None) };
         let total = merged.count as f64;
         let weight = |one: &Self| one.count as f64 / total;
         let mean: f64 = all.clone().into_iter().map(|one| weight(one) * one.mean).sum();
-        // Deviations within the parts, and those of their means from the overall mean.
+        // Variance within each distribution, plus the variance of their means.
         let spread = |one: &Self| one.stddev.powi(2) + (one.mean - mean).powi(2);
         let variance: f64 = all.clone().into_iter().map(|one| weight(one) * spread(one)).sum();
         let min = all.clone().into_iter().map(|one| one.min).min().unwrap_or(merged.min);
@@ -110,7 +109,7 @@ impl Distribution {
 
     /// Returns the distribution of a histogram; `None` if it is empty.
     #[must_use]
-    pub fn of(histogram: &Histogram) -> Option<Self> {
+    pub fn from_histogram(histogram: &Histogram) -> Option<Self> {
         let summary = histogram.summary()?;
         Some(Self {
             count: summary.count,
@@ -129,13 +128,14 @@ impl Distribution {
 
     /// Returns the distribution of a recorder; `None` if it is empty.
     #[must_use]
-    pub fn of_recorder(recorder: &Recorder) -> Option<Self> {
-        Self::of(&recorder.to_histogram())
+    pub fn from_recorder(recorder: &Recorder) -> Option<Self> {
+        Self::from_histogram(&recorder.to_histogram())
     }
 
-    /// Returns half of each time, such as of a round trip; without a histogram.
+    /// Returns the distribution of half of each time, such as one-way delays from round trips. It
+    /// has no histogram.
     #[must_use]
-    pub fn half(&self) -> Self {
+    pub fn halved(&self) -> Self {
         Self {
             count: self.count,
             min: self.min / 2,
@@ -164,7 +164,7 @@ mod tests {
         for value in values {
             recorder.record(*value);
         }
-        Distribution::of_recorder(&recorder).unwrap()
+        Distribution::from_recorder(&recorder).unwrap()
     }
 
     #[test]
@@ -204,12 +204,12 @@ mod tests {
     #[test]
     fn half_of_what_was_recorded_is_half_of_each_figure() {
         let mut recorder = Recorder::new();
-        assert_eq!(Distribution::of_recorder(&recorder), None);
+        assert_eq!(Distribution::from_recorder(&recorder), None);
         recorder.record(3);
         recorder.record(8);
-        let whole = Distribution::of_recorder(&recorder).unwrap();
+        let whole = Distribution::from_recorder(&recorder).unwrap();
         assert_eq!((whole.count, whole.min, whole.mean, whole.max), (2, 3, 5.5, 8));
-        let half = whole.half();
+        let half = whole.halved();
         assert_eq!((half.count, half.min, half.mean, half.max), (2, 1, 2.75, 4));
         assert!(half.histogram.is_empty() && !whole.histogram.is_empty());
     }

@@ -1,5 +1,5 @@
-//! Findings: typed statements that qualify a result. They are part of the result, so that later
-//! readers see them too; a log line would be lost.
+//! Findings: typed statements that qualify a result. They are stored in the result, so that they
+//! are not lost as a log line would be.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Finding {
     pub message: String,
     /// Recommended action.
     pub advice: String,
-    /// Index of the trial concerned, if it is about one.
+    /// Index of the trial concerned; absent if it concerns no single trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<usize>,
 }
@@ -25,9 +25,9 @@ pub struct Finding {
 pub enum Severity {
     /// Information; the numbers are valid.
     Note,
-    /// Restriction; the numbers are valid only together with it.
+    /// Restriction: the numbers are valid only together with the finding.
     Warning,
-    /// Invalidation; the number does not mean what it appears to mean.
+    /// Invalidation: a number does not mean what it appears to mean.
     Error,
 }
 
@@ -42,14 +42,14 @@ pub enum FindingCode {
     /// Requests were sent so late that latency, counted from the intended send time, includes the
     /// lateness.
     RequestsLate,
-    /// The generator's own receive ring or socket overflowed: some losses are its own.
+    /// The generator's receive ring or socket overflowed, so that it lost replies itself.
     ReceiveRingOverflow,
     /// Generator and server shared the CPUs of one host.
     SharedMachine,
     /// The clock of this host is not synchronised.
     ClockUnsynchronised,
-    /// The server reports that it is not synchronised (leap 3 or stratum 16), or a PTP master that
-    /// its time is not traceable to a primary reference.
+    /// The server reports that it is not synchronised (leap 3 or stratum 16); or a PTP master
+    /// reports that its time is not traceable to a primary reference.
     ServerUnsynchronised,
     /// The CPU frequency changed during the run.
     CpuFrequencyChanged,
@@ -65,7 +65,7 @@ pub enum FindingCode {
     FewSamples,
     /// Trials at the same rate differed by more than the search's width.
     TrialsInconsistent,
-    /// The search ended before it reached the requested width.
+    /// The search ended before its bounds were as close as requested.
     SearchUnfinished,
     /// The run was ended before completion.
     Interrupted,
@@ -89,14 +89,14 @@ pub enum FindingCode {
     CompliantClientLoss,
     /// Some NTS-KE exchanges yielded no keys.
     NtsKeFailed,
-    /// A server rejected the NTS cookies it had issued, or stopped answering, and new keys were
-    /// obtained by NTS-KE.
+    /// A server rejected its own NTS cookies or stopped answering, and new keys were obtained by
+    /// NTS-KE.
     KeysRenewed,
     /// NTS keys for one algorithm did not fit the server's, and keys for another were obtained.
     AlgorithmAbandoned,
     /// NTS-KE names another NTP server than the one under load.
     OtherNtpServer,
-    /// The generator's counts differ from those of a capture.
+    /// Counts of the generator differ from those of a packet capture.
     CountsDisagree,
     /// Replies authenticated by NTS were not decrypted, for lack of the key.
     RepliesNotDecrypted,
@@ -104,19 +104,20 @@ pub enum FindingCode {
     RepliesWithoutTimestamp,
     /// Offsets exceeded the measurable range.
     OffsetsTooLarge,
-    /// A server demanded fewer requests or none by a kiss of death.
+    /// A server requested by a kiss of death that clients send less or stop.
     KissOfDeath,
     /// Timestamps came from a less accurate source than requested.
     TimestampsMissing,
-    /// Two servers cannot both be correct.
+    /// Two servers contradict each other: at least one is wrong.
     ServersDisagree,
-    /// A round trip was negative: timestamps are invented, or a clock was stepped during it.
+    /// A round-trip delay was negative: timestamps are wrong, or a clock was stepped meanwhile.
     NegativeDelay,
     /// A simulated clock was never locked to its pulses.
     NeverLocked,
-    /// The system clock was stepped while it was compared with others or defined instants.
+    /// The system clock was stepped during a comparison with other clocks, or while it determined
+    /// the instants of a run.
     ClockStepped,
-    /// A clock could not be read, sometimes or at all.
+    /// Some or all readings of a clock failed.
     ClockUnreadable,
     /// The kernel does not know the offset between TAI and UTC.
     TaiUnknown,
@@ -124,7 +125,7 @@ pub enum FindingCode {
     UnicastDenied,
     /// The far end of a path stopped answering.
     FarEndUnreachable,
-    /// The far end of a path reached the limit of data that it carries for any client.
+    /// The far end of a path reached its limit of data for a client.
     FarEndLimit,
     /// Datagrams were lost on a path.
     PathLoss,
@@ -146,11 +147,11 @@ pub enum FindingCode {
     ClockBackwards,
     /// Each reading of a clock costs a system call.
     ClockSlow,
-    /// Idle cores take long to wake.
+    /// Idle states of the cores have a long exit latency.
     DeepIdle,
-    /// Timers may be delayed by more than usual to be coalesced with others.
+    /// The timer slack is larger than usual, so that timers may expire later.
     TimerSlackLarge,
-    /// Timers expire only at ticks.
+    /// High-resolution timers are not active: timers expire only at ticks.
     CoarseTimers,
     /// Waits ended too early.
     WaitsReturnedEarly,
@@ -158,7 +159,7 @@ pub enum FindingCode {
     FunctionUnavailable,
     /// An interface dropped received packets.
     NicDrops,
-    /// An interface cannot pass packets.
+    /// An interface is not operational.
     NicDown,
     /// Real-time scheduling was requested and refused.
     RealTimeRefused,
@@ -166,9 +167,9 @@ pub enum FindingCode {
     MemoryNotLocked,
     /// Idle states of the CPUs were not disabled.
     IdleStatesNotHeld,
-    /// Periods had passed before their thread came to wait for them.
+    /// The wake-up times of some periods had passed before their thread began to wait for them.
     PeriodsMissed,
-    /// A latency exceeded its limit and ended the run.
+    /// A latency exceeded the limit that ends the run.
     LatencyAboveBreak,
     /// A value is negative and therefore meaningless.
     NegativeFigure,
@@ -176,21 +177,21 @@ pub enum FindingCode {
     SwitchesMissing,
     /// A kind of handler is not available here.
     HandlerUnavailable,
-    /// A core was taken from a thread that needed all of it (OS noise).
+    /// OS noise: the system took a core from a thread that needed all of it.
     OsNoise,
-    /// Threads wake up too late for the measurement.
+    /// Wake-up latency is too high for the measurement.
     WakeupLatencyHigh,
     /// A part of a measurement yielded no values.
     PartUnmeasured,
     /// Periodic work missed its deadlines.
     DeadlinesMissed,
-    /// Periods were run but are not included in the values.
+    /// Periods ran but are missing from the values.
     PeriodsNotRecorded,
     /// Periodic work failed.
     TaskFailed,
     /// A node ended, or had to be terminated, before completion.
     NodeLost,
-    /// One node is a straggler: the others wait for it.
+    /// One node is a straggler, for which the others wait.
     StragglerNode,
     /// Messages of other nodes did not arrive in time.
     MessagesMissing,
@@ -202,7 +203,7 @@ pub enum FindingCode {
     PeriodsNotRun,
     /// A task can miss its deadline in the worst case.
     TaskUnschedulable,
-    /// Tasks require more of a core than there is.
+    /// The utilisation of a core by its tasks exceeds 100%.
     CoreOverloaded,
     /// A bound holds only under a condition that was not measured.
     BoundConditional,
@@ -216,14 +217,14 @@ pub enum FindingCode {
     CostFromOtherMachine,
     /// A cost is uncertain.
     CostUncertain,
-    /// The kernel takes the core away from real-time threads that require more of it than it
-    /// allows.
+    /// Real-time throttling: the kernel takes the core from real-time threads that exceed their
+    /// share.
     RealTimeThrottled,
     /// Contact with an agent was lost.
     AgentLost,
     /// Some results could not be merged.
     MergeIncomplete,
-    /// Processes with one start time started far apart.
+    /// Processes with the same start time did not start simultaneously.
     StartSpreadLarge,
     /// Processes had different start times.
     StartTimesDiffer,

@@ -1,11 +1,11 @@
-//! Facts about the host of a measurement, read from the kernel's own files. Unreadable facts are
+//! Properties of the host of a measurement, read from procfs and sysfs. Unreadable properties are
 //! absent, never guessed.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Host of a measurement.
+/// Host of a measurement: kernel, CPU and clocksource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// Kernel release, as `uname -r` prints it.
@@ -16,13 +16,13 @@ pub struct Host {
     pub cpu: Option<String>,
     /// CPUs available to this process.
     pub cores: usize,
-    /// Clocksource in use.
+    /// Clocksource in use, such as `tsc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocksource: Option<String>,
     /// Frequency governor of the first CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// True if the CPU reports a hypervisor; absent if it cannot report one.
+    /// True if the CPU flags contain `hypervisor`; absent if the kernel reports no flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualised: Option<bool>,
 }

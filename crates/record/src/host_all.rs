@@ -1,5 +1,6 @@
-//! Result of `horolog host all`: all measurements of this host, one after the other, with a verdict
-//! and the worst findings of all of them. It contains each part's complete record.
+//! Result of `horolog host all`: the measurements of all other `horolog host` commands (its parts),
+//! one after the other, with a verdict and the worst findings of all. It contains the complete
+//! result of each part.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,32 +25,32 @@ pub struct HostAllResult {
     pub host: Host,
     /// Approximate planned duration of all parts together, in ns.
     pub time_ns: u64,
-    /// Verdict from the parts' findings.
+    /// Verdict on the host, from the findings of all parts.
     pub verdict: HostVerdict,
-    /// Worst findings of all, at most three, worst first.
-    pub worst_findings: Vec<WorstFinding>,
+    /// The worst findings of all parts, at most three, in descending order of severity.
+    pub worst_findings: Vec<RankedFinding>,
     /// Outcome of each part, in the order in which they ran; for NICs, one entry each.
-    pub parts: Vec<HostPartOutcome>,
+    pub parts: Vec<HostMeasurementOutcome>,
     /// Clocks; absent if that part gave no result, as for the fields below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<HostClockResult>,
-    /// Functions by which programs wait.
+    /// Result of `horolog host delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<HostDelayResult>,
-    /// Wake-ups.
+    /// Result of `horolog host timer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer: Option<HostTimerResult>,
-    /// Process and thread switches.
+    /// Result of `horolog host switch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<HostSwitchResult>,
-    /// Handlers, and OS noise.
+    /// Result of `horolog host interrupt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<HostInterruptResult>,
-    /// NICs examined.
+    /// Results of `horolog host nic`, one per NIC.
     pub nics: Vec<HostNicResult>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
-    /// Findings that follow from the parts together; each part's own are in its record.
+    /// Findings about the parts together; those about a single part are in its result.
     pub findings: Vec<Finding>,
 }
 
@@ -57,20 +58,20 @@ pub struct HostAllResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostVerdict {
-    /// The host is fit.
+    /// Fit without reservation.
     Fit,
-    /// The host is fit, subject to the warnings.
+    /// Fit with the reservations that the warnings state.
     Marginal,
-    /// The host is unfit.
+    /// Unfit.
     Unfit,
     /// The decisive values were not measured, and no measured value says unfit.
     Unjudged,
 }
 
-/// Parts: the measurements of the other commands of `horolog host`.
+/// Parts of `horolog host all`: measurements by the other `horolog host` commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HostPart {
+pub enum HostMeasurement {
     /// `horolog host clock`.
     Clock,
     /// `horolog host delay`.
@@ -85,8 +86,8 @@ pub enum HostPart {
     Nic,
 }
 
-impl HostPart {
-    /// All variants, in execution order.
+impl HostMeasurement {
+    /// All variants, in the order in which they run.
     pub const ALL: [Self; 6] =
         [Self::Clock, Self::Delay, Self::Timer, Self::Switch, Self::Interrupt, Self::Nic];
 
@@ -106,15 +107,15 @@ impl HostPart {
 
 /// Outcome of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostPartOutcome {
+pub struct HostMeasurementOutcome {
     /// Part concerned.
-    pub part: HostPart,
-    /// Interface, for a NIC.
+    pub part: HostMeasurement,
+    /// Interface of the NIC; absent for other parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// State of the part.
-    pub state: HostPartState,
-    /// Missing prerequisites, or the reason for a missing result.
+    pub state: HostMeasurementState,
+    /// Prerequisites that were not met, or the reason why there is no result.
     pub reason: Vec<String>,
     /// Duration, in ns.
     pub duration_ns: u64,
@@ -123,31 +124,31 @@ pub struct HostPartOutcome {
 /// States of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HostPartState {
+pub enum HostMeasurementState {
     /// Complete measurement under the intended conditions.
     Measured,
     /// Measurement under restrictions: a privilege was refused, or this host lacks something.
     Reduced,
-    /// Failure to begin.
+    /// Failed to start.
     Failed,
     /// End before completion.
     Interrupted,
-    /// End of the run before the part began.
+    /// Not started, because the run ended first.
     NotBegun,
-    /// Omission on request.
+    /// Skipped on request.
     Skipped,
-    /// Nothing to examine on this host.
+    /// Nothing to measure on this host, such as no NIC.
     Absent,
 }
 
-/// One of the worst findings.
+/// One of the worst findings, representing similar ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorstFinding {
-    /// Part that reported it; absent if it is about several.
+pub struct RankedFinding {
+    /// Part that reported it; absent if it concerns several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<HostPart>,
+    pub part: Option<HostMeasurement>,
     /// Finding.
     pub finding: Finding,
-    /// Number of further findings of the same kind, severity and advice, of this and other parts.
+    /// Number of further findings of all parts with the same code, severity and advice.
     pub others: usize,
 }

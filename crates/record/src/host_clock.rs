@@ -1,5 +1,6 @@
-//! Clocks of this host: their tick, reading costs, relative rates and discipline, and the causes of
-//! delayed wake-ups. Facts that a host lacks or does not report are absent, with a reason if known.
+//! Result of `horolog host clock`: clocks of this host with their tick, reading costs, relative
+//! rates and discipline, and the causes of wake-up latency. Facts that a host lacks or does not
+//! report are absent, with a reason if known.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ pub struct HostClockResult {
     pub command: Vec<String>,
     /// Host of the run.
     pub host: Host,
-    /// Periodic timer interrupt and its counter.
+    /// Periodic timer interrupt (tick) and its counter (jiffies).
     pub tick: TickFacts,
     /// Clocksource of the kernel's clock.
     pub clocksource: ClocksourceFacts,
@@ -37,7 +38,8 @@ pub struct HostClockResult {
     pub rtcs: Vec<RtcFacts>,
     /// PTP hardware clocks; empty if the host has none.
     pub phcs: Vec<PhcFacts>,
-    /// The kernel's discipline of the system clock; absent if the query is not permitted.
+    /// Discipline of the system clock by the kernel (adjtimex(2)); absent if reading it is not
+    /// permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelDiscipline>,
     /// Causes of wake-up latency.
@@ -52,31 +54,32 @@ pub struct TickFacts {
     /// Ticks per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hz: Option<u32>,
-    /// Source of that value.
+    /// Source of `hz`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub known_by: Option<HzSource>,
-    /// File that states it.
+    pub known_by: Option<TickRateSource>,
+    /// Kernel configuration file that states `hz`; absent for other sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_file: Option<String>,
-    /// Time from one tick to the next: 10⁹ over `hz`.
+    /// Tick period in ns: 10⁹ / `hz`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick_ns: Option<u64>,
-    /// Smallest observed step of the coarse clock.
+    /// Smallest observed step of the coarse clock, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick_measured_ns: Option<u64>,
-    /// Resolution of the coarse clock as stated by the kernel, which is its tick.
+    /// Resolution of the coarse clock as reported by the kernel, in ns; equal to its tick period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coarse_resolution_ns: Option<u64>,
-    /// Mode in which idle or busy cores stop the tick.
+    /// Kernel configuration of when cores stop the tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TickMode>,
-    /// True if timers are finer than a tick.
+    /// True if high-resolution timers are active, which are finer than a tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high_resolution: Option<bool>,
-    /// Unit of times in `/proc`, per second; a convention, not the timer's.
+    /// `USER_HZ`: unit of times in `/proc`, per second; independent of `hz`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_hz: Option<u32>,
-    /// Ticks counted by the kernel, starting 300 seconds before 2³²; absent without privilege.
+    /// Value of the kernel's `jiffies`, which start 300 seconds before 2³² ticks; absent without
+    /// the privilege to read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jiffies: Option<u64>,
     /// Bits of the kernel's `jiffies` (an `unsigned long`).
@@ -87,24 +90,24 @@ pub struct TickFacts {
     /// Days until 64 bits of ticks wrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap_64_days: Option<f64>,
-    /// Days until the low 32 bits are 0 again.
+    /// Days from now until the low 32 bits of `jiffies` wrap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_wrap_32_days: Option<f64>,
 }
 
-/// Sources of the number of ticks per second.
+/// Sources of the tick rate `HZ`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HzSource {
-    /// `CONFIG_HZ` of the kernel's own configuration.
+pub enum TickRateSource {
+    /// `CONFIG_HZ` in the configuration of the running kernel.
     Config,
-    /// Stated resolution of the coarse clock, which advances once per tick.
+    /// Resolution of the coarse clock as reported by the kernel; the clock advances once per tick.
     Resolution,
-    /// Observed steps of the coarse clock.
+    /// Steps of the coarse clock as observed.
     Measured,
 }
 
-/// Modes in which cores stop the tick.
+/// Configurations of when a core stops its tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TickMode {
@@ -124,7 +127,7 @@ pub struct ClocksourceFacts {
     pub current: Option<String>,
     /// Available clocksources.
     pub available: Vec<String>,
-    /// CPU flags of its time stamp counter, such as `constant_tsc`.
+    /// CPU flags of the time stamp counter (TSC), such as `constant_tsc`.
     pub tsc_flags: Vec<String>,
 }
 
@@ -133,10 +136,10 @@ pub struct ClocksourceFacts {
 pub struct ClockFacts {
     /// `CLOCK_...` without the prefix, or the function's name.
     pub name: String,
-    /// Reason for which nothing is known about it.
+    /// Reason why the clock could not be read; absent if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Stated resolution, in ns.
+    /// Resolution as reported by the kernel, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution_ns: Option<u64>,
     /// Smallest observed step forward, in ns.
@@ -145,7 +148,7 @@ pub struct ClockFacts {
     /// Cost of one reading, in ns: the median of several batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<f64>,
-    /// True if it is read without a system call, judged by its cost.
+    /// True if it is read through the vDSO without a system call, inferred from its cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_vdso: Option<bool>,
     /// Rate relative to `CLOCK_MONOTONIC`, in ppm; positive if faster.
@@ -156,16 +159,17 @@ pub struct ClockFacts {
     pub rate_error_bound_ppm: Option<f64>,
 }
 
-/// Monotonicity of a clock read on all cores in turn, each reading following one on another core.
+/// Monotonicity of a clock that is read on all cores in turn, so that consecutive readings come
+/// from different cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreMonotonicity {
-    /// Cores that took part.
+    /// Number of cores that were read.
     pub cores: usize,
     /// Readings that followed one on another core.
     pub handoffs: u64,
     /// Readings earlier than a preceding one.
     pub backwards: u64,
-    /// Largest of these steps, in ns.
+    /// Largest of these backward steps, in ns.
     pub backwards_max_ns: u64,
 }
 
@@ -177,11 +181,11 @@ pub struct RtcFacts {
     /// Driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// True if the kernel set the system clock from it at boot.
+    /// True if the kernel set the system clock from this RTC at boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_system_clock: Option<bool>,
-    /// Offset of the system clock from it, in ns, positive if ahead, taken at the change of its
-    /// second.
+    /// Offset of the system clock from the RTC in ns, positive if ahead; measured when the RTC's
+    /// second changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_ahead_ns: Option<i64>,
     /// Error bound of that offset, in ns.
@@ -192,7 +196,7 @@ pub struct RtcFacts {
     pub error: Option<String>,
 }
 
-/// PTP hardware clock.
+/// Properties of a PTP hardware clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhcFacts {
     /// Device, such as `/dev/ptp0`.
@@ -200,8 +204,8 @@ pub struct PhcFacts {
     /// Name given by its driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_name: Option<String>,
-    /// Uncorrected offset of the system clock from it, in ns, positive if ahead; a PHC on TAI is
-    /// itself ahead.
+    /// Offset of the system clock (UTC) from the PHC in ns, positive if ahead, without correction
+    /// for the timescale of the PHC: a PHC on TAI is itself ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_ahead_ns: Option<i64>,
     /// Error bound of that offset, in ns.
@@ -219,38 +223,38 @@ pub struct KernelDiscipline {
     pub synchronised: bool,
     /// Pending leap second.
     pub leap: LeapState,
-    /// Correction of its frequency, in parts per billion.
+    /// Frequency correction in force, in parts per billion.
     pub frequency_ppb: f64,
-    /// Error bound, growing by 500 ppm since it was last set.
+    /// Error bound (`maxerror`) in ns, which grows by 500 ppm until it is set again.
     pub maximum_error_ns: i64,
-    /// Estimated error.
+    /// Estimated error (`esterror`), in ns.
     pub estimated_error_ns: i64,
-    /// TAI minus UTC; 0 if never set.
+    /// TAI minus UTC, in seconds; 0 if never set.
     pub tai_offset_s: i32,
 }
 
-/// Causes of wake-up latency.
+/// Settings and events that increase wake-up latency.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WakeupFacts {
-    /// Longest delay of a sched-other thread's timers to coalesce them with others.
+    /// Timer slack: longest delay of a sched-other thread's timers by the kernel, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_slack_ns: Option<u64>,
-    /// CPU frequency governors; one entry for each kind in use.
+    /// `cpufreq` governors in use, without duplicates.
     pub governors: Vec<String>,
-    /// Driver that puts idle cores to sleep.
+    /// `cpuidle` driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_driver: Option<String>,
     /// Idle states of the first core, lightest first.
     pub idle_states: Vec<IdleState>,
-    /// Hypervisor, if reported.
+    /// Name of the hypervisor; absent if none is reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
     /// Share of all cores' time that the hypervisor took during the run (steal).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_share: Option<f64>,
-    /// Offset of `CLOCK_MONOTONIC` for this process by its time namespace, in ns.
+    /// Offset of `CLOCK_MONOTONIC` in the time namespace of this process, in ns.
     pub namespace_monotonic_ns: i64,
-    /// Offset of `CLOCK_BOOTTIME` likewise, in ns.
+    /// Offset of `CLOCK_BOOTTIME` in the time namespace of this process, in ns.
     pub namespace_boottime_ns: i64,
 }
 
@@ -259,7 +263,7 @@ pub struct WakeupFacts {
 pub struct IdleState {
     /// Name, such as `C1E`.
     pub name: String,
-    /// Time to leave it, in ns.
+    /// Exit latency, in ns.
     pub exit_latency_ns: u64,
     /// True if it was disabled.
     pub disabled: bool,

@@ -1,24 +1,24 @@
-//! Conditions that a measurement of this host's scheduler held constant, and those it was not
-//! permitted to.
+//! Conditions that were held constant during a measurement of a host's scheduler, and the reasons
+//! for those that could not be.
 
 use serde::{Deserialize, Serialize};
 
-/// Settings of the whole process during its measurement; all of them are reverted at the end.
+/// Settings of the measuring process during the measurement; all are reverted at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostConditions {
     /// True if the process's memory was locked into RAM.
     pub memory_locked: bool,
-    /// Reason for which it was not.
+    /// Reason why memory could not be locked; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_error: Option<String>,
     /// Longest wake-up from an idle state to which `/dev/cpu_dma_latency` was held, in µs; absent
     /// if unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_dma_latency_us: Option<u32>,
-    /// Reason for which that was not possible.
+    /// Reason why this limit could not be set; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_dma_latency_error: Option<String>,
-    /// Driver of the idle states; absent if the kernel has none to choose from.
+    /// `cpuidle` driver; absent if the kernel has no idle states to choose from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_driver: Option<String>,
     /// Idle states of the first CPU, by name.
@@ -27,7 +27,7 @@ pub struct HostConditions {
     /// away (`sched_rt_runtime_us`), in µs; absent without such a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real_time_runtime_us: Option<u64>,
-    /// Length of that period, in µs.
+    /// Length of that period (`sched_rt_period_us`), in µs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real_time_period_us: Option<u64>,
 }
@@ -39,11 +39,11 @@ pub struct ThreadScheduling {
     pub policy: SchedulingPolicy,
     /// Real-time priority, 1 to 99; 0 for a sched-other thread.
     pub priority: u8,
-    /// Reason for which a requested real-time policy was not available.
+    /// Reason why a requested real-time policy was refused; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Longest delay of a sched-other thread's timers by the kernel, in ns; it does not apply to
-    /// real-time threads.
+    /// Timer slack: longest delay of a sched-other thread's timers by the kernel, in ns; without
+    /// effect on real-time threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timer_slack_ns: Option<u64>,
 }

@@ -1,5 +1,6 @@
-//! Accuracy of the functions by which programs on this host wait: overshoot beyond the requested
-//! delay under each scheduling and timer slack, and the validity of common claims on this host.
+//! Result of `horolog host delay`: accuracy of the functions by which programs wait on this host.
+//! Contains their overshoot beyond the requested delay by scheduling policy and timer slack, and
+//! tests common claims.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::{Distribution, Finding, Host, LimitResult, SchedulingPolicy, TickFact
 /// The schema's name and version.
 pub const HOST_DELAY_SCHEMA: &str = "horolog.host-delay/2";
 
-/// Result for the delays of one host.
+/// Accuracy of delays on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostDelayResult {
     /// [`HOST_DELAY_SCHEMA`].
@@ -21,52 +22,52 @@ pub struct HostDelayResult {
     pub host: Host,
     /// Periodic timer interrupt.
     pub tick: TickFacts,
-    /// Median of the time between two consecutive clock readings: the measurement's own cost, which
-    /// every overshoot contains.
+    /// Median time between two consecutive clock readings, in ns: the cost of the measurement,
+    /// which every overshoot includes.
     pub own_cost_ns: u64,
     /// Settings under which delays were measured.
     pub settings: Vec<DelaySetting>,
-    /// Measurements of every function at every delay under every setting.
-    pub cells: Vec<DelayCell>,
+    /// One entry per function, delay and setting.
+    pub cells: Vec<DelayMeasurement>,
     /// `nanosleep` under signals.
     pub interrupted: Vec<InterruptedDelay>,
-    /// Common claims and their verdicts.
-    pub claims: Vec<DelayClaim>,
+    /// Common claims, tested on this host.
+    pub claims: Vec<TestedDelayClaim>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// Settings of the timer slack.
+/// Settings of the timer slack (prctl(2), `PR_SET_TIMERSLACK`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DelaySlack {
+pub enum TimerSlackSetting {
     /// Slack inherited by this process.
     Default,
     /// Least possible slack, 1 ns.
     Minimal,
 }
 
-/// Scheduling and timer slack.
+/// Setting under which delays are measured: scheduling policy and timer slack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelaySetting {
     /// Scheduling policy.
     pub policy: SchedulingPolicy,
-    /// Kind of slack.
-    pub slack: DelaySlack,
-    /// Slack in ns, if the kernel reports it.
+    /// Setting of the timer slack.
+    pub slack: TimerSlackSetting,
+    /// Timer slack in ns; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_ns: Option<u64>,
-    /// Reason for which nothing was measured under it.
+    /// Reason why nothing was measured under this setting; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Functions to wait by.
+/// Functions by which a program waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum DelayKind {
+pub enum WaitFunction {
     /// sleep(3).
     Sleep,
     /// alarm(2) and pause(2).
@@ -93,7 +94,7 @@ pub enum DelayKind {
     IoUring,
 }
 
-impl DelayKind {
+impl WaitFunction {
     /// All variants, coarsest first.
     pub const ALL: [Self; 12] = [
         Self::Sleep,
@@ -129,7 +130,7 @@ impl DelayKind {
         }
     }
 
-    /// Granularity of a requested delay, in ns.
+    /// Returns the granularity of the function's argument, in ns.
     #[must_use]
     pub const fn unit_ns(self) -> u64 {
         match self {
@@ -143,37 +144,38 @@ impl DelayKind {
 
 /// Measurement of one function at one delay under one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DelayCell {
+pub struct DelayMeasurement {
     /// Function.
-    pub function: DelayKind,
-    /// Index of the setting.
+    pub function: WaitFunction,
+    /// Index of the setting in [`HostDelayResult::settings`].
     pub setting: usize,
-    /// Requested delay.
+    /// Requested delay, in ns.
     pub requested_ns: u64,
-    /// Waits that ended too early.
+    /// Number of waits that ended before the requested delay.
     pub early: u64,
-    /// Largest amount by which a wait ended too early.
+    /// Largest time by which a wait ended early, in ns.
     pub early_max_ns: u64,
-    /// Overshoot, counting early waits as 0; absent if nothing was measured.
+    /// Overshoot beyond the requested delay in ns, 0 for early waits; absent if nothing was
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overshoot_ns: Option<Distribution>,
     /// CPU time of one wait, in ns; absent if a separate process waited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processor_ns: Option<f64>,
-    /// Reason for a missing or incomplete measurement.
+    /// Reason why the measurement is missing or incomplete; absent if it is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Ways in which a program resumes when a signal ends its `nanosleep`.
+/// Strategies by which a program continues after a signal interrupts its `nanosleep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Resumption {
+pub enum InterruptedSleepStrategy {
     /// No resumption: the wait counts as complete.
     None,
     /// Wait for the remaining time reported by the kernel.
     Remaining,
-    /// Wait until the same instant again, by `clock_nanosleep`.
+    /// Wait until the original end, by `clock_nanosleep` with an absolute time.
     Absolute,
     /// Wait for the whole delay again.
     Again,
@@ -182,45 +184,45 @@ pub enum Resumption {
 /// Delay interrupted by signals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InterruptedDelay {
-    /// Way in which the program resumes.
-    pub resumption: Resumption,
+    /// Strategy after an interruption.
+    pub resumption: InterruptedSleepStrategy,
     /// Requested delay.
     pub requested_ns: u64,
-    /// Duration; for a wait that never ended, until it was abandoned.
+    /// Actual duration in ns; if the wait never ended, the time after which it was abandoned.
     pub duration_ns: u64,
-    /// True if it ended by itself.
+    /// True if the wait ended; false if it was abandoned.
     pub ended: bool,
-    /// Signals that ended a call.
+    /// Number of calls that a signal interrupted.
     pub interruptions: u64,
-    /// Calls made.
+    /// Number of calls.
     pub calls: u64,
-    /// CPU time of all calls.
+    /// CPU time of all calls, in ns.
     pub processor_ns: u64,
 }
 
 /// Common claim about clocks and delays on Linux.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DelayClaim {
+pub struct TestedDelayClaim {
     /// Stable short name.
     pub id: String,
     /// Text of the claim.
     pub statement: String,
     /// Verdict on this host.
-    pub verdict: ClaimVerdict,
-    /// Value that decides it, or the reason for its absence.
+    pub verdict: DelayClaimVerdict,
+    /// Measured value that decides the verdict, or the reason why there is none.
     pub evidence: String,
 }
 
 /// Verdicts on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ClaimVerdict {
+pub enum DelayClaimVerdict {
     /// The claim holds.
     Holds,
     /// The claim does not hold.
     Fails,
     /// The required values were not measured in this run.
     NotMeasured,
-    /// Another command measures it.
+    /// Not decided here: another command measures the required values.
     Elsewhere,
 }

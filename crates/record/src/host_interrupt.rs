@@ -19,18 +19,19 @@ pub struct HostInterruptResult {
     pub command: Vec<String>,
     /// Host of the run.
     pub host: Host,
-    /// Host conditions held constant during the run.
+    /// Host conditions in force during the run.
     pub conditions: HostConditions,
     /// Expiries per repetition.
     pub expiries: u64,
     /// Shortest distance from a handler to the next expiry, in ns.
     pub distance_min_ns: u64,
-    /// Longest such distance; it is random between the two.
+    /// Longest time between a handler and the next expiry, in ns; each is drawn at random between
+    /// the two.
     pub distance_max_ns: u64,
-    /// Cost of one clock reading, in ns: every delay includes it.
+    /// Cost of one clock reading, in ns; every measured delay includes one.
     pub clock_ns: u64,
     /// One entry per core and kind of handler.
-    pub handlers: Vec<HandlerDelay>,
+    pub handlers: Vec<TimerHandlerLatency>,
     /// OS noise of each core; empty if not measured.
     pub os_noise: Vec<OsNoise>,
     /// Limits of `--fail-if`.
@@ -39,23 +40,24 @@ pub struct HostInterruptResult {
     pub findings: Vec<Finding>,
 }
 
-/// One kind of handler on one core.
+/// Latency of one kind of handler on one core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HandlerDelay {
+pub struct TimerHandlerLatency {
     /// The core.
     pub core: usize,
     /// Kind of handler.
-    pub kind: HandlerKind,
-    /// Scheduling of the thread in which it ran, or that armed the kernel's timer.
+    pub kind: TimerHandlerKind,
+    /// Scheduling of the handler's thread, or of the thread that armed the timer if the handler
+    /// runs in the kernel.
     pub scheduling: ThreadScheduling,
-    /// The repetitions.
-    pub repetitions: Vec<HandlerRepetition>,
+    /// Repetitions, in order.
+    pub repetitions: Vec<TimerHandlerRepetition>,
     /// From the expiry to the first clock reading in the handler, in ns, of all repetitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<Distribution>,
     /// Handlers that ran on another core.
     pub elsewhere: u64,
-    /// Reason for a missing measurement.
+    /// Reason why it could not be measured; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -63,18 +65,18 @@ pub struct HandlerDelay {
 /// Handlers of a timer's expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum HandlerKind {
-    /// Callback in the kernel (`bpf_timer`), in the soft interrupt after the timer's own.
+pub enum TimerHandlerKind {
+    /// Kernel callback of a `bpf_timer`, in the softirq after the timer interrupt.
     Kernel,
-    /// Signal handler of a waiting thread (`timer_create`, `sigsuspend`).
+    /// Signal handler of a thread that waits in `sigsuspend` (`timer_create`).
     Signal,
     /// Thread that waits in read(2) (`timerfd`).
     Timerfd,
 }
 
-/// One repetition.
+/// One repetition of a measurement of handler latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HandlerRepetition {
+pub struct TimerHandlerRepetition {
     /// Expiries whose handler ran.
     pub count: u64,
     /// Mean of the delays, in ns.
@@ -85,33 +87,34 @@ pub struct HandlerRepetition {
     pub max_ns: u64,
 }
 
-/// OS noise: time taken from a sched-other thread that spun on one core.
+/// OS noise of one core: time taken from a sched-other thread that spins on it. A gap is an
+/// iteration of the loop that takes longer than a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OsNoise {
     /// The core.
     pub core: usize,
     /// Duration of the spin, in ns.
     pub duration_ns: u64,
-    /// Undisturbed time of one loop iteration, in ns: the median.
+    /// Median duration of one loop iteration, in ns.
     pub turn_ns: u64,
-    /// Iteration time in ns above which the loop was interrupted: a gap.
+    /// Duration of an iteration above which it counts as a gap, in ns.
     pub threshold_ns: u64,
-    /// All gaps.
-    pub all: OsNoiseShare,
+    /// Summary of all gaps.
+    pub all: OsNoiseGapSummary,
     /// Gaps in which another thread ran, by the kernel's count of switches.
-    pub by_threads: OsNoiseShare,
+    pub by_threads: OsNoiseGapSummary,
     /// Other gaps: interrupts, system management, the hypervisor.
-    pub by_others: OsNoiseShare,
+    pub by_others: OsNoiseGapSummary,
     /// Length of each gap, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ns: Option<Distribution>,
-    /// Longest gaps, longest first.
+    /// The longest gaps, in descending order of length.
     pub longest: Vec<OsNoiseGap>,
-    /// Time for which the thread waited for the core by the scheduler's count (`schedstat`), in ns.
+    /// Time that the thread was runnable but not running (`schedstat`), in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay_ns: Option<u64>,
-    /// Time that the hypervisor reports as given to others (`steal` in `/proc/stat`), in ns, in
-    /// steps of a tick of that file.
+    /// Time that the hypervisor gave to other guests (`steal` in `/proc/stat`), in ns, with the
+    /// resolution of that file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_ns: Option<u64>,
     /// Interrupts on the core (`/proc/interrupts`).
@@ -122,9 +125,9 @@ pub struct OsNoise {
     pub system_management: Option<u64>,
 }
 
-/// Group of gaps.
+/// Summary of a group of gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OsNoiseShare {
+pub struct OsNoiseGapSummary {
     /// Number of gaps.
     pub gaps: u64,
     /// Total length, in ns.
@@ -133,13 +136,13 @@ pub struct OsNoiseShare {
     pub max_ns: u64,
 }
 
-/// One gap.
+/// One gap of OS noise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OsNoiseGap {
-    /// Start of the gap, in seconds of the run.
+    /// Start of the gap, in seconds since the start of the run.
     pub at_s: f64,
     /// Length of the gap, in ns.
     pub length_ns: u64,
-    /// True if another thread ran in it.
+    /// True if another thread ran during the gap.
     pub by_threads: bool,
 }

@@ -1,6 +1,6 @@
-//! Settings and features of a NIC, as reported by its driver and the kernel, and recommended
-//! changes for serving or loading time. Facts that an interface lacks are absent, with the reason
-//! in [`HostNicResult::unavailable`].
+//! Result of `horolog host nic`: settings and features of a NIC, as reported by its driver and the
+//! kernel, and recommended changes for a time server or a load generator. Facts that an interface
+//! lacks are absent, with the reason in [`HostNicResult::unavailable`].
 
 use serde::{Deserialize, Serialize};
 
@@ -20,12 +20,12 @@ pub struct HostNicResult {
     pub command: Vec<String>,
     /// Host of the run.
     pub host: Host,
-    /// Interface.
+    /// Name of the interface.
     pub interface: String,
     /// Kind of a virtual interface, such as `veth`; absent for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Driver.
+    /// Name of the driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// Firmware of the NIC.
@@ -37,22 +37,23 @@ pub struct HostNicResult {
     /// NUMA node nearest to the NIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// True if it can pass packets now.
+    /// True if the interface can send and receive now.
     pub operational: bool,
-    /// Largest packet, in bytes.
+    /// MTU, in bytes.
     pub mtu: u32,
     /// Speed in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_mbit_s: Option<u32>,
-    /// True if both directions work at once.
+    /// True for a full-duplex link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_duplex: Option<bool>,
-    /// Queues.
+    /// Numbers of queues.
     pub queues: NicQueues,
-    /// Distribution of received packets over queues.
+    /// RSS indirection table (receive-side scaling): distribution of received packets over the
+    /// queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rss: Option<NicRss>,
-    /// Interrupts.
+    pub rss: Option<NicRssTable>,
+    /// Interrupts of the NIC.
     pub interrupts: Vec<NicInterrupt>,
     /// Ring sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,17 +63,17 @@ pub struct HostNicResult {
     pub coalescing: Option<NicCoalescing>,
     /// Offloads relevant to time packets.
     pub offloads: Vec<NicOffload>,
-    /// XDP.
+    /// XDP program and features.
     pub xdp: NicXdp,
-    /// Timestamps.
+    /// Timestamping capabilities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamps: Option<NicTimestamps>,
     /// Packets dropped since the interface was created.
     pub drops: NicDrops,
     /// Unavailable facts and the reasons.
-    pub unavailable: Vec<NicUnavailable>,
+    pub unavailable: Vec<UnavailableNicFact>,
     /// Recommended changes.
-    pub advice: Vec<NicAdvice>,
+    pub advice: Vec<NicRecommendation>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
 }
@@ -84,65 +85,66 @@ pub struct NicQueues {
     pub rx: u32,
     /// Transmit queues in use, combined ones included.
     pub tx: u32,
-    /// Receive queues at most.
+    /// Largest supported number of receive queues.
     pub rx_max: u32,
-    /// Transmit queues at most.
+    /// Largest supported number of transmit queues.
     pub tx_max: u32,
     /// True if queues are combined.
     pub combined: bool,
 }
 
-/// Table by which a packet's hash selects its queue.
+/// RSS indirection table, which maps the hash of a packet to a receive queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicRss {
+pub struct NicRssTable {
     /// Number of entries.
     pub entries: usize,
-    /// Number of entries for each queue, starting with the first.
+    /// Number of entries that select each queue, from queue 0.
     pub entries_of_queues: Vec<u64>,
     /// Length of the hash key, in bytes.
     pub key_bytes: u32,
 }
 
-/// Interrupt of a NIC.
+/// Interrupt of the NIC, with its affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicInterrupt {
     /// Number of the interrupt.
     pub number: u32,
-    /// Purpose, as named by the driver.
+    /// Name assigned by the driver, which states its purpose.
     pub name: String,
     /// Number of occurrences on all cores.
     pub count: u64,
-    /// Cores to which it may be delivered, as a list.
+    /// Cores to which it may be delivered, as a list such as `0-3` (`smp_affinity_list`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_cores: Option<String>,
-    /// Cores to which it is delivered.
+    /// Cores to which it is delivered (`effective_affinity_list`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effective_cores: Option<String>,
 }
 
-/// Number of packets that the NIC's rings hold.
+/// Sizes of the NIC's descriptor rings, in packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicRings {
-    /// Received packets.
+    /// Size of the receive ring.
     pub rx: u32,
-    /// Packets to send.
+    /// Size of the transmit ring.
     pub tx: u32,
-    /// The largest `rx`.
+    /// Largest supported size of the receive ring.
     pub rx_max: u32,
-    /// The largest `tx`.
+    /// Largest supported size of the transmit ring.
     pub tx_max: u32,
 }
 
-/// Delay of interrupts to wait for more packets.
+/// Interrupt coalescing: an interrupt is delayed until a time has passed or a number of packets is
+/// reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicCoalescing {
     /// Delay after a received packet, in ns.
     pub rx_ns: u64,
-    /// Number of received packets.
+    /// Number of received packets after which the interrupt is raised.
     pub rx_frames: u32,
     /// Delay after a sent packet, in ns.
     pub tx_ns: u64,
-    /// Number of sent packets.
+    /// Number of sent packets after which the interrupt is raised.
     pub tx_frames: u32,
     /// True if the driver adapts `rx_ns` to the load.
     pub adaptive_rx: bool,
@@ -150,21 +152,21 @@ pub struct NicCoalescing {
     pub adaptive_tx: bool,
 }
 
-/// Offload.
+/// Offload and its state (`ethtool -k`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicOffload {
-    /// Name used by the kernel.
+    /// Name of the feature in the kernel.
     pub name: String,
-    /// True if it is on.
+    /// True if it is enabled.
     pub on: bool,
     /// True if it can be changed.
     pub changeable: bool,
 }
 
-/// XDP on an interface.
+/// XDP program and features of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicXdp {
-    /// Attachment mode of a program; absent if there is none.
+    /// Mode of the attached XDP program; absent if none is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<NicXdpMode>,
     /// XDP features of the driver; absent if the kernel does not report them.
@@ -178,11 +180,11 @@ pub struct NicXdp {
 pub enum NicXdpMode {
     /// In the driver.
     Native,
-    /// After the driver.
+    /// Generic: in the network stack, after the driver.
     Generic,
-    /// In the NIC.
+    /// Offloaded: in the NIC.
     Offloaded,
-    /// In several of these modes.
+    /// Programs in several of these modes.
     Several,
 }
 
@@ -190,44 +192,44 @@ pub enum NicXdpMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NicXdpFeature {
-    /// Run a program that drops, passes and replies.
+    /// Native programs that drop, pass or send back packets.
     Native,
     /// Redirect packets to other interfaces.
     Redirect,
-    /// Take packets that others redirect.
+    /// Transmission of packets that were redirected from other interfaces.
     RedirectTarget,
-    /// `AF_XDP` without copies.
+    /// Zero-copy `AF_XDP` sockets.
     ZeroCopy,
-    /// Run a program in the NIC.
+    /// Programs offloaded to the NIC.
     Offload,
-    /// Accept packets in several buffers.
+    /// Packets in several buffers (multi-buffer XDP).
     Fragments,
-    /// Provide a program with the hardware timestamp of a packet.
+    /// Hardware receive timestamps as metadata of a packet.
     TimestampMetadata,
 }
 
-/// Timestamps supported by an interface.
+/// Timestamping capabilities of an interface (`ethtool -T`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "two takers, two directions, all independent")]
 pub struct NicTimestamps {
-    /// Kernel timestamps of received packets.
+    /// Receive timestamps by the kernel.
     pub software_rx: bool,
-    /// Driver timestamps of sent packets.
+    /// Transmit timestamps by the driver.
     pub software_tx: bool,
-    /// NIC timestamps of received packets.
+    /// Receive timestamps by the NIC.
     pub hardware_rx: bool,
-    /// NIC timestamps of sent packets.
+    /// Transmit timestamps by the NIC.
     pub hardware_tx: bool,
     /// PHC of the NIC, such as `/dev/ptp0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<String>,
     /// Modes of NIC timestamps of sent packets: `off`, `on`, `onestep-sync`, ...
     pub transmit_types: Vec<String>,
-    /// Filters of NIC timestamps of received packets: `none`, `all`, `ptpv2-event`, ...
+    /// Supported filters of hardware receive timestamps: `none`, `all`, `ptpv2-event`, ...
     pub receive_filters: Vec<String>,
 }
 
-/// Dropped packets.
+/// Counts of dropped packets since the interface was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicDrops {
     /// Received packets dropped for lack of room.
@@ -236,40 +238,40 @@ pub struct NicDrops {
     pub rx_missed: u64,
     /// Received packets with errors.
     pub rx_errors: u64,
-    /// Packets to send that were dropped.
+    /// Packets dropped on transmission.
     pub tx_dropped: u64,
-    /// Packets that could not be sent.
+    /// Packets that failed on transmission.
     pub tx_errors: u64,
 }
 
-/// Unavailable fact.
+/// Fact that is unavailable, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicUnavailable {
+pub struct UnavailableNicFact {
     /// Name of the fact.
     pub item: String,
-    /// Reason.
+    /// Reason why it is unavailable.
     pub reason: String,
 }
 
 /// Recommended change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NicAdvice {
-    /// Purpose of the change.
-    pub purpose: NicPurpose,
-    /// Recommended action and its reason.
+pub struct NicRecommendation {
+    /// Use of the interface for which it is recommended.
+    pub purpose: NicUse,
+    /// Recommendation and its reason.
     pub text: String,
-    /// Command that performs it; absent if there is none.
+    /// Command that makes the change; absent if no command can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// Uses of an interface.
+/// Uses of an interface for which changes are recommended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NicPurpose {
-    /// Serving time to many clients.
+pub enum NicUse {
+    /// Time server with many clients.
     Serving,
-    /// Loading a server.
+    /// Load generator.
     Loading,
     /// Accurate timestamps.
     Accuracy,

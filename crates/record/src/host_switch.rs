@@ -1,5 +1,5 @@
-//! Result of `horolog host switch`: cost of a switch from one process or thread to another, and of
-//! a handover to a peer and back.
+//! Result of `horolog host switch`: cost of a context switch between processes or threads, and of a
+//! ping-pong with a peer through a pipe, futex or eventfd.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,56 +19,58 @@ pub struct HostSwitchResult {
     pub command: Vec<String>,
     /// Host of the run.
     pub host: Host,
-    /// Host conditions held constant during the run.
+    /// Host conditions in force during the run.
     pub conditions: HostConditions,
-    /// Scheduling of both sides.
+    /// Scheduling of the measuring thread and its peer.
     pub scheduling: ThreadScheduling,
-    /// Core of the measuring side, and that of its peer if it runs on another.
+    /// Core of the measuring thread, followed by the core of the peer if that is another one.
     pub cores: Vec<usize>,
     /// Turns per repetition.
     pub turns: u64,
-    /// Cost of one clock reading, in ns; it is subtracted from each turn of an exchange.
+    /// Cost of one clock reading, in ns; subtracted from each turn of a ping-pong.
     pub clock_ns: u64,
     /// Switches by `sched_yield`, by the eight steps of Hao, Xue and Qin 2010, section 4.1.1.
-    pub steps: Vec<SwitchSteps>,
+    pub steps: Vec<YieldSwitchCost>,
     /// Turns that wait for the peer.
-    pub exchanges: Vec<SwitchExchange>,
+    pub exchanges: Vec<PingPongCost>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result.
     pub findings: Vec<Finding>,
 }
 
-/// The eight steps with one kind of peer, on one core.
+/// Cost of a switch by `sched_yield` to one kind of peer on the same core, by the method of eight
+/// steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SwitchSteps {
+pub struct YieldSwitchCost {
     /// Kind of peer.
     pub peer: SwitchPeer,
-    /// The repetitions.
-    pub repetitions: Vec<StepsRepetition>,
-    /// Median of the repetitions' costs per switch, in ns; absent if there is none.
+    /// Repetitions, in order.
+    pub repetitions: Vec<YieldSwitchRepetition>,
+    /// Median cost of a switch over the repetitions, in ns; absent if no repetition has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_switch_ns: Option<f64>,
     /// Median of the cost as published, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper_ns: Option<f64>,
-    /// Reason for which it could not be measured.
+    /// Reason why it could not be measured; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// One repetition of the eight steps.
+/// One repetition of the eight steps; T1 to T4 are their clock readings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepsRepetition {
-    /// T2 − T1: calls of one side alone, in ns.
+pub struct YieldSwitchRepetition {
+    /// T2 − T1: duration of the `sched_yield` calls of the measuring side without a peer, in ns.
     pub loop_ns: u64,
-    /// T4 − T3: the same number of turns with the peer, in ns.
+    /// T4 − T3: duration of the same number of turns with the peer, in ns.
     pub turns_ns: u64,
     /// Number of switches away from the measuring side meanwhile, as counted by the kernel; each
     /// turn has one such switch and one back.
     pub switches: u64,
-    /// (T4 − T3 − 2 (T2 − T1)) / 2n, in ns: both sides' calls are subtracted, and a turn has two
-    /// switches. Absent if negative or if switches are missing.
+    /// Cost of a switch: (T4 − T3 − 2 (T2 − T1)) / 2n, in ns, with n turns of two switches each and
+    /// the calls of both sides subtracted. Absent if negative or if the kernel counted too few
+    /// switches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_switch_ns: Option<f64>,
     /// (T4 − T3 − (T2 − T1)) / n, in ns: T0 as published, which includes two switches and the calls
@@ -87,13 +89,13 @@ pub enum SwitchPeer {
     Thread,
 }
 
-/// Mechanisms to hand over a turn.
+/// Mechanisms by which a side hands the turn to its peer and waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SwitchMechanism {
+pub enum HandoverMechanism {
     /// A byte through a pipe.
     Pipe,
-    /// A word and futex(2).
+    /// A word in shared memory and futex(2).
     Futex,
     /// A count through an eventfd.
     Eventfd,
@@ -103,23 +105,23 @@ pub enum SwitchMechanism {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwitchPlacement {
-    /// One core: each turn has two switches.
+    /// Both on one core: a turn has two context switches.
     SameCore,
-    /// Two cores: each turn wakes both of them.
+    /// On two cores: a turn has two wake-ups.
     AcrossCores,
 }
 
-/// Turns that hand over and wait.
+/// Cost of a ping-pong: the measuring side hands the turn to its peer and waits until it returns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SwitchExchange {
-    /// Handover mechanism.
-    pub mechanism: SwitchMechanism,
+pub struct PingPongCost {
+    /// Mechanism of the handover.
+    pub mechanism: HandoverMechanism,
     /// Kind of peer.
     pub peer: SwitchPeer,
     /// Placement of the two sides.
     pub placement: SwitchPlacement,
-    /// The repetitions.
-    pub repetitions: Vec<ExchangeRepetition>,
+    /// Repetitions, in order.
+    pub repetitions: Vec<PingPongRepetition>,
     /// Median of the repetitions' mean turns, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_mean_ns: Option<f64>,
@@ -129,14 +131,14 @@ pub struct SwitchExchange {
     /// All turns of all repetitions: from handing over until the turn returns, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_ns: Option<Distribution>,
-    /// Reason for which it could not be measured.
+    /// Reason why it could not be measured; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// One repetition of an exchange.
+/// One repetition of a ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ExchangeRepetition {
+pub struct PingPongRepetition {
     /// Calls of one side without a peer to take the turn, in ns.
     pub baseline_ns: f64,
     /// Mean of a turn minus the clock reading, in ns.

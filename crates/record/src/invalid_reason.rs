@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Reason for which a reply is invalid.
+/// Reason why a reply is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InvalidReason {
-    /// Shorter than an NTP header or longer than the request; for PTP, a length other than that
-    /// stated by the message or its TLVs.
+    /// Shorter than an NTP header or longer than the request; for PTP, a length that differs from
+    /// the one stated in the message or its TLVs.
     Length,
     /// Not mode 4 (server); for PTP, a message that is no reply.
     Mode,
-    /// Version different from the request's.
+    /// Version other than that of the request.
     Version,
     /// Origin timestamp, or requesting port of a PTP message, that is not one of ours.
     Origin,
@@ -19,18 +19,18 @@ pub enum InvalidReason {
     Client,
     /// Stratum above 16; in earlier results also 0.
     Stratum,
-    /// Earlier results only: leap 3 without stratum 16, or the reverse.
+    /// Leap 3 without stratum 16, or the reverse; in earlier results only.
     Leap,
     /// Transmit timestamp that is 0, unless the server is unsynchronised, or lies before the
     /// receive timestamp; for PTP also an invalid timestamp.
     Timestamp,
-    /// Another PTP domain or profile.
+    /// PTP domain or profile other than requested.
     Domain,
-    /// Unicast flag of a PTP message that contradicts its destination.
+    /// Unicast flag of a PTP message that contradicts its destination address.
     Flags,
     /// Sequence number of a PTP message that matches no outstanding request.
     Sequence,
-    /// PTP port different from the one that replied first.
+    /// PTP port identity other than that of the first reply.
     Source,
     /// Reply without NetSync Monitor data although requested.
     Monitor,
@@ -40,7 +40,7 @@ pub enum InvalidReason {
     KissDeny,
     /// Kiss of death RSTR: the server refuses access by its local policy.
     KissRstr,
-    /// Any other kiss of death but NTSN.
+    /// Any kiss of death other than RATE, DENY, RSTR and NTSN.
     KissOther,
     /// Unicast grant of a PTP master that differs from the request or is missing.
     UnicastTerms,
@@ -52,7 +52,7 @@ pub enum InvalidReason {
     KissNtsn,
 }
 
-/// Lower case, as in the JSON.
+/// Writes the name used in JSON.
 impl std::fmt::Display for InvalidReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         Serialize::serialize(self, f)
@@ -60,8 +60,8 @@ impl std::fmt::Display for InvalidReason {
 }
 
 impl InvalidReason {
-    /// All variants, in the engines' numbering. The in-kernel engine, which neither negotiates
-    /// unicast messages nor supports NTS or MACs, has no numbers for the last four.
+    /// All variants, in the numbering of the engines. The in-kernel engine supports neither unicast
+    /// negotiation nor NTS nor MACs, and has no numbers for the last four.
     pub const ALL: [Self; 21] = [
         Self::Length,
         Self::Mode,
@@ -86,9 +86,10 @@ impl InvalidReason {
         Self::KissNtsn,
     ];
 
-    /// Returns the code of a kiss of death; `None` for other replies.
+    /// Returns the kiss code (RFC 5905, section 7.4), or `other`; `None` if the reason is not a
+    /// kiss of death.
     #[must_use]
-    pub const fn kiss(self) -> Option<&'static str> {
+    pub const fn kiss_code(self) -> Option<&'static str> {
         match self {
             Self::KissRate => Some("RATE"),
             Self::KissDeny => Some("DENY"),

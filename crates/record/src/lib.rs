@@ -1,9 +1,9 @@
-//! Results of measurements as data: one versioned JSON object with its findings, from which every
-//! table, page and comparison is rendered. This crate neither measures nor prints.
+//! Types of measurement results: each command writes one JSON object with its findings, from which
+//! every table, page and comparison is rendered. This crate neither measures nor prints.
 //!
 //! Times are in nanoseconds and rates per second, with the unit in the field's name; a rate counts
-//! what was really sent, never what was planned. Readers must ignore unknown fields; a field
-//! changes its meaning only with the number after the schema's name.
+//! what was really sent, unless it is named as intended. Readers must ignore unknown fields. If the
+//! meaning of a field changes, the number after the schema's name changes too.
 
 mod after;
 mod at;
@@ -47,43 +47,45 @@ mod rfc3339;
 mod run_list;
 mod series;
 
-pub use after::{AFTER_SCHEMA, AfterEnd, AfterResult, Dependency, DependencyKind};
-pub use at::{AT_SCHEMA, AtEnd, AtProgram, AtResult, AtScheduling, AtTimescale};
+pub use after::{AFTER_SCHEMA, AfterOutcome, AfterResult, Dependency, DependencyKind};
+pub use at::{AT_SCHEMA, AtOutcome, AtProgram, AtResult, AtScheduling, AtTimescale};
 pub use bench_cores::{
-    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRepetition,
-    Spread,
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
+    CoresRepetition, ResponseRateSpread,
 };
 pub use bench_nts::{BENCH_NTS_SCHEMA, BenchNtsResult, NtsCapacity};
 pub use bench_relay::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine,
-    RelayHalfRate, RelayRepetition, RelayShape,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, FLAT_RATIO_MAX, RelayBaseline, RelayConfigurationResult,
+    RelayEngine, RelayHalfRateTrial, RelayRepetition, RelayScaling,
 };
 pub use campaign::{
-    CAMPAIGN_SCHEMA, CampaignCapacity, CampaignChild, CampaignClock, CampaignDelivery,
-    CampaignDistribution, CampaignEnd, CampaignLimit, CampaignLimitOf, CampaignNode, CampaignPair,
-    CampaignPart, CampaignPathRow, CampaignPlan, CampaignRelay, CampaignResult, CampaignRole,
-    CampaignStart, CampaignTask, CampaignTrial, CampaignUnusableAgent, MergedResults,
+    CAMPAIGN_SCHEMA, CampaignCapacity, CampaignDistribution, CampaignExclusions, CampaignInstance,
+    CampaignNodeTask, CampaignPathPairRow, CampaignPathRow, CampaignPlan, CampaignRelay,
+    CampaignRelayChild, CampaignResult, CampaignRole, CampaignTask, CampaignTrial, CapacityLimit,
+    InstanceClockState, InstanceEnd, LimitingSide, MergedResults, StartAccuracy, UnusableAgent,
 };
-pub use clients::{CompliantClients, Fairness};
+pub use clients::{ClientFairness, CompliantClients};
 pub use clock::{
-    CLOCK_SCHEMA, ClockBucket, ClockConditions, ClockCounts, ClockMethod, ClockMethodKind,
-    ClockOscillator, ClockOutage, ClockResult,
+    CLOCK_SCHEMA, ClockErrorRange, ClockOscillator, ClockOutage, ClockResult, DisciplineMethod,
+    DisciplineResult, PulseConditions, PulseOutcomeCounts,
 };
 pub use clock_compare::{
-    CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, ClockStep, ComparedClock, ComparedKind,
+    CLOCK_COMPARE_SCHEMA, ClockCompareResult, ClockSample, ClockStep, ComparedClock,
+    ComparedClockKind,
 };
 pub use clock_log::{
     CLOCK_LOG_LINE_MAX, CLOCK_LOG_SCHEMA, ClockLogLine, ClockLogPoint, ClockLogReader,
-    ClockLogResult, ClockLogState, LoggedClock,
+    ClockLogResult, ClockLogStateChange, LoggedClock,
 };
 pub use compare::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedCondition, ComparedMetric,
-    ComparedMetricKind, ComparedRun, ResultComparison, damaged, distributions, numbers,
+    ComparedMetricKind, ComparedRun, ResultComparison, distributions, find_damaged_histogram,
+    numeric_values,
 };
 pub use cycle::{
-    CYCLE_SCHEMA, CycleBucket, CycleClock, CycleCost, CycleNode, CycleOverhead, CycleResult,
-    CycleRun, CycleServed, CycleSharedTask, CycleSignal, CycleSignalStats, CycleSpeedup,
-    CycleState, CycleStep, CycleTask, TaskPolicy, TaskScheduling,
+    CYCLE_SCHEMA, CycleClockOffset, CycleInterval, CycleMeasurementCost, CycleNode, CycleResult,
+    CycleRun, CycleSharedTask, CycleSpeedup, CycleStatePeriods, CycleSuperstep, CycleTask,
+    ParallelOverhead, ReleaseSignal, ReleaseSignalCounts, ServedEvents, TaskPolicy, TaskScheduling,
 };
 pub use cycle_predict::{
     CYCLE_PREDICT_SCHEMA, CyclePredictBound, CyclePredictCost, CyclePredictCostKind,
@@ -91,10 +93,10 @@ pub use cycle_predict::{
     CyclePredictTask, CyclePredictTerm, CyclePredictTermKind, CyclePredictVerdict,
 };
 pub use cycle_test::{
-    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestCount, CycleTestDetection,
-    CycleTestDetectionKind, CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection,
-    CycleTestGrade, CycleTestNode, CycleTestResult, CycleTestRun, CycleTestScale, CycleTestScore,
-    CycleTestSearch, CycleTestSource, CycleTestStage, CycleTestState, CycleTestTrial,
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestDetection, CycleTestDetectionKind,
+    CycleTestFault, CycleTestFaultKind, CycleTestFirstDetection, CycleTestGrade, CycleTestNode,
+    CycleTestReportSource, CycleTestResult, CycleTestRun, CycleTestSearch, CycleTestStage,
+    CycleTestStatePeriods, CycleTestTrial, DetectionCount, ScorecardCriterion, ScorecardRow,
 };
 pub use demo::{DEMO_SCHEMA, DemoCandidate, DemoResult};
 pub use distribution::{Distribution, MergeError};
@@ -102,33 +104,34 @@ pub use finding::{Finding, FindingCode, Severity};
 pub use horolog_stats::ExactSummary;
 pub use host::Host;
 pub use host_all::{
-    HOST_ALL_SCHEMA, HostAllResult, HostPart, HostPartOutcome, HostPartState, HostVerdict,
-    WorstFinding,
+    HOST_ALL_SCHEMA, HostAllResult, HostMeasurement, HostMeasurementOutcome, HostMeasurementState,
+    HostVerdict, RankedFinding,
 };
 pub use host_clock::{
-    ClockFacts, ClocksourceFacts, CoreMonotonicity, HOST_CLOCK_SCHEMA, HostClockResult, HzSource,
-    IdleState, KernelDiscipline, PhcFacts, RtcFacts, TickFacts, TickMode, WakeupFacts,
+    ClockFacts, ClocksourceFacts, CoreMonotonicity, HOST_CLOCK_SCHEMA, HostClockResult, IdleState,
+    KernelDiscipline, PhcFacts, RtcFacts, TickFacts, TickMode, TickRateSource, WakeupFacts,
 };
 pub use host_conditions::{HostConditions, SchedulingPolicy, ThreadScheduling};
 pub use host_delay::{
-    ClaimVerdict, DelayCell, DelayClaim, DelayKind, DelaySetting, DelaySlack, HOST_DELAY_SCHEMA,
-    HostDelayResult, InterruptedDelay, Resumption,
+    DelayClaimVerdict, DelayMeasurement, DelaySetting, HOST_DELAY_SCHEMA, HostDelayResult,
+    InterruptedDelay, InterruptedSleepStrategy, TestedDelayClaim, TimerSlackSetting, WaitFunction,
 };
 pub use host_interrupt::{
-    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, HandlerRepetition, HostInterruptResult,
-    OsNoise, OsNoiseGap, OsNoiseShare,
+    HOST_INTERRUPT_SCHEMA, HostInterruptResult, OsNoise, OsNoiseGap, OsNoiseGapSummary,
+    TimerHandlerKind, TimerHandlerLatency, TimerHandlerRepetition,
 };
 pub use host_nic::{
-    HOST_NIC_SCHEMA, HostNicResult, NicAdvice, NicCoalescing, NicDrops, NicInterrupt, NicOffload,
-    NicPurpose, NicQueues, NicRings, NicRss, NicTimestamps, NicUnavailable, NicXdp, NicXdpFeature,
-    NicXdpMode,
+    HOST_NIC_SCHEMA, HostNicResult, NicCoalescing, NicDrops, NicInterrupt, NicOffload, NicQueues,
+    NicRecommendation, NicRings, NicRssTable, NicTimestamps, NicUse, NicXdp, NicXdpFeature,
+    NicXdpMode, UnavailableNicFact,
 };
 pub use host_switch::{
-    ExchangeRepetition, HOST_SWITCH_SCHEMA, HostSwitchResult, StepsRepetition, SwitchExchange,
-    SwitchMechanism, SwitchPeer, SwitchPlacement, SwitchSteps,
+    HOST_SWITCH_SCHEMA, HandoverMechanism, HostSwitchResult, PingPongCost, PingPongRepetition,
+    SwitchPeer, SwitchPlacement, YieldSwitchCost, YieldSwitchRepetition,
 };
 pub use host_timer::{
-    HOST_TIMER_SCHEMA, HostTimerResult, TimerBreak, TimerCore, TimerCost, TimerStretch,
+    BreakLatency, CoreWakeupLatency, HOST_TIMER_SCHEMA, HostTimerResult, TimerIntervalMaximum,
+    TimerMeasurementCost,
 };
 pub use invalid_reason::InvalidReason;
 pub use limit::{LimitResult, LimitUnit};
@@ -137,40 +140,44 @@ pub use live::{
     SNAPSHOTS_MAX, Snapshot,
 };
 pub use load::{
-    ClassCounts, LOAD_SCHEMA, LoadEngineKind, LoadResult, LossLocation, MixPartResult, RequestMode,
-    Responses, SearchEnd, SearchKind, SearchResult, Spacing, Target, Trial,
+    LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget, LossLocation, MixPartResult,
+    RequestClassCounts, RequestMode, RequestSpacing, ResponseCounts, SearchEndReason, SearchKind,
+    SearchResult, Trial,
 };
-pub use nts_ke::{FailureReason, NtsKeResult, NtsKeTrial};
+pub use nts_ke::{NtsKeFailureReason, NtsKeResult, NtsKeTrial};
 pub use offset::{OffsetMethod, SignedDistribution};
 pub use path_stall::{
-    AckDelays, CONNECTIONS_MISSED_MAX, DelayedAck, HoldSamples, Mechanism, PATH_STALL_SCHEMA,
-    PathStallResult, SocketOption, StallCell, StallClaim, StallEvidence, StallKernel, StallPattern,
-    StallWatch, WatchedConnection, WindowStep,
+    AckCounts, AckDelaySummary, CONNECTIONS_MISSED_MAX, CongestionWindowStep, HeldDataSamples,
+    PATH_STALL_SCHEMA, PathStallResult, StallEvidence, StallKernelSettings, StallMeasurement,
+    StallMechanism, StallPattern, StallSocketOption, TestedStallClaim, WatchedConnection,
+    WatchedTraffic,
 };
 pub use path_tcp::{
-    PATH_TCP_SCHEMA, PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency,
-    TcpSettings, TcpTarget, ZeroCopyCounts,
+    PATH_TCP_SCHEMA, PathEndpoint, PathTcpResult, TcpBandwidth, TcpDirection, TcpInfoSummary,
+    TcpLatency, TcpSettings, TcpTarget, ZeroCopyCounts,
 };
 pub use path_udp::{
-    PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathHostLosses, PathLoad, PathLosses,
-    PathMode, PathProtocol, PathRow, PathTarget, PathUdpResult, RowEnd,
+    PATH_UDP_SCHEMA, PathCounts, PathDirectionCounts, PathHostLosses, PathLoad, PathLossLocations,
+    PathMeasurementCost, PathProtocol, PathRow, PathSendMode, PathTarget, PathUdpResult,
+    RowEndReason,
 };
-pub use progress::{Progress, ProgressPublisher, ProgressSlots, SNAPSHOT_INTERVAL, lock};
+pub use progress::{Progress, ProgressPublisher, ProgressSlots, SNAPSHOT_INTERVAL, lock_slot};
 pub use query::{
-    AllanDeviation, BestSample, Difference, Drift, ExchangeSample, HardwareClock, LeapState,
-    NtsUse, QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, ServerResult,
-    ServerState, TimestampCounts, TimestampSource,
+    AllanDeviation, BestSample, ClockDrift, ExchangeSample, LeapState, NtsUse, PhcTimestampSource,
+    QUERY_SCHEMA, QueryCounts, QueryEnd, QueryEndReason, QueryResult, ServerDifference,
+    ServerResult, ServerState, TimestampCounts, TimestampSource,
 };
 pub use relay_tree::{
-    RELAY_TREE_SCHEMA, RelayTreeAssumption, RelayTreeCalibration, RelayTreeEngine,
-    RelayTreeEquation4, RelayTreeGain, RelayTreeMeasured, RelayTreeMethod, RelayTreeNode,
-    RelayTreeNodeGain, RelayTreeProcessing, RelayTreeResult, RelayTreeShape, RelayTreeShapeKind,
+    AlternativeTree, AlternativeTreeKind, NodeProcessingTime, RELAY_TREE_SCHEMA,
+    RegularTreeAssumption, RegularTreeGain, RelayTreeCalibration, RelayTreeEngineDelays,
+    RelayTreeGain, RelayTreeMeasured, RelayTreeMethod, RelayTreeNode, RelayTreeNodeGain,
+    RelayTreeResult,
 };
 pub use rfc3339::{rfc3339_micros, rfc3339_now};
 pub use run_list::{RUN_LIST_SCHEMA, RunList, StoredRun};
-pub use series::{Outage, Overload, Percentiles, Point, Series};
+pub use series::{Outage, OverloadResult, Percentiles, SeriesPoint, TimeSeries};
 
 /// Environment variable with the path of the result store, if no flag gives one.
 pub const STORE_VARIABLE: &str = "HOROLOG_STORE";
-/// Value of that variable for which no result is stored.
+/// Value of [`STORE_VARIABLE`] that disables storing.
 pub const STORE_NONE: &str = "none";

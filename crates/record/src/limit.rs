@@ -2,23 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One limit and the value that came closest to it or exceeded it.
+/// Outcome of a limit, with the value closest to its bound or farthest beyond it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitResult {
-    /// Expression as given: the limit fails if it is true.
+    /// Expression as on the command line; the limit fails if it is true.
     pub expression: String,
     /// Unit of `bound` and `value`.
     pub unit: LimitUnit,
-    /// Bound stated by the limit.
+    /// Bound in the expression.
     pub bound: f64,
     /// Worst measured value; absent if one is missing, in which case the limit fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Index of the trial that it is from, if any.
+    /// Index of the trial with that value; absent if it belongs to no trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<usize>,
-    /// Description of the value's origin if it is from no trial: a core, a function with its delay
-    /// and setting, a row with its length.
+    /// Origin of the value if it belongs to no trial: a core; a function with its delay and
+    /// setting; a row with its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
     /// True if the limit failed.
@@ -37,6 +37,6 @@ pub enum LimitUnit {
     PerSecond,
     /// Bytes per second.
     BytesPerSecond,
-    /// Factor by which something is multiplied.
+    /// Dimensionless factor.
     Factor,
 }

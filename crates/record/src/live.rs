@@ -1,9 +1,9 @@
-//! Live values of a running measurement, shared by the terminal view, the live page and the
-//! metrics. They are stored in a ring, so a run of any length takes the same memory. This module
-//! does not measure, and none of its values goes into a result.
+//! Live values of a running measurement, for the terminal view, the live page and the metrics. They
+//! are held in ring buffers, so that memory does not grow with the run. None of these values is
+//! part of a result.
 //!
-//! Live counts differ from those of a result: a request in transit is neither answered nor lost, so
-//! snapshots state how many are unanswered, and only ended parts state losses.
+//! A "part" of a measurement is a trial, phase or row. A request in transit is neither answered nor
+//! lost: snapshots state how many requests are unanswered, and only ended parts state losses.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +20,7 @@ pub const SNAPSHOTS_MAX: usize = 1_200;
 /// Largest number of stored ended parts.
 const ENDED_MAX: usize = 256;
 
-/// Counts so far; none of them ever decreases.
+/// Counts of a measurement so far; they never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LiveCounts {
     /// Requests sent.
@@ -35,9 +35,10 @@ pub struct LiveCounts {
     pub unsynchronised: u64,
     /// Invalid replies.
     pub invalid: u64,
-    /// Requests refused by the own sending path.
+    /// Requests that this host could not send.
     pub refused: u64,
-    /// Replies for which the own receive rings or sockets had no room, as far as already counted.
+    /// Replies dropped because this host's receive rings or sockets were full, as far as known so
+    /// far.
     pub dropped: u64,
     /// Payload bytes transferred, if these are measured.
     pub bytes: u64,
@@ -50,7 +51,7 @@ impl LiveCounts {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Returns the counts since `before`.
+    /// Returns the difference from earlier counts.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -80,26 +81,26 @@ impl LiveCounts {
     }
 }
 
-/// Trial, phase or row in progress.
+/// Progress of the current part (trial, phase or row).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PartProgress {
     /// Number of the part, from 0.
     pub index: usize,
     /// Name of the part.
     pub name: String,
-    /// Elapsed time, in seconds.
+    /// Time since the start of the part, in seconds.
     pub elapsed_s: f64,
-    /// Planned duration, in seconds; absent if a number of requests ends it.
+    /// Planned duration of the part in seconds; absent if a number of requests ends it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
     /// Counts of the part.
     pub counts: LiveCounts,
 }
 
-/// Snapshot of a measurement.
+/// Values of a measurement at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Time in seconds since the first possible snapshot.
+    /// Time of the snapshot in seconds; 0 is the earliest time of a snapshot.
     pub at_s: f64,
     /// Intended rate at this instant, in requests per second; absent if each request waits for
     /// another.
@@ -107,22 +108,23 @@ pub struct Snapshot {
     pub intended_rate: Option<f64>,
     /// Requests sent per second since the last snapshot of the same part.
     pub sent_rate: f64,
-    /// Valid replies per second, likewise.
+    /// Valid replies per second since the last snapshot of the same part.
     pub received_rate: f64,
-    /// Bytes per second, likewise.
+    /// Bytes per second since the last snapshot of the same part; absent if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub byte_rate: Option<f64>,
-    /// Share of unanswered requests among those sent since the last snapshot, from 0 to 1: in a
-    /// steady state the loss ratio.
+    /// Ratio of unanswered requests to those sent since the last snapshot, from 0 to 1; equal to
+    /// the loss ratio in a steady state.
     pub unanswered_ratio: f64,
-    /// All parts together.
+    /// Counts of all parts.
     pub counts: LiveCounts,
-    /// Part in progress.
+    /// Current part.
     pub part: PartProgress,
-    /// Latency of replies, of the part so far or of its last interval.
+    /// Latency of replies in ns, of the part so far or of its latest interval; absent without
+    /// replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<Percentiles>,
-    /// From the intended to the actual send time, likewise.
+    /// Send lateness in ns (actual minus intended send time), over the same period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Percentiles>,
 }
@@ -143,9 +145,9 @@ pub struct PartSummary {
     pub duration_s: f64,
     /// Requests sent.
     pub sent: u64,
-    /// Valid first replies within the timeout.
+    /// Valid replies within the timeout, only the first to each request.
     pub received: u64,
-    /// Requests without such a reply.
+    /// `sent` minus `received`.
     pub lost: u64,
     /// Valid replies after the timeout.
     pub late: u64,
@@ -154,13 +156,13 @@ pub struct PartSummary {
     /// Bytes per second, if these were measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub byte_rate: Option<f64>,
-    /// Retransmitted TCP segments.
+    /// Retransmitted TCP segments; absent if not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<u64>,
     /// Losses by location, as far as known.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_at: BTreeMap<LossLocation, u64>,
-    /// Latency of replies.
+    /// Latency of replies, in ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<Percentiles>,
 }
@@ -168,7 +170,7 @@ pub struct PartSummary {
 impl PartSummary {
     /// Returns the summary of a trial or phase of a load.
     #[must_use]
-    pub fn of_trial(index: usize, trial: &Trial) -> Self {
+    pub fn from_trial(index: usize, trial: &Trial) -> Self {
         Self {
             index,
             name: trial.phase.clone().unwrap_or_default(),
@@ -181,14 +183,14 @@ impl PartSummary {
             late: trial.late,
             invalid: trial.invalid.values().sum(),
             lost_at: trial.lost_at.clone(),
-            latency_ns: trial.rtt_ns.as_ref().map(Percentiles::of),
+            latency_ns: trial.rtt_ns.as_ref().map(Percentiles::from_distribution),
             ..Self::default()
         }
     }
 
     /// Returns the summary of a trial of NTS-KE exchanges.
     #[must_use]
-    pub fn of_nts_ke(index: usize, trial: &NtsKeTrial) -> Self {
+    pub fn from_nts_ke_trial(index: usize, trial: &NtsKeTrial) -> Self {
         Self {
             index,
             intended_rate: trial.intended_rate,
@@ -197,16 +199,16 @@ impl PartSummary {
             sent: trial.sent,
             received: trial.received,
             lost: trial.lost,
-            latency_ns: trial.handshake_ns.as_ref().map(Percentiles::of),
+            latency_ns: trial.handshake_ns.as_ref().map(Percentiles::from_distribution),
             ..Self::default()
         }
     }
 }
 
-/// Latest of many items, numbered from 0.
+/// Ring buffer of the latest items, which are numbered from 0.
 #[derive(Clone, Debug)]
 pub struct RecentItems<T> {
-    most: usize,
+    capacity: usize,
     first: u64,
     items: VecDeque<T>,
 }
@@ -214,13 +216,17 @@ pub struct RecentItems<T> {
 impl<T> RecentItems<T> {
     /// Creates an empty ring that stores up to `most` items, at least one.
     #[must_use]
-    pub const fn new(most: usize) -> Self {
-        Self { most: if most == 0 { 1 } else { most }, first: 0, items: VecDeque::new() }
+    pub const fn new(capacity: usize) -> Self {
+        Self {
+            capacity: if capacity == 0 { 1 } else { capacity },
+            first: 0,
+            items: VecDeque::new(),
+        }
     }
 
     /// Adds an item, and discards the oldest if there is no room.
     pub fn push(&mut self, item: T) {
-        if self.items.len() >= self.most {
+        if self.items.len() >= self.capacity {
             self.items.pop_front();
             self.first += 1;
         }
@@ -233,7 +239,7 @@ impl<T> RecentItems<T> {
         self.first + self.items.len() as u64
     }
 
-    /// Returns the stored items from this number on, and the number of the first of them.
+    /// Returns the stored items from a number on, and the number of the first of these.
     #[must_use]
     pub fn since(&self, number: u64) -> (u64, impl ExactSizeIterator<Item = &T>) {
         let from = number.clamp(self.first, self.next());
@@ -241,7 +247,7 @@ impl<T> RecentItems<T> {
         (from, self.items.range(skipped.min(self.items.len())..))
     }
 
-    /// Returns the latest item.
+    /// Returns the latest item; `None` if the buffer is empty.
     #[must_use]
     pub fn last(&self) -> Option<&T> {
         self.items.back()
@@ -263,27 +269,27 @@ pub enum LiveState {
 pub struct LiveRun {
     /// Command that measures: `load`, `path udp`.
     pub kind: &'static str,
-    /// Description of the measurement and its object.
+    /// Description of the measurement and its target.
     pub title: String,
     /// State of the measurement.
     pub state: LiveState,
-    /// Kind of its parts: trial, phase, row.
+    /// Kind of parts: `trial`, `phase` or `row`.
     pub part_kind: &'static str,
-    /// Planned number of parts, if known.
+    /// Planned number of parts; `None` if unknown.
     pub parts: Option<usize>,
     /// Latest snapshots.
     pub snapshots: RecentItems<Snapshot>,
     /// Latest ended parts.
     pub ended: RecentItems<PartSummary>,
-    /// Losses of all ended parts.
+    /// Sum of the losses of all ended parts.
     pub lost: u64,
-    /// Losses by location, as far as known.
+    /// Losses of all ended parts by location, as far as known.
     pub lost_at: BTreeMap<LossLocation, u64>,
     /// Findings so far.
     pub findings: Vec<Finding>,
 }
 
-/// [`LiveRun`] in the form of the live page.
+/// JSON of a [`LiveRun`] for the live page.
 #[derive(Serialize)]
 struct LivePayload<'a> {
     schema: &'static str,
@@ -307,12 +313,12 @@ struct LivePayload<'a> {
 impl LiveRun {
     /// Creates the values of a measurement that is about to begin.
     #[must_use]
-    pub const fn new(kind: &'static str, title: String, part_is: &'static str) -> Self {
+    pub const fn new(kind: &'static str, title: String, part_kind: &'static str) -> Self {
         Self {
             kind,
             title,
             state: LiveState::Running,
-            part_kind: part_is,
+            part_kind,
             parts: None,
             snapshots: RecentItems::new(SNAPSHOTS_MAX),
             ended: RecentItems::new(ENDED_MAX),
@@ -322,7 +328,7 @@ impl LiveRun {
         }
     }
 
-    /// Adds an ended part.
+    /// Adds an ended part and its losses.
     pub fn end_part(&mut self, part: PartSummary) {
         self.lost += part.lost;
         for (location, lost) in &part.lost_at {
@@ -350,7 +356,7 @@ impl LiveRun {
             lost_at: &self.lost_at,
             findings: &self.findings,
         };
-        // Numbers, texts and lists of them under string keys always serialise.
+        // Serialisation cannot fail: the values are numbers, texts and lists under string keys.
         serde_json::to_string(&payload).unwrap_or_default()
     }
 }

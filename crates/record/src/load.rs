@@ -9,8 +9,8 @@ use horolog_stats::search::StopReason;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CompliantClients, Distribution, Fairness, Finding, Host, InvalidReason, LimitResult,
-    OffsetMethod, Outage, Overload, Series, SignedDistribution,
+    ClientFairness, CompliantClients, Distribution, Finding, Host, InvalidReason, LimitResult,
+    OffsetMethod, Outage, OverloadResult, SignedDistribution, TimeSeries,
 };
 
 /// The schema's name and version.
@@ -28,34 +28,34 @@ pub struct LoadResult {
     /// Host that generated the load.
     pub host: Host,
     /// Target of the load.
-    pub target: Target,
+    pub target: LoadTarget,
     /// Kind of requests.
     pub mode: RequestMode,
-    /// Sending engine.
+    /// Engine that sends and receives.
     pub engine: LoadEngineKind,
     /// Sending threads.
     pub threads: usize,
-    /// Spacing of requests.
-    pub spacing: Spacing,
+    /// Distribution of the time between requests.
+    pub spacing: RequestSpacing,
     /// Timeout of a reply, in ns; a later one counts as late, not as received.
     pub reply_timeout_ns: u64,
-    /// Method for offsets of the server's timestamps, if requested.
+    /// Method by which offsets of the server's timestamps were measured; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<OffsetMethod>,
     /// Trials, in the order in which they ran.
     pub trials: Vec<Trial>,
-    /// Result of the search, if requested.
+    /// Result of the search; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchResult>,
-    /// Time series of the run, if its rate followed a load profile.
+    /// Time series of the run; absent unless the rate followed a load profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<Series>,
+    pub series: Option<TimeSeries>,
     /// Outages of the server.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
-    /// Effects of an overload, if requested.
+    /// Outcome of an overload; absent if not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overload: Option<Overload>,
+    pub overload: Option<OverloadResult>,
     /// Limits of `--fail-if`, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitResult>,
@@ -63,20 +63,20 @@ pub struct LoadResult {
     pub findings: Vec<Finding>,
 }
 
-/// Target of the load, and the path to it.
+/// Target of the load, and the route to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct LoadTarget {
     /// Address to which requests were sent.
     pub address: IpAddr,
     /// UDP port.
     pub port: u16,
-    /// Name given for the address, if any.
+    /// Name of the target on the command line; absent if an address was stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Interface of the requests, if the engine chose one.
+    /// Interface by which requests were sent; absent if the engine did not select one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Link-layer address of the target or of the gateway to it, `aa:bb:cc:dd:ee:ff`.
+    /// MAC address of the next hop: the target or a gateway, as `aa:bb:cc:dd:ee:ff`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     /// Network of the simulated clients' addresses, `address/bits`.
@@ -96,7 +96,7 @@ pub enum RequestMode {
     /// NTP client requests of which all or a share are authenticated by NTS (RFC 8915).
     #[serde(rename = "ntp-nts")]
     NtpNts,
-    /// NTS-KE exchanges (RFC 8915, section 4); see [`crate::NtsKeResult`].
+    /// NTS-KE exchanges (RFC 8915, section 4); their result is [`crate::NtsKeResult`].
     #[serde(rename = "nts-ke")]
     NtsKe,
     /// PTP delay requests (IEEE 1588-2019, clause 11.3).
@@ -111,12 +111,12 @@ pub enum RequestMode {
     /// Requests to a reflector that returns them unchanged.
     #[serde(rename = "echo")]
     Echo,
-    /// Mix of several of these, as stated by [`Trial::parts`].
+    /// Mix of several kinds, listed in [`Trial::parts`].
     #[serde(rename = "mix")]
     Mix,
 }
 
-/// Sending and receiving engine.
+/// Engines that send requests and receive replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadEngineKind {
@@ -124,7 +124,7 @@ pub enum LoadEngineKind {
     Udp,
     /// `AF_PACKET` sockets with simulated clients.
     Packet,
-    /// Generation and verification inside the kernel, in XDP.
+    /// XDP programs that generate requests and verify replies in the kernel.
     Xdp,
 }
 
@@ -140,25 +140,26 @@ impl LoadEngineKind {
     }
 }
 
-/// Spacing of the intended send times.
+/// Distributions of the time between intended send times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Spacing {
-    /// Equal intervals.
+pub enum RequestSpacing {
+    /// Constant time between requests.
     Constant,
     /// Exponentially distributed intervals: a Poisson process.
     Exponential,
 }
 
-/// One intended rate held for one duration.
+/// Trial: one intended rate held for one duration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Name of the phase, if the rate followed a load profile.
+    /// Name of the phase; absent unless the rate followed a load profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Intended rate, in requests per second.
     pub intended_rate: f64,
-    /// Achieved rate: requests sent over the time between the first and the last.
+    /// Achieved rate, in requests per second: requests sent over the time from the first to the
+    /// last.
     pub achieved_rate: f64,
     /// Duration of sending, in seconds.
     pub duration_s: f64,
@@ -168,47 +169,48 @@ pub struct Trial {
     pub sent: u64,
     /// Valid replies within the timeout, only the first to each request.
     pub received: u64,
-    /// `sent` minus `received`; late and invalid replies are not subtracted.
+    /// `sent` minus `received`; it includes requests with late or invalid replies.
     pub lost: u64,
-    /// Further valid replies to an already answered request.
+    /// Further valid replies to a request that was already answered.
     pub duplicate: u64,
     /// Valid replies after the timeout.
     pub late: u64,
-    /// NTP replies of `received` whose server reports that it is not synchronised; absent from
-    /// earlier results.
+    /// Replies of `received` whose server reports that it is not synchronised (NTP only); absent
+    /// from earlier results.
     #[serde(default)]
     pub unsynchronised: u64,
     /// Invalid replies by reason.
     pub invalid: BTreeMap<InvalidReason, u64>,
     /// Valid replies by kind.
-    pub responses: Responses,
-    /// Counts of the authenticated requests, if any were planned.
+    pub responses: ResponseCounts,
+    /// Counts of the NTS-authenticated requests; absent if none were planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authenticated: Option<ClassCounts>,
-    /// Authenticated requests with an already used cookie, if each client has its own session and
-    /// should use every cookie once.
+    pub authenticated: Option<RequestClassCounts>,
+    /// Authenticated requests with a cookie that was used before; absent unless each client has its
+    /// own session, in which every cookie should be used once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookies_reused: Option<u64>,
-    /// Fairness among the clients, if counted.
+    /// Fairness among the clients; absent if replies were not counted by client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fairness: Option<Fairness>,
-    /// Results of compliant clients beside the load; their requests are not among its own.
+    pub fairness: Option<ClientFairness>,
+    /// Results of compliant clients beside the load; their requests are not included in the other
+    /// counts. Absent without such clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compliant_clients: Option<CompliantClients>,
-    /// Round trip, from the *intended* send time to the receipt of the reply.
+    /// Round trip in ns, from the *intended* send time to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// Response time of the server, its transmit minus its receive timestamp: of basic replies, and
-    /// by interleaved ones of the preceding reply.
+    /// Response time of the server in ns: its transmit minus its receive timestamp. An interleaved
+    /// reply gives that of the preceding reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_time_ns: Option<Distribution>,
-    /// Offset of the server's transmit timestamps, by the method in [`LoadResult::offset`].
+    /// Offset of the server's transmit timestamps in ns, by the method in [`LoadResult::offset`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tx_offset_ns: Option<SignedDistribution>,
     /// Received replies with a receive timestamp for that offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamped: Option<u64>,
-    /// Send lateness: actual minus intended send time of each request.
+    /// Send lateness in ns: actual minus intended send time of each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness_ns: Option<Distribution>,
     /// Loss locations of requests and replies; the counts add up to `lost`.
@@ -218,7 +220,7 @@ pub struct Trial {
     pub parts: Vec<MixPartResult>,
 }
 
-/// One kind of requests in a mix.
+/// Results of one kind of requests in a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MixPartResult {
     /// Name on the command line.
@@ -233,7 +235,7 @@ pub struct MixPartResult {
 }
 
 impl Trial {
-    /// Returns the share of sent requests without a valid reply in time, from 0 to 1.
+    /// Returns the ratio of requests without a valid reply within the timeout, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
         loss_ratio(self.sent, self.lost).unwrap_or(0.0)
@@ -249,20 +251,20 @@ impl Trial {
 
 /// Valid replies by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Responses {
+pub struct ResponseCounts {
     /// Replies in NTP's basic mode.
     pub basic: u64,
     /// Replies in interleaved mode, with the transmit timestamp of the preceding reply.
     #[serde(default)]
     pub interleaved: u64,
-    /// Authentic replies to requests authenticated by NTS.
+    /// NTP replies with valid NTS authentication.
     #[serde(default)]
     pub nts: u64,
-    /// Replies to PTP delay requests.
+    /// Delay responses of PTP.
     #[serde(default)]
     pub delay: u64,
-    /// Syncs of NetSync Monitor, each with its follow-up if it has one. Such a request expects one
-    /// of these and a delay response, and counts as received when both have arrived.
+    /// Syncs requested by NetSync Monitor, each with its follow-up if it is a two-step Sync. Such a
+    /// request counts as received when both the Sync and the delay response have arrived.
     #[serde(default)]
     pub sync_follow_up: u64,
     /// Granted requests for unicast PTP messages.
@@ -274,14 +276,15 @@ pub struct Responses {
     /// Cancellations by a master of unicast messages that a client had requested.
     #[serde(default)]
     pub cancellation: u64,
-    /// Messages received during the trial under a grant; they are not replies.
+    /// Unicast PTP messages received under a grant during the trial; they do not count as replies.
     #[serde(default)]
     pub granted_messages: u64,
 }
 
-/// Counts for the requests of one class; they are included in the trial's counts.
+/// Counts of one class of requests, such as authenticated ones; they are also included in the
+/// trial's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClassCounts {
+pub struct RequestClassCounts {
     /// Requests sent.
     pub sent: u64,
     /// Valid replies within the timeout.
@@ -290,32 +293,32 @@ pub struct ClassCounts {
     pub lost: u64,
 }
 
-/// Loss location of a request or its reply.
+/// Locations at which a request or its reply was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossLocation {
-    /// The generator's own sending path refused the request.
+    /// Generator: its host refused to send the request.
     Generator,
-    /// The reply reached this host, but its receive ring or socket was full.
+    /// Receive ring or socket of the generator: the reply arrived while it was full.
     OwnRing,
-    /// Between the two interfaces.
+    /// Link between the interfaces of generator and server.
     Link,
-    /// The server's interface had no room in its receive ring.
+    /// Receive ring of the server's interface, which was full.
     Interface,
     /// The server's socket buffer was full.
     Socket,
-    /// The server received the request and did not reply, or could not send.
+    /// Server: the request was received, but no reply was sent.
     Server,
     /// Not lost: the reply arrived, but after the timeout. That counts from the intended send time,
     /// so a generator whose lateness is that large makes every reply late.
     Late,
-    /// Not lost: an invalid reply arrived.
+    /// Not lost: the reply was invalid.
     Invalid,
-    /// No readable counter accounts for it.
+    /// Unknown: no readable counter accounts for the loss.
     Unknown,
 }
 
-/// Goals of a search.
+/// Goals of a search for the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchKind {
@@ -328,31 +331,31 @@ pub enum SearchKind {
 /// Highest rate within a loss goal (RFC 9971).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchResult {
-    /// Kind of the search: no-drop or partial-drop.
+    /// Goal of the search.
     pub kind: SearchKind,
-    /// Allowed loss ratio.
+    /// Largest loss ratio that meets the goal.
     pub goal_loss_ratio: f64,
-    /// Rate found: requests sent per second at the relevant lower bound.
+    /// Rate found: achieved rate at the relevant lower bound, in requests per second.
     pub rate: f64,
-    /// Highest rate that met the goal, if any.
+    /// Highest rate that met the goal, in requests per second; absent if none did.
     pub lower: Option<f64>,
-    /// Lowest rate above it that did not, if any.
+    /// Lowest rate above `lower` that did not meet the goal; absent if there was none.
     pub upper: Option<f64>,
     /// Loss ratio at the lower bound.
     pub loss_ratio: f64,
     /// Reason for the end of the search.
-    pub end: SearchEnd,
+    pub end: SearchEndReason,
 }
 
-/// Reason for the end of a search.
+/// Reasons why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SearchEnd {
+pub enum SearchEndReason {
     /// The bounds are as close as requested.
     Converged,
     /// The highest rate allowed met the goal.
     CappedAtMax,
-    /// Not even the lowest rate allowed met the goal.
+    /// The lowest allowed rate did not meet the goal.
     BelowMin,
     /// The generator could not send more: the server may well sustain more.
     GeneratorLimit,
@@ -360,7 +363,7 @@ pub enum SearchEnd {
     BudgetSpent,
 }
 
-impl From<StopReason> for SearchEnd {
+impl From<StopReason> for SearchEndReason {
     fn from(reason: StopReason) -> Self {
         match reason {
             StopReason::Converged => Self::Converged,

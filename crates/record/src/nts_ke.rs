@@ -1,12 +1,12 @@
-//! Result of `horolog load nts-ke`: rate of NTS-KE exchanges (RFC 8915, section 4) that a server
-//! completes, and their durations. Clients begin the next exchange as soon as they have a response,
-//! or at the intended rates of a search.
+//! Result of `horolog load nts-ke`: rate at which a server completes NTS-KE exchanges (RFC 8915,
+//! section 4), and their durations. A client starts the next exchange when it has a response, or at
+//! the intended rate of a search.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, RequestMode, SearchResult, Target};
+use crate::{Distribution, Finding, Host, LimitResult, LoadTarget, RequestMode, SearchResult};
 
 /// Result of one run against one NTS-KE server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,12 +20,12 @@ pub struct NtsKeResult {
     /// Host that generated the load.
     pub host: Host,
     /// Target of the load; the port is a TCP port.
-    pub target: Target,
-    /// Mode: always `nts-ke`.
+    pub target: LoadTarget,
+    /// Mode: always [`RequestMode::NtsKe`].
     pub mode: RequestMode,
     /// Trials, in the order in which they ran.
     pub trials: Vec<NtsKeTrial>,
-    /// Goal and result of the search, if there was one.
+    /// Result of the search; absent without a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchResult>,
     /// Limits of `--fail-if`, if any.
@@ -38,37 +38,39 @@ pub struct NtsKeResult {
 /// Trial with a number of clients for a duration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NtsKeTrial {
-    /// Intended rate of exchange starts per second, if planned.
+    /// Intended rate of exchange starts per second; absent if clients do not wait between
+    /// exchanges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_rate: Option<f64>,
-    /// Completed exchanges over the time from the first one's start to the last one's end; if a
-    /// rate was planned, exchanges begun per second from the first to the last.
+    /// Achieved rate per second: without an intended rate, completed exchanges from the first start
+    /// to the last end; with one, started exchanges from the first start to the last.
     pub achieved_rate: f64,
-    /// Duration of that time, in seconds; the planned one if a rate was planned.
+    /// Duration to which `achieved_rate` refers, in seconds; with an intended rate the planned
+    /// duration.
     pub duration_s: f64,
     /// Clients, each with one connection at a time.
     pub clients: u64,
-    /// Exchanges begun.
+    /// Exchanges started.
     pub sent: u64,
     /// Exchanges that yielded keys and cookies.
     pub received: u64,
     /// `sent` minus `received`.
     pub lost: u64,
     /// Failed exchanges by reason; the counts add up to `lost`.
-    pub failures: BTreeMap<FailureReason, u64>,
-    /// From the start of the connection, or from the intended start if a rate was planned, to the
-    /// end of the response, for exchanges that yielded keys.
+    pub failures: BTreeMap<NtsKeFailureReason, u64>,
+    /// Duration in ns of the exchanges that yielded keys, from the start of the connection (with an
+    /// intended rate, from the intended start) to the end of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake_ns: Option<Distribution>,
 }
 
-/// Reason for which an NTS-KE exchange failed.
+/// Reasons why an NTS-KE exchange failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FailureReason {
+pub enum NtsKeFailureReason {
     /// No TCP connection, or a broken one.
     Connection,
-    /// Timeout.
+    /// No response within the timeout.
     Timeout,
     /// TLS failure, for instance because the certificate is not trusted.
     Tls,

@@ -4,8 +4,8 @@
 use horolog_stats::SignedRecorder;
 use serde::{Deserialize, Serialize};
 
-/// Distribution of times of either sign, in nanoseconds. Count, minimum, maximum, mean and
-/// deviation are exact; percentiles come from histograms with a relative error below 1%.
+/// Distribution of signed times, in ns. Count, minimum, maximum, mean and standard deviation are
+/// exact; percentiles come from histograms with a relative error below 1%.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SignedDistribution {
     /// Number of recorded values; never 0, an empty distribution is absent.
@@ -14,7 +14,7 @@ pub struct SignedDistribution {
     pub min: i64,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard deviation of the population.
+    /// Population standard deviation.
     pub stddev: f64,
     /// Median.
     pub p50: i64,
@@ -28,16 +28,16 @@ pub struct SignedDistribution {
     pub p99_99: i64,
     /// Largest value.
     pub max: i64,
-    /// Values from 0 on, encoded as in [`crate::Distribution::histogram`].
+    /// Histogram of the values from 0 on, encoded as [`crate::Distribution::histogram`].
     pub histogram: String,
-    /// Magnitudes of the values below 0, encoded likewise.
+    /// Histogram of the magnitudes of negative values, in the same encoding.
     pub histogram_negative: String,
 }
 
 impl SignedDistribution {
     /// Returns the distribution of a recorder; `None` if it is empty.
     #[must_use]
-    pub fn of(recorder: &SignedRecorder) -> Option<Self> {
+    pub fn from_recorder(recorder: &SignedRecorder) -> Option<Self> {
         let summary = recorder.summary()?;
         Some(Self {
             count: summary.count,
@@ -61,7 +61,7 @@ impl SignedDistribution {
 /// early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffsetMethod {
-    /// Correction subtracted for the path and for the delays of both ends, in ns.
+    /// Correction for the delays of the path and of both hosts, in ns; it is subtracted.
     pub correction_ns: i64,
     /// True if the server's timestamp was the mean of its receive and transmit timestamps;
     /// otherwise it was the transmit timestamp.

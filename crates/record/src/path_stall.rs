@@ -1,14 +1,15 @@
-//! Result of `horolog path stall`: write patterns on a TCP connection that wait for a timer, the
-//! mechanisms that held the data back, and the remedies; or the same for observed traffic.
+//! Result of `horolog path stall`: write patterns on a TCP connection that stall until a timer
+//! expires, the mechanisms that hold the data back, and remedies; or stalls in the observed traffic
+//! of a port.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Distribution, Finding, Host, LimitResult, PathEnd, TcpFigures, TcpTarget};
+use crate::{Distribution, Finding, Host, LimitResult, PathEndpoint, TcpInfoSummary, TcpTarget};
 
 /// The schema's name and version.
 pub const PATH_STALL_SCHEMA: &str = "horolog.path-stall/2";
 
-/// Largest count of connections without room in [`StallWatch`].
+/// Largest value of [`WatchedTraffic::connections_untracked`]; it means at least that many.
 pub const CONNECTIONS_MISSED_MAX: u64 = 65_536;
 
 /// Result of one measurement.
@@ -25,27 +26,27 @@ pub struct PathStallResult {
     /// Far end; absent if traffic was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TcpTarget>,
-    /// Near end.
-    pub near: PathEnd,
-    /// Description of the far end by itself; absent if it gives none.
+    /// Properties of the near end.
+    pub near: PathEndpoint,
+    /// Properties of the far end as reported by it; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<PathEnd>,
-    /// Settings of this kernel for acknowledgements.
-    pub kernel: StallKernel,
+    pub far: Option<PathEndpoint>,
+    /// TCP settings of this host's kernel.
+    pub kernel: StallKernelSettings,
     /// Evidence for the mechanisms.
     pub evidence: StallEvidence,
     /// Excess in ns over an exchange that waits for nothing from which on an exchange counts as
     /// stalled.
     pub stall_min_ns: u64,
     /// Write patterns under socket options.
-    pub cells: Vec<StallCell>,
-    /// Congestion window as it grew from the first segment on, and after a pause.
-    pub window: Vec<WindowStep>,
+    pub cells: Vec<StallMeasurement>,
+    /// Growth of the congestion window from the first segment on, and after a pause.
+    pub window: Vec<CongestionWindowStep>,
     /// Common claims about such stalls, compared with the measurement.
-    pub claims: Vec<StallClaim>,
-    /// Observed traffic of a port.
+    pub claims: Vec<TestedStallClaim>,
+    /// Observed traffic of a port; absent if patterns were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watched: Option<StallWatch>,
+    pub watched: Option<WatchedTraffic>,
     /// Limits of `--fail-if`.
     pub limits: Vec<LimitResult>,
     /// Findings about the result, and recommended changes.
@@ -54,18 +55,18 @@ pub struct PathStallResult {
 
 /// Settings of a kernel for acknowledgements and windows. They are never changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StallKernel {
-    /// Timer interrupts per second (`CONFIG_HZ`).
+pub struct StallKernelSettings {
+    /// `CONFIG_HZ`: timer interrupts per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hz: Option<u64>,
-    /// HZ/25 ticks, the kernel's minimum delay of an acknowledgement, in ns.
+    /// Minimum delay of a delayed acknowledgement in ns: HZ/25 ticks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delayed_ack_min_ns: Option<u64>,
-    /// `net.ipv4.tcp_delack_min`, if the kernel has it, as stated there.
+    /// `net.ipv4.tcp_delack_min`, in the unit of the kernel; absent if the kernel lacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_delack_min: Option<u64>,
-    /// Largest delay of an acknowledgement by a socket (`TCP_DELACK_MAX_US`), in ns, if the kernel
-    /// reports it.
+    /// Largest delay of an acknowledgement (`TCP_DELACK_MAX_US`), in ns; absent if the kernel does
+    /// not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delayed_ack_max_ns: Option<u64>,
     /// `net.ipv4.tcp_slow_start_after_idle`.
@@ -94,7 +95,7 @@ pub struct StallKernel {
 pub enum StallEvidence {
     /// `TCP_INFO` of the sockets, at both ends, and timing.
     TcpInfo,
-    /// `TCP_INFO` and timing, and the packets.
+    /// Captured packets, in addition to `TCP_INFO` and timing.
     Packets,
 }
 
@@ -111,11 +112,11 @@ pub enum StallPattern {
     /// A small write, then one with the end of the stream: a single exchange, the last of a
     /// connection.
     LastWithEnd,
-    /// Several small writes, each with its own answer, then as many reads.
+    /// Several small writes, each of which is answered separately, then as many reads.
     Batch,
     /// The far end writes a header, then a body from a file.
     HeaderAndBody,
-    /// Header and body; the far end closes where it would have removed a cork.
+    /// Header and body; the far end closes the connection instead of removing a cork.
     HeaderBodyClose,
     /// Header and body; the far end forgets to remove the cork.
     CorkForgotten,
@@ -124,7 +125,7 @@ pub enum StallPattern {
 /// Options set on the sockets of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SocketOption {
+pub enum StallSocketOption {
     /// No option.
     None,
     /// `TCP_NODELAY`.
@@ -137,9 +138,9 @@ pub enum SocketOption {
     Cork,
 }
 
-/// One pattern under one option.
+/// Measurement of one write pattern with one socket option.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StallCell {
+pub struct StallMeasurement {
     /// Write pattern.
     pub pattern: StallPattern,
     /// Writes in a batch; 1 or 2 for other patterns.
@@ -147,7 +148,7 @@ pub struct StallCell {
     /// Payload of each write, in bytes.
     pub write_bytes: u64,
     /// Socket option.
-    pub option: SocketOption,
+    pub option: StallSocketOption,
     /// Completed exchanges.
     pub exchanges: u64,
     /// Duration of the first exchange, in ns.
@@ -158,78 +159,78 @@ pub struct StallCell {
     pub exchange_ns: Option<Distribution>,
     /// Exchanges that stalled.
     pub stalled: u64,
-    /// Exchanges that took from 38 to 42 ms.
+    /// Number of exchanges that took from 38 to 42 ms, typical of a delayed acknowledgement.
     pub in_band: u64,
-    /// Read that waited longest in most stalled exchanges, counted from 1.
+    /// Number of the read, from 1, that waited longest in most of the stalled exchanges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_read: Option<u32>,
-    /// Mechanism that held most stalled exchanges; absent if none stalled.
+    /// Mechanism that held data back in most of the stalled exchanges; absent if none stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mechanism: Option<Mechanism>,
+    pub mechanism: Option<StallMechanism>,
     /// Samples of the sockets' state while exchanges waited.
-    pub held: HoldSamples,
-    /// Longest time from the far end's receipt of a request to its answer, in ns.
+    pub held: HeldDataSamples,
+    /// Longest time in ns that the far end took to answer a complete request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_max_ns: Option<u64>,
     /// `TCP_INFO` of the near end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near_tcp: Option<TcpFigures>,
+    pub near_tcp: Option<TcpInfoSummary>,
     /// `TCP_INFO` of the far end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far_tcp: Option<TcpFigures>,
-    /// Acknowledgements by the packets, if observed.
+    pub far_tcp: Option<TcpInfoSummary>,
+    /// Acknowledgements in the captured packets; absent without a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub acks: Option<AckDelays>,
+    pub acks: Option<AckCounts>,
 }
 
 /// Mechanisms that make data wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mechanism {
+pub enum StallMechanism {
     /// Nagle's algorithm waits for an acknowledgement, which the other end delays.
     NagleDelayedAck,
     /// The congestion window is full until an acknowledgement comes, which the other end delays.
     WindowDelayedAck,
     /// A cork that was not removed: the kernel sends after 200 ms.
     Cork,
-    /// Nothing was held: the far end had the complete request and answered late.
+    /// No socket held data back: the far end had the complete request and answered late.
     LateAnswer,
     /// A segment was lost and retransmitted.
     Loss,
-    /// The path or the host was slow; no socket held anything back.
+    /// No socket held data back: the path or a host was slow.
     Elsewhere,
 }
 
 /// Samples of each state while an exchange waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldSamples {
+pub struct HeldDataSamples {
     /// Unsent data, segments in flight, room in the window: Nagle's algorithm.
     pub nagle: u64,
     /// Unsent data and a full congestion window.
     pub window: u64,
     /// Unsent data with nothing in flight, under a cork.
     pub cork: u64,
-    /// Everything sent and acknowledged: the other end has it.
+    /// All data sent and acknowledged: the other end has it.
     pub delivered: u64,
 }
 
-/// Acknowledgements, by the packets.
+/// Counts of acknowledgements in the captured packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AckDelays {
+pub struct AckCounts {
     /// Acknowledgements without data.
     pub pure: u64,
-    /// Acknowledgements later than a stall's least time.
+    /// Acknowledgements that were delayed by the time of a stall or longer.
     pub delayed: u64,
-    /// Delays of these, in ns.
+    /// Delays of the delayed acknowledgements; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_ns: Option<DelayedAck>,
+    pub delay_ns: Option<AckDelaySummary>,
     /// Delayed acknowledgements upon which held data was sent.
     pub released: u64,
 }
 
-/// Delays of acknowledgements.
+/// Summary of the delays of delayed acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DelayedAck {
+pub struct AckDelaySummary {
     /// Shortest delay, in ns.
     pub min: u64,
     /// Median delay, in ns.
@@ -238,9 +239,9 @@ pub struct DelayedAck {
     pub max: u64,
 }
 
-/// Congestion window after an exchange longer than it.
+/// One exchange of a series that lets the congestion window grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WindowStep {
+pub struct CongestionWindowStep {
     /// Bytes sent on this connection before.
     pub sent_bytes: u64,
     /// True if there was a pause before, longer than the retransmission timeout.
@@ -251,32 +252,33 @@ pub struct WindowStep {
     pub exchange_ns: u64,
 }
 
-/// Common claim about stalls, and its validity on this host.
+/// Common claim about stalls, tested on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StallClaim {
+pub struct TestedStallClaim {
     /// Stable short name.
     pub id: String,
     /// Text of the claim.
     pub statement: String,
-    /// True if it held; absent if it could not be tested here.
+    /// True if the claim holds; absent if it could not be tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
-    /// Value that decided it, or the reason for its absence.
+    /// Measured value that decides it, or the reason why there is none.
     pub evidence: String,
 }
 
 /// Observed traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StallWatch {
-    /// Port.
+pub struct WatchedTraffic {
+    /// Observed TCP port.
     pub port: u16,
-    /// Duration, in ns.
+    /// Duration of the observation, in ns.
     pub duration_ns: u64,
     /// Observed connections, in falling order of stalls.
     pub connections: Vec<WatchedConnection>,
-    /// Connections without room; [`CONNECTIONS_MISSED_MAX`] means at least that many.
+    /// Connections that were not tracked because the table was full; [`CONNECTIONS_MISSED_MAX`]
+    /// means at least that many.
     pub connections_untracked: u64,
-    /// Packets dropped before observation.
+    /// Packets that were dropped before they could be observed.
     pub packets_dropped: u64,
 }
 
@@ -285,7 +287,7 @@ pub struct StallWatch {
 pub struct WatchedConnection {
     /// End whose port was observed.
     pub server: String,
-    /// Other end.
+    /// Address of the other end.
     pub client: String,
     /// Answers: data in one direction after data in the other; absent if packets were not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -294,15 +296,15 @@ pub struct WatchedConnection {
     pub client_stalls: u64,
     /// Number of times that data waited at the server.
     pub server_stalls: u64,
-    /// Waiting time of data, in ns.
+    /// Times for which data waited, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_ns: Option<Distribution>,
-    /// Waiting times of 38 to 42 ms.
+    /// Number of waits of 38 to 42 ms.
     pub in_band: u64,
-    /// Mechanism that held most of them.
+    /// Mechanism that caused most of the waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mechanism: Option<Mechanism>,
-    /// Acknowledgements; absent if packets were not observed.
+    pub mechanism: Option<StallMechanism>,
+    /// Acknowledgements in the captured packets; absent without a capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub acks: Option<AckDelays>,
+    pub acks: Option<AckCounts>,
 }

@@ -23,11 +23,11 @@ pub struct PathTcpResult {
     pub host: Host,
     /// Far end of the measurement.
     pub target: TcpTarget,
-    /// Near end.
-    pub near: PathEnd,
-    /// Description of the far end by itself; absent if it gives none.
+    /// Properties of the near end.
+    pub near: PathEndpoint,
+    /// Properties of the far end as reported by it; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<PathEnd>,
+    pub far: Option<PathEndpoint>,
     /// Settings of the connections.
     pub settings: TcpSettings,
     /// Round trips, one row per size.
@@ -50,10 +50,10 @@ pub struct TcpTarget {
     pub name: Option<String>,
 }
 
-/// One end of a path. Unavailable and undisclosed facts are absent.
+/// Properties of one end of a path. Properties that are unavailable or not disclosed are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathEnd {
-    /// Name of the node.
+pub struct PathEndpoint {
+    /// Hostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     /// CPU model name.
@@ -93,15 +93,15 @@ pub struct TcpSettings {
     pub no_delay: bool,
     /// `TCP_QUICKACK`, set again before every receive.
     pub quick_ack: bool,
-    /// `TCP_CORK` around every message.
+    /// `TCP_CORK`, set before and removed after each message.
     pub cork: bool,
     /// `MSG_ZEROCOPY` for transfers.
     pub zero_copy: bool,
     /// Parallel connections.
     pub connections: u32,
-    /// Measured time per row, in ns.
+    /// Duration of the measurement per row, in ns.
     pub time_ns: u64,
-    /// Uncounted time before it, in ns.
+    /// Duration of the warm-up before it, in ns, which is not counted.
     pub warm_up_ns: u64,
 }
 
@@ -112,12 +112,12 @@ pub struct TcpLatency {
     pub size_bytes: u64,
     /// Round trips of all connections.
     pub round_trips: u64,
-    /// Duration of a round trip, in ns; the latency is half of it.
+    /// Round-trip time, in ns. The reported latency is half of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// `TCP_INFO` of the connections at the end; absent if they were lost.
+    /// `TCP_INFO` at the end of the row; absent if the connections were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpFigures>,
+    pub tcp: Option<TcpInfoSummary>,
 }
 
 /// Messages of one size in one direction.
@@ -135,20 +135,20 @@ pub struct TcpBandwidth {
     pub rate: f64,
     /// Messages received per second.
     pub message_rate: f64,
-    /// Sends without a copy, and the number that the kernel copied nevertheless.
+    /// Counts of `MSG_ZEROCOPY` sends; absent if it is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zero_copy: Option<ZeroCopyCounts>,
     /// `TCP_INFO` of the sending ends; absent if they were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tcp: Option<TcpFigures>,
+    pub tcp: Option<TcpInfoSummary>,
 }
 
-/// Sends by `MSG_ZEROCOPY`.
+/// Completion notifications of `MSG_ZEROCOPY` sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZeroCopyCounts {
-    /// Sends reported by the kernel.
+    /// Sends that the kernel reported as complete.
     pub sends: u64,
-    /// Sends that it copied.
+    /// Sends whose data the kernel copied nevertheless.
     pub copied: u64,
 }
 
@@ -156,23 +156,24 @@ pub struct ZeroCopyCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TcpDirection {
-    /// To the far end.
+    /// Near to far end.
     Forward,
     /// From the far end.
     Backward,
 }
 
-/// `TCP_INFO` of one connection, or of several: sums of counts, the largest of other values.
+/// Fields of `TCP_INFO`; over several connections the sum of `retransmitted` and the largest of
+/// each other field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TcpFigures {
+pub struct TcpInfoSummary {
     /// Congestion window, in segments.
     pub cwnd: u64,
-    /// Largest payload of a segment, in bytes.
+    /// Maximum segment size (MSS), in bytes.
     pub mss_bytes: u64,
     /// Smoothed round trip, in ns.
     pub rtt_ns: u64,
     /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Delay of an acknowledgement without data, in ns.
+    /// `tcpi_ato`: timeout of a delayed acknowledgement, in ns.
     pub ato_ns: u64,
 }

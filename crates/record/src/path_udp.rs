@@ -1,10 +1,11 @@
-//! Result of `horolog path udp`: outcomes of datagrams to a far end and back, one row per length
-//! and load.
+//! Result of `horolog path udp`: outcomes of datagrams sent to a far end and back, one row per
+//! datagram length and load.
 //!
-//! L, R, M, S and T are those of Hao, Xue and Qin, "Performance and test method for real-time
-//! parallel system", section 4.2 and Table 4: L is the length of a valid datagram, R the number of
-//! invalid ones (load) per valid one, M the share of valid ones lost, S the share received in
-//! order, and T half the round trip.
+//! The symbols are those of Hao, Xue and Qin, "Performance and test method for real-time parallel
+//! system", section 4.2 and Table 4. A "valid" datagram is a request or its reply, an "invalid" one
+//! belongs to the load. L: length of a valid datagram; R: number of invalid datagrams per valid
+//! one; M: share of valid datagrams lost; S: share of received ones that arrived in order; T: half
+//! the round trip.
 
 use std::net::IpAddr;
 
@@ -24,33 +25,34 @@ pub struct PathUdpResult {
     pub started: String,
     /// Command line of the run.
     pub command: Vec<String>,
-    /// Near end.
+    /// Host of the near end.
     pub host: Host,
     /// Far end.
     pub target: PathTarget,
     /// Protocol of the requests.
     pub protocol: PathProtocol,
-    /// Sending mode.
-    pub mode: PathMode,
-    /// Parallel flows, each with its own port.
+    /// Mode in which requests are sent.
+    pub mode: PathSendMode,
+    /// Number of parallel flows, each with its own port.
     pub flows: u64,
-    /// True if replies were busy-polled instead of waiting in sleep.
+    /// True if the near end polled its sockets in a busy loop instead of sleeping until a reply
+    /// arrived.
     pub busy_polling: bool,
     /// Source of the timestamps of sent requests and received replies, in addition to the program's
     /// own, on which round trips are based.
     pub timestamps: TimestampSource,
     /// DSCP of requests.
     pub dscp: u8,
-    /// Uncounted requests sent first in each row and flow.
+    /// Number of requests per row and flow that are sent first and not counted.
     pub warm_up: u64,
     /// Timeout of a reply, in ns; a later one counts as late.
     pub reply_timeout_ns: u64,
     /// Length of a datagram of load, in bytes.
     pub load_length: u64,
-    /// True if load is broadcast to the link.
+    /// True if the load is sent to the link's broadcast address.
     pub load_broadcast: bool,
     /// Cost of the measurement itself.
-    pub cost: PathCost,
+    pub cost: PathMeasurementCost,
     /// Rows, in the order in which they were measured.
     pub rows: Vec<PathRow>,
     /// Limits of `--fail-if`; their trial is a row.
@@ -62,15 +64,15 @@ pub struct PathUdpResult {
 /// Far end of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathTarget {
-    /// Name as given.
+    /// Name as on the command line.
     pub name: String,
     /// Address.
     pub address: IpAddr,
     /// UDP port.
     pub port: u16,
-    /// MTU of the path, as far as this host knows it; longer datagrams are fragmented.
+    /// Path MTU in bytes, as far as this host knows it; longer datagrams are fragmented.
     pub mtu: u64,
-    /// True if it runs on the same kernel, with the same clock.
+    /// True if it runs on the same kernel, so that both ends read the same clock.
     pub same_clock: bool,
     /// Largest difference between the clocks of both ends, in ns; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,11 +89,11 @@ pub enum PathProtocol {
     Stamp,
 }
 
-/// Sending modes.
+/// Modes in which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PathMode {
-    /// Each request after the previous one was answered or abandoned.
+pub enum PathSendMode {
+    /// Ping-pong: each request is sent after the previous one was answered or abandoned.
     PingPong,
     /// Constant rate, regardless of other requests; latency counts from the intended send time.
     OpenLoop,
@@ -99,11 +101,11 @@ pub enum PathMode {
 
 /// Cost of the measurement itself, measured before the first row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PathCost {
+pub struct PathMeasurementCost {
     /// Clock reading, in ns; a round trip includes one.
     pub clock_reading_ns: f64,
-    /// Work of the near end for an exchange other than its two system calls, in ns: writing the
-    /// request, clock readings, checking and counting the reply.
+    /// CPU time of the near end per exchange without its two system calls, in ns: writing the
+    /// request, reading the clock, checking and counting the reply.
     pub bookkeeping_ns: f64,
 }
 
@@ -114,41 +116,43 @@ pub struct PathRow {
     pub length: u64,
     /// IP packets per such datagram.
     pub fragments: u64,
-    /// Duration of the row without its warm-up, in seconds.
+    /// Duration of the row in seconds, without the warm-up.
     pub duration_s: f64,
-    /// Intended requests per second, if sent at a constant rate.
+    /// Intended rate, in requests per second; absent in ping-pong mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intended_rate: Option<f64>,
-    /// Requests sent per second.
+    /// Achieved rate, in requests per second.
     pub achieved_rate: f64,
-    /// Load on the path.
+    /// Load on the path during the row.
     pub load: PathLoad,
     /// Outcomes of the requests.
     pub counts: PathCounts,
-    /// Outcomes in the forward direction, if the far end counts.
+    /// Counts in the forward direction; absent if the far end does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forward: Option<PathDirection>,
-    /// Outcomes in the backward direction.
+    pub forward: Option<PathDirectionCounts>,
+    /// Counts in the backward direction; absent if the far end does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backward: Option<PathDirection>,
-    /// Packets that reached one of the hosts but were lost in it: these are no losses of the path.
+    pub backward: Option<PathDirectionCounts>,
+    /// Packets that reached a host but were lost inside it, which are not losses of the path;
+    /// absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_losses: Option<PathHostLosses>,
     /// Round trip, in ns: from the clock reading before the request was passed to the kernel, or
     /// from the intended send time at a constant rate, to the reading after the reply was received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Distribution>,
-    /// T: half of the round trip, in ns. Its histogram is that of the round trip.
+    /// T: half of the round trip, in ns. Its `histogram` is that of the whole round trip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<Distribution>,
-    /// Send lateness of requests, in ns, at a constant rate.
+    /// Send lateness of the requests, in ns; in open-loop mode only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_late_ns: Option<Distribution>,
-    /// From the transmit timestamp of the request to its receive timestamp, in ns, if the clocks of
-    /// both ends permit it.
+    /// One-way time of requests in ns, from the near end's transmit timestamp to the far end's
+    /// receive timestamp; absent unless the clocks are close enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_ns: Option<SignedDistribution>,
-    /// From the transmit timestamp of the reply to its receive timestamp, likewise.
+    /// One-way time of replies in ns, from the far end's transmit timestamp to the near end's
+    /// receive timestamp; absent unless the clocks are close enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_ns: Option<SignedDistribution>,
     /// From the far end's timestamp of the request to that of the reply, in ns.
@@ -157,36 +161,37 @@ pub struct PathRow {
     /// From the program to the driver, in ns, by the kernel's timestamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_send_ns: Option<Distribution>,
-    /// From the driver to the program, in ns.
+    /// Receive path of this host, in ns: from the driver to the program, by the kernel's
+    /// timestamps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_receive_ns: Option<Distribution>,
-    /// Rest of the round trip after subtraction of these two and of the far end's own time, in ns:
-    /// the wire, and the far end's path from its program to its driver.
+    /// Remainder of the round trip without `host_send_ns`, `host_receive_ns` and `far_ns`, in ns:
+    /// the wire, and the path through the kernel of the far end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_ns: Option<Distribution>,
-    /// DSCP with which requests arrived.
+    /// DSCP with which requests arrived at the far end; absent if not reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp_forward: Option<u8>,
-    /// DSCP with which replies returned.
+    /// DSCP with which replies arrived at the near end; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp_backward: Option<u8>,
-    /// Reason for the row's premature end, if any.
+    /// Reason for the premature end of the row; absent if it completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<RowEnd>,
+    pub ended: Option<RowEndReason>,
 }
 
-/// Load on a path.
+/// Load on a path during a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathLoad {
-    /// R: intended load ratio.
+    /// R: intended load ratio, in datagrams of load per request.
     pub planned_ratio: f64,
     /// R: achieved load ratio, datagrams of load per request.
     pub ratio: f64,
-    /// n: datagrams of load sent, without those of the warm-up.
+    /// n: number of datagrams of load sent, without the warm-up.
     pub sent: u64,
     /// Datagrams of load sent, including the warm-up.
     pub sent_in_all: u64,
-    /// Number of these that reached the far end.
+    /// Number of these that arrived at the far end; absent if it does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<u64>,
 }
@@ -202,7 +207,7 @@ pub struct PathCounts {
     pub lost: u64,
     /// Replies after the timeout; they are included in the lost ones.
     pub late: u64,
-    /// Further replies to an answered request.
+    /// Further replies to a request that was already answered.
     pub duplicate: u64,
     /// Received replies that arrived after one to a later request (RFC 4737).
     pub reordered: u64,
@@ -214,7 +219,7 @@ pub struct PathCounts {
 
 /// Outcomes of datagrams in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathDirection {
+pub struct PathDirectionCounts {
     /// Lost datagrams.
     pub lost: u64,
     /// Duplicate datagrams.
@@ -223,66 +228,66 @@ pub struct PathDirection {
     pub reordered: u64,
 }
 
-/// Losses of received packets in the hosts at both ends during a row. Each number is absent if that
-/// end does not report it.
+/// Packets lost inside the hosts at both ends during a row, after they had crossed the path. A
+/// number is absent if that end does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathHostLosses {
-    /// Requests without a reply because of the far end's limit.
+    /// Requests that the far end did not answer because its limit was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_limited: Option<u64>,
     /// Datagrams dropped by the far end's socket because its buffer was full: requests, load and
-    /// packets from others.
+    /// packets of other hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far_dropped: Option<u64>,
-    /// Datagrams dropped by this host's sockets, likewise.
+    /// Datagrams dropped by the near end's sockets because their buffers were full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near_dropped: Option<u64>,
 }
 
-/// Loss locations of requests without a reply in time; late replies are excluded.
+/// Requests without any reply, by the location of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathLosses {
+pub struct PathLossLocations {
     /// Limit of the far end.
     pub far_limit: u64,
     /// Socket of the far end, at most.
     pub far_socket: u64,
-    /// Path to the far end, at least.
+    /// Path in the forward direction: lower bound.
     pub path_forward: u64,
     /// Sockets of the near end, at most.
     pub near_socket: u64,
-    /// Path back, at least.
+    /// Path in the backward direction: lower bound.
     pub path_backward: u64,
 }
 
-/// Reasons for the premature end of a row.
+/// Reasons why a row ended prematurely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum RowEnd {
-    /// End of the run.
+pub enum RowEndReason {
+    /// The run ended.
     Interrupted,
-    /// No further replies from the far end.
+    /// The far end stopped replying.
     Vanished,
-    /// Report of the far end's host that the port is closed.
+    /// The far end's host reported that the port is closed (ICMP port unreachable).
     Closed,
-    /// Failure of the own socket.
+    /// A socket of the near end failed.
     Failed,
 }
 
 impl PathRow {
-    /// Returns the loss locations of requests; `None` if the far end does not report them.
+    /// Returns the lost requests by location; `None` if the far end does not report its counts.
     #[must_use]
-    pub fn losses(&self) -> Option<PathLosses> {
-        let (there, back) = self.forward.zip(self.backward)?;
+    pub fn loss_locations(&self) -> Option<PathLossLocations> {
+        let (forward, backward) = self.forward.zip(self.backward)?;
         let hosts = self.host_losses?;
-        let far_limit = hosts.far_limited?.min(there.lost);
-        let far_socket = hosts.far_dropped?.min(there.lost - far_limit);
-        let near_socket = hosts.near_dropped.unwrap_or(0).min(back.lost);
-        Some(PathLosses {
+        let far_limit = hosts.far_limited?.min(forward.lost);
+        let far_socket = hosts.far_dropped?.min(forward.lost - far_limit);
+        let near_socket = hosts.near_dropped.unwrap_or(0).min(backward.lost);
+        Some(PathLossLocations {
             far_limit,
             far_socket,
-            path_forward: there.lost - far_limit - far_socket,
+            path_forward: forward.lost - far_limit - far_socket,
             near_socket,
-            path_backward: back.lost - near_socket,
+            path_backward: backward.lost - near_socket,
         })
     }
 

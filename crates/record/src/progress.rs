@@ -1,6 +1,6 @@
-//! Progress of a running measurement for observers. Its threads copy counts that they keep anyway
-//! into preallocated memory several times a second, and never wait for a reader: a thread whose
-//! slot is being read publishes the next time.
+//! Progress of a running measurement for observers. Each measuring thread copies its counts into a
+//! preallocated slot several times a second and never waits for a reader: if its slot is locked, it
+//! publishes at the next opportunity.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,14 +21,14 @@ pub struct Progress {
     pub counts: LiveCounts,
     /// Latency of replies, in ns: of a whole trial, or of the last interval of a load profile.
     pub latency: Recorder,
-    /// From the intended to the actual send time, in ns, likewise.
+    /// Send lateness (actual minus intended send time), in ns, over the same period.
     pub lateness: Recorder,
-    /// Time of publication, by the publisher's clock; the mean for several.
+    /// Time of publication; for several threads the mean.
     pub published: Option<Timestamp<Monotonic>>,
 }
 
 impl Progress {
-    /// Clears all counts and retains the memory.
+    /// Resets all counts and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.counts = LiveCounts::default();
         self.latency.clear();
@@ -43,7 +43,7 @@ impl Progress {
     }
 }
 
-/// One slot per counting thread.
+/// Progress of all measuring threads, one slot each.
 #[derive(Debug)]
 pub struct ProgressSlots(Vec<Mutex<Progress>>);
 
@@ -54,18 +54,18 @@ impl ProgressSlots {
         Self((0..count).map(|_| Mutex::default()).collect())
     }
 
-    /// Returns the slot of one thread.
+    /// Returns the slot of a thread; `None` if there are fewer.
     #[must_use]
-    pub fn of(&self, index: usize) -> Option<&Mutex<Progress>> {
+    pub fn slot(&self, index: usize) -> Option<&Mutex<Progress>> {
         self.0.get(index)
     }
 
-    /// Adds up all slots into existing memory.
+    /// Stores the sum of all slots in `sum`, whose memory is reused.
     pub fn sum(&self, sum: &mut Progress) {
         sum.clear();
         let (mut published_ns, mut publishers) = (0_i128, 0_i128);
         for slot in &self.0 {
-            let slot = lock(slot);
+            let slot = lock_slot(slot);
             sum.merge(&slot);
             published_ns += slot.published.map_or(0, |published| i128::from(published.as_ns()));
             publishers += i128::from(slot.published.is_some());
@@ -75,9 +75,9 @@ impl ProgressSlots {
     }
 }
 
-/// Locks a slot, for callers that may wait.
-pub fn lock(slot: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
-    // The slot contains only numbers; a writer that panicked left some of them older than others.
+/// Locks a slot, waiting if necessary.
+pub fn lock_slot(slot: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    // A slot contains only numbers: after a panic of the writer some are merely older than others.
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,7 +95,8 @@ impl<'a> ProgressPublisher<'a> {
         Self { slot, next: begin }
     }
 
-    /// Returns the slot to publish in if publication is due and the slot is free.
+    /// Returns the locked slot if a publication is due and no reader holds the slot; otherwise
+    /// `None`.
     #[must_use]
     pub fn slot_if_due(&mut self, now: Timestamp<Monotonic>) -> Option<MutexGuard<'a, Progress>> {
         if now < self.next {

@@ -1,8 +1,8 @@
-//! Result of `horolog query`: offsets of servers' clocks from this host's, one per exchange, and
-//! their evaluation.
+//! Result of `horolog query`: offsets between the clocks of time servers and that of this host, one
+//! sample per exchange, and their statistics.
 //!
-//! Of the four timestamps of an exchange, T1 and T4 are this host's and T2 and T3 the server's.
-//! Offset and delay are computed from them as in RFC 5905, section 8; these are equations (6) and
+//! T1 to T4 are the four timestamps of an exchange: T1 and T4 by this host, T2 and T3 by the
+//! server. Offset and delay follow from them as in RFC 5905, section 8; these are equations (6) and
 //! (7) of Liu, Wu and Wang, "Design of NTP server based on multi-core processor" (Journal of Time
 //! and Frequency, 2020, doi:10.13875/j.issn.1674-0637.2020-01-0018-11).
 
@@ -26,7 +26,7 @@ pub struct QueryResult {
     pub started: String,
     /// Command line of the run.
     pub command: Vec<String>,
-    /// Host that sent the requests, with whose clock the servers' are compared.
+    /// Host that sent the requests; offsets are relative to its clock.
     pub host: Host,
     /// NTP version of the requests.
     pub ntp_version: u8,
@@ -38,10 +38,10 @@ pub struct QueryResult {
     pub interval_ns: u64,
     /// Timeout of a reply, in ns; a later one counts as late.
     pub reply_timeout_ns: u64,
-    /// Servers, in the order named.
+    /// Servers, in the order of the command line.
     pub servers: Vec<ServerResult>,
-    /// Offsets between servers, each pair once.
-    pub differences: Vec<Difference>,
+    /// Differences between the offsets of servers, one entry per pair.
+    pub differences: Vec<ServerDifference>,
     /// Limits of `--fail-if`; absent from earlier results.
     #[serde(default)]
     pub limits: Vec<LimitResult>,
@@ -52,26 +52,25 @@ pub struct QueryResult {
 /// Result for one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerResult {
-    /// Name of the server as given, with the port if that is not 123.
+    /// Name of the server as on the command line, with the port if it is not 123.
     pub name: String,
-    /// Address, if the name has one.
+    /// Address of the server; absent if its name could not be resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// UDP port; after NTS-KE it may differ from the one named.
+    /// UDP port; NTS-KE may have negotiated another port than the one on the command line.
     pub port: u16,
-    /// Authentication of the exchanges, if any.
+    /// NTS authentication of the exchanges; absent without NTS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nts: Option<NtsUse>,
-    /// Interface from whose PHC timestamps were requested, and the number of that PHC, if there was
-    /// one.
+    /// Interface and PHC from which hardware timestamps were requested; absent if none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hardware_clock: Option<HardwareClock>,
-    /// State of the server in its last valid reply.
+    pub hardware_clock: Option<PhcTimestampSource>,
+    /// State of the server in its last valid reply; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_state: Option<ServerState>,
     /// Outcomes of the requests.
     pub counts: QueryCounts,
-    /// Reason for fewer requests than planned, if any.
+    /// Reason why fewer requests were sent than planned; absent if all were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<QueryEnd>,
     /// Sources of the timestamps of sent requests (T1).
@@ -90,13 +89,13 @@ pub struct ServerResult {
     /// Sample with the least delay, which gives the best offset (RFC 5905, section 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<BestSample>,
-    /// Root mean square of the distances of the other samples' offsets from that of the best one
-    /// (RFC 5905, section 10), in ns; absent with fewer than two samples.
+    /// Jitter (RFC 5905, section 10): root mean square of the differences between the offset of the
+    /// best sample and those of the others, in ns; absent with fewer than two samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_ns: Option<f64>,
-    /// Straight line through the offsets, if there are three samples.
+    /// Drift, by a straight line through the offsets; absent with fewer than three samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift: Option<Drift>,
+    pub drift: Option<ClockDrift>,
     /// Overlapping Allan deviation of the offsets, by rising averaging time.
     pub allan: Vec<AllanDeviation>,
     /// Samples in the order in which they were taken. Omitted from an HTML report if there are
@@ -107,16 +106,17 @@ pub struct ServerResult {
 /// Authentication of exchanges by NTS (RFC 8915).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NtsUse {
-    /// NTS-KE server that supplied the keys, with its port.
+    /// NTS-KE server that supplied the keys, as name and port.
     pub ke_server: String,
     /// AEAD algorithm.
     pub algorithm: String,
     /// NTS-KE exchanges, including the first.
     pub ke_exchanges: u64,
-    /// NTP server that NTS-KE named instead of the target, with its port.
+    /// NTP server and port that NTS-KE named; absent if it is the target itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// NTS-KE exchanges after requests under the old keys were rejected or not answered.
+    /// Number of NTS-KE exchanges made because requests under the old keys were rejected or not
+    /// answered.
     #[serde(default)]
     pub renewals: u64,
     /// Attempts at such an exchange that yielded no keys.
@@ -127,19 +127,19 @@ pub struct NtsUse {
     pub abandoned_algorithm: Option<String>,
 }
 
-/// PHC of an interface.
+/// PHC of an interface, as source of hardware timestamps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HardwareClock {
+pub struct PhcTimestampSource {
     /// Interface.
     pub interface: String,
     /// N of `/dev/ptpN`.
     pub clock: u32,
-    /// Error bound of its last comparison with the system clock, in ns. The dispersion of each
-    /// sample includes it.
+    /// Error bound of the latest comparison between PHC and system clock, in ns; included in the
+    /// dispersion of each sample.
     pub conversion_uncertainty_ns: u64,
 }
 
-/// State that a server reports about itself.
+/// State of a server as reported in its reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerState {
     /// Leap indicator.
@@ -180,15 +180,15 @@ pub struct QueryCounts {
     pub sent: u64,
     /// Valid replies within the timeout, only the first to each request.
     pub received: u64,
-    /// `sent` minus `received`; late and invalid replies are not subtracted.
+    /// `sent` minus `received`; it includes requests with late or invalid replies.
     pub lost: u64,
-    /// Valid replies in interleaved mode, of `received`.
+    /// Valid replies of `received` that were in interleaved mode.
     pub interleaved: u64,
     /// Replies of `received` whose server reports that it is not synchronised; absent from earlier
     /// results.
     #[serde(default)]
     pub unsynchronised: u64,
-    /// Further replies to an already answered request.
+    /// Further replies to a request that was already answered.
     pub duplicate: u64,
     /// Replies after the timeout.
     pub late: u64,
@@ -196,13 +196,13 @@ pub struct QueryCounts {
     pub invalid: BTreeMap<InvalidReason, u64>,
     /// Kisses of death (RFC 5905, section 7.4), by code.
     pub kisses: BTreeMap<String, u64>,
-    /// Network messages that the server or its port is unreachable (ICMP).
+    /// ICMP messages that the server or its port is unreachable.
     pub unreachable: u64,
     /// Requests refused by the own sending path; they are not included in `sent`.
     pub refused: u64,
 }
 
-/// Reason for which a server received fewer requests than planned.
+/// Reason why fewer requests were sent to a server than planned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryEnd {
     /// Kind of reason.
@@ -217,11 +217,11 @@ pub struct QueryEnd {
 pub enum QueryEndReason {
     /// The run was ended before completion.
     Interrupted,
-    /// The server demanded it by a kiss of death.
+    /// The server sent a kiss of death.
     Kiss,
-    /// The name has no address.
+    /// The name could not be resolved to an address.
     Unresolved,
-    /// There is no route to the server, or no socket for it.
+    /// There is no route to the server, or no socket could be opened for it.
     Unreachable,
     /// NTS-KE yielded no keys.
     NoKeys,
@@ -253,23 +253,22 @@ pub enum TimestampSource {
 /// Sample with the least delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BestSample {
-    /// Offset of the sample.
+    /// Offset of the sample, in ns.
     pub offset_ns: i64,
-    /// Delay of the sample.
+    /// Delay of the sample, in ns.
     pub delay_ns: i64,
-    /// Dispersion of the sample.
+    /// Dispersion of the sample, in ns.
     pub dispersion_ns: u64,
-    /// Half the delay plus the dispersion: the error bound of the offset, whichever direction took
-    /// longer.
+    /// Error bound of the offset, in ns: half the delay plus the dispersion.
     pub bound_ns: u64,
 }
 
-/// Straight line through the offsets, by least squares.
+/// Drift: slope of the offsets by a least-squares straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Drift {
+pub struct ClockDrift {
     /// Gain of the server's clock over this host's, in parts per million.
     pub ppm: f64,
-    /// Standard error of that gain, if the residuals are white noise.
+    /// Standard error of `ppm`, assuming white noise of the residuals.
     pub error_ppm: f64,
     /// Standard deviation of the residuals, in ns.
     pub residual_ns: f64,
@@ -282,14 +281,14 @@ pub struct AllanDeviation {
     pub tau_s: f64,
     /// Deviation of the fractional frequency, dimensionless.
     pub deviation: f64,
-    /// Second differences used.
+    /// Number of second differences from which it was computed.
     pub terms: u64,
 }
 
-/// One exchange. Instants are in ns since 1970 (UTC, leap seconds not counted).
+/// Sample of one exchange. T1 to T4 are in ns since 1970 (UTC without leap seconds).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeSample {
-    /// Intervals from the start of the run to this exchange; lost ones are missing.
+    /// Number of the exchange; numbers of lost exchanges are missing.
     pub sequence: u64,
     /// Departure of the request, by this host's clock.
     pub t1_ns: i64,
@@ -299,9 +298,9 @@ pub struct ExchangeSample {
     pub t3_ns: i64,
     /// Arrival of the reply, by this host's clock.
     pub t4_ns: i64,
-    /// Equation (6): ((T2 − T1) + (T3 − T4)) / 2.
+    /// Offset by equation (6), in ns: ((T2 − T1) + (T3 − T4)) / 2.
     pub offset_ns: i64,
-    /// Equation (7): (T4 − T1) − (T3 − T2).
+    /// Delay by equation (7), in ns: (T4 − T1) − (T3 − T2).
     pub delay_ns: i64,
     /// Sum of the server's precision, this host's, and the possible gain of a clock in T4 − T1 (RFC
     /// 5905, section 8).
@@ -310,26 +309,26 @@ pub struct ExchangeSample {
     pub transmit: TimestampSource,
     /// Source of T4.
     pub receive: TimestampSource,
-    /// True if T3 is that of an interleaved reply: the actual departure of the reply.
+    /// True if T3 is the actual transmit timestamp from an interleaved reply (RFC 9769).
     pub interleaved: bool,
 }
 
 impl ExchangeSample {
     /// Returns the error bound of the offset, in ns: half the delay plus the dispersion.
     #[must_use]
-    pub const fn bound_ns(&self) -> u64 {
+    pub const fn error_bound_ns(&self) -> u64 {
         (self.delay_ns.unsigned_abs() / 2).saturating_add(self.dispersion_ns)
     }
 }
 
-/// Offset between two servers.
+/// Difference between the offsets of two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Difference {
+pub struct ServerDifference {
     /// Index of the first server.
     pub first: usize,
     /// Index of the second server.
     pub second: usize,
-    /// Matching exchanges with both.
+    /// Number of exchanges with both that are compared.
     pub pairs: u64,
     /// Offset of the first server minus that of the second, of the pair with the tightest bound, in
     /// ns.
@@ -338,8 +337,8 @@ pub struct Difference {
     pub bound_ns: u64,
     /// Mean difference of all pairs, in ns.
     pub mean_ns: f64,
-    /// True if the two cannot both be correct within this bound and the errors that they state for
-    /// their own time (root dispersion and half the root delay). An unsynchronised server states no
-    /// time, so there is no contradiction.
+    /// True if the servers contradict each other: the difference exceeds its error bound plus the
+    /// errors that both servers state (root dispersion and half the root delay). Never true for an
+    /// unsynchronised server, which states no time.
     pub contradiction: bool,
 }

@@ -1,16 +1,15 @@
-//! Format of the start time in results.
+//! Format of start times in results: RFC 3339.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the present time by this host's clock, in UTC, in the form of RFC 3339 with
-/// milliseconds.
+/// Returns the current UTC time of this host in RFC 3339 format with milliseconds.
 #[must_use]
 pub fn rfc3339_now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
-/// Returns the microseconds since 1970 of an instant in that form; `None` for another form, or
-/// before 1970.
+/// Parses an RFC 3339 time in UTC into microseconds since 1970; `None` if the text has another
+/// format or the time is before 1970.
 #[must_use]
 pub fn rfc3339_micros(text: &str) -> Option<i64> {
     let instant = humantime::parse_rfc3339(text).ok()?;

@@ -10,7 +10,7 @@ pub const RUN_LIST_SCHEMA: &str = "horolog.runs/1";
 pub struct RunList {
     /// [`RUN_LIST_SCHEMA`].
     pub schema: String,
-    /// File of the store.
+    /// Path of the store's file.
     pub store: String,
     /// Runs, in the order of their starts.
     pub runs: Vec<StoredRun>,
@@ -21,9 +21,9 @@ pub struct RunList {
 pub struct StoredRun {
     /// Number of the run.
     pub id: i64,
-    /// First hexadecimal digits of the SHA-256 of its result's text on one line.
+    /// Key: first hexadecimal digits of the SHA-256 of the result's JSON text on one line.
     pub key: String,
-    /// Name assigned to it.
+    /// Name assigned by the user; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Schema of its result.

@@ -1,5 +1,5 @@
-//! Run over time: equal intervals, the outages of the server, and its recovery time after an
-//! overload.
+//! Time series of a load run in equal intervals, outages of the server, and the recovery time after
+//! an overload.
 
 use horolog_stats::Recorder;
 use horolog_stats::loss::loss_ratio;
@@ -9,16 +9,17 @@ use crate::Distribution;
 
 /// Equal, contiguous intervals, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Series {
+pub struct TimeSeries {
     /// Length of each interval, in seconds.
     pub interval_s: f64,
-    /// Intervals.
-    pub points: Vec<Point>,
+    /// One point per interval.
+    pub points: Vec<SeriesPoint>,
 }
 
-/// One interval. A request and all its outcomes count in the interval of its intended send time.
+/// Counts and latency of one interval. A request and all its outcomes count in the interval of its
+/// intended send time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct SeriesPoint {
     /// Start, in seconds since the first interval's start.
     pub at_s: f64,
     /// Index of the trial to which it belongs.
@@ -33,18 +34,18 @@ pub struct Point {
     pub lost: u64,
     /// Valid replies after the timeout.
     pub late: u64,
-    /// NTP replies of `received` whose server reports that it is not synchronised; absent from
-    /// earlier results. Omitted if 0, so that pages hold an hour of intervals.
+    /// Replies of `received` whose server reports that it is not synchronised (NTP only); absent
+    /// from earlier results. Omitted if 0, to keep the JSON of long runs small.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unsynchronised: u64,
     /// Invalid replies.
     pub invalid: u64,
-    /// Round trip, from the intended send time to the receipt of the reply.
+    /// Round trip in ns, from the intended send time to the receipt of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<Percentiles>,
 }
 
-impl Point {
+impl SeriesPoint {
     /// Returns the share of sent requests without a valid reply in time, from 0 to 1.
     #[must_use]
     pub fn loss_ratio(&self) -> f64 {
@@ -52,7 +53,7 @@ impl Point {
     }
 }
 
-/// Percentiles of a distribution without its histogram.
+/// Percentiles of a distribution in ns, without its histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// Median.
@@ -70,7 +71,7 @@ pub struct Percentiles {
 impl Percentiles {
     /// Returns the percentiles of the recorded values; `None` if there are none.
     #[must_use]
-    pub fn of_recorder(recorder: &Recorder) -> Option<Self> {
+    pub fn from_recorder(recorder: &Recorder) -> Option<Self> {
         let summary = recorder.to_histogram().summary()?;
         let (p50, p90, p99, p99_9) = (summary.p50, summary.p90, summary.p99, summary.p99_9);
         Some(Self { p50, p90, p99, p99_9, max: summary.max })
@@ -78,12 +79,12 @@ impl Percentiles {
 
     /// Returns the percentiles of a distribution.
     #[must_use]
-    pub const fn of(of: &Distribution) -> Self {
+    pub const fn from_distribution(of: &Distribution) -> Self {
         Self { p50: of.p50, p90: of.p90, p99: of.p99, p99_9: of.p99_9, max: of.max }
     }
 }
 
-/// Outage: a time in which requests were sent and none was answered.
+/// Outage: period in which requests were sent and none was answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outage {
     /// Index of the trial in which it began.
@@ -91,7 +92,8 @@ pub struct Outage {
     /// Intended send time of the last answered request before it, in seconds since the start of
     /// that trial; 0 if there was none.
     pub from_s: f64,
-    /// Intended send time of the first answered request after it, or of the last request of all.
+    /// Intended send time of the first answered request after the outage, or of the last request
+    /// sent if there was none; in seconds like `from_s`.
     pub to_s: f64,
     /// True if the server answered again.
     pub ended: bool,
@@ -101,22 +103,22 @@ pub struct Outage {
     pub recovery_ms: Option<f64>,
 }
 
-/// Load beyond the server's capacity, and the recovery from it.
+/// Outcome of a load beyond the server's capacity, and the recovery from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Overload {
+pub struct OverloadResult {
     /// Rate before and after, in requests per second.
     pub base_rate: f64,
-    /// Rate during the overload.
+    /// Intended rate during the overload, in requests per second.
     pub overload_rate: f64,
     /// Duration of the overload, in seconds.
     pub overload_s: f64,
     /// Replies per second during the overload.
     pub answered_rate: f64,
-    /// Time from its end until loss and round trip had returned to their previous values; absent if
-    /// they never did.
+    /// Time in ms from the end of the overload until loss and round trip were back at their
+    /// previous values; absent if they never were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery_ms: Option<f64>,
-    /// Resolution of that time: one interval.
+    /// Resolution of `recovery_ms`: the length of one interval, in ms.
     pub resolution_ms: f64,
 }
 

@@ -1,9 +1,9 @@
-//! Breakdown of a campaign's measurements by generator, node, path or child, the worst first: shows
-//! which differs from the others. The table and the HTML report draw bars of it.
+//! Breakdown of a campaign's results by generator, path, node or child, the worst first, to show
+//! which one differs from the others. The terminal and the HTML report draw bars of it.
 
 use horolog_record::{
-    CampaignNode, CampaignPair, CampaignPart, CampaignRelay, CampaignResult, CampaignRole,
-    MergedResults, PathCounts,
+    CampaignInstance, CampaignNodeTask, CampaignPathPairRow, CampaignRelay, CampaignResult,
+    CampaignRole, MergedResults, PathCounts,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,23 +11,23 @@ use serde_json::Value;
 use crate::kinds::campaign::length;
 use crate::units::{full_count, human_ns, human_rate, percent_of};
 
-/// Bar with the numbers next to it.
+/// Bar of a breakdown, with the numbers next to it.
 pub(crate) struct BreakdownRow {
     pub(crate) name: String,
-    /// Length of the bar.
+    /// Value that determines the length of the bar.
     pub(crate) size: f64,
     pub(crate) numbers: [String; 2],
 }
 
-/// Bars of a role.
+/// Breakdown of the results of one role.
 pub(crate) struct Breakdown {
-    /// Quantity of the bars.
+    /// Description of the quantity that the bars show.
     pub(crate) about: String,
     /// Titles of the names and of the numbers.
     pub(crate) titles: [&'static str; 3],
-    /// Rows, the worst first.
+    /// Bars, the worst first.
     pub(crate) all: Vec<BreakdownRow>,
-    /// Size of a full bar.
+    /// Value of a bar of full length.
     pub(crate) full: f64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn breakdowns(result: &CampaignResult) -> impl Iterator<Item = Breakd
     all.filter(|breakdown| breakdown.all.len() > 1)
 }
 
-fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
+fn of_role(role: &CampaignRole, parts: &[CampaignInstance]) -> Option<Breakdown> {
     let parts = || parts.iter().filter(|part| part.role == role.role);
     let (what, titles, rows): (String, _, Vec<_>) = match &role.merged {
         MergedResults::Load { trials, .. } => {
@@ -51,9 +51,9 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
         }
         MergedResults::Paths { pairs, .. } => {
             let last = pairs.last()?;
-            let row = |pair: &CampaignPair| length(pair.length, pair.load_ratio);
+            let row = |pair: &CampaignPathPairRow| length(pair.length, pair.load_ratio);
             let same = pairs.iter().filter(|pair| row(pair) == row(last));
-            let breakdown_row = |pair: &CampaignPair| {
+            let breakdown_row = |pair: &CampaignPathPairRow| {
                 let name = format!("{} to {}", pair.from, pair.to);
                 Some(timed(name, pair.rtt_ns.as_ref()?.p99, lost(&pair.counts)))
             };
@@ -62,7 +62,7 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
         }
         MergedResults::Relays { relays, .. } => return Some(of_relays(&role.role, relays)),
         MergedResults::Cycles { nodes, .. } => {
-            let breakdown_row = |node: &CampaignNode| {
+            let breakdown_row = |node: &CampaignNodeTask| {
                 let name = format!("{}, {}", node.node, node.task);
                 let missed = percent_of(node.missed, node.periods);
                 Some(timed(name, node.response_ns.as_ref()?.p99, missed))
@@ -72,10 +72,9 @@ fn of_role(role: &CampaignRole, parts: &[CampaignPart]) -> Option<Breakdown> {
         }
         MergedResults::Distributions { distributions } => {
             let first = distributions.iter().rev().max_by_key(|one| one.results)?;
-            let breakdown_row = |part: &CampaignPart| {
+            let breakdown_row = |part: &CampaignInstance| {
                 let times =
-                    DistributionExtract::deserialize(at(part.result.as_ref()?, &first.path)?)
-                        .ok()?;
+                    PartDistribution::deserialize(at(part.result.as_ref()?, &first.path)?).ok()?;
                 Some(timed(on(part), times.p99, human_ns(times.max)))
             };
             let what = format!("{}, p99", first.path);
@@ -92,7 +91,7 @@ fn timed(name: String, ns: u64, second_number: String) -> BreakdownRow {
     BreakdownRow { name, size: ns as f64, numbers: [human_ns(ns), second_number] }
 }
 
-fn on(part: &CampaignPart) -> String {
+fn on(part: &CampaignInstance) -> String {
     format!("{} on {}", part.job, part.agent)
 }
 
@@ -100,34 +99,34 @@ fn lost(counts: &PathCounts) -> String {
     percent_of(counts.lost, counts.sent)
 }
 
-/// Fields read from a distribution in a part's own result.
+/// Fields of a distribution that are read from the result of an instance.
 #[derive(Deserialize)]
-struct DistributionExtract {
+struct PartDistribution {
     p99: u64,
     max: u64,
 }
 
-/// Fields read from a trial in a part's own result.
+/// Fields of a trial that are read from the result of an instance.
 #[derive(Deserialize)]
-struct TrialExtract {
+struct PartTrial {
     sent: u64,
     lost: u64,
-    rtt_ns: DistributionExtract,
+    rtt_ns: PartDistribution,
 }
 
-fn of_generator(part: &CampaignPart, trial: usize) -> Option<BreakdownRow> {
+fn of_generator(part: &CampaignInstance, trial: usize) -> Option<BreakdownRow> {
     let trial = part.result.as_ref()?.get("trials")?.get(trial)?;
-    let trial = TrialExtract::deserialize(trial).ok()?;
+    let trial = PartTrial::deserialize(trial).ok()?;
     Some(timed(on(part), trial.rtt_ns.p99, percent_of(trial.lost, trial.sent)))
 }
 
-/// Returns the value at a path such as `cores[0].latency_ns`.
+/// Returns the value at a path in a result, such as `cores[0].latency_ns`; `None` if there is none.
 fn at<'a>(result: &'a Value, path: &str) -> Option<&'a Value> {
     result.pointer(&format!("/{}", path.replace(['.', '['], "/").replace(']', "")))
 }
 
-/// Returns for every child the delivered share of the packets that its relay received; the number
-/// of copies sent if the delivery is unknown. The lowest comes first.
+/// Returns a bar for each child: the share of its relay's received packets that reached it, lowest
+/// first; if the delivery is unknown, the number of copies sent.
 fn of_relays(role: &str, relays: &[CampaignRelay]) -> Breakdown {
     let mut rows = Vec::new();
     for relay in relays.iter().filter(|relay| relay.packets > 0) {

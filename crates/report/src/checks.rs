@@ -1,6 +1,5 @@
-//! Checks of a command, for a CI system that runs it with many others: one case for each limit, or
-//! for each figure of a comparison, and one for the measurement itself. The verdict by cases
-//! therefore agrees with the exit status.
+//! Checks of a command for a CI system: one case per limit, or per metric of a comparison, and one
+//! for the measurement itself. They fail exactly if the command exits with a failure status.
 
 use horolog_record::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, Finding, LimitResult, Severity,
@@ -14,12 +13,12 @@ use crate::table::{self, TableStyle};
 
 /// Result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CommandEnd {
-    /// It completed its task, and nothing is wrong.
+pub enum CommandOutcome {
+    /// The measurement completed and meets all requirements.
     Done,
     /// The measurement is not as required, for this reason.
     Failed(String),
-    /// It could not measure, for this reason.
+    /// The measurement could not be made, for the stated reason.
     Unmeasured(String),
 }
 
@@ -27,47 +26,47 @@ pub enum CommandEnd {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CaseOutcome {
     Passed,
-    /// The measurement is not as required.
+    /// The measured value does not meet the requirement.
     Failed,
-    /// It was not measured, or not validly.
+    /// No valid value was measured.
     Error,
-    /// Nothing is known about it.
+    /// The case was not decided.
     Skipped,
 }
 
-/// Single check.
+/// Single case: a requirement and its outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Case {
+pub(crate) struct CheckCase {
     pub(crate) name: String,
     pub(crate) outcome: CaseOutcome,
     /// Measured value, or the reason of the outcome.
     pub(crate) detail: String,
 }
 
-/// Checks of a command.
+/// Checks of one command, with its findings and its result as text.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Checks {
-    /// Command without its options.
+pub struct CommandChecks {
+    /// Command without its options, as title of the checks.
     pub(crate) title: String,
-    /// Common name of all commands of its kind, such as `horolog.load`.
+    /// Class name common to all commands of this kind, such as `horolog.load`.
     pub(crate) class: String,
-    /// Start, RFC 3339, if there is a result.
+    /// Start time, RFC 3339; `None` without a result.
     pub(crate) started: Option<String>,
-    /// Duration of the run.
+    /// Duration of the run, in seconds.
     pub(crate) seconds: f64,
-    pub(crate) cases: Vec<Case>,
+    pub(crate) cases: Vec<CheckCase>,
     pub(crate) findings: Vec<Finding>,
     /// Result as the command shows it.
     pub(crate) text: Option<String>,
 }
 
-impl Checks {
-    /// Creates the checks of a command, from its words, its result and its end.
+impl CommandChecks {
+    /// Creates the checks of a command from its command line, its result and its outcome.
     #[must_use]
     pub fn of(
         command: &[String],
         result: Option<&Value>,
-        ending: &CommandEnd,
+        ending: &CommandOutcome,
         seconds: f64,
     ) -> Self {
         let empty = Value::Null;
@@ -117,22 +116,23 @@ impl Checks {
     }
 }
 
-/// Returns the program by its name alone, then the words before the first option.
+/// Returns the name of the program without its directory, followed by the words before the first
+/// option.
 fn title(command: &[String]) -> String {
     let words = command.iter().skip(1).take_while(|word| !word.starts_with('-'));
     ["horolog"].into_iter().chain(words.map(String::as_str)).collect::<Vec<_>>().join(" ")
 }
 
-fn of_limit(limit: &LimitResult) -> Case {
+fn of_limit(limit: &LimitResult) -> CheckCase {
     let outcome = match (limit.failed, limit.value) {
         (false, _) => CaseOutcome::Passed,
         (true, Some(_)) => CaseOutcome::Failed,
         (true, None) => CaseOutcome::Error,
     };
-    Case { name: limit.expression.clone(), outcome, detail: limits::measured(limit) }
+    CheckCase { name: limit.expression.clone(), outcome, detail: limits::measured(limit) }
 }
 
-fn compared(result: &Value) -> Vec<Case> {
+fn compared(result: &Value) -> Vec<CheckCase> {
     let Ok(result) = CompareResult::deserialize(result) else { return Vec::new() };
     let case = |figure: &ComparedMetric| {
         let (name, detail, verdict) = table::compared_figure(figure);
@@ -142,23 +142,23 @@ fn compared(result: &Value) -> Vec<Case> {
             CompareVerdict::Worse => CaseOutcome::Failed,
             CompareVerdict::Unclear | CompareVerdict::NotEnough => CaseOutcome::Skipped,
         };
-        Case { name, outcome, detail }
+        CheckCase { name, outcome, detail }
     };
     result.metrics.iter().map(case).collect()
 }
 
-/// Returns the case of the measurement itself: it fails for reasons that no other case has.
-fn measurement(ending: &CommandEnd, findings: &[Finding], others: &[Case]) -> Case {
+/// Returns the case of the measurement itself. It fails only for reasons that no other case states.
+fn measurement(ending: &CommandOutcome, findings: &[Finding], others: &[CheckCase]) -> CheckCase {
     let is_explained =
         others.iter().any(|case| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error));
     let error = findings.iter().find(|finding| finding.severity == Severity::Error);
     let (outcome, detail) = match (ending, error) {
-        (CommandEnd::Unmeasured(why), _) => (CaseOutcome::Error, why.clone()),
+        (CommandOutcome::Unmeasured(why), _) => (CaseOutcome::Error, why.clone()),
         (_, Some(finding)) => (CaseOutcome::Error, finding.message.clone()),
-        (CommandEnd::Failed(why), None) if !is_explained => (CaseOutcome::Failed, why.clone()),
+        (CommandOutcome::Failed(why), None) if !is_explained => (CaseOutcome::Failed, why.clone()),
         _ => (CaseOutcome::Passed, "done".to_owned()),
     };
-    Case { name: "measurement".to_owned(), outcome, detail }
+    CheckCase { name: "measurement".to_owned(), outcome, detail }
 }
 
 #[cfg(test)]
@@ -172,8 +172,8 @@ mod tests {
         ["/usr/bin/horolog", "load", "ntp", "192.0.2.1", "--rate", "1k"].map(str::to_owned).to_vec()
     }
 
-    fn outcomes(result: Option<&Value>, ending: &CommandEnd) -> Vec<CaseOutcome> {
-        let checks = Checks::of(&command(), result, ending, 1.0);
+    fn outcomes(result: Option<&Value>, ending: &CommandOutcome) -> Vec<CaseOutcome> {
+        let checks = CommandChecks::of(&command(), result, ending, 1.0);
         checks.cases.into_iter().map(|case| case.outcome).collect()
     }
 
@@ -184,13 +184,13 @@ mod tests {
     /// Outcomes agree with the exit status, whatever caused it.
     #[test]
     fn cases_agree_with_the_exit_status() {
-        let failed = CommandEnd::Failed("why".to_owned());
-        let unmeasured = CommandEnd::Unmeasured("no route".to_owned());
+        let failed = CommandOutcome::Failed("why".to_owned());
+        let unmeasured = CommandOutcome::Unmeasured("no route".to_owned());
         let of = |limits: &[Value]| json!({ "schema": "horolog.load/2", "limits": limits });
         let passed = of(&[limit(false, Some(0.0))]);
         let broken = of(&[limit(true, Some(0.5)), limit(true, None)]);
         assert_eq!(
-            outcomes(Some(&passed), &CommandEnd::Done),
+            outcomes(Some(&passed), &CommandOutcome::Done),
             [CaseOutcome::Passed, CaseOutcome::Passed]
         );
         assert_eq!(outcomes(Some(&passed), &failed), [CaseOutcome::Passed, CaseOutcome::Failed]);
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn a_comparison_has_a_case_for_each_figure() {
         let result = serde_json::to_value(fixture::compare()).unwrap();
-        let ending = CommandEnd::Failed("worse".to_owned());
-        let checks = Checks::of(&command(), Some(&result), &ending, 1.0);
+        let ending = CommandOutcome::Failed("worse".to_owned());
+        let checks = CommandChecks::of(&command(), Some(&result), &ending, 1.0);
         let expected = [
             CaseOutcome::Skipped,
             CaseOutcome::Failed,
@@ -240,13 +240,14 @@ mod tests {
         let findings =
             [finding("it was noisy", "ask again"), finding("It was.", "Ask."), finding("so", "")];
         let result = json!({ "schema": "horolog.load/2", "findings": findings });
-        let lines = Checks::of(&command(), Some(&result), &CommandEnd::Done, 1.0).finding_lines();
+        let lines = CommandChecks::of(&command(), Some(&result), &CommandOutcome::Done, 1.0)
+            .finding_lines();
         assert_eq!(lines, ["note: it was noisy; ask again", "note: It was. Ask.", "note: so"]);
     }
 
     #[test]
     fn a_title_has_no_options() {
-        let checks = Checks::of(&command(), None, &CommandEnd::Done, 0.0);
+        let checks = CommandChecks::of(&command(), None, &CommandOutcome::Done, 0.0);
         assert_eq!((&*checks.title, &*checks.class), ("horolog load ntp 192.0.2.1", "horolog"));
     }
 }

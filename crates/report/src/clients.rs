@@ -1,7 +1,7 @@
-//! Results of single clients, as text: the evenness of their replies, and the losses of compliant
-//! clients. The table and the HTML report share these words.
+//! Results by client as text, shared by the terminal and the HTML report: fairness of the replies,
+//! and losses of compliant clients.
 
-use horolog_record::{CompliantClients, Fairness, LoadResult};
+use horolog_record::{ClientFairness, CompliantClients, LoadResult};
 
 use crate::units::{ABSENT, full_count, human_ns, percent, percent_of};
 
@@ -25,11 +25,11 @@ pub(crate) fn lines(result: &LoadResult) -> Vec<String> {
     even.into_iter().chain(compliant_loss).collect()
 }
 
-fn index_of(fairness: &Fairness) -> f64 {
+fn index_of(fairness: &ClientFairness) -> f64 {
     fairness.jain_index.unwrap_or(0.0)
 }
 
-fn even(fairness: &Fairness) -> String {
+fn even(fairness: &ClientFairness) -> String {
     let [least, median, most] =
         [fairness.share_min, fairness.share_median, fairness.share_max].map(percent);
     let jain = fairness.jain_index.map_or_else(|| ABSENT.to_owned(), |jain| format!("{jain:.4}"));
@@ -62,7 +62,7 @@ mod tests {
     fn the_worst_trial_is_reported() {
         let mut result = fixture::load();
         assert!(lines(&result).is_empty());
-        let even = |jain_index, unanswered| Fairness {
+        let even = |jain_index, unanswered| ClientFairness {
             clients: 1000,
             unanswered,
             share_min: 0.0,

@@ -1,20 +1,21 @@
-//! Common words of the terminal and the HTML report on a clock's error log.
+//! Texts on the log of a clock's error, shared by the terminal and the HTML report.
 
 use horolog_record::LoggedClock;
 use horolog_stats::ExactSummary;
 
 use crate::units::{full_count, mean_ns, signed_mean_ns, signed_ns};
 
-/// Explanation of the figures.
+/// Explanation of the metrics.
 pub(crate) const NOTE: &str = "Offset: lead of the system clock, from each line that has one. \
                                Time counts from the first line.";
 
-/// Returns the reference of the offsets.
+/// Returns the name of the clock with which the system clock is compared.
 pub(crate) fn clock_name(clock: &LoggedClock) -> String {
     if clock.name.is_empty() { "pulses".to_owned() } else { clock.name.clone() }
 }
 
-/// Returns the cells of lines with an offset; mean, deviation and extremes of it; steps.
+/// Returns the cells of a clock: number of lines with an offset; mean, standard deviation and
+/// extremes of the offset; number of steps.
 pub(crate) fn figures(clock: &LoggedClock) -> [String; 6] {
     let steps = full_count(clock.steps.len() as u64);
     let absent = || crate::units::ABSENT.to_owned();

@@ -1,8 +1,8 @@
-//! Results of `bench cores`, as plain tables and sentences that the terminal and the HTML report
-//! share: the responses at each rate, the capacity of each number of cores, and with both the
-//! figures of the paper from which the tables come.
+//! Result of `bench cores` as text tables and sentences, shared by the terminal and the HTML
+//! report: reply rates by number of cores and capacities, with the values published for the same
+//! experiment.
 
-use horolog_record::{BenchCoresResult, CoresColumn, CoresPoint, Spread};
+use horolog_record::{BenchCoresResult, CoreCountResult, CoresRateResult, ResponseRateSpread};
 
 use crate::units::{ABSENT, amount, full_count, human_rate};
 
@@ -11,8 +11,8 @@ use crate::units::{ABSENT, amount, full_count, human_rate};
 mod published {
     /// Numbers of cores that were measured.
     pub(super) const CORES: [usize; 4] = [1, 2, 3, 4];
-    /// Table 1: requests per second, and the responses on one core, two, three and four; `None` if
-    /// the table has a dash.
+    /// Table 1: requests per second, and replies per second on one to four cores; `None` where the
+    /// table has a dash.
     pub(super) const RESPONSES: [(u32, [Option<u32>; 4]); 10] = [
         (5_000, [Some(5_000); 4]),
         (10_000, [Some(10_000); 4]),
@@ -25,34 +25,34 @@ mod published {
         (45_000, [None, Some(44_102), Some(45_000), Some(45_000)]),
         (50_000, [None, Some(44_102), Some(46_027), Some(46_098)]),
     ];
-    /// Table 2: lowest, highest and mean capacity.
+    /// Table 2: lowest, highest and mean capacity on one to four cores, in replies per second.
     pub(super) const CAPACITY: [[u32; 3]; 4] = [
         [25_112, 27_259, 26_272],
         [43_401, 45_086, 44_102],
         [45_397, 47_059, 46_027],
         [45_401, 47_072, 46_098],
     ];
-    /// Conditions that the tables do not show.
+    /// Conditions of the published experiment that its tables do not show.
     pub(super) const NOTE: &str = "Published: Liu, Wu, Wang, Journal of Time and Frequency 43 \
         (2020), 1, on a Raspberry Pi 3B; its text gives 46,089 for four cores, its tables 46,098.";
 }
 
-/// Cell of a rate that was not tried; one that was not tried because the server was saturated
-/// before has a dash.
+/// Cell for a rate that was not tried. A rate that was skipped because a lower one saturated the
+/// server has a dash instead.
 const NOT_TRIED: &str = "";
 
-/// Table as text, ready to be drawn.
+/// Table as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TextTable {
     pub(crate) title: String,
-    /// Titles of its columns, the first one that of the rows' names.
+    /// Titles of the columns; the first is that of the name column.
     pub(crate) columns: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// Index of the first column of the published figures.
+    /// Index of the first column with published values.
     pub(crate) published_at: usize,
 }
 
-/// Returns table 1: responses per second at each rate.
+/// Returns table 1: replies per second by rate and number of cores.
 pub(crate) fn responses(result: &BenchCoresResult) -> TextTable {
     let mut rates: Vec<f64> = result
         .columns
@@ -78,7 +78,7 @@ fn response_row(result: &BenchCoresResult, rate: f64) -> Vec<String> {
     let ours = result.columns.iter().map(|column| {
         let saturated = column.points.iter().any(|point| point.saturated && point.rate < rate);
         let point = column.points.iter().find(|point| point.rate.total_cmp(&rate).is_eq());
-        match point.and_then(CoresPoint::spread) {
+        match point.and_then(CoresRateResult::spread) {
             Some(spread) => number(spread.mean),
             None if saturated => ABSENT.to_owned(),
             None => NOT_TRIED.to_owned(),
@@ -100,9 +100,9 @@ pub(crate) fn capacities(result: &BenchCoresResult) -> TextTable {
     let titles = ["minimum", "maximum", "mean", "gain"];
     let columns = std::iter::once("cores").chain(titles).chain(titles);
     let mut rows = Vec::new();
-    let mut before: Option<&CoresColumn> = None;
+    let mut before: Option<&CoreCountResult> = None;
     for column in &result.columns {
-        let mean = |column: &CoresColumn| column.capacity().map(|spread| spread.mean);
+        let mean = |column: &CoreCountResult| column.capacity().map(|spread| spread.mean);
         let mut row = vec![cores(column.cores)];
         row.extend(capacity_cells(column, column.capacity()));
         row.push(gain(before.and_then(mean), mean(column)));
@@ -118,16 +118,16 @@ pub(crate) fn capacities(result: &BenchCoresResult) -> TextTable {
     }
 }
 
-fn capacity_cells(column: &CoresColumn, capacity: Option<Spread>) -> [String; 3] {
-    match (capacity, column.answered_in_full()) {
-        (Some(Spread { min, max, mean }), _) => [min, max, mean].map(number),
+fn capacity_cells(column: &CoreCountResult, capacity: Option<ResponseRateSpread>) -> [String; 3] {
+    match (capacity, column.full_answer_rate()) {
+        (Some(ResponseRateSpread { min, max, mean }), _) => [min, max, mean].map(number),
         (None, Some(rate)) => [ABSENT.to_owned(), ABSENT.to_owned(), format!("≥ {}", number(rate))],
         (None, None) => [ABSENT; 3].map(str::to_owned),
     }
 }
 
-/// Returns the published figures for this many cores, and their gain over as many as in our
-/// comparison.
+/// Returns the published values for a number of cores, and their gain over the number `before` with
+/// which the measured gain is computed.
 fn published_cells(cores: usize, before: Option<usize>) -> Vec<String> {
     let index_of = |cores: usize| published::CORES.iter().position(|known| *known == cores);
     let Some(index) = index_of(cores) else {
@@ -155,13 +155,13 @@ pub(crate) fn sentences(result: &BenchCoresResult) -> Vec<String> {
     let wanted = human_rate(result.required_rate);
     let enough = match result.cores_required() {
         Some(count) => format!("{wanted} required: fully answered with {}.", cores(count)),
-        None if result.decided() => {
+        None if result.is_decided() => {
             format!("{wanted} required: not fully answered with any number of cores.")
         }
         None => format!("{wanted} required: not measured with every number of cores."),
     };
     let capture = result.capture.map(|check| {
-        let verdict = if check.agrees() { "agree" } else { "disagree" };
+        let verdict = if check.has_equal_counts() { "agree" } else { "disagree" };
         format!(
             "Verified by one capture: {} replies, {} in the capture ({} dropped by it); they \
              {verdict}.",

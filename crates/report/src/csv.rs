@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-use horolog_record::{QueryResult, TimestampSource, numbers};
+use horolog_record::{QueryResult, TimestampSource, numeric_values};
 use serde_json::Value;
 
-/// Titles of a query's columns.
+/// Header line of [`query`].
 const QUERY: &str = "server,address,port,sequence,t1_ns,t2_ns,t3_ns,t4_ns,offset_ns,delay_ns,\
                      dispersion_ns,bound_ns,transmit_timestamp,receive_timestamp,interleaved";
 
@@ -26,7 +26,7 @@ pub fn query(result: &QueryResult) -> String {
                 text,
                 "{server_fields},{},{times},{figures},{},{sources},{}",
                 s.sequence,
-                s.bound_ns(),
+                s.error_bound_ns(),
                 s.interleaved
             );
         }
@@ -34,18 +34,18 @@ pub fn query(result: &QueryResult) -> String {
     text
 }
 
-/// Titles of [`figures`]' columns.
+/// Header line of [`figures`].
 pub const FIGURES_HEADER: &str = "run,name,schema,started,command,path,value\n";
 
-/// Returns every number of a result of any kind, in a line with its path, and with the run's
-/// number, name and command.
+/// Returns all numbers of a result of any kind as CSV without header: one line per number with its
+/// path, and with the number, name and command of the run.
 #[must_use]
 pub fn figures(run: i64, name: &str, command: &str, result: &Value) -> String {
     let of = |name: &str| quoted(result[name].as_str().unwrap_or_default());
     let [name, command] = [name, command].map(quoted);
     let before = format!("{run},{name},{},{},{command}", of("schema"), of("started"));
     let mut text = String::new();
-    for (path, value) in numbers(result) {
+    for (path, value) in numeric_values(result) {
         // Writing to memory cannot fail.
         let _ = writeln!(text, "{before},{},{value}", quoted(&path));
     }
@@ -61,7 +61,7 @@ pub(crate) const fn timestamp_source_name(kind: TimestampSource) -> &'static str
     }
 }
 
-/// Returns a field with quotes around it if it needs them.
+/// Returns a CSV field, quoted if necessary.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

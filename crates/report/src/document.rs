@@ -1,6 +1,6 @@
-//! Result as a document: what it shows, in the order in which it is read, independent of the form.
-//! Each kind describes itself once, in `kinds`; the terminal's text and the HTML page are made of
-//! that here.
+//! Document: content of a result in reading order, independent of the output form. Each kind of
+//! result describes itself once, in `kinds`; this module renders the document as terminal text and
+//! as an HTML page.
 
 mod page;
 mod terminal;
@@ -14,11 +14,11 @@ use crate::html::plot::Plot;
 use crate::table::TableStyle;
 
 /// Kind of result that describes itself.
-pub(crate) trait Describe: serde::Serialize {
-    /// Returns its content.
+pub(crate) trait DescribeResult: serde::Serialize {
+    /// Returns the document of the result.
     fn document(&self) -> Document<'_>;
 
-    /// Returns the part of it that a page embeds; `None` for all of it.
+    /// Returns the reduced copy that a page embeds as JSON; `None` to embed the whole result.
     fn embedded(&self) -> Option<Self>
     where
         Self: Sized,
@@ -26,22 +26,22 @@ pub(crate) trait Describe: serde::Serialize {
         None
     }
 
-    /// Returns the content as a section of a page with others, with its plots.
+    /// Returns the document as one section of a page with several results, and its plots.
     fn part(&self, heading: &str) -> (String, Vec<Plot>) {
         page::part(&self.document(), heading)
     }
 }
 
 /// Forms of a result.
-pub trait Render {
+pub trait RenderResult {
     /// Returns the lines for the terminal, without a newline at the end.
     fn text(&self, style: &TableStyle) -> String;
 
-    /// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
+    /// Returns the page as HTML, with the result as JSON in the element `result`.
     fn page(&self) -> String;
 }
 
-impl<R: Describe> Render for R {
+impl<R: DescribeResult> RenderResult for R {
     fn text(&self, style: &TableStyle) -> String {
         terminal::text(&self.document(), style)
     }
@@ -54,12 +54,12 @@ impl<R: Describe> Render for R {
     }
 }
 
-/// Content of a result.
+/// Content of a result in reading order.
 pub(crate) struct Document<'a> {
-    /// Command that measures it: `host switch`.
+    /// Command that measures, such as `host switch`.
     pub(crate) kind: &'static str,
     pub(crate) heading: String,
-    /// Extent of the measurement, and its start.
+    /// Sentence on the extent and start of the measurement, below the heading of a page.
     pub(crate) lead: String,
     pub(crate) headline: Headline,
     pub(crate) blocks: Vec<DocumentBlock<'a>>,
@@ -73,21 +73,21 @@ pub(crate) struct Document<'a> {
 /// Most informative metric of a result, and a sentence.
 pub(crate) struct Headline {
     pub(crate) name: String,
-    /// `None` if it was not measured.
+    /// Value of the metric; `None` if it was not measured.
     pub(crate) value: Option<String>,
     pub(crate) sentence: String,
 }
 
-/// Names and values; those without a value are not shown.
+/// Pairs of name and value; those without a value are omitted.
 pub(crate) type NamedFacts = Vec<(&'static str, Option<String>)>;
 
-/// Conditions under which a result was measured, the last section of a page.
+/// Facts about the run and its host, the last section of a page.
 pub(crate) struct RunFacts<'a> {
     pub(crate) heading: &'static str,
-    /// Facts before the command, and after its start.
+    /// Facts before the command, and facts after the start time.
     pub(crate) before: NamedFacts,
     pub(crate) after: NamedFacts,
-    /// Facts in a list next to these.
+    /// Facts in a second list beside these.
     pub(crate) second_list: NamedFacts,
     pub(crate) schema: &'a str,
     pub(crate) command: &'a [String],
@@ -95,7 +95,7 @@ pub(crate) struct RunFacts<'a> {
     pub(crate) host: &'a Host,
 }
 
-/// Returns the [`RunFacts`] of a result, whose fields have these names in all kinds.
+/// Returns the [`RunFacts`] of a result from its fields `schema`, `command`, `started` and `host`.
 macro_rules! run_of {
     ($result:expr) => {
         crate::document::RunFacts {
@@ -112,48 +112,48 @@ macro_rules! run_of {
 }
 pub(crate) use run_of;
 
-/// Part of a document. Blocks with the same heading that follow each other are one section of a
-/// page.
+/// Block of a document. On a page, consecutive blocks with the same heading form one section.
 pub(crate) struct DocumentBlock<'a> {
     pub(crate) heading: &'static str,
-    /// True if a page has it before the limits and findings.
+    /// True if a page shows the block before limits and findings.
     pub(crate) is_first_on_page: bool,
-    pub(crate) content: Content<'a>,
+    pub(crate) content: BlockContent<'a>,
 }
 
-/// Lines for a terminal.
-pub(crate) type Lines<'a> = Box<dyn Fn(&TableStyle) -> Vec<String> + 'a>;
+/// Function that returns the lines for a terminal.
+pub(crate) type TerminalLines<'a> = Box<dyn Fn(&TableStyle) -> Vec<String> + 'a>;
 
 /// Content of a [`DocumentBlock`].
-pub(crate) enum Content<'a> {
-    /// Subject of the measurement, above all else on a terminal.
+pub(crate) enum BlockContent<'a> {
+    /// Title with the subject of the measurement; first on a terminal, not on a page.
     Title(String),
-    /// Sentences on a terminal, and nothing on a page.
+    /// Introductory sentences; on a terminal only.
     Introduction(Vec<String>),
-    Table(Table),
+    Table(NamedRowTable),
     /// Conclusions: on a terminal after all else, before the definitions.
     Summary(Vec<String>),
     /// Sentences below a table.
     Remarks(Vec<String>),
-    /// Sentences on a page, and nothing on a terminal.
+    /// Additional sentences; on a page only.
     Details(Vec<String>),
-    /// Markup of a page, and nothing on a terminal.
+    /// HTML markup; on a page only.
     Markup(String),
-    Distributions(Distributions<'a>),
-    /// Plot on a page, and markup below it.
+    Distributions(DistributionSet<'a>),
+    /// Plot with markup below it; on a page only.
     Plot(Plot, String),
     /// Sparklines or bars on a terminal.
-    Shape(Lines<'a>),
+    Shape(TerminalLines<'a>),
     Facts(FactGroup),
-    /// Definitions at the end of a page, of a result whose lines on a terminal need none.
+    /// Definitions at the end of a page, in place of [`Document::method`]; for results whose
+    /// terminal text needs none.
     PageNote(&'static str),
     /// Limits and findings, on a terminal here instead of at the end.
     Judgement,
-    /// Content of a form of its own, on a terminal and as markup of a page.
-    Custom(Lines<'a>, String),
+    /// Individual rendering: lines for a terminal, and markup for a page.
+    Custom(TerminalLines<'a>, String),
 }
 
-impl<'a> Content<'a> {
+impl<'a> BlockContent<'a> {
     pub(crate) fn under(self, heading: &'static str) -> DocumentBlock<'a> {
         DocumentBlock { heading, is_first_on_page: false, content: self }
     }
@@ -165,27 +165,27 @@ impl DocumentBlock<'_> {
     }
 }
 
-/// Table whose rows have names.
-pub(crate) struct Table {
-    /// Element on a page, and its label.
+/// Table with a name for each row.
+pub(crate) struct NamedRowTable {
+    /// Element `id` of the table on a page, and its label.
     pub(crate) id: &'static str,
     pub(crate) label: &'static str,
     pub(crate) names: NameColumn,
     /// Titles, and widths on a terminal.
     pub(crate) columns: Vec<(Cow<'static, str>, usize)>,
-    pub(crate) rows: Vec<TableRow>,
+    pub(crate) rows: Vec<NamedRow>,
 }
 
-/// Column of names of a [`Table`], on a terminal.
+/// Column with the names of the rows of a [`NamedRowTable`].
 #[derive(Clone, Copy)]
 pub(crate) struct NameColumn {
     pub(crate) title: &'static str,
     pub(crate) width: usize,
-    /// Title and width where the columns do not fit next to these.
+    /// Title and width if the terminal is too narrow for the normal ones.
     pub(crate) narrow: (&'static str, usize),
-    /// True if they are flush right.
+    /// True if the names are right-aligned.
     pub(crate) right: bool,
-    /// Name on a page, and the title of the column there, if it has one.
+    /// Function that returns the name on a page, and the title of the column there.
     pub(crate) on_page: fn(&str) -> String,
     pub(crate) page_title: Option<&'static str>,
 }
@@ -221,27 +221,27 @@ impl NameColumn {
     }
 }
 
-/// Row of a [`Table`].
-pub(crate) struct TableRow {
+/// Row of a [`NamedRowTable`].
+pub(crate) struct NamedRow {
     pub(crate) name: String,
-    /// Cells in the order of the columns, or a text instead of them.
+    /// Cells in the order of the columns, or a text in place of all cells.
     pub(crate) cells: Result<Vec<String>, String>,
 }
 
-impl TableRow {
+impl NamedRow {
     pub(crate) fn new(name: impl Into<String>, cells: impl Into<Vec<String>>) -> Self {
         Self { name: name.into(), cells: Ok(cells.into()) }
     }
 }
 
-/// Distributions of one quantity, each with its name.
-pub(crate) struct Distributions<'a> {
-    /// Quantity, for the terminal's shapes.
+/// Distributions of one quantity, each with a name.
+pub(crate) struct DistributionSet<'a> {
+    /// Name of the quantity in the terminal text; empty to omit the distributions there.
     pub(crate) quantity: &'static str,
     pub(crate) entries: Vec<(String, &'a Distribution)>,
     /// Plots on a page: element and title of the histogram, and of the percentiles.
     pub(crate) histogram: Option<(&'static str, &'static str)>,
     pub(crate) percentiles: Option<(&'static str, &'static str)>,
-    /// Element of the table with the same figures.
+    /// Element `id` of the table with the same values.
     pub(crate) described_by: &'static str,
 }

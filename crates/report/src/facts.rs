@@ -1,9 +1,9 @@
-//! Facts about a host, each with its value and one line on its meaning; the table and the HTML
-//! report show the same ones.
+//! Facts about a host, each with its value and a line on its meaning, shared by the terminal and
+//! the HTML report.
 
-/// Single fact.
+/// Fact about a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fact {
+pub(crate) struct HostFact {
     pub(crate) name: String,
     pub(crate) value: String,
     pub(crate) meaning: String,
@@ -13,21 +13,21 @@ pub(crate) struct Fact {
 #[derive(Debug, Clone)]
 pub(crate) struct FactGroup {
     pub(crate) title: &'static str,
-    pub(crate) facts: Vec<Fact>,
+    pub(crate) facts: Vec<HostFact>,
 }
 
 pub(crate) fn fact(
     name: impl Into<String>,
     value: impl Into<String>,
     meaning: impl Into<String>,
-) -> Fact {
-    Fact { name: name.into(), value: value.into(), meaning: meaning.into() }
+) -> HostFact {
+    HostFact { name: name.into(), value: value.into(), meaning: meaning.into() }
 }
 
-/// Value of an unreported fact.
+/// Text for a fact that is not available.
 pub(crate) const UNKNOWN: &str = "unavailable";
 
-/// Formats a list in words.
+/// Joins the items with commas; returns `none` if there are no items.
 pub(crate) fn listed(items: &[String], none: &str) -> String {
     if items.is_empty() { none.to_owned() } else { items.join(", ") }
 }

@@ -1,5 +1,5 @@
-//! Findings in order of severity, with those that are alike in many trials grouped. Nothing is
-//! omitted: a group keeps all of its members.
+//! Findings in order of severity. Similar ones are grouped, for example those of many trials; a
+//! group contains all of its findings.
 
 use horolog_record::{DemoResult, Finding, Severity};
 
@@ -7,7 +7,7 @@ use horolog_record::{DemoResult, Finding, Severity};
 pub(crate) struct FindingGroup<'a> {
     /// First finding of the group, which is shown in full.
     pub(crate) first: &'a Finding,
-    /// Remaining findings.
+    /// Other findings of the group.
     pub(crate) others: Vec<&'a Finding>,
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
     groups
 }
 
-/// Returns those of a demonstration: its own, then those of its servers. A finding of several
-/// servers appears once, for the first, with the names of the others.
+/// Returns the findings of a demonstration: its own, then those of its servers. A finding of
+/// several servers is listed once, with the names of all.
 pub(crate) fn of_demo(result: &DemoResult) -> Vec<Finding> {
     let mut all = result.findings.clone();
     let mut kinds: Vec<(Finding, Vec<&str>)> = Vec::new();
@@ -63,7 +63,8 @@ pub(crate) fn of_demo(result: &DemoResult) -> Vec<Finding> {
     all
 }
 
-/// Returns it as a finding of the whole: trials are counted within each server.
+/// Returns a server's finding as one of the whole demonstration: its message names the server and
+/// the trial, and it has no trial index.
 fn of_server(label: &str, finding: &Finding) -> Finding {
     let trial = trial_label(finding).map_or_else(String::new, |trial| format!(", {trial}"));
     Finding {
@@ -73,7 +74,7 @@ fn of_server(label: &str, finding: &Finding) -> Finding {
     }
 }
 
-/// Returns a severity's name.
+/// Returns the name of a severity.
 #[must_use]
 pub const fn severity_name(severity: Severity) -> &'static str {
     match severity {
@@ -83,7 +84,7 @@ pub const fn severity_name(severity: Severity) -> &'static str {
     }
 }
 
-/// Returns `trial 4` for a finding about one; trials are counted from 1 in all texts.
+/// Returns `trial N` for a finding about one trial; texts number trials from 1.
 pub(crate) fn trial_label(finding: &Finding) -> Option<String> {
     finding.trial.map(|index| format!("trial {}", index.saturating_add(1)))
 }

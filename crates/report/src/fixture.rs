@@ -30,11 +30,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRepetition,
-    DEMO_SCHEMA, DemoCandidate, DemoResult, Distribution, Finding, FindingCode, Host,
-    InvalidReason, LOAD_SCHEMA, LoadEngineKind, LoadResult, LossLocation, Percentiles, Point,
-    RequestMode, Responses, SearchEnd, SearchKind, SearchResult, Series, Severity,
-    SignedDistribution, Spacing, Target, Trial,
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
+    CoresRepetition, DEMO_SCHEMA, DemoCandidate, DemoResult, Distribution, Finding, FindingCode,
+    Host, InvalidReason, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget, LossLocation,
+    Percentiles, RequestMode, RequestSpacing, ResponseCounts, SearchEndReason, SearchKind,
+    SearchResult, SeriesPoint, Severity, SignedDistribution, TimeSeries, Trial,
 };
 use horolog_stats::Histogram;
 
@@ -66,7 +66,7 @@ const DURATION_S: f64 = 2.0;
 
 /// A server on one core and on two, each of the first rates answered in full.
 pub(crate) fn cores() -> BenchCoresResult {
-    let point = |(rate, responses): (f64, [f64; 3])| CoresPoint {
+    let point = |(rate, responses): (f64, [f64; 3])| CoresRateResult {
         rate,
         saturated: responses[0] < rate,
         runs: responses
@@ -78,7 +78,7 @@ pub(crate) fn cores() -> BenchCoresResult {
             })
             .to_vec(),
     };
-    let column = |cores, points: [(f64, [f64; 3]); 3]| CoresColumn {
+    let column = |cores, points: [(f64, [f64; 3]); 3]| CoreCountResult {
         cores,
         server_command: Vec::new(),
         points: points.map(point).to_vec(),
@@ -135,7 +135,7 @@ pub(crate) fn demo() -> DemoResult {
     };
     let mut xdp = candidate("XDP", 3.9e6, 3_000.0);
     if let Some(search) = &mut xdp.load.search {
-        search.end = SearchEnd::GeneratorLimit;
+        search.end = SearchEndReason::GeneratorLimit;
         search.upper = None;
     }
     DemoResult {
@@ -161,8 +161,8 @@ pub(crate) fn demo() -> DemoResult {
 }
 
 /// Three intervals, the last two of them of the second trial: nothing lost, half, and all.
-pub(crate) fn series() -> Series {
-    let point = |(index, lost): (usize, u64)| Point {
+pub(crate) fn series() -> TimeSeries {
+    let point = |(index, lost): (usize, u64)| SeriesPoint {
         at_s: index as f64 * 0.5,
         trial: index.min(1),
         intended_rate: 200.0,
@@ -180,7 +180,10 @@ pub(crate) fn series() -> Series {
             max: 1_000_000,
         }),
     };
-    Series { interval_s: 0.5, points: [0, 50, 100].into_iter().enumerate().map(point).collect() }
+    TimeSeries {
+        interval_s: 0.5,
+        points: [0, 50, 100].into_iter().enumerate().map(point).collect(),
+    }
 }
 
 /// A run without a trial, a search or a finding.
@@ -207,7 +210,7 @@ pub(crate) fn trial_without_requests() -> Trial {
         late: 0,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: Responses::default(),
+        responses: ResponseCounts::default(),
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -238,7 +241,7 @@ pub(crate) fn extreme_trial() -> Trial {
         late: u64::MAX,
         unsynchronised: u64::MAX,
         invalid: BTreeMap::from([(InvalidReason::Origin, u64::MAX)]),
-        responses: Responses {
+        responses: ResponseCounts {
             basic: u64::MAX,
             interleaved: u64::MAX,
             nts: u64::MAX,
@@ -314,7 +317,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
             .map(str::to_owned)
             .to_vec(),
         host: host(),
-        target: Target {
+        target: LoadTarget {
             address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
             port: 123,
             name: None,
@@ -325,7 +328,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
         mode: RequestMode::NtpBasic,
         engine: LoadEngineKind::Xdp,
         threads: 2,
-        spacing: Spacing::Constant,
+        spacing: RequestSpacing::Constant,
         reply_timeout_ns: 1_000_000_000,
         offset: None,
         search: Some(SearchResult {
@@ -335,7 +338,7 @@ fn server(capacity: f64, base_ns: f64, rates: &[f64]) -> LoadResult {
             lower,
             upper,
             loss_ratio: 0.0,
-            end: SearchEnd::Converged,
+            end: SearchEndReason::Converged,
         }),
         series: None,
         outages: Vec::new(),
@@ -388,7 +391,7 @@ fn trial(intended_rate: f64, capacity: f64, base_ns: f64) -> Trial {
         late: 0,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: Responses { basic: sent - lost, ..Responses::default() },
+        responses: ResponseCounts { basic: sent - lost, ..ResponseCounts::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -411,5 +414,5 @@ fn distribution(base_ns: f64, tail: f64) -> Option<Distribution> {
         let share = (index as f64 + 0.5) / VALUES as f64;
         histogram.record((base_ns * (0.8 + 0.3 * share + 0.02 * tail / (1.0 - share))) as u64);
     }
-    Distribution::of(&histogram)
+    Distribution::from_histogram(&histogram)
 }

@@ -1,15 +1,15 @@
-//! Common texts of the measurements of a host's scheduler: scheduling of threads, host conditions,
-//! figures of a distribution. The tables and the HTML reports share these words.
+//! Texts for measurements of a host's scheduler, shared by the terminal and the HTML reports:
+//! thread scheduling, host conditions, and values of a distribution.
 
 use horolog_record::{Distribution, HostConditions, SchedulingPolicy, ThreadScheduling};
 
 use crate::units::{ABSENT, full_count, human_ns, mean_ns};
 
-/// Titles of [`latency_figures`].
+/// Titles of the cells of [`latency_figures`].
 pub(crate) const LATENCY_TITLES: [&str; 8] =
     ["count", "min", "mean", "p50", "p99", "p99.9", "max", "deviation"];
 
-/// Returns the figures of a distribution, the least important ones last.
+/// Returns the cells of a distribution, in descending order of importance.
 pub(crate) fn latency_figures(distribution: Option<&Distribution>) -> [String; 8] {
     let Some(d) = distribution else { return std::array::from_fn(|_| ABSENT.to_owned()) };
     [

@@ -1,20 +1,21 @@
-//! Common words of the terminal and the HTML report on all measurements of a host: each part in a
-//! line, the verdict in a sentence.
+//! Texts on the result of `host all`, shared by the terminal and the HTML report: one line per
+//! part, and the verdict.
 
 use horolog_record::{
-    DelayCell, DelayKind, Distribution, HandlerKind, HostAllResult, HostClockResult,
-    HostDelayResult, HostInterruptResult, HostNicResult, HostPart, HostPartOutcome, HostPartState,
-    HostSwitchResult, HostTimerResult, HostVerdict, SwitchPeer, WorstFinding,
+    DelayMeasurement, Distribution, HostAllResult, HostClockResult, HostDelayResult,
+    HostInterruptResult, HostMeasurement, HostMeasurementOutcome, HostMeasurementState,
+    HostNicResult, HostSwitchResult, HostTimerResult, HostVerdict, RankedFinding, SwitchPeer,
+    TimerHandlerKind, WaitFunction,
 };
 
 use crate::host_delay::setting_name;
 use crate::units::{ABSENT, human_ns, mean_ns, percent_of};
 
-/// Delay whose overshoot represents all delays.
+/// Requested delay whose overshoot stands for all delays, in ns.
 const DELAY_NS: u64 = 1_000_000;
 
-/// Returns a part's name; that of a NIC has its interface.
-pub(crate) fn part_name(outcome: &HostPartOutcome) -> String {
+/// Returns the name of a part; for a NIC with its interface.
+pub(crate) fn part_name(outcome: &HostMeasurementOutcome) -> String {
     match &outcome.interface {
         Some(interface) => format!("nic {interface}"),
         None => outcome.part.name().to_owned(),
@@ -22,21 +23,21 @@ pub(crate) fn part_name(outcome: &HostPartOutcome) -> String {
 }
 
 /// Returns the outcome of a part, in a word or two.
-pub(crate) const fn state_name(state: HostPartState) -> &'static str {
+pub(crate) const fn state_name(state: HostMeasurementState) -> &'static str {
     match state {
-        HostPartState::Measured => "measured",
-        HostPartState::Reduced => "partly measured",
-        HostPartState::Failed => "failed",
-        HostPartState::Interrupted => "interrupted",
-        HostPartState::NotBegun => "not started",
-        HostPartState::Skipped => "skipped",
-        HostPartState::Absent => "not present",
+        HostMeasurementState::Measured => "measured",
+        HostMeasurementState::Reduced => "partly measured",
+        HostMeasurementState::Failed => "failed",
+        HostMeasurementState::Interrupted => "interrupted",
+        HostMeasurementState::NotBegun => "not started",
+        HostMeasurementState::Skipped => "skipped",
+        HostMeasurementState::Absent => "not present",
     }
 }
 
-/// Returns a part's state with its missing prerequisites, if they are to be shown.
-pub(crate) fn shortfall(outcome: &HostPartOutcome) -> Option<String> {
-    if outcome.state == HostPartState::Measured {
+/// Returns the state of a part and its reasons; `None` if it was measured without restrictions.
+pub(crate) fn shortfall(outcome: &HostMeasurementOutcome) -> Option<String> {
+    if outcome.state == HostMeasurementState::Measured {
         return None;
     }
     let name = state_name(outcome.state);
@@ -46,15 +47,15 @@ pub(crate) fn shortfall(outcome: &HostPartOutcome) -> Option<String> {
     })
 }
 
-/// Returns the main figure of a part; `None` if it has no record.
-pub(crate) fn headline(result: &HostAllResult, outcome: &HostPartOutcome) -> Option<String> {
+/// Returns the main metric of a part in words; `None` without a result.
+pub(crate) fn headline(result: &HostAllResult, outcome: &HostMeasurementOutcome) -> Option<String> {
     match outcome.part {
-        HostPart::Clock => result.clock.as_ref().map(clock),
-        HostPart::Delay => result.delay.as_ref().map(delay),
-        HostPart::Timer => result.timer.as_ref().map(timer),
-        HostPart::Switch => result.switch.as_ref().map(switch),
-        HostPart::Interrupt => result.interrupt.as_ref().map(interrupt),
-        HostPart::Nic => {
+        HostMeasurement::Clock => result.clock.as_ref().map(clock),
+        HostMeasurement::Delay => result.delay.as_ref().map(delay),
+        HostMeasurement::Timer => result.timer.as_ref().map(timer),
+        HostMeasurement::Switch => result.switch.as_ref().map(switch),
+        HostMeasurement::Interrupt => result.interrupt.as_ref().map(interrupt),
+        HostMeasurement::Nic => {
             let interface = outcome.interface.as_deref()?;
             result.nics.iter().find(|one| one.interface == interface).map(nic)
         }
@@ -74,9 +75,10 @@ pub(crate) fn clock(result: &HostClockResult) -> String {
     format!("read cost {cost} (clocksource {source}); {synchronised}")
 }
 
-/// Returns `nanosleep` under the first setting that was measured.
-pub(crate) fn nanosleep(result: &HostDelayResult) -> Option<&DelayCell> {
-    let cells = result.cells.iter().filter(|cell| cell.function == DelayKind::Nanosleep);
+/// Returns the measurement of `nanosleep` at the delay closest to [`DELAY_NS`], under the first
+/// setting that has any.
+pub(crate) fn nanosleep(result: &HostDelayResult) -> Option<&DelayMeasurement> {
+    let cells = result.cells.iter().filter(|cell| cell.function == WaitFunction::Nanosleep);
     let cells = cells.filter(|cell| cell.overshoot_ns.is_some());
     cells.min_by_key(|cell| (cell.setting, cell.requested_ns.abs_diff(DELAY_NS)))
 }
@@ -144,8 +146,8 @@ pub(crate) fn interrupt(result: &HostInterruptResult) -> String {
     });
     format!(
         "handler delay p99 {} in-kernel, {} by timerfd{stolen}",
-        worst(HandlerKind::Kernel),
-        worst(HandlerKind::Timerfd)
+        worst(TimerHandlerKind::Kernel),
+        worst(TimerHandlerKind::Timerfd)
     )
 }
 
@@ -165,7 +167,7 @@ pub(crate) fn nic(result: &HostNicResult) -> String {
     format!("{} {queues}, timestamps: {timestamp_source}; {changes}", result.queues.rx)
 }
 
-/// Returns the verdict's name.
+/// Returns the name of a verdict.
 pub(crate) const fn verdict_name(verdict: HostVerdict) -> &'static str {
     match verdict {
         HostVerdict::Fit => "fit",
@@ -175,7 +177,7 @@ pub(crate) const fn verdict_name(verdict: HostVerdict) -> &'static str {
     }
 }
 
-/// Returns the verdict in a sentence.
+/// Returns a sentence on the verdict.
 pub(crate) const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
     match verdict {
         HostVerdict::Fit => "This host is fit for measuring in microseconds.",
@@ -191,8 +193,8 @@ pub(crate) const fn verdict_sentence(verdict: HostVerdict) -> &'static str {
 }
 
 /// Returns the origin of one of the worst findings: `timer`, `interrupt and 2 more of this kind`.
-pub(crate) fn origin(worst: &WorstFinding) -> String {
-    let part = worst.part.map_or("all", HostPart::name);
+pub(crate) fn origin(worst: &RankedFinding) -> String {
+    let part = worst.part.map_or("all", HostMeasurement::name);
     match worst.others {
         0 => part.to_owned(),
         others => format!("{part}, and {others} more of this kind"),

@@ -1,9 +1,9 @@
-//! HTML reports: one self-contained page for a result, without network access or further files, the
-//! whole result inside.
+//! HTML report: one self-contained page for a result, which loads nothing from the network and
+//! embeds the result as JSON.
 //!
-//! The page is written here, text and tables complete; `assets/page.js` only draws the plots, from
-//! points that are computed here, and saves the embedded result. Everything that comes from a
-//! result is escaped, and a content security policy keeps the page from loading anything.
+//! Texts and tables are complete in the markup; `assets/page.js` only draws the plots from
+//! precomputed points and saves the embedded result. All texts of a result are escaped, and a
+//! content security policy forbids loading other resources.
 
 pub(crate) mod bars;
 mod bench_cores;
@@ -46,7 +46,7 @@ pub use compare::compare;
 pub use demo::demo;
 pub use host_all::host_all;
 pub use host_delay::host_delay;
-pub use live::{Live, live};
+pub use live::{LivePageKind, live};
 pub use load::load;
 pub use nts_ke::nts_ke;
 pub use query::query;
@@ -55,7 +55,7 @@ pub use sections::mode_name;
 const TEMPLATE: &str = include_str!("../assets/page.html");
 const PAGE_CSS: &str = include_str!("../assets/page.css");
 const PAGE_JS: &str = include_str!("../assets/page.js");
-/// uPlot 1.6.32, MIT; its licence must accompany it, so it is in the page too.
+/// uPlot 1.6.32 (MIT licence). The licence text must accompany it and is embedded in the page.
 const UPLOT_JS: &str = include_str!("../assets/uPlot.iife.min.js");
 const UPLOT_LICENCE: &str = include_str!("../assets/uPlot.LICENSE");
 const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
@@ -64,21 +64,22 @@ const UPLOT_CSS: &str = include_str!("../assets/uPlot.min.css");
 /// markup.
 pub(crate) struct PageTemplate<'a, R: ?Sized> {
     pub(crate) kind: &'a str,
-    /// Failures, in a word and a count; they come first in the title and in the verdict.
+    /// Number of failures in words, shown first in the title and the verdict; `None` without
+    /// failures.
     pub(crate) failed: Option<String>,
     pub(crate) heading: String,
     pub(crate) lead: String,
-    /// Markup made by [`sections::verdict`].
+    /// Markup from [`sections::verdict`].
     pub(crate) verdict: String,
     pub(crate) main: String,
-    /// Explanation of the figures on the page.
+    /// Definitions of the metrics on the page.
     pub(crate) note: &'static str,
     pub(crate) schema: &'a str,
     pub(crate) plots: Vec<plot::Plot>,
     pub(crate) result: &'a R,
 }
 
-/// Explanation of the figures of a load.
+/// Definitions of the metrics of a load.
 const LOAD_NOTE: &str = "Percentiles come from a histogram with less than 1% relative error; \
                          times count from the intended send time.";
 
@@ -109,8 +110,8 @@ impl<R: Serialize + ?Sized> PageTemplate<'_, R> {
     }
 }
 
-/// Returns the template with each `{{name}}` replaced once. A value is not expanded again, so one
-/// that contains `{{` stays as it is, and so does an unknown name.
+/// Returns the template with each `{{name}}` replaced. Values are not expanded again, so that `{{`
+/// in a value is kept; unknown names are kept too.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut page = parts.next().unwrap_or_default().to_owned();
@@ -126,7 +127,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page
 }
 
-/// Returns the main part of a page.
+/// Returns the content of the page's `main` element.
 #[cfg(test)]
 pub(crate) fn main_of(page: &str) -> &str {
     let (_, rest) = page.split_once("<main>").unwrap();
@@ -158,9 +159,9 @@ mod tests {
             bench_cores(&fixture::cores()),
             bench_relay(&fixture::bench_relay()),
             query(&fixture::query(100)),
-            crate::document::Render::page(&fixture::clock()),
-            crate::document::Render::page(&fixture::path_udp()),
-            crate::document::Render::page(&fixture::relay_tree()),
+            crate::document::RenderResult::page(&fixture::clock()),
+            crate::document::RenderResult::page(&fixture::path_udp()),
+            crate::document::RenderResult::page(&fixture::relay_tree()),
         ]
     }
 

@@ -1,4 +1,4 @@
-//! Result as a JSON file. Names and meanings of the fields are those of the record.
+//! JSON text of a result, with the field names of its record.
 
 use serde::Serialize;
 

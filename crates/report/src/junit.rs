@@ -1,16 +1,16 @@
-//! Checks as `JUnit` XML, in the form that most continuous-integration systems read: one suite, a
-//! case for each check, the findings as its output.
+//! Checks as `JUnit` XML, which most CI systems read: one test suite with a test case per check,
+//! and the findings as its output.
 
 use std::fmt::Write as _;
 
-use crate::checks::{Case, CaseOutcome, Checks};
+use crate::checks::{CaseOutcome, CheckCase, CommandChecks};
 
-/// Length of `2026-01-31T12:00:00`: the format has instants without a fraction and a zone.
+/// Length of `2026-01-31T12:00:00`: JUnit timestamps have neither fraction nor time zone.
 const INSTANT: usize = 19;
 
-/// Returns the file.
+/// Returns the XML document.
 #[must_use]
-pub fn junit(checks: &Checks) -> String {
+pub fn junit(checks: &CommandChecks) -> String {
     let counts = format!(
         "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
         checks.cases.len(),
@@ -40,7 +40,7 @@ pub fn junit(checks: &Checks) -> String {
     xml
 }
 
-fn case(case: &Case, class: &str) -> String {
+fn case(case: &CheckCase, class: &str) -> String {
     let detail = escaped(&case.detail);
     let inner = match case.outcome {
         CaseOutcome::Passed => format!("<system-out>{detail}</system-out>"),
@@ -83,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::checks::CommandEnd;
+    use crate::checks::CommandOutcome;
     use crate::fixture;
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
                     { "code": "trials-inconsistent", "severity": "warning", "message": message, "advice": raw },
                 ],
             });
-            let xml = junit(&Checks::of(&[String::new(), raw.clone()], Some(&result), &CommandEnd::Done, 1.0));
+            let xml = junit(&CommandChecks::of(&[String::new(), raw.clone()], Some(&result), &CommandOutcome::Done, 1.0));
             let names = ["testsuites", "testsuite", "testcase", "system-out", "failure", "?xml"];
             for tag in xml.split('<').skip(1) {
                 let name = tag.trim_start_matches('/').split([' ', '>']).next().unwrap();

@@ -1,4 +1,4 @@
-//! Kinds of results, each described in one file.
+//! Kinds of results that describe themselves as documents, one file each.
 
 mod after;
 mod at;
@@ -30,14 +30,14 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::Value;
 
-    use crate::document::{Describe, Render};
+    use crate::document::{DescribeResult, RenderResult};
     use crate::fixture;
     use crate::html::main_of;
     use crate::table::TableStyle;
 
     /// Checks the text of a result, on a wide and on a narrow terminal, and its page, in which no
     /// text of the result becomes markup.
-    fn check<R: Describe + DeserializeOwned>(result: &R, width: usize, expected: &str) {
+    fn check<R: DescribeResult + DeserializeOwned>(result: &R, width: usize, expected: &str) {
         let text = result.text(&TableStyle { colour: false, width });
         assert_eq!(text, expected.trim_end(), "\n{text}");
         let narrow = result.text(&TableStyle { colour: false, width: 60 });

@@ -1,10 +1,9 @@
-//! Pure renderers: a result goes in, bytes for a terminal, a file, a browser or another program
-//! come out.
+//! Renderers that turn a result into text for a terminal, a file, a browser or another program.
 //!
-//! Nothing here reads a clock, a file, the environment or the terminal: width and colour are
-//! parameters, so the same result always gives the same bytes. No figure is computed here that is
-//! not in the result, except sums, shares and ratios of figures that are; a value that cannot be
-//! stated is shown as `-`, never as a NaN or a negative number.
+//! They are pure functions: width and colour are parameters, and no clock, file, environment
+//! variable or terminal is read, so that the same result always gives the same output. They compute
+//! only sums, shares and ratios of values in the result. A value that cannot be stated is shown as
+//! `-`, never as NaN or a negative number.
 
 mod breakdown;
 mod checks;
@@ -36,8 +35,8 @@ mod verdict;
 #[cfg(test)]
 mod fixture;
 
-pub use checks::{Checks, CommandEnd};
-pub use document::Render;
+pub use checks::{CommandChecks, CommandOutcome};
+pub use document::RenderResult;
 pub use findings::severity_name;
 pub use host_delay::setting_name;
 pub use json::to_json;

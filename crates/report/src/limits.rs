@@ -1,5 +1,5 @@
-//! Limits of a run, as text: the failed ones, with their values and paths. The table, the HTML
-//! report and the last line of a command that fails share these words.
+//! Limits of a run as text, shared by the terminal, the HTML report and the last line of a command
+//! that fails: failed limits with their values and origins.
 
 use std::cmp::Ordering;
 
@@ -7,10 +7,10 @@ use horolog_record::{LimitResult, LimitUnit};
 
 use crate::units::{ABSENT, human_ns, human_rate, per_second};
 
-/// Formats a figure of a limit.
+/// Formats a value of a limit.
 fn figure(value: f64, unit: LimitUnit) -> String {
     match unit {
-        // More digits than elsewhere: the figure is next to one that it just missed.
+        // More digits than elsewhere, because the value may be close to its bound.
         LimitUnit::Ratio if value.is_finite() => format!("{:.4}%", value * 100.0),
         LimitUnit::Factor if value.is_finite() => format!("{value:.3}"),
         LimitUnit::Ratio | LimitUnit::Factor => ABSENT.to_owned(),
@@ -21,7 +21,7 @@ fn figure(value: f64, unit: LimitUnit) -> String {
     }
 }
 
-/// Returns the measured value, with its subject or its trial.
+/// Returns the measured value of a limit, with its scope or trial.
 pub(crate) fn measured(limit: &LimitResult) -> String {
     let value =
         limit.value.map_or_else(|| "not measured".to_owned(), |value| figure(value, limit.unit));
@@ -32,7 +32,7 @@ pub(crate) fn measured(limit: &LimitResult) -> String {
     }
 }
 
-/// Returns one limit in a line.
+/// Returns a limit with its outcome, in one line.
 pub(crate) fn line(limit: &LimitResult) -> String {
     let verdict = if limit.failed { "failed" } else { "passed" };
     format!("limit '{}' {verdict}: {}", limit.expression, measured(limit))
@@ -47,7 +47,8 @@ pub(crate) fn failed(limits: &[LimitResult]) -> Option<String> {
     }
 }
 
-/// Returns the excess of a figure beyond its bound, as a ratio; a missing one exceeds all others.
+/// Returns the ratio between value and bound, at least 1, by which failed limits are ordered;
+/// infinite if the value was not measured.
 fn excess(limit: &LimitResult) -> f64 {
     let Some(value) = limit.value else { return f64::INFINITY };
     let (value, bound) = (value.max(f64::MIN_POSITIVE), limit.bound.max(f64::MIN_POSITIVE));
@@ -60,7 +61,7 @@ fn excess(limit: &LimitResult) -> f64 {
 pub fn broken(limits: &[LimitResult]) -> Option<String> {
     let broken = || limits.iter().filter(|limit| limit.failed);
     let by_excess = |one: &&LimitResult, other: &&LimitResult| {
-        // The first of equal ones.
+        // Among equals, the first.
         excess(one).total_cmp(&excess(other)).then(Ordering::Greater)
     };
     let worst = line(broken().max_by(by_excess)?);

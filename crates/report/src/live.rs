@@ -1,5 +1,6 @@
-//! Running measurement as `OpenMetrics` text. Quantities that a scrape can add up are counters; the
-//! rest is from the last snapshot. No request counts as lost before its part is over.
+//! Metrics of a running measurement in the `OpenMetrics` text format. Quantities that only increase
+//! are counters; the others are gauges from the latest snapshot. Requests count as lost only after
+//! their part has ended.
 
 use std::fmt;
 
@@ -27,7 +28,7 @@ pub fn load_metrics(run: &LiveRun) -> String {
 #[derive(Debug)]
 struct LiveRunCollector(LiveRun);
 
-/// Destination of a metric family.
+/// Writer of metric families.
 struct MetricFamilyWriter<'a>(DescriptorEncoder<'a>);
 
 impl MetricFamilyWriter<'_> {

@@ -1,17 +1,17 @@
-//! Checks as Markdown, for the job summary of GitHub and others: the verdict, a row for each check,
-//! the findings, and the result as the command shows it.
+//! Checks as Markdown, for job summaries of GitHub Actions and other CI systems: the verdict, one
+//! row per check, the findings, and the result as text.
 
 use std::fmt::Write as _;
 
-use crate::checks::{Case, CaseOutcome, Checks};
+use crate::checks::{CaseOutcome, CheckCase, CommandChecks};
 
-/// Maximum number of rows for checks; a comparison may have thousands, and those that passed beyond
-/// it are only counted.
+/// Maximum number of rows of checks. Passed checks beyond it are only counted; a comparison may
+/// have thousands.
 const ROWS_MAX: usize = 50;
 
-/// Returns the text, with an empty line at its end, so that another may follow.
+/// Returns the Markdown text. It ends with an empty line, so that further text may follow.
 #[must_use]
-pub fn summary(checks: &Checks) -> String {
+pub fn summary(checks: &CommandChecks) -> String {
     let failed = checks.count(&CaseOutcome::Failed) + checks.count(&CaseOutcome::Error);
     let verdict = match failed {
         0 => "passed".to_owned(),
@@ -40,9 +40,10 @@ pub fn summary(checks: &Checks) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns those that failed, then others as far as there is room, and the number of omitted ones.
-fn shown(cases: &[Case]) -> (Vec<&Case>, usize) {
-    let is_wrong = |case: &&Case| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error);
+/// Returns the checks to show, failed ones first, and the number of omitted ones.
+fn shown(cases: &[CheckCase]) -> (Vec<&CheckCase>, usize) {
+    let is_wrong =
+        |case: &&CheckCase| matches!(case.outcome, CaseOutcome::Failed | CaseOutcome::Error);
     let others = cases.iter().filter(|case| !is_wrong(case));
     let mut rows: Vec<_> = cases.iter().filter(is_wrong).chain(others).collect();
     let left_out = rows.len().saturating_sub(ROWS_MAX);
@@ -50,7 +51,7 @@ fn shown(cases: &[Case]) -> (Vec<&Case>, usize) {
     (rows, left_out)
 }
 
-fn row(case: &Case) -> String {
+fn row(case: &CheckCase) -> String {
     let verdict = match case.outcome {
         CaseOutcome::Passed => "passed",
         CaseOutcome::Failed => "**failed**",
@@ -60,7 +61,7 @@ fn row(case: &Case) -> String {
     format!("| {} | {} | {verdict} |", escaped(&case.name), escaped(&case.detail))
 }
 
-/// Returns a text as it is, collapsed: in a fence that is longer than any in it.
+/// Returns a text as a collapsed code block; its fence is longer than any fence in the text.
 fn block(text: &str) -> Vec<String> {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
@@ -95,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::checks::CommandEnd;
+    use crate::checks::CommandOutcome;
     use crate::fixture;
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn what_failed_is_shown_before_what_passed() {
         let case = |outcome: CaseOutcome, count: usize| {
-            vec![Case { name: "n".to_owned(), outcome, detail: "t".to_owned() }; count]
+            vec![CheckCase { name: "n".to_owned(), outcome, detail: "t".to_owned() }; count]
         };
         let cases = [case(CaseOutcome::Passed, 60), case(CaseOutcome::Failed, 2)].concat();
         let (rows, left_out) = shown(&cases);
@@ -130,7 +131,7 @@ mod tests {
                     { "code": "trials-inconsistent", "severity": "warning", "message": message, "advice": raw },
                 ],
             });
-            let text = summary(&Checks::of(&[], Some(&result), &CommandEnd::Done, 1.0));
+            let text = summary(&CommandChecks::of(&[], Some(&result), &CommandOutcome::Done, 1.0));
             prop_assert_eq!(text.lines().filter(|line| line.starts_with('|')).count(), 4);
             prop_assert!(!text.contains(['<', '`', '@', '[', '\r']), "{text}");
         }

@@ -5,7 +5,7 @@ use horolog_record::LoadResult;
 
 use crate::units::{full_count, percent_of};
 
-/// Returns one line over all trials; none for a run of one kind.
+/// Returns one line with the totals of all trials; `None` for a load of a single kind.
 pub(crate) fn line(result: &LoadResult) -> Option<String> {
     let first = result.trials.first().filter(|trial| !trial.parts.is_empty())?;
     let of = |name: &str| {

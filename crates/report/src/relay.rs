@@ -1,19 +1,20 @@
-//! Results of `bench relay`, shared by the terminal and the HTML report: the totals of each size
-//! over the number of children, the cost and the additional delay of a copy, and the comparison
-//! with the figures of the paper.
+//! Result of `bench relay` as table cells and sentences, shared by the terminal and the HTML
+//! report: copy rates by packet size and number of children, cost and added delay of a copy, and
+//! the comparison with published values.
 
 use horolog_record::{
-    BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayCell, RelayDirect, RelayEngine, RelayShape,
+    BenchRelayResult, Distribution, FLAT_RATIO_MAX, RelayBaseline, RelayConfigurationResult,
+    RelayEngine, RelayScaling,
 };
 
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, mean_ns, signed_ns, times};
 
-/// Published gain (Cao, Su and Lu, "A Mechanism Improving the Forwarding Throughput of Application
-/// Layer Multicast", Journal of National University of Defense Technology 30 (2008), 2, 51-55): the
-/// average gain with packets of each size, in percent, lowest and highest.
+/// Lowest and highest mean gain over all packet sizes, in percent, as published by Cao, Su and Lu,
+/// "A Mechanism Improving the Forwarding Throughput of Application Layer Multicast", Journal of
+/// National University of Defense Technology 30 (2008), 2, 51-55.
 const PUBLISHED_GAIN: (f64, f64) = (40.49, 132.45);
 
-/// Explanation of the figures.
+/// Definitions of the metrics.
 pub(crate) const DEFINITION: &str = "Totals: copies per second received by all children, at the \
      highest rate without loss. Added: difference between the percentiles of the first copy and \
      those of a packet sent at the same rate without a relay. Last: from sending at the source to \
@@ -21,7 +22,8 @@ pub(crate) const DEFINITION: &str = "Totals: copies per second received by all c
      that of the source, and of the relay alone (also without the receivers), at the same rate, \
      including interrupts.";
 
-/// Returns the titles of a size's totals after the number of children, and their widths.
+/// Returns titles and widths of the columns of a packet size's totals, without the number of
+/// children.
 pub(crate) fn total_columns(result: &BenchRelayResult) -> Vec<(&'static str, usize)> {
     let engines = result.engines().into_iter().map(|engine| (engine.name(), 11));
     engines
@@ -39,18 +41,18 @@ fn is_compared(result: &BenchRelayResult) -> bool {
 pub(crate) fn totals(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
     let row = |children: usize| {
         let cell = |engine| total(result.cell(size, children, engine));
-        let ratio = result.ratio(size, children).and_then(amount);
+        let ratio = result.xdp_to_send_ratio(size, children).and_then(amount);
         let gain = ratio.map_or_else(absent, |ratio| signed_percent((ratio - 1.0) * 100.0));
         let ratio = ratio.map_or_else(absent, |ratio| format!("{ratio:.2}"));
         let engines = result.engines().into_iter().map(cell);
         let compared = is_compared(result).then_some([gain, ratio]);
         (children.to_string(), engines.chain(compared.into_iter().flatten()).collect())
     };
-    result.children(size).into_iter().map(row).collect()
+    result.child_counts(size).into_iter().map(row).collect()
 }
 
-fn total(cell: Option<&RelayCell>) -> String {
-    cell.and_then(RelayCell::copies_per_s).map_or_else(absent, human_rate)
+fn total(cell: Option<&RelayConfigurationResult>) -> String {
+    cell.and_then(RelayConfigurationResult::copies_per_s).map_or_else(absent, human_rate)
 }
 
 fn absent() -> String {
@@ -61,16 +63,17 @@ fn signed_percent(percent: f64) -> String {
     if percent.is_finite() { format!("{percent:+.1}%") } else { absent() }
 }
 
-/// Ratio of an engine's copies per second to those of another sender.
+/// Ratio of the copy rates of two senders, by number of children.
 pub(crate) struct EngineRatio {
-    /// Engine, and the other sender.
+    /// Names of the engine, and of the sender with which it is compared.
     pub(crate) name: String,
-    /// Ratios by children; without those for which one of both was not measured.
+    /// Pairs (children, ratio); numbers of children for which one side was not measured are
+    /// omitted.
     pub(crate) ratios: Vec<(usize, f64)>,
 }
 
-/// Returns the gains of the engines with packets of a size: over the first of them, and over a
-/// source that sends without a relay. Nothing is compared with itself.
+/// Returns the gains of the engines for a packet size: over the first engine, and over a source
+/// that sends the copies without a relay.
 pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<EngineRatio> {
     let engines = result.engines();
     let rate = |children, engine| result.cell(size, children, engine)?.copies_per_s();
@@ -79,7 +82,7 @@ pub(crate) fn gains(result: &BenchRelayResult, size: usize) -> Vec<EngineRatio> 
             let other = other(children).filter(|other| *other > 0.0)?;
             Some((children, amount(rate(children, engine)? / other)?))
         };
-        let ratios = result.children(size).into_iter().filter_map(ratio).collect();
+        let ratios = result.child_counts(size).into_iter().filter_map(ratio).collect();
         EngineRatio { name: format!("{} over {name}", engine.name()), ratios }
     };
     let mut gains = Vec::new();
@@ -112,15 +115,14 @@ pub(crate) fn gain_rows(gains: &[EngineRatio]) -> (Vec<&str>, Vec<(String, Vec<S
     (titles, children.into_iter().map(row).collect())
 }
 
-/// Titles of the cost of a copy after children and engine, and their widths.
+/// Titles and widths of the columns with the cost of a copy, without children and engine.
 pub(crate) const COST_COLUMNS: [(&str, usize); 6] =
     [("added p50", 9), ("p99", 8), ("last p50", 9), ("p99", 8), ("CPU/copy", 10), ("relay CPU", 8)];
 
-/// Returns the cost of a copy, and its additional delay: a row for each number of children and
-/// engine.
+/// Returns cost and added delay of a copy, one row per number of children and engine.
 pub(crate) fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<String>)> {
     let cells = result.cells.iter().filter(|cell| cell.size_bytes == size);
-    let row = |cell: &RelayCell| {
+    let row = |cell: &RelayConfigurationResult| {
         let last = |value: fn(&Distribution) -> u64| {
             cell.last_copy_ns.as_ref().map_or_else(absent, |times| human_ns(value(times)))
         };
@@ -134,8 +136,8 @@ pub(crate) fn costs(result: &BenchRelayResult, size: usize) -> Vec<(String, Vec<
     cells.map(row).collect()
 }
 
-/// Returns the properties of the route without a relay.
-pub(crate) fn direct(direct: &RelayDirect) -> String {
+/// Returns the baseline without a relay in words.
+pub(crate) fn direct(direct: &RelayBaseline) -> String {
     let threads = match direct.source_threads {
         1 => "1 thread".to_owned(),
         threads => format!("{threads} threads"),
@@ -153,7 +155,7 @@ pub(crate) fn direct(direct: &RelayDirect) -> String {
     parts.join("; ") + "."
 }
 
-/// Returns the conclusions from the totals of a size, and their agreement with the published ones.
+/// Returns the conclusions for a packet size, and the comparison with published values.
 pub(crate) fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
     let (least, most) = PUBLISHED_GAIN;
     let gain = result.mean_gain_percent(size).map(|gain| {
@@ -163,7 +165,7 @@ pub(crate) fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
         )
     });
     let of_engine = |engine: RelayEngine| {
-        let shape = result.shape(size, engine)?;
+        let shape = result.scaling(size, engine)?;
         Some(match engine {
             RelayEngine::Xdp => growth(&shape),
             host_based => flatness(host_based, &shape),
@@ -172,7 +174,7 @@ pub(crate) fn sentences(result: &BenchRelayResult, size: usize) -> Vec<String> {
     gain.into_iter().chain(result.engines().into_iter().filter_map(of_engine)).collect()
 }
 
-fn flatness(engine: RelayEngine, shape: &RelayShape) -> String {
+fn flatness(engine: RelayEngine, shape: &RelayScaling) -> String {
     let (name, times) = (engine.name(), format!("highest {:.2} times lowest", shape.spread));
     if shape.is_flat() {
         format!("The total of {name} is flat over the number of children ({times}), as published.")
@@ -184,7 +186,7 @@ fn flatness(engine: RelayEngine, shape: &RelayShape) -> String {
     }
 }
 
-fn growth(shape: &RelayShape) -> String {
+fn growth(shape: &RelayScaling) -> String {
     let (growth, highest, more) = (shape.growth, human_rate(shape.highest), shape.more_children);
     if shape.always_grows {
         format!(
@@ -205,7 +207,7 @@ fn growth(shape: &RelayShape) -> String {
     }
 }
 
-/// Returns the name of a size.
+/// Formats a packet size.
 pub(crate) fn size_name(size: usize) -> String {
     format!("{} B", full_count(size as u64))
 }
@@ -252,7 +254,7 @@ mod tests {
         };
         assert_eq!(names(&result), ["xdp over send", "send over no relay", "xdp over no relay"]);
         let (_, most) = *gains(&result, 64)[0].ratios.last().unwrap();
-        assert_eq!(Some(most), result.ratio(64, 16));
+        assert_eq!(Some(most), result.xdp_to_send_ratio(64, 16));
         result.direct.clear();
         result.cells.iter_mut().filter(|cell| cell.children == 4).for_each(|cell| {
             cell.repetitions.clear();

@@ -1,44 +1,48 @@
-//! Gains in a tree of relays, for its page: by the second engine instead of the first, at all
-//! nodes or at one alone, and by the tree over others. Gains that were not computed are absent.
+//! Gains in a tree of relays for its page: by replacing the first engine by the second, at all
+//! nodes or at a single one, and by the constructed tree over alternative trees. Gains that were
+//! not computed are absent.
 
-use horolog_record::{RelayTreeResult, RelayTreeShapeKind};
+use horolog_record::{AlternativeTreeKind, RelayTreeResult};
 
 use crate::kinds::relay_tree::{NodeMetric, measured, model, shape_name};
 
-/// Earlier arrival of a packet at the last node.
-pub(crate) struct GainValue {
-    /// Replacement and the replaced item.
+/// Reduction of the tree delay D, the largest delay from the root to a leaf.
+pub(crate) struct TreeDelayGain {
+    /// Names of the replacement and of what it replaces.
     pub(crate) name: String,
-    /// Gain in ns; below 0 for a later arrival.
+    /// Reduction in ns; negative if the delay increases.
     pub(crate) ns: f64,
-    /// Previous D, in ns.
+    /// Tree delay D before the replacement, in ns; `None` if it is unknown.
     before_ns: Option<f64>,
 }
 
-impl GainValue {
-    /// Returns the gain as a share of the previous D.
+impl TreeDelayGain {
+    /// Returns the reduction as a share of the previous delay; `None` if that is unknown.
     pub(crate) fn share(&self) -> Option<f64> {
         self.before_ns.filter(|before| *before > 0.0).map(|before| self.ns / before)
     }
 }
 
-/// Returns the gain of all nodes together, by the model and as measured, and that of the
-/// constructed tree over the others.
-pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<GainValue> {
+/// Returns the gains of the whole tree: by the second engine as predicted and as measured, and over
+/// each alternative tree.
+pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<TreeDelayGain> {
     let mut all = Vec::new();
     if let (Some(gain), Some(name), Some(before)) =
         (&result.gain, exchange(result), result.engines.first())
     {
-        let of =
-            |way: &str, ns, before_ns| GainValue { name: format!("{name}, {way}"), ns, before_ns };
+        let of = |way: &str, ns, before_ns| TreeDelayGain {
+            name: format!("{name}, {way}"),
+            ns,
+            before_ns,
+        };
         all.push(of("model", gain.tree_ns, Some(before.tree_ns)));
         let before_ns = before.measured.as_ref().and_then(|measured| measured.tree_ns);
         all.extend(gain.measured_tree_ns.map(|ns| of("measured", ns, before_ns)));
     }
-    let is_made = |kind| kind == RelayTreeShapeKind::Compact;
+    let is_made = |kind| kind == AlternativeTreeKind::Compact;
     if let Some(made) = result.shapes.iter().find(|shape| is_made(shape.kind)) {
         let others = result.shapes.iter().filter(|shape| !is_made(shape.kind));
-        all.extend(others.map(|other| GainValue {
+        all.extend(others.map(|other| TreeDelayGain {
             name: format!("{} instead of {}", shape_name(made.kind), shape_name(other.kind)),
             ns: other.tree_ns - made.tree_ns,
             before_ns: Some(other.tree_ns),
@@ -47,14 +51,14 @@ pub(crate) fn of_trees(result: &RelayTreeResult) -> Vec<GainValue> {
     all
 }
 
-/// Returns the replacing and the replaced engine, if there are two.
+/// Returns the names of the new and the old engine; `None` unless there are two.
 pub(crate) fn exchange(result: &RelayTreeResult) -> Option<String> {
     let [before, after] = &result.engines[..] else { return None };
     Some(format!("{} instead of {}", after.name, before.name))
 }
 
-/// Returns the earlier arrival at each node except the root: the kinds of figures that the result
-/// has.
+/// Returns the per-node metrics for which the result has values; each is the time by which a packet
+/// arrives earlier with the second engine.
 pub(crate) fn of_nodes(result: &RelayTreeResult) -> Vec<NodeMetric> {
     let figures: [NodeMetric; 2] = [("model", by_model), ("p50", by_median)];
     let is_there =

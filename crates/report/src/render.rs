@@ -1,4 +1,4 @@
-//! Rendering of a result of any kind, by its schema, as its own command shows it.
+//! Rendering of a result of any kind, selected by its schema.
 
 use horolog_record as record;
 use serde::de::DeserializeOwned;
@@ -6,17 +6,17 @@ use serde_json::Value;
 use serde_path_to_error::Error as PathError;
 use thiserror::Error;
 
-use crate::document::Render;
+use crate::document::RenderResult;
 use crate::html;
 use crate::table::{self, TableStyle};
 
-/// Reason for which a result cannot be shown.
+/// Reason why a result cannot be rendered.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RenderError {
-    /// Its kind is unknown.
+    /// The kind of the result is unknown.
     #[error("'{0}' is not a known kind of result")]
     Kind(String),
-    /// Its kind is known, but of another version.
+    /// The kind is known in another version only.
     #[error("its schema is '{schema}', and this version reads '{known}'")]
     Version {
         /// Schema of the result.
@@ -24,7 +24,7 @@ pub enum RenderError {
         /// Known version.
         known: String,
     },
-    /// Its content does not match its kind.
+    /// The content does not match the schema.
     #[error("invalid result '{schema}': {what}")]
     Content {
         /// Schema of the result.
@@ -34,12 +34,12 @@ pub enum RenderError {
     },
 }
 
-/// Returns the lines for the terminal, without a newline at the end. It may be a foreign result:
-/// characters that would move the terminal's cursor are removed.
+/// Returns the text for the terminal, without a newline at the end. Control characters, which could
+/// move the cursor, are removed, since the result may come from another host.
 ///
 /// # Errors
 ///
-/// If its kind is unknown, or its content is invalid.
+/// Fails if the kind of the result is unknown or its content is invalid.
 pub fn table_of(mut result: Value, style: &TableStyle) -> Result<String, RenderError> {
     let kind = kind(&result)?;
     strip_control_chars(&mut result);
@@ -50,16 +50,16 @@ pub fn table_of(mut result: Value, style: &TableStyle) -> Result<String, RenderE
 ///
 /// # Errors
 ///
-/// If its kind is unknown, or its content is invalid.
+/// Fails if the kind of the result is unknown or its content is invalid.
 pub fn page_of(result: &Value) -> Result<String, RenderError> {
     (kind(result)?.page)(result)
 }
 
-/// Checks a result against its kind, if that is known here.
+/// Checks a result against its schema; an unknown kind passes.
 ///
 /// # Errors
 ///
-/// If its kind has another version here, or its content is invalid.
+/// Fails if this program knows the kind in another version only, or the content is invalid.
 pub fn check_result(result: &Value) -> Result<(), RenderError> {
     match kind(result) {
         Ok(kind) => (kind.check)(result),
@@ -83,22 +83,22 @@ fn strip_control_chars(value: &mut Value) {
     }
 }
 
-type Rendered = Result<String, RenderError>;
+type RenderedText = Result<String, RenderError>;
 
-/// Functions for results of a kind.
+/// Functions that render and check the results of one kind.
 struct ResultRenderer {
     schema: &'static str,
-    table: fn(Value, &TableStyle) -> Rendered,
-    page: fn(&Value) -> Rendered,
+    table: fn(Value, &TableStyle) -> RenderedText,
+    page: fn(&Value) -> RenderedText,
     check: fn(&Value) -> Result<(), RenderError>,
 }
 
-/// Parses a result as the kind of a page.
+/// Parses a result as the type that a page function takes.
 fn check_as<T: DeserializeOwned>(_: fn(&T) -> String, result: &Value) -> Result<(), RenderError> {
     read::<T>(result).map(drop)
 }
 
-/// Kind whose results are all parsed in one way.
+/// Returns the renderer of a kind with a table and a page function.
 macro_rules! kind {
     ($schema:ident, $table:path, $page:path) => {
         ResultRenderer {
@@ -110,7 +110,7 @@ macro_rules! kind {
     };
 }
 
-/// Kind whose results describe themselves.
+/// Returns the renderer of a kind that describes itself as a document.
 macro_rules! described {
     ($schema:ident, $type:ident) => {
         ResultRenderer {
@@ -170,8 +170,8 @@ fn kind(result: &Value) -> Result<&'static ResultRenderer, RenderError> {
     ))
 }
 
-/// Parses a result; only an invalid one is parsed again with its paths, since to track them takes a
-/// tenth of the time.
+/// Parses a result. Only an invalid one is parsed again with path tracking, which slows parsing
+/// down by a tenth.
 fn read<R: DeserializeOwned>(result: &Value) -> Result<R, RenderError> {
     let where_it_is = |_| serde_path_to_error::deserialize(result);
     R::deserialize(result)
@@ -179,7 +179,7 @@ fn read<R: DeserializeOwned>(result: &Value) -> Result<R, RenderError> {
         .map_err(|error| schema_error(&schema(result), &error))
 }
 
-/// Parses a result that is not needed any longer, without copying its content.
+/// Parses a result by value, without copying its content.
 fn taken<R: DeserializeOwned>(result: Value) -> Result<R, RenderError> {
     let schema = schema(&result);
     serde_path_to_error::deserialize(result).map_err(|error| schema_error(&schema, &error))
@@ -189,20 +189,20 @@ fn schema(result: &Value) -> String {
     result["schema"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the error, after its path: `trials[0].sent: invalid type: ...`.
+/// Returns the error preceded by its path, such as `trials[0].sent: invalid type: ...`.
 fn schema_error(schema: &str, error: &PathError<serde_json::Error>) -> RenderError {
     let (path, why) = (error.path().to_string(), error.inner());
-    // The root has no name.
+    // The path of the root is `.`.
     let what = if path == "." { why.to_string() } else { format!("{path}: {why}") };
     RenderError::Content { schema: schema.to_owned(), what }
 }
 
-/// Returns true if it is a load of NTS-KE exchanges, which share their schema with the other loads.
+/// Returns true for a load of NTS-KE exchanges, which shares its schema with other loads.
 fn is_nts_ke(result: &Value) -> bool {
     read(&result["mode"]).is_ok_and(|mode: record::RequestMode| mode == record::RequestMode::NtsKe)
 }
 
-fn load_table(result: Value, style: &TableStyle) -> Rendered {
+fn load_table(result: Value, style: &TableStyle) -> RenderedText {
     if is_nts_ke(&result) {
         let result: record::NtsKeResult = taken(result)?;
         let mut lines = Vec::new();
@@ -222,7 +222,7 @@ fn load_check(result: &Value) -> Result<(), RenderError> {
     if is_nts_ke(result) { check_as(html::nts_ke, result) } else { check_as(html::load, result) }
 }
 
-fn load_page(result: &Value) -> Rendered {
+fn load_page(result: &Value) -> RenderedText {
     if is_nts_ke(result) {
         return Ok(html::nts_ke(&read(result)?));
     }

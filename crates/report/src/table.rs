@@ -1,6 +1,6 @@
-//! Table on a terminal: a load run row by row as its trials finish, its summary, and the
-//! comparisons of a demonstration and of an experiment. It looks like ntpperf's, with percentiles.
-//! The caller determines the presence of a terminal, its width and its use of colour.
+//! Text tables for a terminal: rows of a load run as its trials finish (in the layout of ntpperf,
+//! with percentiles added), its summary, and comparisons. The caller determines the terminal's
+//! width and whether colour is used.
 
 mod bench_cores;
 pub(crate) mod bench_nts;
@@ -38,10 +38,10 @@ pub use run_list::run_list;
 pub use series::{behind_label, interval_header, interval_row, labelled};
 pub use summary::summary;
 
-/// Layout of a table.
+/// Style of terminal text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStyle {
-    /// True if colour marks parts that the text also states.
+    /// True to mark parts by colour; the text states the same without it.
     pub colour: bool,
     /// Maximum width in columns of characters. A load table omits columns that do not fit, down to
     /// rate, loss, median and 99th percentile; the result itself stays complete.
@@ -49,7 +49,7 @@ pub struct TableStyle {
 }
 
 impl Default for TableStyle {
-    /// Returns all columns and no colour: for a file or a pipe.
+    /// Returns the style for a file or pipe: unlimited width, no colour.
     fn default() -> Self {
         Self { colour: false, width: usize::MAX }
     }

@@ -1,7 +1,7 @@
-//! Numbers for people: three significant digits and a unit. Results keep the exact figures; these
-//! are for display only and are not meant to be parsed.
+//! Numbers for people: three significant digits and a unit. For display only; exact values are in
+//! the result.
 
-/// Mark of an absent figure.
+/// Text for an absent value.
 pub const ABSENT: &str = "-";
 
 /// Prefixes of the powers of a thousand, up to the range of a count of 64 bits.
@@ -36,8 +36,8 @@ pub fn period_ns(ns: u64) -> String {
     format!("{} {unit}", full_count(ns / (seconds * SECOND_NS)))
 }
 
-/// Formats a signed time with its sign, like [`human_ns`]: `+250 µs`, `-3.00 ms`. From a thousand
-/// seconds on, in whole seconds.
+/// Formats a signed time with its sign, such as `+250 µs` or `-3.00 ms`; from 1000 seconds on in
+/// whole seconds.
 #[must_use]
 pub fn signed_ns(ns: i64) -> String {
     const SECONDS_NS: u64 = 1_000_000_000;
@@ -54,13 +54,15 @@ pub fn signed_ns(ns: i64) -> String {
     }
 }
 
-/// Formats a computed signed time, to the nearest ns; [`ABSENT`] if it is no number.
+/// Formats a computed signed time in ns, rounded to the nearest ns; [`ABSENT`] if it is NaN or
+/// infinite.
 #[must_use]
 pub fn signed_mean_ns(ns: f64) -> String {
     if ns.is_finite() { signed_ns(ns.round() as i64) } else { ABSENT.to_owned() }
 }
 
-/// Formats a computed time without a sign, to the nearest ns; [`ABSENT`] if it is none.
+/// Formats a computed time in ns without sign, rounded to the nearest ns; [`ABSENT`] if it is
+/// negative, NaN or infinite.
 #[must_use]
 pub fn mean_ns(ns: f64) -> String {
     amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64))
@@ -80,7 +82,7 @@ pub fn human_rate(rate: f64) -> String {
     }
 }
 
-/// Formats a rate with three digits and its own unit.
+/// Formats a rate with three significant digits and the given unit.
 pub(crate) fn per_second(rate: f64, unit: &str) -> String {
     let Some(rate) = amount(rate) else { return ABSENT.to_owned() };
     let text = human_rate(rate);
@@ -109,9 +111,9 @@ pub fn full_count(count: u64) -> String {
     grouped
 }
 
-/// Formats a share from 0 to 1 as a percentage with two decimals. A share that is not 0 is never
-/// shown as `0.00%`, nor one that is not 1 as `100.00%`: a single lost packet in a million matters
-/// in a search for a lossless rate. Above 1 (unsolicited replies) it continues up to `>9999%`.
+/// Formats a share from 0 to 1 as a percentage with two decimals. Only 0 is shown as `0.00%`, and
+/// only 1 as `100.00%`, because a single lost packet matters in a search for a lossless rate.
+/// Shares above 1 (unsolicited replies) are shown up to `>9999%`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let Some(ratio) = amount(ratio) else { return ABSENT.to_owned() };
@@ -129,7 +131,8 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// Formats a ratio with three significant digits: `0.0357 ×`, `22.1 ×`; [`ABSENT`] if it is none.
+/// Formats a ratio with three significant digits, such as `0.0357 ×` or `22.1 ×`; [`ABSENT`] if it
+/// is negative, NaN or infinite.
 pub(crate) fn times(ratio: f64) -> String {
     let Some(ratio) = amount(ratio) else { return ABSENT.to_owned() };
     let above = if ratio > 0.0 { ratio.log10().floor() } else { 2.0 };
@@ -137,12 +140,12 @@ pub(crate) fn times(ratio: f64) -> String {
     format!("{ratio:.decimals$} ×")
 }
 
-/// Formats a share of sent requests as a percentage; [`ABSENT`] if nothing was sent.
+/// Formats the ratio of two counts as a percentage; [`ABSENT`] if `whole` is 0.
 pub(crate) fn percent_of(part: u64, whole: u64) -> String {
     if whole == 0 { ABSENT.to_owned() } else { percent(part as f64 / whole as f64) }
 }
 
-/// Returns a number that can be a size: neither negative, nor infinite, nor a NaN.
+/// Returns the value if it is finite and not negative.
 pub(crate) fn amount(value: f64) -> Option<f64> {
     // The absolute value removes the sign of a negative zero.
     (value.is_finite() && value >= 0.0).then(|| value.abs())
@@ -169,12 +172,12 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// Formats a part of a whole.
+/// Formats a count and the whole of which it is a part.
 pub(crate) fn count_of(part: u64, whole: u64) -> String {
     format!("{} of {}", full_count(part), full_count(whole))
 }
 
-/// Formats a time in days, hours, minutes and seconds, without those that are 0.
+/// Formats a time in days, hours, minutes and seconds, omitting those that are 0.
 pub(crate) fn long_time(seconds: u64) -> String {
     let parts = [
         (seconds / 86_400, "d"),
@@ -187,7 +190,7 @@ pub(crate) fn long_time(seconds: u64) -> String {
     if texts.is_empty() { "0 s".to_owned() } else { texts.join(" ") }
 }
 
-/// Formats seconds since the beginning of a run: with minutes and hours if they are many.
+/// Formats the time since the start of a run: in seconds, for longer runs with minutes and hours.
 pub(crate) fn since_begin(seconds: f64) -> String {
     const MANY: f64 = 600.0;
     if !(MANY..1e15).contains(&seconds) {

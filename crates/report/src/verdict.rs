@@ -1,33 +1,35 @@
-//! Verdict of a run, in one figure and one sentence, and the trials that represent it. The table
-//! and the HTML report share these words; no layout here.
+//! Verdict on a load run: one value and one sentence, and the trials that represent the run. Shared
+//! by the terminal and the HTML report.
 
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    LoadResult, LossLocation, Overload, Point, SearchEnd, SearchKind, SearchResult, Series, Trial,
+    LoadResult, LossLocation, OverloadResult, SearchEndReason, SearchKind, SearchResult,
+    SeriesPoint, TimeSeries, Trial,
 };
 
 use crate::units::since_begin;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of};
 
-/// Ratio of the bounds of a search up to which they are one figure.
+/// Ratio of the bounds of a search up to which they are shown as one value.
 const CLOSE: f64 = 1.02;
 
-/// Highest rate within the goal, as far as the run could determine it.
+/// Highest rate within the goal, as precisely as the run determined it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum BestRate {
-    /// Found, with a rate above it that failed or as close as the search went.
+    /// Rate found: the bounds of the search are close enough, or a trial at a higher rate had
+    /// losses.
     Exactly(f64),
     /// Sustained rate; the run ended for another reason than the server's limit.
     AtLeast(f64),
-    /// Lowest rate tried, which already failed.
+    /// Upper bound: the lowest rate tried did not meet the goal.
     Below(f64),
     /// No rate is known.
     Nothing,
 }
 
 impl BestRate {
-    /// Reads it from the search, or from the trials alone if there was none.
+    /// Returns the best rate of a run, from its search or, without one, from its trials.
     pub(crate) fn of(result: &LoadResult) -> Self {
         result.search.as_ref().map_or_else(|| Self::of_trials(&result.trials), Self::of_search)
     }
@@ -35,8 +37,10 @@ impl BestRate {
     fn of_search(search: &SearchResult) -> Self {
         let is_close = |rate| search.upper.is_some_and(|upper| upper <= rate * CLOSE);
         match (search.lower.and_then(amount), search.end) {
-            (Some(rate), SearchEnd::Converged | SearchEnd::BelowMin) => Self::Exactly(rate),
-            (Some(rate), SearchEnd::BudgetSpent) if is_close(rate) => Self::Exactly(rate),
+            (Some(rate), SearchEndReason::Converged | SearchEndReason::BelowMin) => {
+                Self::Exactly(rate)
+            }
+            (Some(rate), SearchEndReason::BudgetSpent) if is_close(rate) => Self::Exactly(rate),
             (Some(rate), _) => Self::AtLeast(rate),
             (None, _) => match search.upper.and_then(amount) {
                 Some(rate) => Self::Below(rate),
@@ -58,7 +62,7 @@ impl BestRate {
         }
     }
 
-    /// Returns the sustained rate, if any.
+    /// Returns the sustained rate; `None` if there is none.
     pub(crate) const fn held(self) -> Option<f64> {
         match self {
             Self::Exactly(rate) | Self::AtLeast(rate) => Some(rate),
@@ -89,7 +93,7 @@ impl BestRate {
     }
 }
 
-/// Returns the highest rate within the goal for a line: with `≥` or `<` if it is only a bound.
+/// Returns the highest rate within the goal in words, with `≥` or `<` if it is only a bound.
 #[must_use]
 pub fn highest(result: &LoadResult) -> String {
     BestRate::of(result).text()
@@ -126,15 +130,15 @@ pub(crate) fn sentence(result: &LoadResult) -> String {
     }
 }
 
-/// Returns the length of a run, its losses, and the interval with most of them; and the recovery of
-/// the server from an overload.
-fn series_sentence(result: &LoadResult, series: &Series) -> String {
-    let losses = Losses::of(&result.trials);
+/// Returns a sentence on the length of a run with a load profile, its losses, the interval with
+/// most of them, and the recovery from an overload.
+fn series_sentence(result: &LoadResult, series: &TimeSeries) -> String {
+    let losses = LossTotals::of(&result.trials);
     let sent_s: f64 = result.trials.iter().map(|trial| trial.duration_s).sum();
     let length = format!("{:.1} s", amount(sent_s).unwrap_or_default());
     let lost = percent_of(losses.lost, losses.sent);
-    // The first of equal ones, which is the last from the end.
-    let by_loss = |a: &&Point, b: &&Point| a.loss_ratio().total_cmp(&b.loss_ratio());
+    // Of equal intervals, the first.
+    let by_loss = |a: &&SeriesPoint, b: &&SeriesPoint| a.loss_ratio().total_cmp(&b.loss_ratio());
     let worst = series.points.iter().rev().max_by(by_loss);
     let worst = worst.filter(|point| point.lost > 0).map_or_else(String::new, |point| {
         let most = percent(point.loss_ratio());
@@ -151,8 +155,8 @@ fn series_sentence(result: &LoadResult, series: &Series) -> String {
 }
 
 /// Returns the recovery of a server from an overload.
-fn overload_sentence(overload: &Overload, trials: &[Trial]) -> String {
-    // Its three phases are the last trials.
+fn overload_sentence(overload: &OverloadResult, trials: &[Trial]) -> String {
+    // The three phases of an overload are the last trials.
     let base = trials.len().checked_sub(3).and_then(|base| trials.get(base));
     let resolution = human_ns((overload.resolution_ms.max(0.0) * 1e6) as u64);
     let recovery = match overload.recovery_ms {
@@ -168,12 +172,12 @@ fn overload_sentence(overload: &Overload, trials: &[Trial]) -> String {
     format!(
         "Overload {}: {} answered; {recovery}.",
         human_rate(overload.overload_rate),
-        // Both are rates of the same time, to the length of an interval.
+        // Both rates refer to the same time only to the length of an interval.
         human_rate(overload.answered_rate.min(overload.overload_rate))
     )
 }
 
-/// Returns the goal by its name: `No-drop rate` or `Partial-drop rate`.
+/// Returns the name of a search goal: `No-drop rate` or `Partial-drop rate`.
 pub(crate) const fn goal_name(kind: SearchKind) -> &'static str {
     match kind {
         SearchKind::Ndr => "No-drop rate",
@@ -206,15 +210,15 @@ pub(crate) fn search_sentence(search: &SearchResult) -> String {
 }
 
 /// Returns the reason for which a search ended, to follow a semicolon.
-pub(crate) const fn end_reason(end: SearchEnd) -> &'static str {
+pub(crate) const fn end_reason(end: SearchEndReason) -> &'static str {
     match end {
-        SearchEnd::Converged => "search width reached",
-        SearchEnd::CappedAtMax => "the maximum rate passed, so the limit is at or above it",
-        SearchEnd::BelowMin => "the minimum rate failed",
-        SearchEnd::GeneratorLimit => {
+        SearchEndReason::Converged => "search width reached",
+        SearchEndReason::CappedAtMax => "the maximum rate passed, so the limit is at or above it",
+        SearchEndReason::BelowMin => "the minimum rate failed",
+        SearchEndReason::GeneratorLimit => {
             "the generator could not send faster, so the limit is at or above it"
         }
-        SearchEnd::BudgetSpent => {
+        SearchEndReason::BudgetSpent => {
             "search time or trials exhausted before the search width was reached"
         }
     }
@@ -281,13 +285,13 @@ fn lowest_rate(trials: &[Trial]) -> Option<f64> {
 }
 
 /// Requests sent and lost in all trials together, and the loss locations, most first.
-pub(crate) struct Losses {
+pub(crate) struct LossTotals {
     pub(crate) sent: u64,
     pub(crate) lost: u64,
     pub(crate) by_location: Vec<(LossLocation, u64)>,
 }
 
-impl Losses {
+impl LossTotals {
     /// Sums up the trials.
     pub(crate) fn of(trials: &[Trial]) -> Self {
         let mut by_location = BTreeMap::<LossLocation, u64>::new();
@@ -308,7 +312,7 @@ impl Losses {
     }
 }
 
-/// Returns a location's name in a sentence.
+/// Returns the name of a loss location for a sentence.
 #[must_use]
 pub const fn location_name(location: LossLocation) -> &'static str {
     match location {
@@ -346,7 +350,7 @@ mod tests {
         points.extend_from_within(2..);
         points[3].at_s = 1.5;
         assert_eq!(sentence(&result), expected, "the first of several that are alike");
-        let overload = Overload {
+        let overload = OverloadResult {
             base_rate: 5e3,
             overload_rate: 30e3,
             overload_s: 2.0,
@@ -361,9 +365,9 @@ mod tests {
             late.ends_with("Overload 30.0 k/s: 9.00 k/s answered; recovered after 200 ms."),
             "{late}"
         );
-        let at_once = with_overload(Overload { recovery_ms: Some(0.0), ..overload.clone() });
+        let at_once = with_overload(OverloadResult { recovery_ms: Some(0.0), ..overload.clone() });
         assert!(at_once.ends_with("recovered within 100 ms."), "{at_once}");
-        let overload = Overload { recovery_ms: None, ..overload };
+        let overload = OverloadResult { recovery_ms: None, ..overload };
         let never = with_overload(overload.clone());
         assert!(never.ends_with("not recovered by the end of the run."), "{never}");
         result.trials = vec![fixture::trial_without_requests(); 3];
@@ -377,14 +381,14 @@ mod tests {
         let search = result.search.as_mut().unwrap();
         (search.lower, search.upper) = (Some(3_980_000.0), Some(4_010_000.0));
         let cases = [
-            (SearchEnd::Converged, Some(3.98e6), Some(4.01e6), "3.98 M/s"),
-            (SearchEnd::BudgetSpent, Some(3.98e6), Some(4.01e6), "3.98 M/s"),
-            (SearchEnd::BudgetSpent, Some(3.98e6), Some(8e6), "≥ 3.98 M/s"),
-            (SearchEnd::BudgetSpent, Some(3.98e6), None, "≥ 3.98 M/s"),
-            (SearchEnd::GeneratorLimit, Some(3.98e6), None, "≥ 3.98 M/s"),
-            (SearchEnd::CappedAtMax, Some(3.98e6), None, "≥ 3.98 M/s"),
-            (SearchEnd::BelowMin, None, Some(1000.0), "< 1.00 k/s"),
-            (SearchEnd::BelowMin, None, None, "-"),
+            (SearchEndReason::Converged, Some(3.98e6), Some(4.01e6), "3.98 M/s"),
+            (SearchEndReason::BudgetSpent, Some(3.98e6), Some(4.01e6), "3.98 M/s"),
+            (SearchEndReason::BudgetSpent, Some(3.98e6), Some(8e6), "≥ 3.98 M/s"),
+            (SearchEndReason::BudgetSpent, Some(3.98e6), None, "≥ 3.98 M/s"),
+            (SearchEndReason::GeneratorLimit, Some(3.98e6), None, "≥ 3.98 M/s"),
+            (SearchEndReason::CappedAtMax, Some(3.98e6), None, "≥ 3.98 M/s"),
+            (SearchEndReason::BelowMin, None, Some(1000.0), "< 1.00 k/s"),
+            (SearchEndReason::BelowMin, None, None, "-"),
         ];
         for (end, lower, upper, text) in cases {
             let search = result.search.as_mut().unwrap();
@@ -439,7 +443,7 @@ mod tests {
     #[test]
     fn losses_add_up_over_the_trials() {
         let result = fixture::load();
-        let losses = Losses::of(&result.trials);
+        let losses = LossTotals::of(&result.trials);
         assert!(losses.lost > 0);
         assert_eq!(losses.by_location.iter().map(|(_, count)| count).sum::<u64>(), losses.lost);
         assert!(losses.by_location.is_sorted_by(|a, b| a.1 >= b.1));

@@ -1,11 +1,11 @@
-//! Errors of a store, with the remedy in the message.
+//! Errors of store operations; their messages name the remedy.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{ErrorCode, ffi};
 use thiserror::Error;
 
-/// Reason for which a store operation failed.
+/// Reason why a store operation failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The store's directory cannot be created.
@@ -16,7 +16,7 @@ pub enum StoreError {
         /// Reason.
         source: std::io::Error,
     },
-    /// The store does not exist, and is only to be read.
+    /// The store does not exist, and the operation does not create it.
     #[error(
         "the store {} does not exist yet; it is created by the first measurement",
         .0.display()
@@ -28,13 +28,13 @@ pub enum StoreError {
     /// The store's file system has no space left.
     #[error("cannot write the store {}: no space left; free some or choose another with \
              --store", .0.display())]
-    Full(PathBuf),
+    NoSpace(PathBuf),
     /// The store cannot be opened, or not for writing.
     #[error(
         "the store {} cannot be {}: {why}; choose another with --store",
         path.display(), done(*written)
     )]
-    Unopened {
+    CannotOpen {
         /// The file.
         path: PathBuf,
         /// True if it was also to be written.
@@ -42,7 +42,7 @@ pub enum StoreError {
         /// Reason.
         why: String,
     },
-    /// A run of the store is damaged, or the part of the file that contains it.
+    /// A stored run is damaged, or the part of the file that contains it.
     #[error(
         "run {id} in {} cannot be read: {detail}; 'horolog runs export' writes the others",
         path.display()
@@ -61,7 +61,7 @@ pub enum StoreError {
          copy it to a writable directory",
         path.display()
     )]
-    Older {
+    OlderVersion {
         /// The file.
         path: PathBuf,
         /// Version of the store.
@@ -77,12 +77,12 @@ pub enum StoreError {
         /// Error from SQLite.
         detail: String,
     },
-    /// A newer program created the store.
+    /// The store was created by a newer version of this program.
     #[error(
         "the store {} has version {found}, and this program supports {known}; use a newer one",
         path.display()
     )]
-    Newer {
+    NewerVersion {
         /// The file.
         path: PathBuf,
         /// Version of the store.
@@ -92,7 +92,7 @@ pub enum StoreError {
     },
     /// No run matches the reference.
     #[error("run '{0}' not found; see 'horolog runs list'")]
-    NoRun(String),
+    RunNotFound(String),
     /// Several runs match the reference.
     #[error("'{name}' matches the runs {}; write more of it", list(ids))]
     Ambiguous {
@@ -127,44 +127,44 @@ const fn done(written: bool) -> &'static str {
     if written { "written" } else { "opened" }
 }
 
-/// Returns the reason for which a file cannot be opened for reading and writing, as far as the
+/// Returns the reason why a file cannot be opened for reading and writing, as far as the operating
 /// system reports it.
-fn unopened(path: &Path) -> String {
-    let there = std::fs::metadata(path);
-    if there.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
+fn open_failure_reason(path: &Path) -> String {
+    let metadata = std::fs::metadata(path);
+    if metadata.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
         return "it is a directory".to_owned();
     }
-    let written = match there {
+    let opened = match metadata {
         Ok(_) => std::fs::OpenOptions::new().read(true).write(true).open(path).map(drop),
         Err(error) => Err(error),
     };
-    written.err().map_or_else(
+    opened.err().map_or_else(
         || "its directory must be writable for this user".to_owned(),
         |error| error.to_string(),
     )
 }
 
-/// Returns true if SQLite could not create, or not fully extend, the file next to a store by which
-/// its readers and its writer coordinate.
-const fn needs_room(code: i32) -> bool {
+/// Returns true if SQLite could not create or extend the shared-memory file (`-shm`) next to a
+/// store, by which readers and the writer coordinate.
+const fn is_shared_memory_failure(code: i32) -> bool {
     matches!(code, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMOPEN | ffi::SQLITE_IOERR_SHMMAP)
 }
 
 impl StoreError {
     /// Converts an SQLite error of the store at `path` into one with a remedy, if there is any.
-    pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
+    pub(crate) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         let extended = source.sqlite_error().map(|error| error.extended_code);
         match source.sqlite_error_code() {
-            Some(ErrorCode::SystemIoFailure) if extended.is_some_and(needs_room) => {
-                Self::Full(path)
+            Some(ErrorCode::SystemIoFailure) if extended.is_some_and(is_shared_memory_failure) => {
+                Self::NoSpace(path)
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),
-            Some(ErrorCode::DiskFull) => Self::Full(path),
+            Some(ErrorCode::DiskFull) => Self::NoSpace(path),
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                let why = unopened(&path);
+                let why = open_failure_reason(&path);
                 let written = source.sqlite_error_code() == Some(ErrorCode::ReadOnly);
-                Self::Unopened { path, written, why }
+                Self::CannotOpen { path, written, why }
             }
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 Self::Damaged { path, detail: source.to_string() }

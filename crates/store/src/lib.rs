@@ -1,9 +1,10 @@
-//! Store of results measured on this host, in one SQLite file: each complete, as the JSON written
-//! by its command, with the facts shown in a list. Several processes may use the file at once.
+//! Store of results measured on this host: one SQLite file with each result as the JSON text of its
+//! command, and the facts that a list of runs shows. Several processes may use the file
+//! concurrently.
 //!
-//! Results are handled as JSON with the fields that all of them have (`schema`, `started`,
-//! `command`, `findings`), so one that is newer than this program is stored, listed and returned
-//! unchanged. The crate judges nothing and prints nothing.
+//! Results are handled as JSON with the fields common to all kinds (`schema`, `started`, `command`,
+//! `findings`), so that results of newer versions are stored, listed and returned unchanged. The
+//! crate neither judges nor prints results.
 
 mod error;
 mod facts;
@@ -13,6 +14,6 @@ mod reference;
 mod store;
 
 pub use error::StoreError;
-pub use facts::{Facts, FactsError, one_line, schema_and_start};
+pub use facts::{ResultFacts, ResultFactsError, compact_json, schema_and_start};
 pub use reference::{ReferenceError, RunReference};
 pub use store::{RunFilter, RunMetadata, Store};

@@ -1,22 +1,22 @@
-//! Tables and their migration from older versions: each step brings a store from one version to the
-//! next, in the transaction that found it old.
+//! Tables of the store, and migration of older versions. Each step brings a store from one version
+//! to the next; all steps run in one transaction.
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
-use crate::facts::Facts;
+use crate::facts::ResultFacts;
 use crate::packing;
 
-/// Application ID in the file, which distinguishes a store from other programs' files: `HoRL`.
-pub(crate) const APPLICATION: i64 = 0x486f_524c;
+/// SQLite application ID in the file header, which identifies a file as a store: `HoRL`.
+pub(crate) const APPLICATION_ID: i64 = 0x486f_524c;
 
-/// Run and its value in a new column.
+/// Number of a run, and its value for a new column.
 type ColumnValue = (i64, i64);
 
 /// Migration from one version to the next: changes to the tables, and then to the existing runs.
 struct MigrationStep {
     tables: &'static str,
-    /// Values read from the store in its previous state, before anything is written: SQLite aborts
-    /// a writing transaction as soon as it detects damage.
+    /// Function that reads the new values before anything is written, because SQLite aborts a write
+    /// transaction when it detects damage.
     values: fn(&Connection) -> rusqlite::Result<Vec<ColumnValue>>,
     update: &'static str,
 }
@@ -29,7 +29,7 @@ impl MigrationStep {
 
 /// Steps from no tables to version 1, from 1 to 2, and so on.
 const STEPS: [MigrationStep; 2] = [
-    // Texts are in a separate table, so that a list reads none of them.
+    // Texts are in a table of their own, so that listing runs does not read them.
     MigrationStep::tables(
         "CREATE TABLE run (
          id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -67,8 +67,12 @@ fn broken_limits(connection: &Connection) -> rusqlite::Result<Vec<ColumnValue>> 
             read => read?,
         };
         let text = packed.and_then(|packed| packing::unpack(&packed));
-        let facts = text.and_then(|text| Facts::of(&text).ok());
-        all.extend(facts.filter(|facts| facts.broken > 0).map(|facts| (id, facts.broken as i64)));
+        let facts = text.and_then(|text| ResultFacts::parse(&text).ok());
+        all.extend(
+            facts
+                .filter(|facts| facts.failed_limits > 0)
+                .map(|facts| (id, facts.failed_limits as i64)),
+        );
     }
     Ok(all)
 }
@@ -79,54 +83,54 @@ pub(crate) const VERSION: i64 = STEPS.len() as i64;
 /// State of a database file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DatabaseState {
-    /// A store of this version.
-    Ready,
+    /// Store of the version that this program uses.
+    Current,
     /// A store of an older version.
     Older(i64),
-    /// A store of a version unknown to this program.
+    /// Store of a version that this program does not know, which is stated.
     Newer(i64),
     /// A database of another application.
-    Strange,
+    Foreign,
 }
 
 fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// Brings a database to this version.
+/// Migrates a database to the newest version; returns the state that it has then.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<DatabaseState> {
-    migrate_by(connection, &STEPS)
+    migrate_with_steps(connection, &STEPS)
 }
 
 /// Returns the state of a database, which stays unchanged.
-pub(crate) fn found(connection: &Connection) -> rusqlite::Result<DatabaseState> {
-    let found = read_state(connection, VERSION)?;
-    found.map_or_else(|| pragma(connection, "user_version").map(DatabaseState::Older), Ok)
+pub(crate) fn database_state(connection: &Connection) -> rusqlite::Result<DatabaseState> {
+    let state = final_state(connection, VERSION)?;
+    state.map_or_else(|| pragma(connection, "user_version").map(DatabaseState::Older), Ok)
 }
 
-/// Brings a database to the version after the last of these steps.
-fn migrate_by(
+/// Migrates a database to the version after the last of these steps.
+fn migrate_with_steps(
     connection: &mut Connection,
     steps: &[MigrationStep],
 ) -> rusqlite::Result<DatabaseState> {
     let newest = steps.len() as i64;
     // All checks see one instant: another process may be creating the store.
     let reading = connection.transaction()?;
-    if let Some(found) = read_state(&reading, newest)? {
-        return Ok(found);
+    if let Some(state) = final_state(&reading, newest)? {
+        return Ok(state);
     }
     drop(reading);
     let first = pragma(connection, "user_version")?.max(0) as usize;
     let mut values = Vec::new();
     for (index, step) in steps.iter().enumerate() {
-        // Without tables there is nothing to read.
+        // An empty file has no runs to read.
         let is_due = first > 0 && index >= first;
         values.push(if is_due { (step.values)(connection)? } else { Vec::new() });
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have migrated it meanwhile.
-    if let Some(found) = read_state(&transaction, newest)? {
-        return Ok(found);
+    // Another process may have migrated the store meanwhile.
+    if let Some(state) = final_state(&transaction, newest)? {
+        return Ok(state);
     }
     let from = pragma(&transaction, "user_version")?;
     for (step, values) in steps.iter().zip(values).skip(from.max(0) as usize) {
@@ -135,24 +139,25 @@ fn migrate_by(
             transaction.execute(step.update, params![run, value])?;
         }
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", newest)?;
     transaction.commit()?;
-    Ok(DatabaseState::Ready)
+    Ok(DatabaseState::Current)
 }
 
-/// Returns the state, unless it is empty or older than the newest version.
-fn read_state(connection: &Connection, newest: i64) -> rusqlite::Result<Option<DatabaseState>> {
+/// Returns the state of a database; `None` if it has to be migrated because it is empty or older
+/// than `newest`.
+fn final_state(connection: &Connection, newest: i64) -> rusqlite::Result<Option<DatabaseState>> {
     let (application, version) =
         (pragma(connection, "application_id")?, pragma(connection, "user_version")?);
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     Ok(match (application, version) {
         (0, 0) if tables == 0 => None,
-        (APPLICATION, version) if version == newest => Some(DatabaseState::Ready),
-        (APPLICATION, version) if (1..newest).contains(&version) => None,
-        (APPLICATION, version) => Some(DatabaseState::Newer(version)),
-        _ => Some(DatabaseState::Strange),
+        (APPLICATION_ID, version) if version == newest => Some(DatabaseState::Current),
+        (APPLICATION_ID, version) if (1..newest).contains(&version) => None,
+        (APPLICATION_ID, version) => Some(DatabaseState::Newer(version)),
+        _ => Some(DatabaseState::Foreign),
     })
 }
 
@@ -184,7 +189,7 @@ mod tests {
         for version in 1..=LEFT.len() {
             let mut connection = left(version);
             let before = stored_run(&connection);
-            assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
+            assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Current);
             assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
             assert_eq!(stored_run(&connection), before);
         }
@@ -196,12 +201,18 @@ mod tests {
         let [first, second] = STEPS;
         let steps = [first, second, MORE];
         for _ in 0..2 {
-            assert_eq!(migrate_by(&mut connection, &steps).unwrap(), DatabaseState::Ready);
+            assert_eq!(
+                migrate_with_steps(&mut connection, &steps).unwrap(),
+                DatabaseState::Current
+            );
         }
         assert_eq!(pragma(&connection, "user_version").unwrap(), 3);
         assert_eq!(stored_run(&connection).0, 7);
         // The older program leaves it alone.
-        assert_eq!(migrate_by(&mut connection, &steps[..2]).unwrap(), DatabaseState::Newer(3));
+        assert_eq!(
+            migrate_with_steps(&mut connection, &steps[..2]).unwrap(),
+            DatabaseState::Newer(3)
+        );
     }
 
     #[test]
@@ -216,7 +227,7 @@ mod tests {
         };
         add(8, packing::pack(text));
         add(9, vec![1, 2, 3]);
-        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
+        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Current);
         let mut all = connection.prepare("SELECT broken FROM run ORDER BY id").unwrap();
         let broken: Result<Vec<i64>, _> = all.query_map([], |row| row.get(0)).unwrap().collect();
         assert_eq!(broken.unwrap(), [0, 2, 0]);
@@ -243,7 +254,7 @@ mod tests {
         let mut connection = Connection::open(file.path()).unwrap();
         let packed = "SELECT packed FROM result WHERE run = 8";
         connection.query_row(packed, [], |row| row.get::<_, Vec<u8>>(0)).unwrap_err();
-        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
+        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Current);
         assert_eq!(pragma(&connection, "user_version").unwrap(), VERSION);
     }
 
@@ -253,9 +264,9 @@ mod tests {
         let [first, second] = STEPS;
         let steps =
             [first, second, MigrationStep::tables("DROP TABLE result; CREATE TABLE run (id)")];
-        migrate_by(&mut connection, &steps).unwrap_err();
+        migrate_with_steps(&mut connection, &steps).unwrap_err();
         assert_eq!(pragma(&connection, "user_version").unwrap(), 1);
         assert_eq!(stored_run(&connection).0, 7);
-        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Ready);
+        assert_eq!(migrate(&mut connection).unwrap(), DatabaseState::Current);
     }
 }

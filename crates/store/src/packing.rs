@@ -1,5 +1,5 @@
-//! Stored form of a result's text: deflated, preceded by its length, so that the size of the output
-//! is known in advance and damage is detected.
+//! Stored form of a result's text: its length, then the text compressed with DEFLATE. The length
+//! limits the output of decompression and reveals damage.
 
 use std::io::{Read as _, Write as _};
 
@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-/// Largest length of a result; a damaged length allocates no more memory than this.
+/// Largest length of a result, in bytes; a damaged length never allocates more memory.
 const LENGTH_MAX: u64 = 1 << 30;
 const LENGTH_BYTES: usize = 8;
 
@@ -20,7 +20,7 @@ pub(crate) fn pack(text: &str) -> Vec<u8> {
     packed
 }
 
-/// Returns the text, or `None` if it is damaged.
+/// Returns the text of a stored result; `None` if it is damaged.
 pub(crate) fn unpack(packed: &[u8]) -> Option<String> {
     let (length, deflated) = packed.split_first_chunk::<LENGTH_BYTES>()?;
     let length = u64::from_le_bytes(*length);
@@ -28,7 +28,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Option<String> {
         return None;
     }
     let mut text = String::new();
-    // One byte beyond the stated length reveals an excess.
+    // Reading one byte more than the stated length reveals excess data.
     DeflateDecoder::new(deflated).take(length + 1).read_to_string(&mut text).ok()?;
     (text.len() as u64 == length).then_some(text)
 }

@@ -1,20 +1,21 @@
-//! References to a run: its number, its key or the start of it, its assigned name, or its position
-//! from the end.
+//! Reference to a stored run: its number, its key or a prefix of the key, its assigned name, or its
+//! position from the end.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Least number of digits of a key: few enough to type and enough not to be a number by accident.
+/// Smallest length of a key prefix: short enough to type, long enough not to be mistaken for a
+/// number.
 const KEY_DIGITS_MIN: usize = 4;
 const KEY_DIGITS_MAX: usize = 16;
 const NAME_LENGTH_MAX: usize = 64;
 
-/// Reference to a run.
+/// Reference to a stored run, as written by the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunReference {
-    /// Last stored run, or the one N runs before it: `last`, `last~1`.
+    /// The last stored run, or the run N before it: `last`, `last~1`.
     Last(u32),
     /// Number, key or name, which the store distinguishes.
     Named(String),
@@ -32,15 +33,15 @@ impl RunReference {
     /// Returns true if this can be a run's name: letters, digits, `-`, `_` and `.`, starting with a
     /// letter, and not a reference to another run.
     #[must_use]
-    pub fn can_be_a_name(text: &str) -> bool {
-        let sound = text.len() <= NAME_LENGTH_MAX
+    pub fn is_valid_name(text: &str) -> bool {
+        let is_well_formed = text.len() <= NAME_LENGTH_MAX
             && text.starts_with(|first: char| first.is_ascii_alphabetic())
             && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        sound && text != "last" && !is_key(text)
+        is_well_formed && text != "last" && !is_key(text)
     }
 }
 
-/// Returns true if a text can be the start of a key.
+/// Returns true if the text can be a key or a prefix of one.
 pub(crate) fn is_key(text: &str) -> bool {
     (KEY_DIGITS_MIN..=KEY_DIGITS_MAX).contains(&text.len())
         && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
@@ -50,21 +51,21 @@ impl FromStr for RunReference {
     type Err = ReferenceError;
 
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
-        let refused = || ReferenceError(text.to_owned());
-        if let Some(back) = text.strip_prefix("last") {
-            let back = match back.strip_prefix('~') {
-                Some(back) => back.parse().map_err(|_| refused())?,
-                None if back.is_empty() => 0,
-                None if Self::can_be_a_name(text) => return Ok(Self::Named(text.to_owned())),
-                None => return Err(refused()),
+        let invalid = || ReferenceError(text.to_owned());
+        if let Some(distance) = text.strip_prefix("last") {
+            let distance = match distance.strip_prefix('~') {
+                Some(back) => back.parse().map_err(|_| invalid())?,
+                None if distance.is_empty() => 0,
+                None if Self::is_valid_name(text) => return Ok(Self::Named(text.to_owned())),
+                None => return Err(invalid()),
             };
-            return Ok(Self::Last(back));
+            return Ok(Self::Last(distance));
         }
         let is_number = text.parse::<i64>().is_ok_and(|number| number > 0);
-        if is_number || is_key(text) || Self::can_be_a_name(text) {
+        if is_number || is_key(text) || Self::is_valid_name(text) {
             Ok(Self::Named(text.to_owned()))
         } else {
-            Err(refused())
+            Err(invalid())
         }
     }
 }
@@ -97,8 +98,8 @@ mod tests {
     #[test]
     fn a_name_means_nothing_else() {
         for text in ["last", "7", "beef", "deadbeef", "", "-x", "a/b"] {
-            assert!(!RunReference::can_be_a_name(text), "{text}");
+            assert!(!RunReference::is_valid_name(text), "{text}");
         }
-        assert!(RunReference::can_be_a_name("main") && RunReference::can_be_a_name("bee"));
+        assert!(RunReference::is_valid_name("main") && RunReference::is_valid_name("bee"));
     }
 }

@@ -3,7 +3,7 @@
 //! first node's record is read, and its nodes are identified by their jobs and agents.
 
 use horolog_record::{
-    CampaignNode, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask, Distribution,
+    CampaignNodeTask, CampaignTask, CycleNode, CycleResult, CycleRun, CycleTask, Distribution,
     MergedResults,
 };
 use serde::Deserialize;
@@ -68,11 +68,11 @@ impl Cluster<'_> {
         })
     }
 
-    fn nodes(&self, run: usize, of_run: &CycleRun) -> Vec<CampaignNode> {
+    fn nodes(&self, run: usize, of_run: &CycleRun) -> Vec<CampaignNodeTask> {
         let all = of_run.nodes.iter().enumerate();
         all.flat_map(|(index, node)| {
             let part = self.part(index, &node.name);
-            node.tasks.iter().map(move |task| CampaignNode {
+            node.tasks.iter().map(move |task| CampaignNodeTask {
                 leader: self.leader(),
                 run,
                 node: node.name.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{CampaignStart, Finding, FindingCode, Severity};
+use horolog_record::{Finding, FindingCode, Severity, StartAccuracy};
 
 use super::{MergedPart, ended, propagated};
 use crate::CampaignId;
@@ -20,7 +20,7 @@ pub(super) struct CampaignRunContext<'a> {
     /// Campaign by which it can be resumed, if it can.
     pub(super) campaign: Option<&'a CampaignId>,
     pub(super) at_ns: Option<i64>,
-    pub(super) start: Option<&'a CampaignStart>,
+    pub(super) start: Option<&'a StartAccuracy>,
 }
 
 fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
@@ -114,7 +114,7 @@ fn failed(about: &CampaignRunContext<'_>, part: &MergedPart<'_>) -> Option<Findi
     Some(finding(FindingCode::PartUnmeasured, Severity::Error, message, has))
 }
 
-fn apart(start: &CampaignStart) -> Option<Finding> {
+fn apart(start: &StartAccuracy) -> Option<Finding> {
     (start.spread_ns > SPREAD_MAX_NS).then(|| {
         let spread = start.spread_ns as f64 / 1e6;
         finding(

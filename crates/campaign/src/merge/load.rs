@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignCapacity, CampaignLimit, CampaignLimitOf, CampaignTrial, ClassCounts, Distribution,
-    LoadResult, MergedResults, Responses, Trial,
+    CampaignCapacity, CampaignTrial, CapacityLimit, Distribution, LimitingSide, LoadResult,
+    MergedResults, RequestClassCounts, ResponseCounts, Trial,
 };
 
 use super::{MergeFailures, MergedPart};
@@ -63,17 +63,17 @@ fn capacity(trials: &[CampaignTrial], generators: u64) -> Option<CampaignCapacit
 }
 
 /// Returns the limit that a trial exceeded, if any.
-fn limit(trial: &Trial) -> Option<CampaignLimit> {
+fn limit(trial: &Trial) -> Option<CapacityLimit> {
     let loss = if trial.sent > 0 { trial.lost as f64 / trial.sent as f64 } else { 0.0 };
     let of = if loss > LOSS_MAX {
-        CampaignLimitOf::Servers
+        LimitingSide::Servers
     } else if trial.achieved_rate < trial.intended_rate * SENT_MIN {
-        CampaignLimitOf::Generators
+        LimitingSide::Generators
     } else {
         return None;
     };
     let [planned_rate, sent_rate] = [trial.intended_rate, trial.achieved_rate];
-    Some(CampaignLimit { limited_by: of, intended_rate: planned_rate, sent_rate, loss })
+    Some(CapacityLimit { limited_by: of, intended_rate: planned_rate, sent_rate, loss })
 }
 
 /// Returns the class of a rate, shared by rates within a thousandth of one another, except at the
@@ -139,10 +139,10 @@ fn optional(all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     all.flatten().reduce(u64::saturating_add)
 }
 
-fn responses(trials: &[&Trial]) -> Responses {
-    let add = |sum: Responses, trial: &&Trial| {
+fn responses(trials: &[&Trial]) -> ResponseCounts {
+    let add = |sum: ResponseCounts, trial: &&Trial| {
         let one = trial.responses;
-        Responses {
+        ResponseCounts {
             basic: sum.basic.saturating_add(one.basic),
             interleaved: sum.interleaved.saturating_add(one.interleaved),
             nts: sum.nts.saturating_add(one.nts),
@@ -154,12 +154,12 @@ fn responses(trials: &[&Trial]) -> Responses {
             granted_messages: sum.granted_messages.saturating_add(one.granted_messages),
         }
     };
-    trials.iter().fold(Responses::default(), add)
+    trials.iter().fold(ResponseCounts::default(), add)
 }
 
-fn authenticated(trials: &[&Trial]) -> Option<ClassCounts> {
+fn authenticated(trials: &[&Trial]) -> Option<RequestClassCounts> {
     let all = trials.iter().filter_map(|trial| trial.authenticated);
-    all.reduce(|sum, one| ClassCounts {
+    all.reduce(|sum, one| RequestClassCounts {
         sent: sum.sent.saturating_add(one.sent),
         received: sum.received.saturating_add(one.received),
         lost: sum.lost.saturating_add(one.lost),

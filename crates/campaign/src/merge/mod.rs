@@ -14,8 +14,8 @@ mod start;
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CAMPAIGN_SCHEMA, CampaignClock, CampaignDelivery, CampaignEnd, CampaignPart, CampaignPlan,
-    CampaignResult, CampaignRole, Distribution, Finding, Host,
+    CAMPAIGN_SCHEMA, CampaignExclusions, CampaignInstance, CampaignPlan, CampaignResult,
+    CampaignRole, Distribution, Finding, Host, InstanceClockState, InstanceEnd,
 };
 use serde::de::DeserializeOwned;
 
@@ -47,7 +47,7 @@ pub struct MergeInput<'a> {
     /// Start time, UTC in ns since 1970, if one was set.
     pub at_ns: Option<i64>,
     /// Delivery counts; absent if there was no network in between.
-    pub delivery: Option<CampaignDelivery>,
+    pub delivery: Option<CampaignExclusions>,
     /// Reported outcomes. Of several for one job the first counts; those for jobs that were not
     /// placed do not count.
     pub outcomes: Vec<JobOutcome>,
@@ -164,7 +164,7 @@ impl MergeFailures<'_> {
     }
 }
 
-fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignPart {
+fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignInstance {
     let PlacedJob { agent, address, job, colocation } = part.placed;
     let to = match colocation {
         Colocation::Pair(_, other) => {
@@ -174,7 +174,7 @@ fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignPart {
         Colocation::None | Colocation::With(_) => None,
     };
     let (end, status, message) = ended(part.outcome.as_ref());
-    let mut record = CampaignPart {
+    let mut record = CampaignInstance {
         job: job.id.to_string(),
         role: job.id.role.to_string(),
         kind: job.kind.to_string(),
@@ -195,7 +195,7 @@ fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignPart {
         let ran = outcome.started_ns.zip(outcome.ended_ns);
         record.started_ns = outcome.started_ns;
         record.duration_s = ran.map(|(from, to)| to.saturating_sub(from) as f64 / 1e9);
-        record.clock = outcome.clock.map(|clock| CampaignClock {
+        record.clock = outcome.clock.map(|clock| InstanceClockState {
             offset_ns: clock.offset_ns,
             error_ns: clock.error_ns,
             source: clock.source,
@@ -207,20 +207,20 @@ fn record(part: MergedPart<'_>, placement: &Placement) -> CampaignPart {
 }
 
 /// Returns the end of a part, with its status and the reason.
-fn ended(outcome: Option<&JobOutcome>) -> (CampaignEnd, Option<i32>, Option<String>) {
-    let Some(outcome) = outcome else { return (CampaignEnd::Lost, None, None) };
+fn ended(outcome: Option<&JobOutcome>) -> (InstanceEnd, Option<i32>, Option<String>) {
+    let Some(outcome) = outcome else { return (InstanceEnd::Lost, None, None) };
     match &outcome.ending {
-        JobEnd::Done { status } => (CampaignEnd::Done, Some(*status), None),
+        JobEnd::Done { status } => (InstanceEnd::Done, Some(*status), None),
         JobEnd::Failed { status, message } => {
-            (CampaignEnd::Failed, Some(*status), Some(message.clone()))
+            (InstanceEnd::Failed, Some(*status), Some(message.clone()))
         }
         JobEnd::Signalled { signal } => {
-            (CampaignEnd::Signalled, None, Some(format!("signal {signal}")))
+            (InstanceEnd::Signalled, None, Some(format!("signal {signal}")))
         }
-        JobEnd::TimedOut => (CampaignEnd::TimedOut, None, None),
-        JobEnd::Abandoned => (CampaignEnd::Abandoned, None, None),
-        JobEnd::Refused { reason } => (CampaignEnd::Refused, None, Some(reason.clone())),
-        JobEnd::Interrupted { reason } => (CampaignEnd::Interrupted, None, Some(reason.clone())),
+        JobEnd::TimedOut => (InstanceEnd::TimedOut, None, None),
+        JobEnd::Abandoned => (InstanceEnd::Abandoned, None, None),
+        JobEnd::Refused { reason } => (InstanceEnd::Refused, None, Some(reason.clone())),
+        JobEnd::Interrupted { reason } => (InstanceEnd::Interrupted, None, Some(reason.clone())),
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CampaignPair, CampaignPathRow, Distribution, MergedResults, PathCounts, PathRow, PathUdpResult,
+    CampaignPathPairRow, CampaignPathRow, Distribution, MergedResults, PathCounts, PathRow,
+    PathUdpResult,
 };
 
 use super::{MergeFailures, MergedPart};
@@ -24,7 +25,7 @@ pub(super) fn merge(
         let Some(result) = part.read::<PathUdpResult>(unmerged) else { continue };
         let to = far_end(part, parts, &result);
         for row in result.rows {
-            pairs.push(CampaignPair {
+            pairs.push(CampaignPathPairRow {
                 from: part.placed.agent.to_string(),
                 to: to.clone(),
                 length: row.length,

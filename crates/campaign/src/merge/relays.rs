@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use horolog_record::{CampaignChild, CampaignRelay, MergedResults};
+use horolog_record::{CampaignRelay, CampaignRelayChild, MergedResults};
 use serde::Deserialize;
 
 use super::load::counts;
@@ -81,12 +81,12 @@ impl RelayListings<'_> {
         }
     }
 
-    fn child(&self, child: &RelayChildRecord) -> CampaignChild {
+    fn child(&self, child: &RelayChildRecord) -> CampaignRelayChild {
         let known = self.0.iter().find(|(_, placed)| listens(placed, child.address));
         let children = self.0.iter().flat_map(|(listing, _)| listing.children());
         let parents = children.filter(|other| other.address == child.address).count();
         let received = known.filter(|_| parents == 1).map(|(listing, _)| listing.packets());
-        CampaignChild {
+        CampaignRelayChild {
             address: child.address,
             job: known.map(|(_, placed)| placed.job.id.to_string()),
             sent: child.packets,

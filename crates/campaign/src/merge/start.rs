@@ -1,12 +1,12 @@
 //! Agreement of the actual process starts with the start time and with one another.
 
-use horolog_record::{CampaignStart, SignedDistribution};
+use horolog_record::{SignedDistribution, StartAccuracy};
 use horolog_stats::SignedRecorder;
 
 use super::MergedPart;
 
 /// Returns the start statistics; `None` if nothing was started at the start time.
-pub(super) fn of(instant_ns: i64, parts: &[MergedPart<'_>]) -> Option<CampaignStart> {
+pub(super) fn of(instant_ns: i64, parts: &[MergedPart<'_>]) -> Option<StartAccuracy> {
     let mut late = SignedRecorder::new();
     let (mut first, mut last) = (i64::MAX, i64::MIN);
     let mut clock_error_ns = Some(0);
@@ -20,6 +20,6 @@ pub(super) fn of(instant_ns: i64, parts: &[MergedPart<'_>]) -> Option<CampaignSt
         let error_ns = outcome.clock.as_ref().map(|clock| clock.error_ns);
         clock_error_ns = clock_error_ns.zip(error_ns).map(|(one, other)| one.max(other));
     }
-    let late_ns = SignedDistribution::of(&late)?;
-    Some(CampaignStart { instant_ns, late_ns, spread_ns: last.abs_diff(first), clock_error_ns })
+    let late_ns = SignedDistribution::from_recorder(&late)?;
+    Some(StartAccuracy { instant_ns, late_ns, spread_ns: last.abs_diff(first), clock_error_ns })
 }

@@ -1,8 +1,8 @@
 //! Results put together are what one program would have recorded that did everything.
 
 use horolog_record::{
-    CampaignCapacity, CampaignLimitOf, FindingCode, LoadEngineKind, MergedResults, PATH_UDP_SCHEMA,
-    PathCounts, RequestMode, Responses, Severity, Spacing, Target, Trial,
+    CampaignCapacity, FindingCode, LimitingSide, LoadEngineKind, LoadTarget, MergedResults,
+    PATH_UDP_SCHEMA, PathCounts, RequestMode, RequestSpacing, ResponseCounts, Severity, Trial,
 };
 use horolog_stats::Recorder;
 use proptest::collection::vec;
@@ -83,7 +83,7 @@ fn distribution(values: &[u64]) -> Option<Distribution> {
     for value in values {
         recorder.record(*value);
     }
-    Distribution::of_recorder(&recorder)
+    Distribution::from_recorder(&recorder)
 }
 
 pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
@@ -101,7 +101,7 @@ pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
         late: 1,
         unsynchronised: 0,
         invalid: BTreeMap::new(),
-        responses: Responses { basic: received, ..Responses::default() },
+        responses: ResponseCounts { basic: received, ..ResponseCounts::default() },
         authenticated: None,
         cookies_reused: None,
         fairness: None,
@@ -121,7 +121,7 @@ pub(super) fn trial(rate: f64, rtts: &[u64]) -> Trial {
 }
 
 pub(super) fn load(trials: Vec<Trial>) -> Value {
-    let target = Target {
+    let target = LoadTarget {
         address: [192, 0, 2, 1].into(),
         port: 123,
         name: None,
@@ -138,7 +138,7 @@ pub(super) fn load(trials: Vec<Trial>) -> Value {
         mode: RequestMode::NtpBasic,
         engine: LoadEngineKind::Udp,
         threads: 1,
-        spacing: Spacing::Constant,
+        spacing: RequestSpacing::Constant,
         reply_timeout_ns: 1,
         offset: None,
         trials,
@@ -216,12 +216,12 @@ fn rising_rates_show_what_limited_them() {
     let found = found.unwrap();
     assert_eq!(found.answered_rate, Some(2e3 * 0.99 * 3.0));
     let limit = found.limit.unwrap();
-    assert_eq!((limit.limited_by, limit.intended_rate), (CampaignLimitOf::Servers, 12e3));
+    assert_eq!((limit.limited_by, limit.intended_rate), (LimitingSide::Servers, 12e3));
     assert!((limit.loss - 0.0011).abs() < 1e-12, "{limit:?}");
 
     let found = of(vec![sent(1e3, 9_800, 0), sent(2e3, 10_000, 0)]).unwrap();
     assert_eq!(found.answered_rate, None);
-    assert_eq!(found.limit.unwrap().limited_by, CampaignLimitOf::Generators);
+    assert_eq!(found.limit.unwrap().limited_by, LimitingSide::Generators);
 
     let found = of(vec![sent(1e3, 10_000, 0), sent(2e3, 10_000, 0)]).unwrap();
     assert_eq!((found.answered_rate, found.limit), (Some(6e3), None));
@@ -250,7 +250,7 @@ fn what_is_lacking_is_named() {
     let late = of(FindingCode::PartUnmeasured);
     assert!(late.message.contains("load.2 on n3 exceeded the plan's duration-max"), "{late:?}");
     assert_eq!(late.severity, Severity::Error);
-    assert_eq!(result.parts[1].end, CampaignEnd::Lost);
+    assert_eq!(result.parts[1].end, InstanceEnd::Lost);
     assert_eq!(result.roles[1].results, 1);
 }
 

@@ -10,7 +10,7 @@ use horolog_load::limit::RequiredFeature;
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{AddressFamily, RouteHints, TargetName};
 use horolog_load::{LoadJob, LoadOptions, LoadRun};
-use horolog_record::{LoadEngineKind, SearchKind, Spacing};
+use horolog_record::{LoadEngineKind, RequestSpacing, SearchKind};
 use horolog_report::table;
 use horolog_stats::{LossGoal, SearchConfig};
 use horolog_sys::netlink::Prefix;
@@ -289,7 +289,11 @@ impl LoadRunArgs {
             random_sources: self.random_sources,
             clients: self.clients,
             threads: self.threads,
-            spacing: if self.exponential { Spacing::Exponential } else { Spacing::Constant },
+            spacing: if self.exponential {
+                RequestSpacing::Exponential
+            } else {
+                RequestSpacing::Constant
+            },
             reply_timeout: self.timeout,
             command: output::command_line(),
             ..LoadOptions::new(target, job)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use horolog_http::{AccessPolicy, HttpRequest, HttpResponder, HttpResponse, Token};
-use horolog_report::html::{Live, live};
+use horolog_report::html::{LivePageKind, live};
 use horolog_report::load_metrics;
 
 use super::LiveFeed;
@@ -105,7 +105,7 @@ fn answer(request: &HttpRequest<'_>, guard: &AccessPolicy, feed: &LiveFeed) -> H
     }
     let since = request.parameter("since").and_then(|number| number.parse().ok()).unwrap_or(0);
     match request.path {
-        "/" => HttpResponse::html(live(Live::Load)),
+        "/" => HttpResponse::html(live(LivePageKind::Load)),
         "/live.json" => HttpResponse::json(feed.read().to_json(since)),
         "/metrics" => HttpResponse::open_metrics(load_metrics(&feed.read())),
         _ => HttpResponse::text(404, "not found; available: /, /live.json and /metrics\n"),

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use horolog_record::{CycleTestSource, Distribution};
+use horolog_record::{CycleTestReportSource, Distribution};
 use horolog_stats::Recorder;
 use horolog_sys::affinity::SchedulingParameters;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -29,7 +29,7 @@ const SEND_BUFFER_WAIT: Duration = Duration::from_micros(500);
 /// Outcome of the generator.
 pub(super) struct GeneratorOutcome {
     /// Record of each source.
-    pub(super) sources: Vec<CycleTestSource>,
+    pub(super) sources: Vec<CycleTestReportSource>,
     /// For each fault, number of injections and time of the first one, in ns of the run.
     pub(super) faults: Vec<(u64, Option<u64>)>,
 }
@@ -214,14 +214,14 @@ impl<'a> ReportGenerator<'a> {
 
     fn into_outcome(self) -> GeneratorOutcome {
         let source_record =
-            |(source, count): (&super::plan::ReportSource, &SourceCounts)| CycleTestSource {
+            |(source, count): (&super::plan::ReportSource, &SourceCounts)| CycleTestReportSource {
                 name: source.name.clone(),
                 due: count.due,
                 sent: count.sent,
                 send_failed: count.unsent,
                 bytes: count.bytes,
                 rate: count.sent as f64 / (count.last_ns.max(1) as f64 / 1e9),
-                lateness_ns: Distribution::of_recorder(&count.lateness),
+                lateness_ns: Distribution::from_recorder(&count.lateness),
             };
         GeneratorOutcome {
             sources: self.plan.sources.iter().zip(&self.counts).map(source_record).collect(),

@@ -464,10 +464,10 @@ impl<'a> TestCollector<'a> {
             missed: stats.missed,
             overrun: stats.overrun,
             uncounted: state.lost,
-            response_ns: Distribution::of_recorder(&stats.response),
-            computation_ns: Distribution::of_recorder(&stats.computation),
-            communication_ns: Distribution::of_recorder(&stats.communication),
-            idle_ns: Distribution::of_recorder(&stats.idle),
+            response_ns: Distribution::from_recorder(&stats.response),
+            computation_ns: Distribution::from_recorder(&stats.computation),
+            communication_ns: Distribution::from_recorder(&stats.communication),
+            idle_ns: Distribution::from_recorder(&stats.idle),
             ended: node.exit_reason.clone(),
         }
     }

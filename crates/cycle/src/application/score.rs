@@ -13,8 +13,8 @@
 //!   the time: 99% if excellent, 91% if good, half if fair.
 
 use horolog_record::{
-    CycleTestApplication, CycleTestGrade as Grade, CycleTestRun, CycleTestScale as Scale,
-    CycleTestScore, HandlerKind, HostInterruptResult, HostSwitchResult,
+    CycleTestApplication, CycleTestGrade as Grade, CycleTestRun, HostInterruptResult,
+    HostSwitchResult, ScorecardCriterion as Scale, ScorecardRow, TimerHandlerKind,
 };
 
 use crate::predict::{CostInput, CostRecord};
@@ -37,7 +37,7 @@ pub fn scorecard(
     run: Option<&CycleTestRun>,
     application: &CycleTestApplication,
     measured: &[CostInput],
-) -> Vec<CycleTestScore> {
+) -> Vec<ScorecardRow> {
     let row = |scale| match scale {
         Scale::SwitchTime => {
             cost_score(scale, largest(measured.iter().filter_map(switch_time)), application)
@@ -63,13 +63,13 @@ fn cost_score(
     scale: Scale,
     value: Option<ScoreValue>,
     application: &CycleTestApplication,
-) -> CycleTestScore {
+) -> ScorecardRow {
     let share = value.as_ref().map(|(ns, _)| ns / application.deadline_ns.max(1) as f64);
     let absent = match scale {
         Scale::MessageLatency => "not measured: no messages were sent to another node",
         _ => "not measured; add a result of 'host all' with --measured",
     };
-    CycleTestScore {
+    ScorecardRow {
         scale,
         value_ns: value.as_ref().map(|(ns, _)| *ns),
         ratio: None,
@@ -81,10 +81,10 @@ fn cost_score(
 }
 
 /// Grades a ratio of other time to computation.
-fn ratio_score(scale: Scale, value: Option<(f64, f64, &str)>) -> CycleTestScore {
+fn ratio_score(scale: Scale, value: Option<(f64, f64, &str)>) -> ScorecardRow {
     let absent = "not measured: a single node, or nothing was computed or sent";
     let share = value.map(|(_, share, _)| share);
-    CycleTestScore {
+    ScorecardRow {
         scale,
         value_ns: None,
         ratio: value.map(|(ratio, ..)| ratio),
@@ -110,14 +110,14 @@ fn interrupt_delay(source: &CostInput) -> Option<ScoreValue> {
     let CostRecord::Interrupt(result) = &source.measured else { return None };
     let HostInterruptResult { handlers, .. } = &**result;
     // The paper means the kernel's own handler; without one, the closest measured kind is used.
-    let of = |kind: HandlerKind| {
+    let of = |kind: TimerHandlerKind| {
         let delays = handlers.iter().filter(|handler| handler.kind == kind);
         delays.filter_map(|handler| Some(handler.delay_ns.as_ref()?.mean)).reduce(f64::max)
     };
     let kinds = [
-        (HandlerKind::Kernel, "an in-kernel handler"),
-        (HandlerKind::Timerfd, "a thread woken by a timer"),
-        (HandlerKind::Signal, "a signal handler"),
+        (TimerHandlerKind::Kernel, "an in-kernel handler"),
+        (TimerHandlerKind::Timerfd, "a thread woken by a timer"),
+        (TimerHandlerKind::Signal, "a signal handler"),
     ];
     let (ns, what) = kinds.into_iter().find_map(|(kind, what)| Some((of(kind)?, what)))?;
     Some((

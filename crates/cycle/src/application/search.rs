@@ -82,7 +82,7 @@ pub(super) fn search(
         runs.push(ran);
     };
     let (lower, upper, end) = outcome.map_or_else(
-        || (None, None, horolog_record::SearchEnd::BudgetSpent),
+        || (None, None, horolog_record::SearchEndReason::BudgetSpent),
         |found| (found.lower, found.upper, found.reason.into()),
     );
     let (lower, upper) = (lower.map(|rate| rate / nominal), upper.map(|rate| rate / nominal));

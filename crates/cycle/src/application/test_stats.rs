@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    CycleTestCount, CycleTestDetection, CycleTestDetectionKind as Kind, CycleTestFault,
-    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStage, CycleTestState,
-    Distribution,
+    CycleTestDetection, CycleTestDetectionKind as Kind, CycleTestFault,
+    CycleTestFaultKind as FaultKind, CycleTestFirstDetection, CycleTestStage,
+    CycleTestStatePeriods, DetectionCount, Distribution,
 };
 use horolog_stats::Recorder;
 
@@ -260,13 +260,13 @@ impl<'a> TestStats<'a> {
     }
 
     /// Returns the record of each state that had periods.
-    pub(super) fn states(&self) -> Vec<CycleTestState> {
-        let record = |(name, stats): &(&str, StateStats)| CycleTestState {
+    pub(super) fn states(&self) -> Vec<CycleTestStatePeriods> {
+        let record = |(name, stats): &(&str, StateStats)| CycleTestStatePeriods {
             name: (*name).to_owned(),
             periods: stats.periods,
             missed: stats.missed,
-            response_ns: Distribution::of_recorder(&stats.response),
-            execution_ns: Distribution::of_recorder(&stats.execution),
+            response_ns: Distribution::from_recorder(&stats.response),
+            execution_ns: Distribution::from_recorder(&stats.execution),
         };
         self.states.iter().filter(|(_, stats)| stats.periods > 0).map(record).collect()
     }
@@ -330,7 +330,7 @@ impl<'a> TestStats<'a> {
         let source = fault.source.and_then(|at| self.plan.sources.get(usize::from(at)));
         let counted = |(kind, count): (&Kind, &i64)| {
             let count = u64::try_from(*count).ok().filter(|count| *count > 0)?;
-            Some(CycleTestCount { kind: *kind, count })
+            Some(DetectionCount { kind: *kind, count })
         };
         let first = stats.first_ns.and_then(|first_ns| {
             let after = stats.first_detections.iter().filter(|(at_ns, ..)| *at_ns >= first_ns);
@@ -433,8 +433,8 @@ mod tests {
         account.add_event(0, &detections(Kind::NodeTimeout, 1, 34, 3_400));
         let [_, stop] = &account.faults()[..] else { panic!("two faults") };
         assert_eq!(stop.recovered_after_ns, Some((3_900 - 3_520) * MS));
-        assert_eq!(stop.noticed_as(Kind::DeadlineMissed), 9);
-        assert_eq!(stop.noticed_as(Kind::NodeTimeout), 1);
+        assert_eq!(stop.detection_count(Kind::DeadlineMissed), 9);
+        assert_eq!(stop.detection_count(Kind::NodeTimeout), 1);
         let first = stop.detected.as_ref().unwrap();
         assert_eq!((first.after_ns, first.kind), (90 * MS, Kind::DeadlineMissed));
         assert_eq!((first.by.as_str(), account.missed_unexplained), ("node2", 0));
@@ -468,7 +468,7 @@ mod tests {
         let undone = NodeEvent { count: 0, retracted: 1, ..detections(Kind::Lost, 0, 13, 1_300) };
         account.add_event(0, &undone);
         let error = &account.faults()[0];
-        assert_eq!((error.injected, error.noticed_as(Kind::DataError)), (2, 2));
+        assert_eq!((error.injected, error.detection_count(Kind::DataError)), (2, 2));
         assert_eq!(error.detections.len(), 1);
         let first = error.detected.as_ref().unwrap();
         assert_eq!((first.after_ns, first.by.as_str()), (90 * MS, "node2"));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use horolog_record::{CycleSharedTask, CycleStep};
+use horolog_record::{CycleSharedTask, CycleSuperstep};
 
 use crate::entry::{EntryKind, PeriodEntry};
 
@@ -121,13 +121,13 @@ impl CrossNodeStats {
         let steps: Vec<_> = self
             .sums
             .iter()
-            .map(|sum| CycleStep {
+            .map(|sum| CycleSuperstep {
                 computation_max_ns: mean(sum.computation),
                 communication_max_ns: mean(sum.communication),
                 barrier_ns: mean(sum.barrier),
             })
             .collect();
-        let of = |step: &CycleStep| {
+        let of = |step: &CycleSuperstep| {
             step.computation_max_ns + step.communication_max_ns + step.barrier_ns
         };
         Some(CycleSharedTask {

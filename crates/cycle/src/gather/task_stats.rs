@@ -1,6 +1,8 @@
 //! Stats of one task on one node: sums and distributions of its entries. Pure.
 
-use horolog_record::{CycleBucket, CycleOverhead, CycleServed, CycleState, Distribution};
+use horolog_record::{
+    CycleInterval, CycleStatePeriods, Distribution, ParallelOverhead, ServedEvents,
+};
 use horolog_stats::Recorder;
 
 use crate::entry::{EntryKind, PeriodEnd, PeriodEntry};
@@ -163,9 +165,9 @@ impl TaskStats {
 
     /// Returns the mean overhead of a period beyond computation. `latency_ns` is the latency of a
     /// minimum-size message.
-    pub(crate) fn overhead(&self, latency_ns: Option<u64>) -> CycleOverhead {
+    pub(crate) fn overhead(&self, latency_ns: Option<u64>) -> ParallelOverhead {
         if self.periods == 0 {
-            return CycleOverhead::default();
+            return ParallelOverhead::default();
         }
         let mean = |sum: u128| sum as f64 / self.periods as f64;
         let messages_ns = mean(self.communication.sum());
@@ -175,7 +177,7 @@ impl TaskStats {
         let disturbance_ns =
             |undisturbed_ns: f64| (mean(self.computation.sum()) - undisturbed_ns).max(0.0);
         let disturbed_ns = self.undisturbed_ns.map_or(0.0, disturbance_ns);
-        CycleOverhead {
+        ParallelOverhead {
             communication_latency_ns: latency_ns + mean(self.barrier.sum()),
             communication_volume_ns: messages_ns - latency_ns,
             idle_ns: mean(self.idle.sum()),
@@ -184,31 +186,31 @@ impl TaskStats {
     }
 
     /// Returns the record of the served events; `None` if the task is not a polling server.
-    pub(crate) fn served(&self) -> Option<CycleServed> {
-        self.is_polling.then(|| CycleServed {
+    pub(crate) fn served(&self) -> Option<ServedEvents> {
+        self.is_polling.then(|| ServedEvents {
             events: self.served.count(),
             backlog: self.backlog.into(),
             backlog_max: self.backlog_max.into(),
-            response_ns: Distribution::of_recorder(&self.served),
+            response_ns: Distribution::from_recorder(&self.served),
         })
     }
 
     /// Returns the record of each state of a program that had periods.
-    pub(crate) fn states(&self) -> Vec<CycleState> {
-        let record = |state: &ProgramStateStats| CycleState {
+    pub(crate) fn states(&self) -> Vec<CycleStatePeriods> {
+        let record = |state: &ProgramStateStats| CycleStatePeriods {
             name: state.name.clone(),
             periods: state.periods,
             missed: state.missed,
-            execution_ns: Distribution::of_recorder(&state.execution),
-            response_ns: Distribution::of_recorder(&state.response),
+            execution_ns: Distribution::from_recorder(&state.execution),
+            response_ns: Distribution::from_recorder(&state.response),
         };
         self.states.iter().filter(|state| state.periods > 0).map(record).collect()
     }
 
     /// Returns the time series of the run, without empty buckets.
-    pub(crate) fn series(&self) -> Vec<CycleBucket> {
+    pub(crate) fn series(&self) -> Vec<CycleInterval> {
         let period_ns = self.period_ns as f64;
-        let bucket = |(at, time_bucket): (u64, &TimeBucket)| CycleBucket {
+        let bucket = |(at, time_bucket): (u64, &TimeBucket)| CycleInterval {
             at_s: (self.offset_ns as f64 + (at * self.periods_per_bucket) as f64 * period_ns) / 1e9,
             ratio_mean: time_bucket.execution_sum_ns as f64
                 / time_bucket.periods as f64
@@ -298,14 +300,14 @@ mod tests {
         };
         stats.add(&entry);
         stats.add(&PeriodEntry { period: 1, ..entry });
-        let overhead = CycleOverhead {
+        let overhead = ParallelOverhead {
             communication_latency_ns: 120.0 + 20.0,
             communication_volume_ns: 180.0,
             idle_ns: 50.0,
             system_ns: 107.0,
         };
         assert_eq!(stats.overhead(Some(120)), overhead);
-        let all = CycleOverhead {
+        let all = ParallelOverhead {
             communication_latency_ns: 320.0,
             communication_volume_ns: 0.0,
             ..overhead
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(stats.overhead(Some(900)), all, "no more than there was");
         assert_eq!(
             TaskStats::new(&task("units = 1"), 1, None).overhead(None),
-            CycleOverhead::default()
+            ParallelOverhead::default()
         );
     }
 

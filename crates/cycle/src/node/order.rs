@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use horolog_record::{CycleCost, HostConditions, TaskScheduling};
+use horolog_record::{CycleMeasurementCost, HostConditions, TaskScheduling};
 use horolog_sys::zone::in_zone_of;
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ pub struct TaskReady {
     /// Scheduling of the task's thread.
     pub scheduling: TaskScheduling,
     /// Cost of the measurement itself.
-    pub cost: CycleCost,
+    pub cost: CycleMeasurementCost,
     /// Duration of one unit of the built-in load, in ns.
     pub unit_ns: Option<f64>,
     /// Units of the built-in load in a period or, for a polling server, in one event.

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use horolog_record::CycleCost;
+use horolog_record::CycleMeasurementCost;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp, Utc};
 
@@ -305,7 +305,7 @@ impl ReleaseTimer for ClockReleases<'_> {
 
 /// Measures the measuring overhead on this core: a clock reading, and a period whose work waits for
 /// nothing, including the publication of its outcome.
-pub(crate) fn measure_overhead(work: &mut impl PeriodWork) -> CycleCost {
+pub(crate) fn measure_overhead(work: &mut impl PeriodWork) -> CycleMeasurementCost {
     // Initialised by writing, so that each page is present.
     let words: Vec<AtomicU64> = (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect();
     let mut writer = RingWriter::new(&words);
@@ -327,7 +327,10 @@ pub(crate) fn measure_overhead(work: &mut impl PeriodWork) -> CycleCost {
     let begun = MonotonicClock.now();
     run((OVERHEAD_PERIODS, past), &mut releases, work, &mut publish);
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-    CycleCost { clock_ns: readings[CLOCK_READINGS / 2], period_ns: taken_ns / OVERHEAD_PERIODS }
+    CycleMeasurementCost {
+        clock_ns: readings[CLOCK_READINGS / 2],
+        period_ns: taken_ns / OVERHEAD_PERIODS,
+    }
 }
 
 #[cfg(test)]

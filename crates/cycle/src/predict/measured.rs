@@ -224,7 +224,7 @@ fn measured_task(name: &str, task: &CycleTask, worst: Worst) -> CyclePredictMeas
     let largest = |times: Option<&Distribution>| times.map(|times| times.max);
     CyclePredictMeasured {
         periods: task.periods,
-        execution_ns: task.execution_ns.as_ref().map(|times| worst.of(times)),
+        execution_ns: task.execution_ns.as_ref().map(|times| worst.value_ns(times)),
         response_ns: largest(task.response_ns.as_ref()),
         missed: task.missed,
         source: name.to_owned(),

@@ -9,7 +9,7 @@
 use horolog_record::{
     CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictPercentile as Worst, Distribution,
     Finding, Host, HostAllResult, HostClockResult, HostConditions, HostInterruptResult,
-    HostSwitchResult, HostTimerResult, OsNoise, OsNoiseShare, PathUdpResult, SchedulingPolicy,
+    HostSwitchResult, HostTimerResult, OsNoise, OsNoiseGapSummary, PathUdpResult, SchedulingPolicy,
     Severity,
 };
 
@@ -171,8 +171,8 @@ impl CostExtractor<'_> {
     }
 
     fn release_costs(&self, result: &HostTimerResult) -> Vec<CyclePredictCost> {
-        let of = |core: &horolog_record::TimerCore| {
-            let ns = self.worst.of(core.latency_ns.as_ref()?);
+        let of = |core: &horolog_record::CoreWakeupLatency| {
+            let ns = self.worst.value_ns(core.latency_ns.as_ref()?);
             let policy = match core.scheduling.policy {
                 SchedulingPolicy::Fifo => "real time",
                 SchedulingPolicy::Other => "ordinary",
@@ -186,7 +186,7 @@ impl CostExtractor<'_> {
     fn message_costs(&self, result: &PathUdpResult) -> Vec<CyclePredictCost> {
         let of = |row: &horolog_record::PathRow| {
             let rtt = row.rtt_ns.as_ref()?;
-            let ns = self.worst.of(rtt);
+            let ns = self.worst.value_ns(rtt);
             let figure = format!(
                 "round trip to {}, {}; the published form uses half of it",
                 result.target.name,
@@ -240,7 +240,7 @@ impl CostExtractor<'_> {
         &self,
         core: &OsNoise,
         kind: Kind,
-        of_kind: OsNoiseShare,
+        of_kind: OsNoiseGapSummary,
         tick: Option<&Tick>,
     ) -> Vec<CyclePredictCost> {
         let Some(all) = &core.gap_ns else { return Vec::new() };
@@ -259,7 +259,7 @@ impl CostExtractor<'_> {
                 core,
                 kind,
                 (part, class_count),
-                part.of(all).min(of_kind.max_ns),
+                part.value_ns(all).min(of_kind.max_ns),
             ));
         }
         costs.reverse();

@@ -2,8 +2,8 @@
 
 use horolog_conditions::{self as conditions, REAL_TIME_ADVICE, finding};
 use horolog_record::{
-    CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleSignal, CycleTask, Finding,
-    FindingCode, Severity, TaskPolicy,
+    CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleTask, Finding, FindingCode,
+    ReleaseSignal, Severity, TaskPolicy,
 };
 
 use super::single_run::{MissingPeriods, RunEnd};
@@ -213,7 +213,7 @@ fn failure_reason(task: &CycleTask) -> String {
 }
 
 /// Adds the finding that names the straggler.
-fn add_straggler_findings(run: &CycleRun, signal: CycleSignal, findings: &mut Vec<Finding>) {
+fn add_straggler_findings(run: &CycleRun, signal: ReleaseSignal, findings: &mut Vec<Finding>) {
     for shared in &run.shared {
         let most = (0..).zip(&shared.straggler_periods).max_by_key(|(_, times)| **times);
         let Some((node, times)) = most else { continue };
@@ -224,7 +224,7 @@ fn add_straggler_findings(run: &CycleRun, signal: CycleSignal, findings: &mut Ve
         let whole = if shared.span_ns > period_ns { "a period" } else { "the work of a period" };
         if share >= STRAGGLER_SHARE && waited >= STRAGGLER_WAIT_SHARE {
             let by_clock =
-                (signal != CycleSignal::Packet).then(|| lagging_clock_cause(run, node, shared));
+                (signal != ReleaseSignal::Packet).then(|| lagging_clock_cause(run, node, shared));
             let known = by_clock.flatten().or_else(|| shared_core_cause(run, node, &shared.task));
             let (cause, advice) = known.unwrap_or_else(|| {
                 let usual = "Reduce its work, or use a faster CPU; check what else runs there.";
@@ -381,24 +381,24 @@ mod tests {
             assert!(one.message.contains("wait for last"), "{}", one.message);
             one.message + &one.advice
         };
-        assert!(finding_text(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        assert!(finding_text(&run, ReleaseSignal::Monotonic).contains("Reduce its work"));
         run.nodes[0].injected_offset_ns = Some(3_000_000);
-        assert!(finding_text(&run, CycleSignal::Monotonic).contains("clock is 3000 us behind"));
-        assert!(finding_text(&run, CycleSignal::Packet).contains("Reduce its work"));
+        assert!(finding_text(&run, ReleaseSignal::Monotonic).contains("clock is 3000 us behind"));
+        assert!(finding_text(&run, ReleaseSignal::Packet).contains("Reduce its work"));
         run.nodes[0].injected_offset_ns = Some(1_000_000);
-        assert!(finding_text(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        assert!(finding_text(&run, ReleaseSignal::Monotonic).contains("Reduce its work"));
         run.nodes[1].tasks[0].scheduling.core = Some(1);
-        assert!(finding_text(&run, CycleSignal::Monotonic).contains("Reduce its work"));
+        assert!(finding_text(&run, ReleaseSignal::Monotonic).contains("Reduce its work"));
         run.nodes[0].tasks[0].scheduling.core = Some(1);
         assert!(
-            finding_text(&run, CycleSignal::Monotonic).contains("2 nodes are pinned to core 1")
+            finding_text(&run, ReleaseSignal::Monotonic).contains("2 nodes are pinned to core 1")
         );
         // One that falls behind by periods is waited for up to the next release alone.
         let period_ns = run.nodes[0].tasks[0].period_ns as f64;
         let shared = &mut run.shared[0];
         (shared.waited_ns, shared.span_ns) = (period_ns * 0.9, period_ns * 100.0);
         assert!(
-            finding_text(&run, CycleSignal::Packet)
+            finding_text(&run, ReleaseSignal::Packet)
                 .contains("90% of a period is spent waiting for it")
         );
     }

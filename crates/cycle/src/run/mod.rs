@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    CYCLE_SCHEMA, CycleResult, CycleRun, CycleSignal, CycleSpeedup, Host, TaskPolicy, rfc3339_now,
+    CYCLE_SCHEMA, CycleResult, CycleRun, CycleSpeedup, Host, ReleaseSignal, TaskPolicy, rfc3339_now,
 };
 use thiserror::Error;
 
@@ -246,9 +246,9 @@ pub fn run(options: &RunOptions, observer: &mut dyn RunObserver) -> Result<Cycle
         command: options.command.clone(),
         host: Host::read(),
         signal: match (options.signal_by_packet, options.cluster) {
-            (true, _) => CycleSignal::Packet,
-            (false, Some(_)) => CycleSignal::Utc,
-            (false, None) => CycleSignal::Monotonic,
+            (true, _) => ReleaseSignal::Packet,
+            (false, Some(_)) => ReleaseSignal::Utc,
+            (false, None) => ReleaseSignal::Monotonic,
         },
         speedups: speedups(&runs),
         runs,

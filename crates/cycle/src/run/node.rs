@@ -5,7 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use horolog_record::{CycleClock, CycleNode, CycleTask, Distribution};
+use horolog_record::{CycleClockOffset, CycleNode, CycleTask, Distribution};
 use horolog_sys::zone::zone_index;
 
 use super::child::TaskProcess;
@@ -257,7 +257,7 @@ impl<'a> NodeHandle<'a> {
                 (Some(remote.host.clone()), remote.clocks().unwrap_or(&[]))
             }
         };
-        let clock = |clock: &crate::cluster::NodeClockOffset| CycleClock {
+        let clock = |clock: &crate::cluster::NodeClockOffset| CycleClockOffset {
             ahead_ns: clock.ahead_ns,
             error_ns: clock.error_ns,
         };
@@ -291,13 +291,13 @@ impl<'a> NodeHandle<'a> {
             failed: stats.failed,
             messages_missing: stats.messages_missing,
             barriers_broken: stats.barriers_broken,
-            start_latency_ns: Distribution::of_recorder(&stats.start_latency),
-            execution_ns: Distribution::of_recorder(&stats.execution),
-            response_ns: Distribution::of_recorder(&stats.response),
-            computation_ns: Distribution::of_recorder(&stats.computation),
-            communication_ns: Distribution::of_recorder(&stats.communication),
-            idle_ns: Distribution::of_recorder(&stats.idle),
-            barrier_ns: Distribution::of_recorder(&stats.barrier),
+            start_latency_ns: Distribution::from_recorder(&stats.start_latency),
+            execution_ns: Distribution::from_recorder(&stats.execution),
+            response_ns: Distribution::from_recorder(&stats.response),
+            computation_ns: Distribution::from_recorder(&stats.computation),
+            communication_ns: Distribution::from_recorder(&stats.communication),
+            idle_ns: Distribution::from_recorder(&stats.idle),
+            barrier_ns: Distribution::from_recorder(&stats.barrier),
             overhead: stats.overhead(state.latency_ns),
             served: stats.served(),
             failure: TaskFailure::from_words(state.fault).map(|fault| fault.to_string()),

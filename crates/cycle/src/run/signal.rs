@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use horolog_record::{CycleSignalStats, Distribution};
+use horolog_record::{Distribution, ReleaseSignalCounts};
 use horolog_stats::Recorder;
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -79,11 +79,11 @@ impl ReleaseSignalThread {
     }
 
     /// Stops the thread and returns its stats; `None` if it was stopped before.
-    pub(super) fn finish(&mut self) -> Option<CycleSignalStats> {
+    pub(super) fn finish(&mut self) -> Option<ReleaseSignalCounts> {
         self.stop.store(true, Ordering::Relaxed);
         let stats = self.thread.take()?.join().ok()?;
-        let lateness_ns = Distribution::of_recorder(&stats.lateness);
-        Some(CycleSignalStats { packets: stats.packets, failed: stats.failed, lateness_ns })
+        let lateness_ns = Distribution::from_recorder(&stats.lateness);
+        Some(ReleaseSignalCounts { packets: stats.packets, failed: stats.failed, lateness_ns })
     }
 }
 

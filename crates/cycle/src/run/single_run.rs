@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{CycleRun, CycleSignalStats, TaskPolicy};
+use horolog_record::{CycleRun, ReleaseSignalCounts, TaskPolicy};
 use horolog_sys::clock::{MonotonicClock, Realtime};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
@@ -77,7 +77,7 @@ pub(super) struct SingleRun<'a> {
     names: Vec<String>,
     cross_node: Vec<Option<CrossNodeStats>>,
     signal: Option<ReleaseSignalThread>,
-    signal_stats: Option<CycleSignalStats>,
+    signal_stats: Option<ReleaseSignalCounts>,
     begin: Timestamp<Monotonic>,
     total: Span,
     /// Additional wait after `total` for the nodes to finish.

@@ -1,8 +1,8 @@
 //! Stats of a run: start latency, outcome of the programs, findings.
 
 use horolog_record::{
-    AT_SCHEMA, AtEnd, AtProgram, AtResult, AtTimescale, Distribution, Finding, FindingCode, Host,
-    Severity, rfc3339_now,
+    AT_SCHEMA, AtOutcome, AtProgram, AtResult, AtTimescale, Distribution, Finding, FindingCode,
+    Host, Severity, rfc3339_now,
 };
 use horolog_stats::Recorder;
 use horolog_sys::adjtimex::kernel_clock;
@@ -47,7 +47,7 @@ impl RunStats {
             },
             first_ns: first.ns,
             every_ns: options.every.map(|every| saturating_ns(every.as_nanos())),
-            end: AtEnd::Done,
+            end: AtOutcome::Done,
             met: 0,
             missed: 0,
             scheduling: preparations.scheduling(),
@@ -111,10 +111,14 @@ impl RunStats {
         self.not_started.get_or_insert(format!("cannot start '{shown}': {}", failure.error));
     }
 
-    pub(super) fn finish(mut self, end: AtEnd, signal: Option<CaughtSignal>) -> TimedRunOutcome {
+    pub(super) fn finish(
+        mut self,
+        end: AtOutcome,
+        signal: Option<CaughtSignal>,
+    ) -> TimedRunOutcome {
         self.result.end = end;
-        self.result.woken_late_ns = Distribution::of_recorder(&self.woken);
-        self.result.started_late_ns = Distribution::of_recorder(&self.started);
+        self.result.woken_late_ns = Distribution::from_recorder(&self.woken);
+        self.result.started_late_ns = Distribution::from_recorder(&self.started);
         let (steps, total_step) = self.steps;
         if steps > 0 {
             self.result.findings.push(Finding {

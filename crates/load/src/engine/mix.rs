@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use horolog_record::{LoadEngineKind as Kind, Progress, lock};
+use horolog_record::{LoadEngineKind as Kind, Progress, lock_slot};
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Span};
 
@@ -66,7 +66,7 @@ impl IntervalSink for MixPartReporter<'_> {
 
     fn report_progress(&mut self, _: Span, latest: &Progress) {
         if let Some(slot) = self.slot {
-            let mut progress = lock(slot);
+            let mut progress = lock_slot(slot);
             progress.clear();
             progress.merge(latest);
         }
@@ -98,7 +98,7 @@ impl LoadEngine for MixEngine {
             let threads: Vec<_> = parts
                 .map(|(index, (engine, part))| {
                     let plan = plan.part_plan(part);
-                    let slot = slots.as_ref().and_then(|slots| slots.of(index));
+                    let slot = slots.as_ref().and_then(|slots| slots.slot(index));
                     let part_sender = sender.clone();
                     let mut reporter = MixPartReporter {
                         index,
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::load_profile::LoadProfile;
     use crate::plan::MixPartPlan;
-    use horolog_record::{RequestMode, Spacing};
+    use horolog_record::{RequestMode, RequestSpacing};
     use std::io;
     use std::sync::Arc;
     use std::time::Duration;
@@ -197,7 +197,7 @@ mod tests {
         let plan = TrialPlan {
             rate: 1000.0,
             duration: Duration::from_secs(1),
-            spacing: Spacing::Constant,
+            spacing: RequestSpacing::Constant,
             clients: 2,
             nts: false,
             profile: Some(Arc::new(profile)),

@@ -70,7 +70,7 @@ mod tests {
             (Timestamp::from_ns(1_000_000_000), RecordedProgress::default());
         let slots = slots_if_wanted(2, &recorded).unwrap();
         for (lane, published_ms) in [(0, 380), (1, 420)] {
-            let mut publisher = ProgressPublisher::new(slots.of(lane).unwrap(), start);
+            let mut publisher = ProgressPublisher::new(slots.slot(lane).unwrap(), start);
             let mut progress = publisher.slot_if_due(start + Span::from_ms(published_ms)).unwrap();
             progress.counts.sent = published_ms as u64;
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use horolog_io::{
     Batch, BatchDevice, Endpoints, FaultCounts, FaultPlan, Faulty, Simulated, SimulatedLink,
 };
-use horolog_record::{InvalidReason, Spacing};
+use horolog_record::{InvalidReason, RequestSpacing};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
 use horolog_wire::ethernet::MacAddress;
 use horolog_wire::frame::{Builder, UdpFrame};
@@ -321,8 +321,15 @@ impl<P: LaneDevice> SimulatedLane<P> {
             device: &mut self.port,
             clock: &TickingClock(Arc::clone(&self.clock)),
             tracker,
-            schedule: LaneSchedule::new(start, self.rate, duration, Spacing::Constant, (0, 1), 1)
-                .unwrap(),
+            schedule: LaneSchedule::new(
+                start,
+                self.rate,
+                duration,
+                RequestSpacing::Constant,
+                (0, 1),
+                1,
+            )
+            .unwrap(),
             end: start + Span::from_ms(100),
             timeout: TIMEOUT,
             realtime_ahead: Span::ZERO,

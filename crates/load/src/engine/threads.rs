@@ -101,7 +101,7 @@ pub(crate) fn run<P: LaneDevice>(
             stop,
             publisher: slots
                 .as_ref()
-                .and_then(|all| all.of(index))
+                .and_then(|all| all.slot(index))
                 .map(|own| ProgressPublisher::new(own, start)),
         };
         tasks.push((task, plan.core(index), &mut lane.carried));

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{LoadEngineKind as Kind, Progress, Spacing};
+use horolog_record::{LoadEngineKind as Kind, Progress, RequestSpacing};
 use horolog_sys::affinity;
 use horolog_sys::clock::{MonotonicClock, realtime_minus_monotonic, sleep_until};
 use horolog_sys::signal::InterruptibleThread;
@@ -158,7 +158,7 @@ impl MixPartGenerator {
             clients_per_lane: trial.clients / lanes as u32,
             lanes_with_one_more: trial.clients % lanes as u32,
             random_addresses: random.map_or(0, |network| network.host_count()),
-            exponential: trial.spacing == Spacing::Exponential,
+            exponential: trial.spacing == RequestSpacing::Exponential,
             interval_ns: trial.interval().map_or(0, |interval| interval.as_ns() as u64),
             intervals: trial.profile.as_ref().map_or(0, |profile| profile.interval_count()),
         });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{InvalidReason, LossLocation, Responses};
+use horolog_record::{InvalidReason, LossLocation, ResponseCounts};
 
 use super::*;
 use crate::plan::TrialPlan;
@@ -28,7 +28,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Trial {
     let plan = TrialPlan {
         rate: 10_000.0,
         duration: Duration::from_secs(2),
-        spacing: Spacing::Constant,
+        spacing: RequestSpacing::Constant,
         clients: 16,
         nts: false,
         profile: None,
@@ -40,7 +40,7 @@ fn trial(counts: &TrialCounts, lost_at: &[(LossLocation, u64)]) -> Trial {
 fn about() -> RunContext<'static> {
     RunContext {
         engine: LoadEngineKind::Packet,
-        spacing: Spacing::Constant,
+        spacing: RequestSpacing::Constant,
         interleaved: false,
         ptp: None,
         return_route: Some("ip route add 10.64.0.0/10 via 192.0.2.2".into()),
@@ -94,7 +94,7 @@ fn random_spacing_is_held_against_what_it_planned() {
     // 2% fewer instants than the rate has, with a request sent at each.
     let counts = TrialCounts { planned: 19_600, sent: 19_600, received: 19_600, ..counts() };
     let trial = trial(&counts, &[]);
-    let circumstances = RunContext { spacing: Spacing::Exponential, ..about() };
+    let circumstances = RunContext { spacing: RequestSpacing::Exponential, ..about() };
     assert_eq!(run_findings(&[TrialWithCounts::new(&trial, &counts)], &circumstances), []);
 }
 
@@ -199,11 +199,11 @@ fn each_kiss_of_death_has_its_own_advice() {
         counts.invalid[reason as usize] = 10;
         let found = found(&counts, &[(LossLocation::Invalid, 10)]);
         let one = only(&found, FindingCode::KissOfDeath);
-        let name = reason.kiss().unwrap();
+        let name = reason.kiss_code().unwrap();
         assert!(one.message.ends_with(&format!("kiss-o'-death packets: 10 {name}")), "{one:?}");
         one.advice.clone()
     };
-    for reason in InvalidReason::ALL.into_iter().filter(|reason| reason.kiss().is_some()) {
+    for reason in InvalidReason::ALL.into_iter().filter(|reason| reason.kiss_code().is_some()) {
         let limits = advice(reason).contains("limits client rates");
         assert_eq!(limits, reason == InvalidReason::KissRate, "{}", advice(reason));
     }
@@ -213,7 +213,7 @@ fn each_kiss_of_death_has_its_own_advice() {
 
 #[test]
 fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
-    let denial = Responses { denial: 20_000, ..Responses::default() };
+    let denial = ResponseCounts { denial: 20_000, ..ResponseCounts::default() };
     let findings_for = |responses| {
         let trial = Trial { responses, ..trial(&counts(), &[]) };
         let counts = counts();
@@ -223,7 +223,7 @@ fn a_master_that_denies_everything_is_named_and_one_that_grants_is_not() {
     let denied = only(&found, FindingCode::UnicastDenied);
     assert!(denied.message.contains("denied all 20000"), "{denied:?}");
     assert!(denied.advice.contains("--ptp-unicast-allow"), "{denied:?}");
-    assert_eq!(findings_for(Responses { grant: 1, ..denial }), []);
+    assert_eq!(findings_for(ResponseCounts { grant: 1, ..denial }), []);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
         lower: Some(10_000.0),
         upper: Some(20_000.0),
         loss_ratio: 0.0,
-        end: SearchEnd::BudgetSpent,
+        end: SearchEndReason::BudgetSpent,
     };
     let lossy = TrialCounts { received: 19_000, ..counts() };
     let trials = [trial(&counts(), &[]), trial(&lossy, &[])];
@@ -295,7 +295,7 @@ fn a_search_reports_its_end_and_inconsistent_trials() {
     let codes: Vec<_> =
         run_findings(&observed, &circumstances).iter().map(|finding| finding.code).collect();
     assert_eq!(codes, [FindingCode::TrialsInconsistent, FindingCode::SearchUnfinished]);
-    let limit = SearchResult { end: SearchEnd::GeneratorLimit, ..search };
+    let limit = SearchResult { end: SearchEndReason::GeneratorLimit, ..search };
     let circumstances = RunContext { search: Some(&limit), ..about() };
     let codes: Vec<_> =
         run_findings(&[], &circumstances).iter().map(|finding| finding.code).collect();
@@ -394,7 +394,7 @@ fn an_outage_is_reported_with_what_followed() {
 
 #[test]
 fn a_server_that_does_not_recover_from_an_overload_is_reported() {
-    let overload = Overload {
+    let overload = OverloadResult {
         base_rate: 5e3,
         overload_rate: 30e3,
         overload_s: 2.0,
@@ -404,14 +404,14 @@ fn a_server_that_does_not_recover_from_an_overload_is_reported() {
     };
     let counts = counts();
     let trial = trial(&counts, &[]);
-    let found = |overload: &Overload| {
+    let found = |overload: &OverloadResult| {
         run_findings(
             &[TrialWithCounts::new(&trial, &counts)],
             &RunContext { overload: Some(overload), ..about() },
         )
     };
     only(&found(&overload), FindingCode::NotRecovered);
-    assert_eq!(found(&Overload { recovery_ms: Some(0.0), ..overload.clone() }), []);
+    assert_eq!(found(&OverloadResult { recovery_ms: Some(0.0), ..overload.clone() }), []);
     let nothing = TrialCounts { received: 0, ..counts.clone() };
     let before = self::trial(&nothing, &[]);
     let phases = [(&before, &nothing), (&trial, &counts), (&trial, &counts)];
@@ -425,7 +425,7 @@ fn a_server_that_does_not_recover_from_an_overload_is_reported() {
 fn badly_served_clients_are_reported() {
     let counts = counts();
     let mut trial = trial(&counts, &[]);
-    trial.fairness = Some(horolog_record::Fairness {
+    trial.fairness = Some(horolog_record::ClientFairness {
         clients: 1000,
         unanswered: 20,
         share_min: 0.0,

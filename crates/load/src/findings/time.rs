@@ -1,7 +1,7 @@
 //! Findings about behaviour over time: outages of a server, and an incomplete recovery from an
 //! overload.
 
-use horolog_record::{Finding, FindingCode, Outage, Overload, Severity};
+use horolog_record::{Finding, FindingCode, Outage, OverloadResult, Severity};
 
 use super::{TrialWithCounts, finding};
 
@@ -44,7 +44,7 @@ fn has_later_replies(trials: &[TrialWithCounts<'_>], trial: usize) -> bool {
 /// other findings report it.
 pub(super) fn not_recovered(
     trials: &[TrialWithCounts<'_>],
-    overload: &Overload,
+    overload: &OverloadResult,
 ) -> Option<Finding> {
     let base = trials.len().checked_sub(3).and_then(|base| trials.get(base));
     if overload.recovery_ms.is_some() || base.is_some_and(|base| base.trial.received == 0) {

@@ -197,7 +197,7 @@ pub(super) fn invalid_replies(
     };
     let others = |observed: &TrialWithCounts<'_>| {
         let all = observed.trial.invalid.iter();
-        let others = all.filter(|(reason, count)| reason.kiss().is_none() && **count > 0);
+        let others = all.filter(|(reason, count)| reason.kiss_code().is_none() && **count > 0);
         let named = |(reason, count): (&InvalidReason, &u64)| (reason.to_string(), *count);
         others.map(named).collect::<Vec<_>>()
     };
@@ -216,7 +216,7 @@ pub(super) fn invalid_replies(
 pub(super) fn kiss_of_death(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
     let kisses = |observed: &TrialWithCounts<'_>| {
         let all = observed.trial.invalid.iter().filter(|(_, count)| **count > 0);
-        all.filter_map(|(reason, count)| Some((reason.kiss()?.to_owned(), *count)))
+        all.filter_map(|(reason, count)| Some((reason.kiss_code()?.to_owned(), *count)))
             .collect::<Vec<_>>()
     };
     let has_invalid = |reason| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use horolog_record::{SearchEnd, Spacing};
+use horolog_record::{RequestSpacing, SearchEndReason};
 use horolog_stats::SignedRecorder;
 use horolog_time::Timestamp;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn trial(rate: f64, lost: u64, rtt_ns: u64) -> Trial {
     let plan = TrialPlan {
         rate,
         duration: Duration::from_secs(1),
-        spacing: Spacing::Constant,
+        spacing: RequestSpacing::Constant,
         clients: 1,
         nts: false,
         profile: None,
@@ -48,7 +48,7 @@ fn search(lower: f64) -> SearchResult {
         lower: Some(lower),
         upper: None,
         loss_ratio: 0.0,
-        end: SearchEnd::Converged,
+        end: SearchEndReason::Converged,
     }
 }
 
@@ -131,7 +131,8 @@ fn offsets_are_judged_by_how_far_they_are_off_either_way() {
     let mut offsets = SignedRecorder::new();
     (0..90).for_each(|_| offsets.record(-40_000));
     (0..10).for_each(|_| offsets.record(3_000));
-    let trial = Trial { tx_offset_ns: SignedDistribution::of(&offsets), ..trial(1e3, 0, 100) };
+    let trial =
+        Trial { tx_offset_ns: SignedDistribution::from_recorder(&offsets), ..trial(1e3, 0, 100) };
     let value =
         |text: &str| limit(text).evaluate(std::slice::from_ref(&trial), None).value.unwrap();
     for (text, ns) in

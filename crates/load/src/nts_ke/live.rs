@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use horolog_record::{NtsKeTrial, Percentiles, Progress, SNAPSHOT_INTERVAL, Snapshot, lock};
+use horolog_record::{NtsKeTrial, Percentiles, Progress, SNAPSHOT_INTERVAL, Snapshot, lock_slot};
 use horolog_time::Span;
 
 use crate::request_tracker::TrialCounts;
@@ -35,13 +35,13 @@ pub(super) struct NtsKeProgress(Option<Mutex<Progress>>);
 impl NtsKeProgress {
     pub(super) fn count_started(&self) {
         if let Some(slot) = &self.0 {
-            lock(slot).counts.sent += 1;
+            lock_slot(slot).counts.sent += 1;
         }
     }
 
     pub(super) fn completed(&self, time: Duration) {
         if let Some(slot) = &self.0 {
-            let mut progress = lock(slot);
+            let mut progress = lock_slot(slot);
             progress.counts.received += 1;
             progress.latency.record(time.as_nanos() as u64);
         }
@@ -78,7 +78,7 @@ impl<'a> NtsKeSampler<'a> {
         self.sampler.begin(self.index);
         while all_ended.recv_timeout(snapshot_interval) == Err(RecvTimeoutError::Timeout) {
             current.clear();
-            current.merge(&lock(slot));
+            current.merge(&lock_slot(slot));
             let elapsed = Span::from_ns(begun.elapsed().as_nanos() as i64);
             let snapshot = self.sampler.sample(
                 &self.current_trial(rate, duration.as_secs_f64()),
@@ -101,7 +101,7 @@ impl<'a> NtsKeSampler<'a> {
             if let Some(snapshot) =
                 self.sampler.final_snapshot(&current_trial, std::iter::once(&counts))
             {
-                let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::of);
+                let latency_ns = trial.handshake_ns.as_ref().map(Percentiles::from_distribution);
                 self.observer.snapshot(Snapshot { latency_ns, ..snapshot });
             }
         }

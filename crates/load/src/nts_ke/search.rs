@@ -150,7 +150,7 @@ impl NtsKeContext<'_> {
             received,
             lost: counts.sent - received,
             failures: counts.failures,
-            handshake_ns: Distribution::of_recorder(&counts.times),
+            handshake_ns: Distribution::from_recorder(&counts.times),
         };
         Ok((trial, failure))
     }

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{LoadEngineKind as Kind, Spacing};
+use horolog_record::{LoadEngineKind as Kind, RequestSpacing};
 use horolog_xdp::reported_redirect_support;
 
 use super::PreparedLoad;
@@ -25,7 +25,7 @@ const PREFERENCE: [Kind; 3] = [Kind::Xdp, Kind::Packet, Kind::Udp];
 const PROBE: TrialPlan = TrialPlan {
     rate: 500.0,
     duration: Duration::from_millis(20),
-    spacing: Spacing::Constant,
+    spacing: RequestSpacing::Constant,
     clients: 0,
     nts: false,
     profile: None,

@@ -86,8 +86,8 @@ impl LiveSampler {
                 duration_s: Some(trial.duration_s),
                 counts: counts.since(&self.current.1),
             },
-            latency_ns: Percentiles::of_recorder(&progress.latency),
-            lateness_ns: Percentiles::of_recorder(&progress.lateness),
+            latency_ns: Percentiles::from_recorder(&progress.latency),
+            lateness_ns: Percentiles::from_recorder(&progress.lateness),
         }
     }
 

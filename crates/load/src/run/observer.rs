@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use horolog_record::{Finding, Point, Snapshot, Trial};
+use horolog_record::{Finding, SeriesPoint, Snapshot, Trial};
 
 /// Observer of a running load.
 pub trait Observer {
@@ -11,7 +11,7 @@ pub trait Observer {
     fn trial_started(&mut self, _rate: f64, _duration: Duration) {}
 
     /// Reports a completed interval of a load profile.
-    fn interval(&mut self, _point: &Point) {}
+    fn interval(&mut self, _point: &SeriesPoint) {}
 
     /// Decides whether a trial or a profile continues; called several times a second. `Break` ends
     /// it early.

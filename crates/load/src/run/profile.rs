@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use horolog_record::{Outage, Overload, Point, Series};
+use horolog_record::{Outage, OverloadResult, SeriesPoint, TimeSeries};
 use horolog_stats::Search;
 
 use super::{LoadRun, Observer};
@@ -106,7 +106,7 @@ impl LoadRun {
             observer.findings(self.findings(None));
         }
         let interval_s = profile.interval().as_secs_f64();
-        self.series = Some(Series { interval_s, points: outcome.points });
+        self.series = Some(TimeSeries { interval_s, points: outcome.points });
         // The counts until then are kept.
         Ok(result?)
     }
@@ -131,7 +131,7 @@ impl LoadRun {
         // The first interval is that of a generator and a server that are not warm.
         let recovered_at = recovery_interval(points, usize::from(before > 1)..before, after);
         let ms = |intervals: usize| intervals as f64 * interval.as_secs_f64() * 1e3;
-        self.overload = Some(Overload {
+        self.overload = Some(OverloadResult {
             base_rate: rate * overload_test.base,
             overload_rate: over.achieved_rate,
             overload_s: over.duration_s,
@@ -159,7 +159,7 @@ impl LoadRun {
 fn assign_to_phase(
     outage: outage::Outage,
     profile: &LoadProfile,
-    points: &[Point],
+    points: &[SeriesPoint],
     first_trial: usize,
 ) -> Outage {
     let interval_s = profile.interval().as_secs_f64();

@@ -162,7 +162,7 @@ fn sleep_unless(due: Timestamp<Monotonic>, is_over: &dyn Fn() -> bool) -> bool {
 mod tests {
     use std::cell::Cell;
 
-    use horolog_record::{ComparedKind, FindingCode};
+    use horolog_record::{ComparedClockKind, FindingCode};
 
     use super::reader::OffsetReading;
     use super::*;
@@ -199,7 +199,7 @@ mod tests {
         let clock = &result.clocks[0];
         assert_eq!(
             (clock.kind, clock.missed, reported.get(), result.count),
-            (ComparedKind::Phc, 4, 40, 40)
+            (ComparedClockKind::Phc, 4, 40, 40)
         );
         let (offset, drift) = (clock.offset_ns.unwrap(), clock.drift.unwrap());
         assert_eq!((offset.count, offset.min, offset.max), (36, 501, 539));

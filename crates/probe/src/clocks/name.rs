@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use horolog_record::ComparedKind;
+use horolog_record::ComparedClockKind;
 use horolog_sys::clock_pair::KernelClockId;
 use thiserror::Error;
 
@@ -66,11 +66,11 @@ impl ClockName {
         [&KERNEL[0], &KERNEL[2]].map(of).into()
     }
 
-    pub(super) const fn kind(&self) -> ComparedKind {
+    pub(super) const fn kind(&self) -> ComparedClockKind {
         match self.device {
-            ClockDevice::Kernel(_) => ComparedKind::Kernel,
-            ClockDevice::Phc { .. } => ComparedKind::Phc,
-            ClockDevice::Pps { .. } => ComparedKind::Pps,
+            ClockDevice::Kernel(_) => ComparedClockKind::Kernel,
+            ClockDevice::Phc { .. } => ComparedClockKind::Phc,
+            ClockDevice::Pps { .. } => ComparedClockKind::Pps,
         }
     }
 }

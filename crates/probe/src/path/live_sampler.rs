@@ -98,7 +98,7 @@ impl PathLiveSampler {
                 duration_s: under.duration_s,
                 counts: so_far.counts,
             },
-            latency_ns: Percentiles::of_recorder(&so_far.latency),
+            latency_ns: Percentiles::from_recorder(&so_far.latency),
             lateness_ns: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Differences between servers, from exchanges with them at the same time. Pure. The local clock
 //! cancels out of a difference, so that the difference is valid even if that clock is wrong.
 
-use horolog_record::{Difference, ExchangeSample};
+use horolog_record::{ExchangeSample, ServerDifference};
 
 use super::exchange::gained_ns;
 use super::figures::is_impossible;
@@ -11,7 +11,7 @@ use super::figures::is_impossible;
 pub(crate) type ServerSamples<'a> = (&'a [ExchangeSample], Option<u64>);
 
 /// Returns the differences of all pairs of servers that have exchanges in common.
-pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<Difference> {
+pub(crate) fn differences(servers: &[ServerSamples<'_>]) -> Vec<ServerDifference> {
     let pairs = (0..servers.len()).flat_map(|a| (a + 1..servers.len()).map(move |b| (a, b)));
     pairs.filter_map(|(a, b)| difference([a, b], servers[a], servers[b])).collect()
 }
@@ -20,7 +20,7 @@ fn difference(
     [first, second]: [usize; 2],
     a: ServerSamples<'_>,
     b: ServerSamples<'_>,
-) -> Option<Difference> {
+) -> Option<ServerDifference> {
     let pairs = in_common(a.0, b.0);
     let stated = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
     let apart =
@@ -28,7 +28,7 @@ fn difference(
     let best = pairs.iter().min_by_key(|(a, b)| bound_ns(a, b))?;
     let (offset_ns, bound) = (apart(best), bound_ns(best.0, best.1));
     let mean_ns = pairs.iter().map(|pair| apart(pair) as f64).sum::<f64>() / pairs.len() as f64;
-    Some(Difference {
+    Some(ServerDifference {
         first,
         second,
         pairs: pairs.len() as u64,
@@ -44,7 +44,7 @@ fn difference(
 /// exchanges, in ns.
 fn bound_ns(a: &ExchangeSample, b: &ExchangeSample) -> u64 {
     let between = gained_ns(a.t1_ns.abs_diff(b.t1_ns));
-    a.bound_ns().saturating_add(b.bound_ns()).saturating_add(between)
+    a.error_bound_ns().saturating_add(b.error_bound_ns()).saturating_add(between)
 }
 
 /// Returns exchanges in the same slot of the time grid; both lists are in its order. Exchanges with
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     /// Of servers that state no error of their own.
-    fn exact(servers: &[&[ExchangeSample]]) -> Vec<Difference> {
+    fn exact(servers: &[&[ExchangeSample]]) -> Vec<ServerDifference> {
         let servers: Vec<_> = servers.iter().map(|samples| (*samples, Some(0))).collect();
         differences(&servers)
     }

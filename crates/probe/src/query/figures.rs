@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use horolog_record::{AllanDeviation, BestSample, Drift, ExactSummary, ExchangeSample};
+use horolog_record::{AllanDeviation, BestSample, ClockDrift, ExactSummary, ExchangeSample};
 
 use crate::stability;
 
@@ -29,14 +29,15 @@ pub(crate) const fn is_impossible(sample: &ExchangeSample) -> bool {
 /// Returns the sample with the least delay (RFC 5905, section 10), on a tie the one with the least
 /// error bound. An impossible sample is the best only if there is no other.
 pub(crate) fn best(samples: &[ExchangeSample]) -> Option<BestSample> {
-    let rank =
-        |sample: &&ExchangeSample| (is_impossible(sample), sample.delay_ns, sample.bound_ns());
+    let rank = |sample: &&ExchangeSample| {
+        (is_impossible(sample), sample.delay_ns, sample.error_bound_ns())
+    };
     let best = samples.iter().min_by_key(rank)?;
     Some(BestSample {
         offset_ns: best.offset_ns,
         delay_ns: best.delay_ns,
         dispersion_ns: best.dispersion_ns,
-        bound_ns: best.bound_ns(),
+        bound_ns: best.error_bound_ns(),
     })
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn jitter_ns(samples: &[ExchangeSample], offset_ns: i64) -> Option<f6
 }
 
 /// Fits a line through the offsets.
-pub(crate) fn drift(samples: &[ExchangeSample]) -> Option<Drift> {
+pub(crate) fn drift(samples: &[ExchangeSample]) -> Option<ClockDrift> {
     let first = samples.first()?;
     let point = |sample: &ExchangeSample| {
         let seconds = sample.t1_ns.saturating_sub(first.t1_ns) as f64 / 1e9;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use horolog_io::{HardwareTime, InterfacePhc};
-use horolog_record::HardwareClock;
+use horolog_record::PhcTimestampSource;
 use horolog_sys::hardware_timestamps::TimestampPurpose;
 use horolog_sys::netlink::Netlink;
 use horolog_sys::zone::zone_index;
@@ -26,7 +26,7 @@ pub(crate) trait NicClock: Send {
     /// Converts a timestamp to the system clock, if it is of this NIC.
     fn convert(&self, time: HardwareTime) -> Option<PacketTimestamp>;
     /// Returns its description for the result.
-    fn describe(&self) -> HardwareClock;
+    fn describe(&self) -> PhcTimestampSource;
 }
 
 struct SharedNicClock {
@@ -64,10 +64,10 @@ impl NicClock for SystemNicClock {
         })
     }
 
-    fn describe(&self) -> HardwareClock {
+    fn describe(&self) -> PhcTimestampSource {
         self.with(|shared| {
             let (interface, clock) = shared.clock.name();
-            HardwareClock {
+            PhcTimestampSource {
                 interface: interface.to_owned(),
                 clock,
                 conversion_uncertainty_ns: shared.clock.uncertainty().as_ns().unsigned_abs(),

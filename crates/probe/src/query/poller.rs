@@ -8,7 +8,7 @@ use std::time::Duration;
 use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTime};
 use horolog_nts::{Nonces, ReplyError};
 use horolog_record::{
-    HardwareClock, InvalidReason, NtsUse, QueryEnd, QueryEndReason, TimestampSource,
+    InvalidReason, NtsUse, PhcTimestampSource, QueryEnd, QueryEndReason, TimestampSource,
 };
 use horolog_sys::explain::explain;
 use horolog_time::{Monotonic, NtpTimestamp, Span, Timestamp};
@@ -81,7 +81,7 @@ pub(crate) struct PollOptions {
 pub(crate) struct PollOutcome {
     pub(crate) account: ServerStats,
     pub(crate) nts: Option<NtsUse>,
-    pub(crate) nic_clock: Option<HardwareClock>,
+    pub(crate) nic_clock: Option<PhcTimestampSource>,
 }
 
 impl PollOutcome {

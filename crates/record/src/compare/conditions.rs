@@ -7,34 +7,35 @@ use serde_json::Value;
 
 use super::ComparedCondition;
 
-/// Flags for files to which results are written.
-const FILES: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];
+/// Flags that name an output file; they are not compared.
+const OUTPUT_FLAGS: [&str; 6] = ["--json", "--html", "--csv", "--store", "--junit", "--summary"];
 /// Fields that always differ, or are reported elsewhere.
-const APART: [&str; 5] = ["schema", "started", "command", "findings", "limits"];
-/// Largest depth of the search for text values.
+const EXCLUDED_FIELDS: [&str; 5] = ["schema", "started", "command", "findings", "limits"];
+/// Largest depth of objects in which text values are found.
 const DEPTH_MAX: usize = 3;
 
-/// Returns the differing conditions, except for files to which results are written.
-pub(super) fn differing(earlier: &Value, later: &Value) -> Vec<ComparedCondition> {
-    let (mut before, mut after) = (words(earlier), words(later));
-    before.insert("command".to_owned(), command(earlier));
-    after.insert("command".to_owned(), command(later));
+/// Returns the conditions that differ, by path.
+pub(super) fn differing_conditions(earlier: &Value, later: &Value) -> Vec<ComparedCondition> {
+    let (mut before, mut after) = (text_values(earlier), text_values(later));
+    before.insert("command".to_owned(), comparable_command(earlier));
+    after.insert("command".to_owned(), comparable_command(later));
     let paths: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let one = |path: &String| {
+    let compare_path = |path: &String| {
         let [earlier, later] = [&before, &after].map(|all| all.get(path).cloned());
         let [earlier, later] = [earlier, later].map(Option::unwrap_or_default);
         let path = path.clone();
         (earlier != later).then_some(ComparedCondition { path, earlier, later })
     };
-    paths.into_iter().filter_map(one).collect()
+    paths.into_iter().filter_map(compare_path).collect()
 }
 
-/// Returns the textual facts of a result and its host, by path; lists of items are excluded.
-fn words(result: &Value) -> BTreeMap<String, String> {
+/// Returns the text and boolean values of a result, and all values of its host, by path. Lists are
+/// excluded.
+fn text_values(result: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let fields = result.as_object().into_iter().flatten();
-    for (name, value) in fields.filter(|(name, _)| !APART.contains(&name.as_str())) {
-        // Everything about the host; of the rest only text, since numbers are metrics.
+    for (name, value) in fields.filter(|(name, _)| !EXCLUDED_FIELDS.contains(&name.as_str())) {
+        // All values of the host count; elsewhere numbers are metrics.
         collect_values(name, value, name == "host", DEPTH_MAX, &mut all);
     }
     all
@@ -55,20 +56,20 @@ fn collect_values(
             }
         }
         Value::String(text) => drop(all.insert(name.to_owned(), text.clone())),
-        Value::Bool(is) => drop(all.insert(name.to_owned(), is.to_string())),
+        Value::Bool(flag) => drop(all.insert(name.to_owned(), flag.to_string())),
         value if is_host => drop(all.insert(name.to_owned(), value.to_string())),
         _ => {}
     }
 }
 
-fn command(result: &Value) -> String {
+fn comparable_command(result: &Value) -> String {
     let words = result["command"].as_array().map_or(&[][..], Vec::as_slice);
     let mut words = words.iter().filter_map(Value::as_str).skip(1);
     let mut retained = Vec::new();
     while let Some(word) = words.next() {
         match word.split_once('=') {
-            Some((flag, _)) if FILES.contains(&flag) => {}
-            None if FILES.contains(&word) => drop(words.next()),
+            Some((flag, _)) if OUTPUT_FLAGS.contains(&flag) => {}
+            None if OUTPUT_FLAGS.contains(&word) => drop(words.next()),
             _ => retained.push(word),
         }
     }

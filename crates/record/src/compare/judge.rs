@@ -1,12 +1,12 @@
-//! Judgement of a change by its bounds.
+//! Verdicts on changes, from the bounds of each change.
 
 use super::CompareVerdict;
 
-/// Smallest reported increase of loss: a share of the packets sent. Below it a doubled share is
-/// insignificant.
-const LOSS_STEP: f64 = 0.001;
+/// Smallest increase of a loss ratio that is reported; a smaller one is insignificant even if the
+/// ratio doubled.
+const LOSS_INCREASE_MIN: f64 = 0.001;
 
-/// Bounds of a change, as a share; larger is worse.
+/// Bounds of a change; a positive change is an increase.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct ChangeInterval {
     pub(super) low: f64,
@@ -14,23 +14,23 @@ pub(super) struct ChangeInterval {
 }
 
 impl ChangeInterval {
-    /// Returns the interval of an exactly known change.
-    pub(super) const fn of(change: f64) -> Self {
+    /// Returns the interval of a change that is known exactly.
+    pub(super) const fn exact(change: f64) -> Self {
         Self { low: change, high: change }
     }
 
-    /// Returns an interval in which a bound may be unknown.
-    pub(super) fn within(low: Option<f64>, high: Option<f64>) -> Self {
+    /// Returns the interval between two bounds; an unknown bound is infinite.
+    pub(super) fn from_bounds(low: Option<f64>, high: Option<f64>) -> Self {
         Self { low: low.unwrap_or(f64::NEG_INFINITY), high: high.unwrap_or(f64::INFINITY) }
     }
 
-    /// Returns the interval for a metric that is better if larger.
+    /// Returns the interval with the sign reversed, for metrics of which larger values are better.
     pub(super) fn reversed(self) -> Self {
         Self { low: -self.high, high: -self.low }
     }
 }
 
-pub(super) fn judge(change: Option<ChangeInterval>, threshold: f64) -> CompareVerdict {
+pub(super) fn judge_change(change: Option<ChangeInterval>, threshold: f64) -> CompareVerdict {
     match change {
         None => CompareVerdict::NotEnough,
         Some(ChangeInterval { low, .. }) if low > threshold => CompareVerdict::Worse,
@@ -42,28 +42,31 @@ pub(super) fn judge(change: Option<ChangeInterval>, threshold: f64) -> CompareVe
     }
 }
 
-/// Judges the increase of an offset's distance from 0, which was `earlier`, including the error
-/// bounds of both offsets, all in ns. A change within the error bounds or the threshold counts as
-/// the same.
+/// Judges the change of an offset. `distance_increase` is the increase of its distance from 0 in
+/// ns, `earlier` the earlier distance, and `error_bound` the sum of the error bounds of both
+/// offsets. A change within the error bounds or the threshold counts as no change. Returns the
+/// bounds of the change extended by the error bounds, and the verdict.
 pub(super) fn judge_offset(
-    further: ChangeInterval,
+    distance_increase: ChangeInterval,
     earlier: f64,
     error_bound: f64,
     threshold: f64,
 ) -> (ChangeInterval, CompareVerdict) {
-    let bounds =
-        ChangeInterval { low: further.low - error_bound, high: further.high + error_bound };
-    (bounds, judge(Some(further), error_bound.max(earlier * threshold)))
+    let bounds = ChangeInterval {
+        low: distance_increase.low - error_bound,
+        high: distance_increase.high + error_bound,
+    };
+    (bounds, judge_change(Some(distance_increase), error_bound.max(earlier * threshold)))
 }
 
-/// Judges the difference of two shares: the threshold is a share of the earlier loss, and
-/// [`LOSS_STEP`] at least.
+/// Judges the difference of two loss ratios. The threshold is a share of the earlier ratio, and at
+/// least [`LOSS_INCREASE_MIN`].
 pub(super) fn judge_loss(
     earlier: f64,
     change: Option<ChangeInterval>,
     threshold: f64,
 ) -> CompareVerdict {
-    judge(change, (earlier * threshold).max(LOSS_STEP))
+    judge_change(change, (earlier * threshold).max(LOSS_INCREASE_MIN))
 }
 
 #[cfg(test)]
@@ -72,13 +75,13 @@ mod tests {
 
     #[test]
     fn verdicts_follow_from_bounds() {
-        let of = |low, high| judge(Some(ChangeInterval { low, high }), 0.1);
+        let of = |low, high| judge_change(Some(ChangeInterval { low, high }), 0.1);
         assert_eq!(of(0.11, 0.5), CompareVerdict::Worse);
         assert_eq!(of(-0.5, -0.11), CompareVerdict::Better);
         assert_eq!(of(-0.1, 0.1), CompareVerdict::Same);
         assert_eq!(of(0.05, 0.2), CompareVerdict::Unclear);
         assert_eq!(of(-0.2, 0.2), CompareVerdict::Unclear);
-        assert_eq!(judge(None, 0.1), CompareVerdict::NotEnough);
+        assert_eq!(judge_change(None, 0.1), CompareVerdict::NotEnough);
     }
 
     #[test]

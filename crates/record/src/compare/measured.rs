@@ -1,18 +1,21 @@
-//! Comparable metrics of a result: times with their histograms, shares with their counts, rates,
-//! single times, and offsets with their error bounds. Time series and samples of a result are
-//! contained in these and are not compared separately.
+//! Comparable metrics of a result: distributions of times, ratios of events to trials, rates,
+//! single times, and offsets with their error bounds. Time series and samples are not compared,
+//! since these metrics summarise them.
 
 use std::collections::BTreeMap;
 
 use horolog_stats::Histogram;
 use serde_json::{Map, Value};
 
-use super::paths::{ValuePath, distribution, is_time_series, kind_of, objects};
+use super::paths::{
+    ResultObject, as_distribution, generic_path, is_time_series, objects_with_paths,
+};
 
 type JsonFields = Map<String, Value>;
 
-/// Single times in ns: suffix of the kind of path, and the fields there.
-const TIMES: [(&str, &[&str]); 12] = [
+/// Fields with a single time in ns: suffix of the path without list indices, and the names of the
+/// fields.
+const TIME_FIELDS: [(&str, &[&str]); 12] = [
     ("methods[].error_ns", &["rms"]),
     ("clocks[]", &["cost_ns"]),
     ("steps[]", &["per_switch_ns"]),
@@ -27,9 +30,9 @@ const TIMES: [(&str, &[&str]); 12] = [
     ("", &["system_call_ns"]),
 ];
 
-/// Values that are absent if an attempt did not succeed: the kind of path, the field there, and the
-/// name of the metric it would have.
-const TRIED: [[&str; 3]; 6] = [
+/// Values that are absent if an attempt failed: path without list indices, name of the field that
+/// is then absent, and name of the metric.
+const ATTEMPTS: [[&str; 3]; 6] = [
     ["run.faults[]", "recovered_after_ns", "recovered_after_ns"],
     ["run.faults[]", "detected", "detected.after_ns"],
     ["methods[]", "error_ns", "error_ns.rms"],
@@ -38,8 +41,8 @@ const TRIED: [[&str; 3]; 6] = [
     ["tasks[]", "as_published", "as_published.response_ns"],
 ];
 
-/// Events and their number of trials: the fields of both.
-const SHARES: [[&str; 2]; 10] = [
+/// Ratios of events to trials: names of the fields with the number of events and of trials.
+const EVENT_RATIOS: [[&str; 2]; 10] = [
     ["lost", "sent"],
     ["unsynchronised", "received"],
     ["late", "sent"],
@@ -52,8 +55,9 @@ const SHARES: [[&str; 2]; 10] = [
     ["stalled", "exchanges"],
 ];
 
-/// Distributions that describe the measuring side, by the suffixes of their kinds of path.
-const OF_MEASURER: [&str; 6] = [
+/// Distributions that describe the measuring side instead of the measured object: suffixes of their
+/// paths without list indices.
+const MEASURING_SIDE_SUFFIXES: [&str; 6] = [
     "trials[].lateness_ns",
     "trial.lateness_ns",
     "rows[].send_late_ns",
@@ -62,31 +66,32 @@ const OF_MEASURER: [&str; 6] = [
     "sources[].lateness_ns",
 ];
 
-/// Single metric.
+/// Metric with a single value.
 #[derive(Clone, Copy)]
 pub(super) struct SingleValue {
-    pub(super) figure: f64,
-    /// Bounds, if it comes from a search: 0 and infinity if the search did not find them.
+    pub(super) value: f64,
+    /// Bounds found by a search, 0 and infinity if it found none; `None` if the value is not from a
+    /// search.
     pub(super) bounds: Option<[f64; 2]>,
 }
 
 impl SingleValue {
-    /// Returns a searched value; inverted bounds count as none.
-    fn searched(figure: f64, lower: Option<f64>, upper: Option<f64>) -> Self {
+    /// Returns a value found by a search; bounds in the wrong order are ignored.
+    fn from_search(value: f64, lower: Option<f64>, upper: Option<f64>) -> Self {
         let bounds = [lower.unwrap_or(0.0), upper.unwrap_or(f64::INFINITY)];
         let bounds = if bounds[0] <= bounds[1] { bounds } else { [0.0, f64::INFINITY] };
-        Self { figure, bounds: Some(bounds) }
+        Self { value, bounds: Some(bounds) }
     }
 
-    const fn read(figure: f64) -> Self {
-        Self { figure, bounds: None }
+    const fn from_reading(figure: f64) -> Self {
+        Self { value: figure, bounds: None }
     }
 }
 
-/// Value at a path.
+/// Value of a metric.
 pub(super) enum MeasuredValue {
     Times(Box<Histogram>),
-    /// Events, and the number of trials.
+    /// Numbers of events and of trials.
     Share([u64; 2]),
     /// Rate; larger is better.
     Rate(SingleValue),
@@ -94,7 +99,7 @@ pub(super) enum MeasuredValue {
     Time(SingleValue),
     /// Offset and its error bound, in ns.
     Offset(f64, f64),
-    /// Unsuccessful attempt.
+    /// Attempt that failed, so that there is no value.
     Failed,
 }
 
@@ -130,65 +135,65 @@ impl MeasuredValue {
 
 /// Returns true if a metric describes the measuring side, not the measured object.
 pub(super) fn is_informational(path: &str) -> bool {
-    let kind = kind_of(path);
-    OF_MEASURER.iter().any(|end| kind.ends_with(end))
+    let kind = generic_path(path);
+    MEASURING_SIDE_SUFFIXES.iter().any(|end| kind.ends_with(end))
 }
 
 /// Returns all metrics of a result, by path.
-pub(super) fn measured(result: &Value) -> BTreeMap<String, MeasuredValue> {
+pub(super) fn metrics_by_path(result: &Value) -> BTreeMap<String, MeasuredValue> {
     let mut all = BTreeMap::new();
-    let paths = objects(result);
-    let held = held(&paths);
-    let mut beyond: Option<&str> = None;
+    let paths = objects_with_paths(result);
+    let found_rates = search_rates(&paths);
+    let mut skipped_trial: Option<&str> = None;
     for path in &paths {
-        let (name, fields, kind) = (&path.name, path.fields, kind_of(&path.name));
-        if is_time_series(&kind) || beyond.is_some_and(|trial| is_within(name, trial)) {
+        let (name, fields, kind) = (&path.name, path.fields, generic_path(&path.name));
+        if is_time_series(&kind) || skipped_trial.is_some_and(|trial| is_within(name, trial)) {
             continue;
         }
-        if is_beyond(path, &held) {
-            beyond = Some(name);
+        if is_above_search_rate(path, &found_rates) {
+            skipped_trial = Some(name);
             continue;
         }
         let mut add = |field: &str, measured| {
             let dot = if name.is_empty() || field.is_empty() { "" } else { "." };
             all.insert(format!("{name}{dot}{field}"), measured);
         };
-        if let Some(times) = distribution(fields) {
+        if let Some(times) = as_distribution(fields) {
             if let Ok(times) = times.decode() {
                 add("", MeasuredValue::Times(Box::new(times)));
             }
             continue;
         }
-        shares(fields, &mut add);
-        for (_, names) in TIMES.iter().filter(|(end, _)| ends_with(&kind, end)) {
+        add_shares(fields, &mut add);
+        for (_, names) in TIME_FIELDS.iter().filter(|(end, _)| ends_with(&kind, end)) {
             for field in *names {
-                if let Some(figure) = number(fields, field).filter(|time| *time > 0.0) {
-                    add(field, MeasuredValue::Time(SingleValue::read(figure)));
+                if let Some(value) = number(fields, field).filter(|time| *time > 0.0) {
+                    add(field, MeasuredValue::Time(SingleValue::from_reading(value)));
                 }
             }
         }
         // A fault that was never injected is no attempt.
         let is_tried = count(fields, "injected") != Some(0);
-        for [_, field, figure] in TRIED.iter().filter(|[of, ..]| is_tried && *of == kind) {
+        for [_, field, figure] in ATTEMPTS.iter().filter(|[of, ..]| is_tried && *of == kind) {
             if fields.get(*field).is_none_or(Value::is_null) {
                 add(figure, MeasuredValue::Failed);
             }
         }
-        if let Some(rate) = rate(name, &kind, fields) {
+        if let Some(rate) = find_rate(name, &kind, fields) {
             add("", MeasuredValue::Rate(rate));
         }
-        if let Some((offset, error_bound)) = offset(&kind, fields) {
+        if let Some((offset, error_bound)) = find_offset(&kind, fields) {
             add("offset_ns", MeasuredValue::Offset(offset, error_bound));
         }
-        if let Some(delays) = delays(&kind, fields) {
+        if let Some(delays) = sample_delays(&kind, fields) {
             add("delay_ns", MeasuredValue::Times(Box::new(delays)));
         }
     }
     all
 }
 
-/// Returns the path of the trials and the rate found, for each search.
-fn held(paths: &[ValuePath<'_>]) -> Vec<(String, f64)> {
+/// Returns for each search the path prefix of its trials and the rate that it found.
+fn search_rates(paths: &[ResultObject<'_>]) -> Vec<(String, f64)> {
     let searches = paths.iter().filter_map(|path| {
         let prefix = path.name.strip_suffix("search")?;
         Some((format!("{prefix}trials["), number(path.fields, "lower")?))
@@ -196,15 +201,15 @@ fn held(paths: &[ValuePath<'_>]) -> Vec<(String, f64)> {
     searches.collect()
 }
 
-/// Returns true if it is a trial at a rate above the one that its search found: its outcome is
-/// chance, and the rate already expresses the overload.
-fn is_beyond(path: &ValuePath<'_>, held: &[(String, f64)]) -> bool {
+/// Returns true if the object is a trial above the rate that its search found. The outcome of such
+/// a trial is random, and the rate found already expresses the overload.
+fn is_above_search_rate(path: &ResultObject<'_>, found_rates: &[(String, f64)]) -> bool {
     let Some(rate) = number(path.fields, "intended_rate") else { return false };
     let is_of = |trials: &str| {
         let rest = path.name.strip_prefix(trials);
         rest.is_some_and(|rest| rest.ends_with(']') && !rest.contains("]."))
     };
-    held.iter().any(|(trials, found)| is_of(trials) && rate > *found)
+    found_rates.iter().any(|(trials, found)| is_of(trials) && rate > *found)
 }
 
 /// Returns true if a path lies within another.
@@ -232,17 +237,17 @@ fn count(fields: &JsonFields, name: &str) -> Option<u64> {
     }
 }
 
-fn shares(fields: &JsonFields, add: &mut impl FnMut(&str, MeasuredValue)) {
+fn add_shares(fields: &JsonFields, add: &mut impl FnMut(&str, MeasuredValue)) {
     let mut share = |name: &str, events: Option<u64>, of: Option<u64>| {
         let both = events.zip(of).filter(|(events, of)| *of > 0 && events <= of);
         if let Some((events, of)) = both {
             add(name, MeasuredValue::Share([events, of]));
         }
     };
-    for [events, of] in SHARES {
+    for [events, of] in EVENT_RATIOS {
         share(events, count(fields, events), count(fields, of));
     }
-    // Only beside a loss count: elsewhere the word means other things.
+    // Only in objects with a loss count: elsewhere `invalid` has other meanings.
     if fields.contains_key("lost") {
         share("invalid", count(fields, "invalid"), count(fields, "sent"));
     }
@@ -255,27 +260,28 @@ fn shares(fields: &JsonFields, add: &mut impl FnMut(&str, MeasuredValue)) {
     }
 }
 
-/// Returns the number by which a path identifies one of its items.
-fn identity_of(path: &str, what: &str) -> Option<f64> {
-    let (_, rest) = path.split_once(&format!("{what}="))?;
+/// Returns the value of a numeric field in the item identity in a path, such as 4 for `children` in
+/// `cells[children=4]`.
+fn item_number(path: &str, field: &str) -> Option<f64> {
+    let (_, rest) = path.split_once(&format!("{field}="))?;
     rest.split([',', ']']).next()?.parse().ok()
 }
 
 /// Returns the rate that a search found, or the rate of a transfer; larger is better.
-fn rate(name: &str, kind: &str, fields: &JsonFields) -> Option<SingleValue> {
+fn find_rate(name: &str, kind: &str, fields: &JsonFields) -> Option<SingleValue> {
     let is_search = kind == "search" || kind.ends_with(".search");
     if is_search {
         let (lower, upper) = (number(fields, "lower"), number(fields, "upper"));
-        // A search in which no rate held found a rate of 0.
-        let nothing = || fields.contains_key("end").then_some(0.0);
-        let figure = number(fields, "rate").or(lower).or_else(nothing)?;
-        return Some(SingleValue::searched(figure, lower, upper));
+        // A search that ended without a passed rate found a rate of 0.
+        let zero_if_ended = || fields.contains_key("end").then_some(0.0);
+        let rate = number(fields, "rate").or(lower).or_else(zero_if_ended)?;
+        return Some(SingleValue::from_search(rate, lower, upper));
     }
     if kind == "cells[].repetitions[]" {
         // The bounds are of packets, each of which becomes one copy per child.
-        let children = identity_of(name, "children")?;
+        let children = item_number(name, "children")?;
         let bound = |bound: &str| Some(number(fields, bound)? * children);
-        return Some(SingleValue::searched(
+        return Some(SingleValue::from_search(
             number(fields, "copies_per_s")?,
             bound("lower"),
             bound("upper"),
@@ -287,27 +293,30 @@ fn rate(name: &str, kind: &str, fields: &JsonFields) -> Option<SingleValue> {
         "columns[].points[].runs[]" => number(fields, "responses_per_s"),
         _ => None,
     };
-    single.filter(|rate| *rate >= 0.0).map(SingleValue::read)
+    single.filter(|rate| *rate >= 0.0).map(SingleValue::from_reading)
 }
 
-/// Returns the offset between clocks and its error bound.
-fn offset(kind: &str, fields: &JsonFields) -> Option<(f64, f64)> {
-    let of = |name: &str, figure: &str| number(fields.get(name)?.as_object()?, figure);
+/// Returns the offset between two clocks and its error bound, in ns.
+fn find_offset(kind: &str, fields: &JsonFields) -> Option<(f64, f64)> {
+    let nested_number = |name: &str, figure: &str| number(fields.get(name)?.as_object()?, figure);
     if kind == "servers[]" {
-        return Some((of("best", "offset_ns")?, of("best", "bound_ns")?));
+        return Some((nested_number("best", "offset_ns")?, nested_number("best", "bound_ns")?));
     }
     if kind == "clocks[]" {
-        return Some((of("offset_ns", "p50")?, of("error_bound_ns", "p50")?));
+        return Some((nested_number("offset_ns", "p50")?, nested_number("error_bound_ns", "p50")?));
     }
     if matches!(kind.rsplit('.').next(), Some("trials[]" | "trial")) {
         // The timestamp may have been taken at either end of the reply's round trip.
-        return Some((of("tx_offset_ns", "p50")?, of("rtt_ns", "p50")? / 2.0));
+        return Some((
+            nested_number("tx_offset_ns", "p50")?,
+            nested_number("rtt_ns", "p50")? / 2.0,
+        ));
     }
     None
 }
 
 /// Returns the delays of a server's samples.
-fn delays(kind: &str, fields: &JsonFields) -> Option<Histogram> {
+fn sample_delays(kind: &str, fields: &JsonFields) -> Option<Histogram> {
     let samples = (kind == "servers[]").then(|| fields.get("samples")?.as_array()).flatten()?;
     let mut histogram = Histogram::new();
     for sample in samples {

@@ -7,22 +7,22 @@ use horolog_stats::Histogram;
 use horolog_stats::bootstrap::{self, ConfidenceInterval};
 use serde_json::Value;
 
-use super::judge::{ChangeInterval, judge, judge_loss, judge_offset};
-use super::measured::{MeasuredValue, SingleValue, is_informational, measured};
+use super::judge::{ChangeInterval, judge_change, judge_loss, judge_offset};
+use super::measured::{MeasuredValue, SingleValue, is_informational, metrics_by_path};
 use super::{CompareVerdict, ComparedMetric, ComparedMetricKind};
 
-/// Extractor of a path's single metric of one sort.
-type Sort = fn(&MeasuredValue) -> Option<SingleValue>;
+/// Function that returns the value of a metric if it is of one kind.
+type SingleValueExtractor = fn(&MeasuredValue) -> Option<SingleValue>;
 
-/// Sorts of single metrics.
-const SINGLE: [(ComparedMetricKind, Sort); 2] = [
+/// Kinds of metrics with a single value, and their extractors.
+const SINGLE_METRICS: [(ComparedMetricKind, SingleValueExtractor); 2] = [
     (ComparedMetricKind::Rate, MeasuredValue::rate),
     (ComparedMetricKind::Time, MeasuredValue::time),
 ];
 
-/// Largest relative difference of two rates that are both the highest tried: each is the achieved
-/// rate.
-const TOP_WIDTH: f64 = 0.01;
+/// Relative difference of two rates, each the highest that was tried, up to which they count as
+/// equal: achieved rates vary by as much.
+const HIGHEST_RATE_TOLERANCE: f64 = 0.01;
 
 const QUANTILES: [(ComparedMetricKind, f64); 3] = [
     (ComparedMetricKind::P50, 0.5),
@@ -33,12 +33,12 @@ const QUANTILES: [(ComparedMetricKind, f64); 3] = [
 type ComparedMetrics = (Vec<ComparedMetric>, Vec<String>, Vec<String>);
 
 /// Values at each path in the runs of one side.
-type SideValues = BTreeMap<String, Vec<MeasuredValue>>;
+type ValuesByPath = BTreeMap<String, Vec<MeasuredValue>>;
 
-fn side(runs: &[&Value]) -> SideValues {
-    let mut all = SideValues::new();
+fn collect_values(runs: &[&Value]) -> ValuesByPath {
+    let mut all = ValuesByPath::new();
     for run in runs {
-        for (path, found) in measured(run) {
+        for (path, found) in metrics_by_path(run) {
             all.entry(path).or_default().push(found);
         }
     }
@@ -48,18 +48,18 @@ fn side(runs: &[&Value]) -> SideValues {
 /// Compares the paths that all runs have. A path missing in some run of a side counts as present
 /// only on the other side.
 pub(super) fn compare(earlier: &[&Value], later: &[&Value], threshold: f64) -> ComparedMetrics {
-    let (mut before, after) = (side(earlier), side(later));
-    let (mut figures, mut only_later) = (Vec::new(), Vec::new());
+    let (mut before, after) = (collect_values(earlier), collect_values(later));
+    let (mut metrics, mut only_later) = (Vec::new(), Vec::new());
     for (path, after) in after {
         match before.get(&path) {
             Some(one) if one.len() == earlier.len() && after.len() == later.len() => {
                 let before = before.remove(&path).unwrap_or_default();
-                figures.extend(compare_path(&path, &before, &after, threshold));
+                metrics.extend(compare_path(&path, &before, &after, threshold));
             }
             _ => only_later.push(path),
         }
     }
-    (figures, before.into_keys().collect(), only_later)
+    (metrics, before.into_keys().collect(), only_later)
 }
 
 fn compare_path(
@@ -69,49 +69,50 @@ fn compare_path(
     threshold: f64,
 ) -> Vec<ComparedMetric> {
     let both = [before, after];
-    let figure = |kind, figures: [f64; 2], bounds: Option<ChangeInterval>, verdict| {
-        vec![figure(path, kind, figures.map(Some), bounds, verdict)]
+    let one_metric = |kind, values: [f64; 2], bounds: Option<ChangeInterval>, verdict| {
+        vec![compared_metric(path, kind, values.map(Some), bounds, verdict)]
     };
     if both.into_iter().flatten().any(MeasuredValue::is_failed) {
-        return failed(path, both).into_iter().collect();
+        return compare_attempts(path, both).into_iter().collect();
     }
-    if let Some([before, after]) = all_of(both, MeasuredValue::times) {
-        return times(path, &before, &after, threshold);
+    if let Some([before, after]) = all_values(both, MeasuredValue::times) {
+        return compare_times(path, &before, &after, threshold);
     }
-    if let Some([before, after]) = all_of(both, MeasuredValue::share) {
+    if let Some([before, after]) = all_values(both, MeasuredValue::share) {
         let bounds = bootstrap::difference_of_shares(&before, &after).map(difference);
-        let figures = [&before, &after].map(|runs| mean(runs.iter().map(|one| share(*one))));
-        let verdict = judge_loss(figures[0], bounds, threshold);
-        return figure(ComparedMetricKind::Loss, figures, bounds, verdict);
+        let means = [&before, &after].map(|runs| mean(runs.iter().map(|one| share(*one))));
+        let verdict = judge_loss(means[0], bounds, threshold);
+        return one_metric(ComparedMetricKind::Loss, means, bounds, verdict);
     }
-    for (kind, sort) in SINGLE {
-        let Some(sides) = all_of(both, sort) else { continue };
-        let figures = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.figure)));
+    for (kind, extract) in SINGLE_METRICS {
+        let Some(sides) = all_values(both, extract) else { continue };
+        let means = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.value)));
         let [before, after] = &sides;
-        let bounds = bounds_of_single(before, after);
+        let bounds = single_value_bounds(before, after);
         let is_read = before.iter().chain(after).all(|one| one.bounds.is_none());
         // A single reading without bounds is the change itself.
-        let change = bounds.or_else(|| is_read.then(|| ChangeInterval::of(change(figures))));
+        let change =
+            bounds.or_else(|| is_read.then(|| ChangeInterval::exact(relative_change(means))));
         let is_rate = kind == ComparedMetricKind::Rate;
         let worse = if is_rate { change.map(ChangeInterval::reversed) } else { change };
-        return figure(kind, figures, bounds, judge(worse, threshold));
+        return one_metric(kind, means, bounds, judge_change(worse, threshold));
     }
-    if let Some(sides) = all_of(both, MeasuredValue::offset) {
-        let (figures, bounds, verdict) = offsets(&sides, threshold);
-        return figure(ComparedMetricKind::Offset, figures, Some(bounds), verdict);
+    if let Some(sides) = all_values(both, MeasuredValue::offset) {
+        let (values, bounds, verdict) = compare_offsets(&sides, threshold);
+        return one_metric(ComparedMetricKind::Offset, values, Some(bounds), verdict);
     }
     Vec::new()
 }
 
-/// Compares attempts made by all runs that failed in some: worse if they fail more often than
-/// before. Returns nothing if none ever failed.
-fn failed(path: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
+/// Compares a metric whose attempt failed in some runs: worse if it failed in a larger share of the
+/// later runs. Returns `None` if it failed in all runs.
+fn compare_attempts(path: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
     let share = |runs: &[MeasuredValue]| {
         runs.iter().filter(|one| one.is_failed()).count() as f64 / runs.len() as f64
     };
     let of = |runs: &[MeasuredValue]| -> Option<f64> {
         let all = runs.iter().map(|one| {
-            one.time().map(|time| time.figure).or_else(|| one.offset().map(|(offset, _)| offset))
+            one.time().map(|time| time.value).or_else(|| one.offset().map(|(offset, _)| offset))
         });
         Some(mean(all.collect::<Option<Vec<_>>>()?.into_iter()))
     };
@@ -124,17 +125,18 @@ fn failed(path: &str, both: [&[MeasuredValue]; 2]) -> Option<ComparedMetric> {
         Ordering::Less => CompareVerdict::Better,
         Ordering::Equal => CompareVerdict::Unclear,
     };
-    Some(figure(path, kind, both.map(of), None, verdict))
+    Some(compared_metric(path, kind, both.map(of), None, verdict))
 }
 
-/// Returns a change as a share of the earlier value; relative to 0 any change is infinite.
-fn change([before, after]: [f64; 2]) -> f64 {
+/// Returns the change as a share of the earlier value: 0 if both are 0, infinite if only the
+/// earlier one is.
+fn relative_change([before, after]: [f64; 2]) -> f64 {
     if before <= 0.0 && after <= 0.0 { 0.0 } else { after / before - 1.0 }
 }
 
-/// Returns the offsets of a single run on each side unchanged; for several runs, their mean
-/// distance from 0, regardless of sign.
-fn offsets(
+/// Compares offsets. For a single run on each side the values are the offsets themselves, for
+/// several runs the mean distances from 0.
+fn compare_offsets(
     sides: &[Vec<(f64, f64)>; 2],
     threshold: f64,
 ) -> ([f64; 2], ChangeInterval, CompareVerdict) {
@@ -142,21 +144,21 @@ fn offsets(
     let error_bounds = sides.each_ref().map(|runs| mean(runs.iter().map(|one| one.1)));
     let [before, after] = sizes.each_ref().map(|sizes| mean(sizes.iter().copied()));
     let further = bootstrap::difference_of_means(&sizes[0], &sizes[1])
-        .map_or_else(|| ChangeInterval::of(after - before), difference);
+        .map_or_else(|| ChangeInterval::exact(after - before), difference);
     let (bounds, verdict) = judge_offset(further, before, error_bounds.iter().sum(), threshold);
-    let figures = match sides {
+    let values = match sides {
         [one, other] if one.len() == 1 && other.len() == 1 => [one[0].0, other[0].0],
         _ => [before, after],
     };
-    (figures, bounds, verdict)
+    (values, bounds, verdict)
 }
 
-/// Returns the values of all runs of both sides, if they are of one sort.
-fn all_of<'a, T>(
+/// Returns the values of all runs of both sides; `None` if one of them is not of this kind.
+fn all_values<'a, T>(
     both: [&'a [MeasuredValue]; 2],
-    sort: impl Fn(&'a MeasuredValue) -> Option<T>,
+    extract: impl Fn(&'a MeasuredValue) -> Option<T>,
 ) -> Option<[Vec<T>; 2]> {
-    let [before, after] = both.map(|side| side.iter().map(&sort).collect::<Option<Vec<T>>>());
+    let [before, after] = both.map(|side| side.iter().map(&extract).collect::<Option<Vec<T>>>());
     Some([before?, after?])
 }
 
@@ -181,23 +183,29 @@ fn ratio(interval: ConfidenceInterval) -> ChangeInterval {
     ChangeInterval { low: interval.low - 1.0, high: interval.high - 1.0 }
 }
 
-/// Returns the change interval: for one run on each side, from the bounds of its search; for
-/// several, from their differences, and open if the search of one of them ended open.
-fn bounds_of_single(before: &[SingleValue], after: &[SingleValue]) -> Option<ChangeInterval> {
+/// Returns the bounds of a relative change. For one run on each side they follow from the bounds of
+/// the searches; for several runs from the spread of the values, and a bound is unknown if a search
+/// has no bound on that side.
+fn single_value_bounds(before: &[SingleValue], after: &[SingleValue]) -> Option<ChangeInterval> {
     let search = |runs: &[SingleValue]| if let [one] = runs { one.bounds } else { None };
     if let Some((earlier, later)) = search(before).zip(search(after)) {
-        let top = change([before[0].figure, after[0].figure]).abs() <= TOP_WIDTH;
+        let top =
+            relative_change([before[0].value, after[0].value]).abs() <= HIGHEST_RATE_TOLERANCE;
         let held = earlier[0] > 0.0 && later[0] > 0.0;
-        // Both held at every rate tried.
+        // Both passed at the highest rate that was tried.
         if top && held && earlier[1].is_infinite() && later[1].is_infinite() {
-            return Some(ChangeInterval::of(0.0));
+            return Some(ChangeInterval::exact(0.0));
         }
-        // An unknown bound leaves the change open on that side.
-        let low = if earlier[1].is_finite() { Some(change([earlier[1], later[0]])) } else { None };
-        let high = (earlier[0] > 0.0).then(|| change([earlier[0], later[1]]));
-        return Some(ChangeInterval::within(low, high));
+        // An unknown bound of a search makes the bound of the change on that side unknown.
+        let low = if earlier[1].is_finite() {
+            Some(relative_change([earlier[1], later[0]]))
+        } else {
+            None
+        };
+        let high = (earlier[0] > 0.0).then(|| relative_change([earlier[0], later[1]]));
+        return Some(ChangeInterval::from_bounds(low, high));
     }
-    let found = |runs: &[SingleValue]| runs.iter().map(|one| one.figure).collect::<Vec<_>>();
+    let found = |runs: &[SingleValue]| runs.iter().map(|one| one.value).collect::<Vec<_>>();
     let spread = bootstrap::ratio_of_means(&found(before), &found(after)).map(ratio)?;
     let is_open = |runs: &[SingleValue], is: fn([f64; 2]) -> bool| {
         runs.iter().filter_map(|one| one.bounds).any(is)
@@ -206,31 +214,31 @@ fn bounds_of_single(before: &[SingleValue], after: &[SingleValue]) -> Option<Cha
     let no_upper = |runs: &[SingleValue]| is_open(runs, |bounds| bounds[1].is_infinite());
     let low = (!no_upper(before) && !no_lower(after)).then_some(spread.low);
     let high = (!no_lower(before) && !no_upper(after)).then_some(spread.high);
-    Some(ChangeInterval::within(low, high))
+    Some(ChangeInterval::from_bounds(low, high))
 }
 
-fn times(
+fn compare_times(
     path: &str,
     before: &[&Histogram],
     after: &[&Histogram],
     threshold: f64,
 ) -> Vec<ComparedMetric> {
-    let one = |(kind, quantile): (ComparedMetricKind, f64)| {
+    let compare_quantile = |(kind, quantile): (ComparedMetricKind, f64)| {
         let at = |of: &&Histogram| of.value_at_quantile(quantile).map(|value| value as f64);
         let of_side = |runs: &[&Histogram]| {
             let values: Option<Vec<f64>> = runs.iter().map(at).collect();
             Some(mean(values?.into_iter()))
         };
-        let figures = [of_side(before)?, of_side(after)?];
+        let means = [of_side(before)?, of_side(after)?];
         let bounds = bootstrap::ratio_of_quantiles(before, after, quantile).map(ratio);
-        Some(figure(path, kind, figures.map(Some), bounds, judge(bounds, threshold)))
+        Some(compared_metric(path, kind, means.map(Some), bounds, judge_change(bounds, threshold)))
     };
-    QUANTILES.into_iter().filter_map(one).collect()
+    QUANTILES.into_iter().filter_map(compare_quantile).collect()
 }
 
-fn figure(
+fn compared_metric(
     path: &str,
-    figure: ComparedMetricKind,
+    kind: ComparedMetricKind,
     [earlier, later]: [Option<f64>; 2],
     bounds: Option<ChangeInterval>,
     verdict: CompareVerdict,
@@ -241,7 +249,7 @@ fn figure(
     let of_measurer = is_informational(path);
     ComparedMetric {
         path: path.to_owned(),
-        metric: figure,
+        metric: kind,
         earlier,
         later,
         low,

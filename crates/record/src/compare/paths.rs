@@ -1,14 +1,14 @@
-//! Paths of values in a result of any kind. Lists of trials, cores or paths may have more items in
-//! one result than in another, so an item's path contains its identity.
+//! Paths of values in a result of any kind. Lists may differ in length between results, so that the
+//! path of a list item contains the fields that identify the item instead of its index.
 
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::Distribution;
 
-/// Largest depth of the search in a record.
+/// Largest depth of objects and lists that is searched.
 const DEPTH_MAX: usize = 12;
-/// Fields that identify an item of a list, if it has them.
+/// Fields that identify a list item.
 const IDENTITIES: [&str; 28] = [
     "name",
     "role",
@@ -40,27 +40,32 @@ const IDENTITIES: [&str; 28] = [
     "index",
 ];
 
-/// Field that identifies an item without any of these.
-const KIND: &str = "kind";
+/// Field that identifies a list item without any of [`IDENTITIES`].
+const FALLBACK_IDENTITY: &str = "kind";
 
-/// Part of a result and its path.
-pub(super) struct ValuePath<'a> {
+/// JSON object in a result, with its path.
+pub(super) struct ResultObject<'a> {
     pub(super) name: String,
     pub(super) fields: &'a Map<String, Value>,
 }
 
 /// Returns all objects of a result with their paths, each before its children.
-pub(super) fn objects(result: &Value) -> Vec<ValuePath<'_>> {
+pub(super) fn objects_with_paths(result: &Value) -> Vec<ResultObject<'_>> {
     let mut all = Vec::new();
     collect_objects(result, "", DEPTH_MAX, &mut all);
     all
 }
 
-fn collect_objects<'a>(value: &'a Value, name: &str, depth: usize, all: &mut Vec<ValuePath<'a>>) {
+fn collect_objects<'a>(
+    value: &'a Value,
+    name: &str,
+    depth: usize,
+    all: &mut Vec<ResultObject<'a>>,
+) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {
         Value::Object(fields) => {
-            all.push(ValuePath { name: name.to_owned(), fields });
+            all.push(ResultObject { name: name.to_owned(), fields });
             if !is_distribution(fields) {
                 for (field, value) in fields {
                     let dot = if name.is_empty() { "" } else { "." };
@@ -69,11 +74,11 @@ fn collect_objects<'a>(value: &'a Value, name: &str, depth: usize, all: &mut Vec
             }
         }
         Value::Array(items) => {
-            let mut taken = std::collections::HashMap::<String, u32>::new();
+            let mut identity_counts = std::collections::HashMap::<String, u32>::new();
             for (index, item) in items.iter().enumerate() {
-                let mut identity = identity(item).unwrap_or_else(|| index.to_string());
-                // The order distinguishes two trials at one rate.
-                let count = taken.entry(identity.clone()).or_default();
+                let mut identity = item_identity(item).unwrap_or_else(|| index.to_string());
+                // Items with equal identities, such as two trials at one rate, are numbered.
+                let count = identity_counts.entry(identity.clone()).or_default();
                 *count += 1;
                 if *count > 1 {
                     identity = format!("{identity}, {count}");
@@ -85,7 +90,7 @@ fn collect_objects<'a>(value: &'a Value, name: &str, depth: usize, all: &mut Vec
     }
 }
 
-fn identity(item: &Value) -> Option<String> {
+fn item_identity(item: &Value) -> Option<String> {
     let fields = item.as_object()?;
     let identity_value = |name: &&str| {
         let value = match fields.get(*name)? {
@@ -95,16 +100,15 @@ fn identity(item: &Value) -> Option<String> {
         };
         Some(format!("{name}={}", value.strip_suffix(".0").unwrap_or(&value)))
     };
-    let mut own: Vec<_> = IDENTITIES.iter().filter_map(identity_value).collect();
-    if own.is_empty() {
-        own.extend(identity_value(&KIND));
+    let mut identities: Vec<_> = IDENTITIES.iter().filter_map(identity_value).collect();
+    if identities.is_empty() {
+        identities.extend(identity_value(&FALLBACK_IDENTITY));
     }
-    (!own.is_empty()).then(|| own.join(", "))
+    (!identities.is_empty()).then(|| identities.join(", "))
 }
 
-/// Returns a path without the identities of its items, such as `trials[].rtt_ns`: the kind of
-/// metric.
-pub(super) fn kind_of(path: &str) -> String {
+/// Returns a path without the identities of list items, such as `trials[].rtt_ns`.
+pub(super) fn generic_path(path: &str) -> String {
     let mut depth = 0_u32;
     let mut kind = String::with_capacity(path.len());
     for character in path.chars() {
@@ -125,9 +129,9 @@ fn is_distribution(fields: &Map<String, Value>) -> bool {
     fields.contains_key("p99_99") && fields.contains_key("histogram")
 }
 
-/// Returns these fields as a distribution, if they are one of non-negative values with its
+/// Returns the object as a distribution of non-negative values; `None` if it is none, or has no
 /// histogram.
-pub(super) fn distribution(fields: &Map<String, Value>) -> Option<Distribution> {
+pub(super) fn as_distribution(fields: &Map<String, Value>) -> Option<Distribution> {
     if !is_distribution(fields) || fields.contains_key("histogram_negative") {
         return None;
     }
@@ -135,12 +139,12 @@ pub(super) fn distribution(fields: &Map<String, Value>) -> Option<Distribution> 
     (!distribution.histogram.is_empty()).then_some(distribution)
 }
 
-/// Returns the numbers of a result, each with its path, such as `trials[intended_rate=1000].sent`.
-/// Series and samples are excluded: they are long and their items have no identity.
+/// Returns the numbers in a result with their paths, such as `trials[intended_rate=1000].sent`.
+/// Time series and samples are excluded: they are long, and their items have no identity.
 #[must_use]
-pub fn numbers(result: &Value) -> Vec<(String, f64)> {
+pub fn numeric_values(result: &Value) -> Vec<(String, f64)> {
     let mut all = Vec::new();
-    for path in objects(result) {
+    for path in objects_with_paths(result) {
         let dot = if path.name.is_empty() { "" } else { "." };
         let numbers = path.fields.iter().filter_map(|(field, value)| {
             Some((format!("{}{dot}{field}", path.name), value.as_f64()?))
@@ -148,30 +152,31 @@ pub fn numbers(result: &Value) -> Vec<(String, f64)> {
         all.extend(numbers);
         for (field, value) in path.fields {
             let list = format!("{}{dot}{field}", path.name);
-            if !is_time_series(&kind_of(&list)) {
-                all.extend(listed(&list, value));
+            if !is_time_series(&generic_path(&list)) {
+                all.extend(list_items(&list, value));
             }
         }
     }
     all
 }
 
-/// Returns the items of a list of numbers only.
-fn listed(name: &str, value: &Value) -> Vec<(String, f64)> {
+/// Returns the items of a list that contains only numbers; nothing for other values.
+fn list_items(name: &str, value: &Value) -> Vec<(String, f64)> {
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     let number =
         |(index, item): (usize, &Value)| Some((format!("{name}[{index}]"), item.as_f64()?));
     items.iter().enumerate().map(number).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Returns true if it is part of a time series.
+/// Returns true if the path leads into a time series or a list of samples.
 pub(super) fn is_time_series(kind: &str) -> bool {
     kind.split('.').any(|part| matches!(part.trim_end_matches("[]"), "series" | "samples"))
 }
 
-/// Returns the path of a result's first damaged histogram and its defect.
+/// Returns the path of the first damaged histogram in a result, and its defect; `None` if all are
+/// sound.
 #[must_use]
-pub fn damaged(result: &Value) -> Option<(String, String)> {
+pub fn find_damaged_histogram(result: &Value) -> Option<(String, String)> {
     let mut all = distributions(result).into_iter();
     all.find_map(|(path, times)| Some((path, times.decode().err()?.to_string())))
 }
@@ -179,6 +184,6 @@ pub fn damaged(result: &Value) -> Option<(String, String)> {
 /// Returns the distributions of a result that have histograms, with their paths.
 #[must_use]
 pub fn distributions(result: &Value) -> Vec<(String, Distribution)> {
-    let all = objects(result).into_iter();
-    all.filter_map(|path| Some((path.name, distribution(path.fields)?))).collect()
+    let all = objects_with_paths(result).into_iter();
+    all.filter_map(|path| Some((path.name, as_distribution(path.fields)?))).collect()
 }

@@ -14,7 +14,7 @@ fn times(seed: u64, count: usize, scale: f64) -> Value {
     let mut random = SplitMix64::new(seed);
     let mut histogram = Histogram::new();
     (0..count).for_each(|_| histogram.record((scale * (1.0 + random.unit())) as u64));
-    serde_json::to_value(Distribution::of(&histogram).unwrap()).unwrap()
+    serde_json::to_value(Distribution::from_histogram(&histogram).unwrap()).unwrap()
 }
 
 fn load(trials: &[(f64, Value, [u64; 2])]) -> Value {
@@ -35,7 +35,7 @@ fn verdicts(comparison: &ResultComparison) -> Vec<(ComparedMetricKind, CompareVe
 fn the_same_is_the_same() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1e6), [5, 50_000])]);
-    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::compare(&[&one], &[&other], THRESHOLD);
     assert!(comparison.metrics.len() == 4, "{comparison:?}");
     assert!(comparison.metrics.iter().all(|one| one.verdict == CompareVerdict::Same));
     assert_eq!(comparison.conditions, []);
@@ -45,12 +45,12 @@ fn the_same_is_the_same() {
 fn what_is_slower_and_loses_more_is_worse() {
     let one = load(&[(1e3, times(1, 50_000, 1e6), [3, 50_000])]);
     let other = load(&[(1e3, times(2, 50_000, 1.3e6), [500, 50_000])]);
-    let worse = ResultComparison::of(&[&one], &[&other], THRESHOLD);
+    let worse = ResultComparison::compare(&[&one], &[&other], THRESHOLD);
     assert!(worse.metrics.iter().all(|one| one.verdict == CompareVerdict::Worse), "{worse:?}");
-    let better = ResultComparison::of(&[&other], &[&one], THRESHOLD);
+    let better = ResultComparison::compare(&[&other], &[&one], THRESHOLD);
     assert!(better.metrics.iter().all(|one| one.verdict == CompareVerdict::Better), "{better:?}");
     // What is not beyond the threshold is no regression.
-    let lenient = ResultComparison::of(&[&one], &[&other], 0.5);
+    let lenient = ResultComparison::compare(&[&one], &[&other], 0.5);
     assert!(lenient.metrics.iter().all(|figure| figure.metric == ComparedMetricKind::Loss
         || figure.verdict == CompareVerdict::Same));
 }
@@ -58,7 +58,7 @@ fn what_is_slower_and_loses_more_is_worse() {
 #[test]
 fn few_values_are_not_enough() {
     let [one, other] = [1, 2].map(|seed| load(&[(1e3, times(seed, 200, 1e6), [0, 5])]));
-    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::compare(&[&one], &[&other], THRESHOLD);
     let of = |kind| verdicts(&comparison).into_iter().find(|(one, _)| *one == kind).unwrap().1;
     assert_ne!(of(ComparedMetricKind::P50), CompareVerdict::NotEnough);
     for kind in [ComparedMetricKind::P99, ComparedMetricKind::P999, ComparedMetricKind::Loss] {
@@ -72,7 +72,7 @@ fn items_are_the_same_by_what_they_are_of() {
     let trial = |rate: f64, scale| (rate, times(1, 2_000, scale), [0, 2_000]);
     let one = load(&[trial(1e3, 1e6), trial(2e3, 5e6)]);
     let other = load(&[trial(2e3, 5e6), trial(3e3, 9e6)]);
-    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::compare(&[&one], &[&other], THRESHOLD);
     let paths: std::collections::BTreeSet<_> =
         comparison.metrics.iter().map(|one| one.path.as_str()).collect();
     let expected = ["trials[intended_rate=2000].lost", "trials[intended_rate=2000].rtt_ns"];
@@ -88,7 +88,7 @@ fn items_are_the_same_by_what_they_are_of() {
 fn rates_are_judged_by_their_bounds() {
     let search = |lower: f64, upper: Option<f64>| json!({ "search": { "rate": lower, "lower": lower, "upper": upper } });
     let of = |one: &Value, other: &Value| {
-        let comparison = ResultComparison::of(&[one], &[other], THRESHOLD);
+        let comparison = ResultComparison::compare(&[one], &[other], THRESHOLD);
         let [(ComparedMetricKind::Rate, verdict)] = verdicts(&comparison)[..] else {
             panic!("{comparison:?}")
         };
@@ -110,7 +110,7 @@ fn rates_are_judged_by_their_bounds() {
     assert_eq!(of(&capped, &capped), CompareVerdict::Same);
     assert_eq!(of(&base, &nothing), CompareVerdict::Worse);
     assert_eq!(of(&nothing, &base), CompareVerdict::Better);
-    let comparison = ResultComparison::of(&[&base], &[&capped], THRESHOLD);
+    let comparison = ResultComparison::compare(&[&base], &[&capped], THRESHOLD);
     let [figure] = &comparison.metrics[..] else { panic!("{comparison:?}") };
     assert!(figure.low.is_some_and(|low| low > 18.0) && figure.high.is_none(), "{figure:?}");
 }
@@ -121,7 +121,7 @@ fn several_open_ended_searches_are_unclear_on_that_side() {
     let of = |rate: f64, upper: Option<f64>| json!({ "search": { "rate": rate, "lower": rate, "upper": upper } });
     let (capped, slower) = (vec![of(2e6, None); 3], vec![of(1e6, None); 3]);
     let verdict = |one: &[Value], other: &[Value]| {
-        ResultComparison::of(&refs(one), &refs(other), THRESHOLD).metrics[0].verdict
+        ResultComparison::compare(&refs(one), &refs(other), THRESHOLD).metrics[0].verdict
     };
     assert_eq!(verdict(&capped, &slower), CompareVerdict::Unclear);
     let found = vec![of(1e6, Some(1.01e6)); 3];
@@ -139,7 +139,7 @@ fn trials_above_what_a_search_found_decide_nothing() {
         result
     };
     let comparison =
-        ResultComparison::of(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
+        ResultComparison::compare(&[&of(1, 1e3, 1_990.0)], &[&of(2, 1e3, 2_005.0)], THRESHOLD);
     let has = |rate: &str| {
         let trial = format!("trials[intended_rate={rate}]");
         comparison.metrics.iter().any(|one| one.path.starts_with(&trial))
@@ -164,7 +164,7 @@ fn a_failed_attempt_is_worse_than_a_successful_one() {
     assert_eq!(verdicts_by_path(&fault(Some(5)), &not_injected), []);
     // What never came to anything is no figure.
     assert_eq!(verdicts_by_path(&fault(None), &fault(None)), []);
-    let several = ResultComparison::of(
+    let several = ResultComparison::compare(
         &[&fault(Some(5)), &fault(None)],
         &[&fault(None), &fault(Some(7))],
         THRESHOLD,
@@ -182,7 +182,7 @@ fn offsets_of_several_runs_are_judged_by_how_far_they_are_from_0() {
     let side = |offsets: &[i64]| offsets.iter().map(|offset| of(*offset)).collect::<Vec<_>>();
     let judged = |one: &[i64], other: &[i64]| {
         let (one, other) = (side(one), side(other));
-        ResultComparison::of(&refs(&one), &refs(&other), THRESHOLD).metrics[0].clone()
+        ResultComparison::compare(&refs(&one), &refs(&other), THRESHOLD).metrics[0].clone()
     };
     let jumps = judged(&[2_000; 4], &[5_000_000, -5_000_000, 5_000_000, -5_000_000]);
     assert_eq!((jumps.verdict, jumps.later), (CompareVerdict::Worse, Some(5e6)));
@@ -218,11 +218,11 @@ fn lists_of_numbers_are_numbers_and_damaged_histograms_are_named() {
         "series": { "points": [1, 2] } });
     let expected =
         [("engines[label=xdp].delays_ns[0]", 1.0), ("engines[label=xdp].delays_ns[1]", 2.5)];
-    assert_eq!(numbers(&result), expected.map(|(path, value)| (path.to_owned(), value)));
+    assert_eq!(numeric_values(&result), expected.map(|(path, value)| (path.to_owned(), value)));
     let mut result = load(&[(1e3, times(1, 100, 1e6), [0, 100])]);
-    assert_eq!(damaged(&result), None);
+    assert_eq!(find_damaged_histogram(&result), None);
     result["trials"][0]["rtt_ns"]["histogram"] = json!("AAAA");
-    let (path, _) = damaged(&result).unwrap();
+    let (path, _) = find_damaged_histogram(&result).unwrap();
     assert_eq!(path, "trials[intended_rate=1000].rtt_ns");
 }
 
@@ -232,7 +232,7 @@ fn conditions_that_differ_are_named() {
     let mut other = load(&[]);
     other["host"]["kernel"] = json!("6.19");
     other["command"] = json!(["/usr/bin/horolog", "load", "ntp", "--json=b", "--rate", "1k"]);
-    let comparison = ResultComparison::of(&[&one], &[&other], THRESHOLD);
+    let comparison = ResultComparison::compare(&[&one], &[&other], THRESHOLD);
     let paths: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(paths, ["command", "host.kernel"]);
     assert_eq!(comparison.conditions[0].later, "load ntp --rate 1k");
@@ -242,14 +242,14 @@ fn conditions_that_differ_are_named() {
 fn conditions_stated_by_a_result_are_named_if_they_differ() {
     let of = |engine: &str, address: &str| json!({ "engine": engine, "target": { "address": address, "port": 123 }, "took": 3, "started": engine });
     let comparison =
-        ResultComparison::of(&[&of("udp", "192.0.2.1")], &[&of("xdp", "192.0.2.2")], 0.1);
+        ResultComparison::compare(&[&of("udp", "192.0.2.1")], &[&of("xdp", "192.0.2.2")], 0.1);
     let paths: Vec<_> = comparison.conditions.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(paths, ["engine", "target.address"]);
 }
 
 /// The verdict of each figure, by its place.
 fn verdicts_by_path(one: &Value, other: &Value) -> Vec<(String, CompareVerdict)> {
-    let comparison = ResultComparison::of(&[one], &[other], THRESHOLD);
+    let comparison = ResultComparison::compare(&[one], &[other], THRESHOLD);
     comparison.metrics.into_iter().map(|one| (one.path, one.verdict)).collect()
 }
 
@@ -260,7 +260,7 @@ fn metrics_of_the_measuring_side_decide_nothing() {
         result["trials"][0]["lateness_ns"] = times(seed, 50_000, scale);
         result
     };
-    let comparison = ResultComparison::of(&[&of(1, 1e3)], &[&of(2, 9e3)], THRESHOLD);
+    let comparison = ResultComparison::compare(&[&of(1, 1e3)], &[&of(2, 9e3)], THRESHOLD);
     let (own, measured): (Vec<_>, Vec<_>) =
         comparison.metrics.iter().partition(|one| one.informational);
     assert!(own.iter().all(|one| one.verdict == CompareVerdict::Worse) && own.len() == 3);
@@ -291,7 +291,7 @@ fn rows_of_other_sizes_are_other_rows_and_single_readings_are_judged() {
         })
     };
     let comparison =
-        ResultComparison::of(&[&of(64, 4e9, 2)], &[&of(65_536, 1e9, 9_000)], THRESHOLD);
+        ResultComparison::compare(&[&of(64, 4e9, 2)], &[&of(65_536, 1e9, 9_000)], THRESHOLD);
     assert_eq!(comparison.only_earlier, ["latency[size_bytes=64].rtt_ns"]);
     let row = "bandwidth[size_bytes=65536, direction=forward]";
     let worse = CompareVerdict::Worse;
@@ -352,15 +352,15 @@ fn several_runs_that_differ_among_themselves_are_unclear() {
         let is = |one: &&ComparedMetric| one.metric == ComparedMetricKind::P50;
         comparison.metrics.iter().find(is).unwrap().verdict
     };
-    let single = ResultComparison::of(&[&one[0]], &[&other[1]], THRESHOLD);
+    let single = ResultComparison::compare(&[&one[0]], &[&other[1]], THRESHOLD);
     assert_eq!(median(&single), CompareVerdict::Worse);
-    let several = ResultComparison::of(&refs(&one), &refs(&other), THRESHOLD);
+    let several = ResultComparison::compare(&refs(&one), &refs(&other), THRESHOLD);
     assert_eq!(median(&several), CompareVerdict::Unclear);
-    let several = ResultComparison::of(&refs(&one), &refs(&slower), THRESHOLD);
+    let several = ResultComparison::compare(&refs(&one), &refs(&slower), THRESHOLD);
     assert_eq!(median(&several), CompareVerdict::Worse);
     // What one of them lacks cannot be compared.
     let lacking = load(&[]);
-    let several = ResultComparison::of(&[&one[0], &lacking], &[&other[0]], THRESHOLD);
+    let several = ResultComparison::compare(&[&one[0], &lacking], &[&other[0]], THRESHOLD);
     assert!(several.metrics.is_empty() && several.only_later.len() == 2, "{several:?}");
 }
 
@@ -377,7 +377,7 @@ fn anything_can_be_compared() {
     for strange in
         [json!(null), json!([]), json!({ "trials": 7 }), json!({ "host": [], "command": {} })]
     {
-        let comparison = ResultComparison::of(&[&strange], &[&load(&[])], THRESHOLD);
+        let comparison = ResultComparison::compare(&[&strange], &[&load(&[])], THRESHOLD);
         assert_eq!(comparison.metrics, []);
     }
 }
@@ -392,7 +392,7 @@ fn latencies(seed: u64, scale: f64) -> Value {
         let tail = -(1.0 - random.unit()).ln();
         histogram.record((scale * 1e5 * (hump + 0.4 * tail * tail)) as u64);
     }
-    serde_json::to_value(Distribution::of(&histogram).unwrap()).unwrap()
+    serde_json::to_value(Distribution::from_histogram(&histogram).unwrap()).unwrap()
 }
 
 /// How many pairs of runs are compared.
@@ -405,7 +405,7 @@ fn judged(scale: f64, threshold: f64) -> Vec<Vec<(ComparedMetricKind, CompareVer
     let compared = |seed| {
         let one = load(&[(1e3, latencies(seed, 1.0), [0, VALUES])]);
         let other = load(&[(1e3, latencies(seed + 1_000, scale), [0, VALUES])]);
-        verdicts(&ResultComparison::of(&[&one], &[&other], threshold))
+        verdicts(&ResultComparison::compare(&[&one], &[&other], threshold))
     };
     (0..PAIRS as u64).map(compared).collect()
 }

@@ -60,17 +60,17 @@ impl CycleTestFaultKind {
 pub enum CycleTestDetectionKind {
     /// Report with a wrong checksum.
     DataError,
-    /// Reports missing from a source's sequence that never arrived.
+    /// Reports whose sequence numbers never arrived.
     Lost,
     /// Report that was older than allowed when taken.
     Late,
-    /// Report that arrived twice, or before the first.
+    /// Report whose sequence number had already arrived, or precedes the first received.
     Repeated,
-    /// Message of another node that was given up and never arrived.
+    /// Message from another node for which the wait was abandoned and which never arrived.
     MessageMissing,
     /// Message of another node that was in transit for longer than allowed.
     MessageLate,
-    /// Abandoned barrier.
+    /// Barrier abandoned because a node did not arrive in time.
     BarrierBroken,
     /// Node for which others waited longer than allowed.
     StragglerNode,
@@ -113,24 +113,25 @@ impl CycleTestDetectionKind {
     }
 }
 
-/// Rows of the scorecard.
+/// Criteria of the scorecard, one row each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum CycleTestScale {
-    /// Operating system: switch from one process to another.
+pub enum ScorecardCriterion {
+    /// Operating system: time of a process switch.
     SwitchTime,
-    /// Operating system: from an interrupt to its handler.
+    /// Operating system: latency of an interrupt handler.
     InterruptTime,
     /// Middleware: ratio of computing to communication.
     Granularity,
-    /// Middleware: evenness of the nodes' load.
+    /// Middleware: balance of the load over the nodes.
     LoadStrategy,
     /// Middleware: latency of a message.
     MessageLatency,
 }
 
-impl CycleTestScale {
-    /// All variants, in the order of the paper's table.
+impl ScorecardCriterion {
+    /// All variants, in the order of Table 2 of the paper (see
+    /// [`super::CycleTestResult::scorecard`]).
     pub const ALL: [Self; 5] = [
         Self::SwitchTime,
         Self::InterruptTime,
@@ -151,7 +152,7 @@ impl CycleTestScale {
         }
     }
 
-    /// Part of the system to which the row belongs.
+    /// Returns the part of the system to which the criterion applies.
     #[must_use]
     pub const fn part(self) -> &'static str {
         match self {
@@ -160,14 +161,15 @@ impl CycleTestScale {
         }
     }
 
-    /// Returns true if the paper treats it as a quantity; otherwise it is graded by quality.
+    /// Returns true if the paper treats the criterion as quantitative, with a value in ns;
+    /// otherwise as qualitative.
     #[must_use]
     pub const fn is_quantity(self) -> bool {
         !matches!(self, Self::Granularity | Self::LoadStrategy)
     }
 }
 
-/// Grades.
+/// Grades of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CycleTestGrade {

@@ -176,7 +176,7 @@ proptest! {
             prop_assert!(ratios.into_iter().flatten().all(|ratio| (0.0..=1.0).contains(&ratio)));
         }
         let sample: record::ExchangeSample = generated(seed);
-        prop_assert!(sample.bound_ns() >= sample.dispersion_ns);
+        prop_assert!(sample.error_bound_ns() >= sample.dispersion_ns);
     }
 }
 
@@ -194,8 +194,8 @@ fn choices_have_their_serialised_names() {
             assert_eq!(serde_json::to_value(choice).unwrap(), name(*choice));
         }
     }
-    check(&record::HostPart::ALL, record::HostPart::name);
-    check(&record::DelayKind::ALL, record::DelayKind::name);
+    check(&record::HostMeasurement::ALL, record::HostMeasurement::name);
+    check(&record::WaitFunction::ALL, record::WaitFunction::name);
     check(&record::CycleTestFaultKind::ALL, record::CycleTestFaultKind::name);
 }
 

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::{Content, Document, DocumentBlock, Headline, RunFacts, Table};
+use super::{BlockContent, Document, DocumentBlock, Headline, NamedRowTable, RunFacts};
 use crate::facts::FactGroup;
 use crate::html::PageTemplate;
 use crate::html::data;
 use crate::html::escape::{each, text};
-use crate::html::latency::{PlotTarget, histogram, tail};
+use crate::html::latency::{PlotLabels, histogram, tail};
 use crate::html::plot::Plot;
 use crate::html::sections::{
     columns, command_line, facts, findings, host_facts, limits, paragraph, section, verdict,
@@ -35,7 +35,8 @@ pub(super) fn page(document: &Document<'_>, result: &(impl Serialize + ?Sized)) 
     .render()
 }
 
-/// Returns the document as one section of a page, with its plots, which are the page's.
+/// Returns the document as one section of a page with several results, and the plots that the page
+/// has to draw.
 pub(super) fn part(document: &Document<'_>, heading: &str) -> (String, Vec<Plot>) {
     let (sections, plots) = sections(document);
     (crate::html::sections::as_part(heading, &sections), plots)
@@ -44,13 +45,13 @@ pub(super) fn part(document: &Document<'_>, heading: &str) -> (String, Vec<Plot>
 /// Returns the definitions at the end of a page.
 fn note(document: &Document<'_>) -> &'static str {
     let note = |block: &DocumentBlock<'_>| match block.content {
-        Content::PageNote(note) => Some(note),
+        BlockContent::PageNote(note) => Some(note),
         _ => None,
     };
     document.blocks.iter().find_map(note).unwrap_or(document.method)
 }
 
-/// Returns the command with its conditions, and the host.
+/// Returns the facts about the run and its host as markup.
 fn run_facts(run: &RunFacts<'_>) -> String {
     let command =
         [("Command", Some(command_line(run.command))), ("Started", Some(run.started.to_owned()))];
@@ -85,30 +86,30 @@ fn sections(document: &Document<'_>) -> (Vec<(&'static str, String)>, Vec<Plot>)
     (first.into_iter().chain(judged).chain(others).collect(), plots)
 }
 
-fn markup(content: &Content<'_>, plots: &mut Vec<Plot>) -> String {
+fn markup(content: &BlockContent<'_>, plots: &mut Vec<Plot>) -> String {
     match content {
-        Content::Table(one) => table(one),
-        Content::Summary(sentences) | Content::Remarks(sentences) | Content::Details(sentences) => {
-            each(sentences, |text| paragraph(text))
-        }
-        Content::Distributions(all) => {
-            let target = |(id, title)| PlotTarget { id, title, described_by: all.described_by };
+        BlockContent::Table(one) => table(one),
+        BlockContent::Summary(sentences)
+        | BlockContent::Remarks(sentences)
+        | BlockContent::Details(sentences) => each(sentences, |text| paragraph(text)),
+        BlockContent::Distributions(all) => {
+            let target = |(id, title)| PlotLabels { id, title, described_by: all.described_by };
             let histogram = all.histogram.map(|one| histogram(&target(one), &all.entries));
             let percentiles = all.percentiles.map(|one| tail(&target(one), &all.entries));
             each(histogram.into_iter().chain(percentiles), |plot| draw(plot, "", plots))
         }
-        Content::Plot(plot, below) => draw(plot.clone(), below, plots),
-        Content::Facts(group) => fact_table(group),
-        Content::Custom(_, markup) | Content::Markup(markup) => markup.clone(),
-        Content::PageNote(_)
-        | Content::Title(_)
-        | Content::Introduction(_)
-        | Content::Shape(_)
-        | Content::Judgement => String::new(),
+        BlockContent::Plot(plot, below) => draw(plot.clone(), below, plots),
+        BlockContent::Facts(group) => fact_table(group),
+        BlockContent::Custom(_, markup) | BlockContent::Markup(markup) => markup.clone(),
+        BlockContent::PageNote(_)
+        | BlockContent::Title(_)
+        | BlockContent::Introduction(_)
+        | BlockContent::Shape(_)
+        | BlockContent::Judgement => String::new(),
     }
 }
 
-/// Returns the figure of a plot and adds that to the page's, if it has something to show.
+/// Returns the element of a plot and adds the plot to `plots`; nothing if it is empty.
 fn draw(plot: Plot, below: &str, plots: &mut Vec<Plot>) -> String {
     if plot.is_empty() {
         return String::new();
@@ -118,7 +119,7 @@ fn draw(plot: Plot, below: &str, plots: &mut Vec<Plot>) -> String {
     figure
 }
 
-fn table(table: &Table) -> String {
+fn table(table: &NamedRowTable) -> String {
     let titles: Vec<_> = table.columns.iter().map(|(title, _)| title.as_ref()).collect();
     let rows = each(&table.rows, |row| {
         let name = (table.names.on_page)(&row.name);

@@ -1,9 +1,9 @@
 //! Document as lines for a terminal.
 
-use super::{Content, Document, DocumentBlock, NameColumn, Table};
+use super::{BlockContent, Document, DocumentBlock, NameColumn, NamedRowTable};
 use crate::facts::FactGroup;
 use crate::table::TableStyle;
-use crate::table::grid::{self, Column, Tone};
+use crate::table::grid::{self, CellTone, GridColumn};
 use crate::table::shapes::{distributions, put};
 use crate::table::summary::{finding_lines, limit_lines, wrapped};
 
@@ -13,15 +13,15 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
     let mut shapes = Vec::new();
     for block in &document.blocks {
         match &block.content {
-            Content::Distributions(all) if !all.quantity.is_empty() => {
+            BlockContent::Distributions(all) if !all.quantity.is_empty() => {
                 shapes.extend(distributions(all.quantity, &all.entries, style));
             }
-            Content::Shape(shape) => shapes.extend(shape(style)),
-            Content::Markup(_)
-            | Content::Plot(..)
-            | Content::Details(_)
-            | Content::Distributions(_) => {}
-            Content::Judgement => lines.extend(judgement(document, style)),
+            BlockContent::Shape(shape) => shapes.extend(shape(style)),
+            BlockContent::Markup(_)
+            | BlockContent::Plot(..)
+            | BlockContent::Details(_)
+            | BlockContent::Distributions(_) => {}
+            BlockContent::Judgement => lines.extend(judgement(document, style)),
             content => {
                 put(&mut lines, shapes.drain(..));
                 put_block(&mut lines, content, style);
@@ -30,12 +30,12 @@ pub(super) fn text(document: &Document<'_>, style: &TableStyle) -> String {
     }
     put(&mut lines, shapes);
     let conclusions = document.blocks.iter().filter_map(|block| match &block.content {
-        Content::Summary(sentences) => Some(sentences),
+        BlockContent::Summary(sentences) => Some(sentences),
         _ => None,
     });
     lines.extend(conclusions.flatten().flat_map(|text| wrapped(text, "", "  ", style)));
     lines.extend(remark(document.method, style));
-    let is_judgement = |block: &DocumentBlock<'_>| matches!(block.content, Content::Judgement);
+    let is_judgement = |block: &DocumentBlock<'_>| matches!(block.content, BlockContent::Judgement);
     if !document.blocks.iter().any(is_judgement) {
         lines.extend(judgement(document, style));
     }
@@ -51,32 +51,32 @@ fn remark(text: &str, style: &TableStyle) -> Vec<String> {
     if text.is_empty() { Vec::new() } else { wrapped(text, "  ", "    ", style) }
 }
 
-fn put_block(lines: &mut Vec<String>, content: &Content<'_>, style: &TableStyle) {
+fn put_block(lines: &mut Vec<String>, content: &BlockContent<'_>, style: &TableStyle) {
     match content {
-        Content::Table(table) => {
+        BlockContent::Table(table) => {
             if lines.last().is_some_and(|last| !last.is_empty()) {
                 lines.push(String::new());
             }
             lines.extend(rows(table, style));
         }
-        Content::Title(text) => {
+        BlockContent::Title(text) => {
             let title = wrapped(text, "", "  ", style);
-            lines.extend(title.iter().map(|line| Tone::Strong.paint(line, style.colour)));
+            lines.extend(title.iter().map(|line| CellTone::Strong.paint(line, style.colour)));
         }
-        Content::Introduction(sentences) | Content::Remarks(sentences) => {
+        BlockContent::Introduction(sentences) | BlockContent::Remarks(sentences) => {
             lines.extend(sentences.iter().flat_map(|text| remark(text, style)));
         }
-        Content::Facts(group) => lines.extend(facts(group, style)),
-        Content::Custom(text, _) => lines.extend(text(style)),
+        BlockContent::Facts(group) => lines.extend(facts(group, style)),
+        BlockContent::Custom(text, _) => lines.extend(text(style)),
         _ => {}
     }
 }
 
-/// Returns facts below their heading, each with its meaning below it.
+/// Returns a group of facts under its heading, each with its meaning on the next line.
 fn facts(group: &FactGroup, style: &TableStyle) -> Vec<String> {
     /// Width of a fact's name in columns.
     const NAME_WIDTH: usize = 22;
-    let mut lines = vec![Tone::Strong.paint(group.title, style.colour)];
+    let mut lines = vec![CellTone::Strong.paint(group.title, style.colour)];
     for fact in &group.facts {
         let name = format!("  {:<NAME_WIDTH$} ", fact.name);
         let rest = " ".repeat(NAME_WIDTH + 3);
@@ -88,13 +88,13 @@ fn facts(group: &FactGroup, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// Returns the rows below their titles; those with a text instead of cells come last.
-fn rows(table: &Table, style: &TableStyle) -> Vec<String> {
+/// Returns the titles and rows of a table; rows with a text in place of cells come last.
+fn rows(table: &NamedRowTable, style: &TableStyle) -> Vec<String> {
     let NameColumn { title, width, narrow, right, .. } = table.names;
     let name = |(title, width)| {
-        if right { Column::right(title, width) } else { Column::left(title, width) }
+        if right { GridColumn::right(title, width) } else { GridColumn::left(title, width) }
     };
-    let columns = table.columns.iter().map(|(title, width)| Column::right(title, *width));
+    let columns = table.columns.iter().map(|(title, width)| GridColumn::right(title, *width));
     let columns: Vec<_> = columns.collect();
     let full =
         table.rows.iter().filter_map(|row| Some((row.name.clone(), row.cells.clone().ok()?)));

@@ -1,4 +1,4 @@
-//! Bars in a table. Two numbers accompany each bar, so no value has to be estimated from a length.
+//! Table of bars. Two numbers accompany each bar, so that readers need not estimate its length.
 
 use super::escape::text;
 
@@ -14,13 +14,12 @@ pub(crate) fn table(titles: [&str; 4], rows: &str) -> String {
     )
 }
 
-/// Returns a row with two numbers and a drawing: a [`bar`], or other markup.
+/// Returns a row with a name, two numbers, and a [`bar`] or other markup.
 pub(crate) fn row(name: &str, numbers: [&str; 2], drawn: &str) -> String {
     named(&text(name), numbers, drawn)
 }
 
-/// Returns the row of a figure by its path, which may be wrapped after each part and not within a
-/// word.
+/// Returns a row for the metric at a path; the path wraps only between its parts.
 pub(crate) fn path_row(path: &str, numbers: [&str; 2], drawn: &str) -> String {
     let breakable = |name: String, sign: &char| name.replace(*sign, &format!("{sign}<wbr>"));
     named(&['.', '_'].iter().fold(text(path), breakable), numbers, drawn)

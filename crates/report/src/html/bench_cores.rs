@@ -1,11 +1,11 @@
 //! HTML report of `bench cores`: the two tables, the responses over the rate, and every single run
 //! at saturation.
 
-use horolog_record::{BenchCoresResult, CoresPoint};
+use horolog_record::{BenchCoresResult, CoresRateResult};
 
 use super::PageTemplate;
 use super::escape::{each, text};
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
 use super::sections::{
     columns, command_line, drawn, facts, findings, host_facts, paragraph, section, verdict,
 };
@@ -17,7 +17,7 @@ use crate::units::human_rate;
 pub fn bench_cores(result: &BenchCoresResult) -> String {
     let plots = vec![(by_rate(result), String::new()), (single_runs(result), String::new())];
     let (figures, plots) = drawn(plots);
-    // The first one is at the top of the page.
+    // The page shows the first conclusion at its top.
     let conclusions = sentences(result).into_iter().skip(1);
     let paragraphs = each(conclusions, |sentence| paragraph(&sentence));
     let tables = table(&responses(result), "responses") + &table(&capacities(result), "capacities");
@@ -48,7 +48,7 @@ pub fn bench_cores(result: &BenchCoresResult) -> String {
 fn top(result: &BenchCoresResult) -> String {
     let figure = match result.cores_required() {
         Some(count) => cores(count),
-        None if result.decided() => "none".to_owned(),
+        None if result.is_decided() => "none".to_owned(),
         None => "not measured".to_owned(),
     };
     let name = format!("Enough for {}", human_rate(result.required_rate));
@@ -82,7 +82,7 @@ fn table(sheet: &TextTable, id: &str) -> String {
 /// Returns the plot of mean responses over the rate, one line for each number of cores.
 fn by_rate(result: &BenchCoresResult) -> Plot {
     let series = result.columns.iter().map(|column| {
-        let point = |point: &CoresPoint| Some((point.rate, point.spread()?.mean));
+        let point = |point: &CoresRateResult| Some((point.rate, point.spread()?.mean));
         PlotSeries::new(cores(column.cores), column.points.iter().filter_map(point).collect())
     });
     Plot {
@@ -99,12 +99,12 @@ fn by_rate(result: &BenchCoresResult) -> Plot {
             at: result.required_rate,
             label: format!("required: {}", human_rate(result.required_rate)),
         }],
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
-/// Returns the plot of the runs one by one at which each server was saturated; nothing for one that
-/// never was.
+/// Returns the plot of each repetition at the rate that saturated the server, one line per number
+/// of cores; servers that were never saturated are omitted.
 fn single_runs(result: &BenchCoresResult) -> Plot {
     let series = result.columns.iter().filter_map(|column| {
         let point = column.points.iter().find(|point| point.saturated)?;
@@ -118,17 +118,17 @@ fn single_runs(result: &BenchCoresResult) -> Plot {
         title: "Responses of every run at saturation",
         hint: "At the first rate that the server did not fully answer.",
         described_by: "capacities",
-        x: Axis { label: "run", short: "run", unit: PlotUnit::Count, scale: AxisScale::Linear },
+        x: PlotAxis { label: "run", short: "run", unit: PlotUnit::Count, scale: AxisScale::Linear },
         y: rate_axis("responses per second", "responses"),
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
-fn rate_axis(label: &'static str, short: &'static str) -> Axis {
-    Axis { label, short, unit: PlotUnit::Rate, scale: AxisScale::Linear }
+fn rate_axis(label: &'static str, short: &'static str) -> PlotAxis {
+    PlotAxis { label, short, unit: PlotUnit::Rate, scale: AxisScale::Linear }
 }
 
 fn machine(result: &BenchCoresResult) -> String {

@@ -6,7 +6,7 @@ use horolog_record::{BenchNtsResult, NtsCapacity};
 use super::PageTemplate;
 use super::data::{headed, row};
 use super::escape::each;
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use super::sections::{drawn_alone, findings, machine, section, verdict};
 use crate::table::bench_nts::{cpu, distinct};
 use crate::verdict::BestRate;
@@ -70,7 +70,7 @@ fn rows(result: &BenchNtsResult) -> String {
 }
 
 fn held(result: &BenchNtsResult) -> Plot {
-    let y = Axis {
+    let y = PlotAxis {
         label: "requests per second",
         short: "rate",
         unit: PlotUnit::Rate,
@@ -80,15 +80,17 @@ fn held(result: &BenchNtsResult) -> Plot {
 }
 
 fn cost(result: &BenchNtsResult) -> Plot {
-    let y = Axis { label: "CPU time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Zero };
+    let y =
+        PlotAxis { label: "CPU time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Zero };
     plot(result, ("cost", "CPU time per reply"), y, |one| one.cpu_ns_per_reply)
 }
 
-/// Returns the plot of a figure over the share, a line for each number of threads.
+/// Returns the plot of a metric over the share of authenticated requests, one line per number of
+/// threads.
 fn plot(
     result: &BenchNtsResult,
     (id, title): (&'static str, &'static str),
-    y: Axis,
+    y: PlotAxis,
     figure: fn(&NtsCapacity) -> Option<f64>,
 ) -> Plot {
     let series = distinct(result, |one| one.threads).into_iter().map(|threads| {
@@ -104,7 +106,7 @@ fn plot(
         title,
         hint: "One line for each number of server threads.",
         described_by: TABLE,
-        x: Axis {
+        x: PlotAxis {
             label: "share of authenticated requests",
             short: "authenticated",
             unit: PlotUnit::Share,
@@ -114,7 +116,7 @@ fn plot(
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use horolog_record::{BenchRelayResult, RelayCell, RelayEngine};
+use horolog_record::{BenchRelayResult, RelayConfigurationResult, RelayEngine};
 
 use super::PageTemplate;
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit, PlotView};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, paragraph, section, verdict,
 };
@@ -59,22 +59,23 @@ pub fn bench_relay(result: &BenchRelayResult) -> String {
     .render()
 }
 
-const RATE: Axis = Axis {
+const RATE: PlotAxis = PlotAxis {
     label: "copies per second",
     short: "copies",
     unit: PlotUnit::Rate,
     scale: AxisScale::Zero,
 };
-const TIME: Axis = Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log };
+const TIME: PlotAxis =
+    PlotAxis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log };
 
-const CHILDREN: Axis =
-    Axis { label: "children", short: "children", unit: PlotUnit::Count, scale: AxisScale::Log };
+const CHILDREN: PlotAxis =
+    PlotAxis { label: "children", short: "children", unit: PlotUnit::Count, scale: AxisScale::Log };
 
-/// Returns the maximum gain of the engines over sending through the kernel.
+/// Returns the headline: the largest ratio of the copy rates of the XDP engine and `send`.
 fn top(result: &BenchRelayResult) -> String {
     let ratios = result.sizes().into_iter().flat_map(|size| {
-        let of = move |children| Some((result.ratio(size, children)?, size, children));
-        result.children(size).into_iter().filter_map(of).collect::<Vec<_>>()
+        let of = move |children| Some((result.xdp_to_send_ratio(size, children)?, size, children));
+        result.child_counts(size).into_iter().filter_map(of).collect::<Vec<_>>()
     });
     let best = ratios.max_by(|a, b| a.0.total_cmp(&b.0));
     let figure = best.map_or_else(|| ABSENT.to_owned(), |(ratio, ..)| format!("{ratio:.1}×"));
@@ -92,7 +93,7 @@ fn of_sizes(
 ) -> String {
     let (mut all, mut number) = (String::new(), 0);
     for size in result.sizes() {
-        // The first one is the one that the plots refer to.
+        // The plots refer to the first table by its `id`.
         let id = if number == 0 { id.to_owned() } else { format!("{id}-{number}") };
         let shown = of(result, size, &id);
         if !shown.is_empty() {
@@ -128,14 +129,14 @@ fn costs_of(result: &BenchRelayResult, size: usize, id: &str) -> String {
     table(id, "Cost of a copy", &COST_COLUMNS.map(|(title, _)| title), &rows)
 }
 
-/// Returns the plot of a figure over the number of children, a line for each engine and a view for
-/// each size.
+/// Returns the plot of a metric over the number of children, one line per engine and one view per
+/// packet size.
 fn plot(
     result: &BenchRelayResult,
     (id, title): (&'static str, &'static str),
     hint: &'static str,
-    y: Axis,
-    figure: fn(&RelayCell) -> Option<f64>,
+    y: PlotAxis,
+    figure: fn(&RelayConfigurationResult) -> Option<f64>,
 ) -> Plot {
     let series = |size: usize, engine: RelayEngine| {
         let point = |children: usize| {
@@ -143,7 +144,7 @@ fn plot(
             // A logarithmic axis has no position for values that are not positive.
             (value > 0.0 && children > 0).then_some((children as f64, value))
         };
-        let points = result.children(size).into_iter().filter_map(point).collect();
+        let points = result.child_counts(size).into_iter().filter_map(point).collect();
         PlotSeries::new(engine.name().to_owned(), points)
     };
     let view = |size| PlotView {
@@ -160,7 +161,7 @@ fn plot(
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice {
+        shown: PlotViews {
             chooser: "size",
             view: 0,
             views: result.sizes().into_iter().map(view).collect(),
@@ -188,7 +189,7 @@ fn of_gains(result: &BenchRelayResult) -> Plot {
                rate of the source without a relay.",
         described_by: "gains",
         x: CHILDREN,
-        y: Axis {
+        y: PlotAxis {
             label: "gain factor",
             short: "gain",
             unit: PlotUnit::Times,
@@ -197,12 +198,12 @@ fn of_gains(result: &BenchRelayResult) -> Plot {
         points: true,
         bars: false,
         marks: as_many(&views).into_iter().collect(),
-        shown: Choice { chooser: "size", view: 0, views },
+        shown: PlotViews { chooser: "size", view: 0, views },
     }
 }
 
-/// Returns the mark of no gain. Outside the drawn range it would be in the text alternative and not
-/// in the picture.
+/// Returns a mark at a ratio of 1 (no gain); `None` if that is outside the plotted range, where
+/// only the text alternative would contain it.
 fn as_many(views: &[PlotView]) -> Option<PlotMark> {
     let points = || views.iter().flat_map(|view| &view.series).flat_map(|line| &line.points);
     let is_within = points().any(|point| point.1 <= 1.0) && points().any(|point| point.1 >= 1.0);
@@ -246,7 +247,8 @@ mod tests {
         let names: Vec<_> = view.series.iter().map(|one| one.label.as_str()).collect();
         assert_eq!(&*view.label, "1,400 B");
         assert_eq!(names, ["xdp over send", "send over no relay", "xdp over no relay"]);
-        let ratio = |children: usize| (children as f64, result.ratio(1_400, children).unwrap());
+        let ratio =
+            |children: usize| (children as f64, result.xdp_to_send_ratio(1_400, children).unwrap());
         assert_eq!(view.series[0].points, [1, 4, 16].map(ratio));
         assert_eq!(plot.marks.len(), 1, "some are above and some below");
         // What the first size lacks leaves the first table to the second.

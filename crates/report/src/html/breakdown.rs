@@ -1,4 +1,4 @@
-//! Bars of a campaign's breakdowns, the worst on top.
+//! Bars of the breakdowns of a campaign, the worst at the top.
 
 use horolog_record::CampaignResult;
 
@@ -7,7 +7,7 @@ use super::escape::each;
 use super::sections::paragraph;
 use crate::breakdown::{self, Breakdown};
 
-/// Maximum number of bars of a role: all others are in its table.
+/// Maximum number of bars per role; the others are only in its table.
 const BARS_MAX: usize = 40;
 
 /// Returns the bars for each role whose breakdown has several rows.
@@ -31,7 +31,7 @@ fn drawn(bars: &Breakdown) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::CampaignPart;
+    use horolog_record::CampaignInstance;
     use serde_json::{Value, json};
 
     use super::*;
@@ -49,7 +49,7 @@ mod tests {
     fn with_parts(role: &str, results: &[Value]) -> CampaignResult {
         let mut result = fixture::campaign();
         let part = result.parts[0].clone();
-        let numbered = |(number, own): (usize, &Value)| CampaignPart {
+        let numbered = |(number, own): (usize, &Value)| CampaignInstance {
             job: format!("{role}.{number}"),
             role: role.to_owned(),
             result: Some(own.clone()),

@@ -1,11 +1,11 @@
-//! HTML report of a clock's error log: offsets over time with accepted and rejected pulses, the
-//! frequency and its corrections, states and steps.
+//! HTML report of the log of a clock's error: offsets and accepted and rejected pulses over time,
+//! frequency and corrections, state changes and steps.
 
 use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit, PlotView};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews};
 use super::sections::{drawn_alone, section};
 use super::time_series::{TimeSeriesSettings, downsample};
 use super::{PageTemplate, headline};
@@ -13,11 +13,11 @@ use crate::clock_log::{NOTE, clock_name, figures};
 use crate::table::query::seconds;
 use crate::units::{full_count, signed_mean_ns};
 
-/// Maximum number of changes of the state that are marked in the plot; more would hide it.
+/// Maximum number of state changes that are marked in the plot.
 const MARKS_MAX: usize = 24;
 
-/// Selector of the points of a clock for a line.
-type Points = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
+/// Function that returns the points of a clock for one line of a plot.
+type PointSelector = fn(&LoggedClock) -> &Vec<ClockLogPoint>;
 
 /// Returns the page as HTML. It holds the drawn data as JSON in the element `result`.
 #[must_use]
@@ -48,7 +48,7 @@ pub fn clock_log(result: &ClockLogResult) -> String {
     .render()
 }
 
-/// Returns as many points as a plot can show separately.
+/// Returns a copy of the result with as many points as a plot can show.
 fn without_most_points(result: &ClockLogResult) -> ClockLogResult {
     let mut result = result.clone();
     for clock in &mut result.clocks {
@@ -67,9 +67,9 @@ fn without_most_points(result: &ClockLogResult) -> ClockLogResult {
     result
 }
 
-/// Returns the lines of all clocks, without those that have nothing to show.
-fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<PlotSeries> {
-    let line = |clock: &LoggedClock, (label, points): &(&str, Points)| {
+/// Returns the lines of all clocks, omitting empty ones.
+fn series(result: &ClockLogResult, lines: &[(&str, PointSelector)]) -> Vec<PlotSeries> {
+    let line = |clock: &LoggedClock, (label, points): &(&str, PointSelector)| {
         let points = points(clock).iter().map(|point| (point.at_s, point.value));
         let label = format!("{}, {label}", clock_name(clock));
         TimeSeriesSettings::UNEVEN.line(label, points.collect())
@@ -79,8 +79,8 @@ fn series(result: &ClockLogResult, lines: &[(&str, Points)]) -> Vec<PlotSeries> 
 }
 
 fn offsets(result: &ClockLogResult) -> Plot {
-    let offset: (&str, Points) = ("offset", |clock| &clock.offsets);
-    let pulses: [(&str, Points); 2] =
+    let offset: (&str, PointSelector) = ("offset", |clock| &clock.offsets);
+    let pulses: [(&str, PointSelector); 2] =
         [("accepted pulses", |clock| &clock.believed), ("rejected pulses", |clock| &clock.refused)];
     let states = result.clocks.iter().flat_map(|clock| &clock.states);
     let marks = states.take(MARKS_MAX).map(|state| PlotMark {
@@ -95,7 +95,7 @@ fn offsets(result: &ClockLogResult) -> Plot {
         hint: "Lead of the system clock. Vertical lines are state changes.",
         described_by: "offsets",
         x: time(),
-        y: Axis {
+        y: PlotAxis {
             label: "offset",
             short: "offset",
             unit: PlotUnit::Signed,
@@ -104,7 +104,7 @@ fn offsets(result: &ClockLogResult) -> Plot {
         points: true,
         bars: false,
         marks: marks.collect(),
-        shown: Choice {
+        shown: PlotViews {
             chooser: "show",
             view: 0,
             views: vec![
@@ -116,7 +116,7 @@ fn offsets(result: &ClockLogResult) -> Plot {
 }
 
 fn frequencies(result: &ClockLogResult) -> Plot {
-    let lines: [(&str, Points); 2] =
+    let lines: [(&str, PointSelector); 2] =
         [("frequency", |clock| &clock.frequencies), ("correction", |clock| &clock.corrections)];
     Plot {
         id: "frequency",
@@ -124,16 +124,16 @@ fn frequencies(result: &ClockLogResult) -> Plot {
         hint: "Parts per billion: frequency error without correction, and the correction.",
         described_by: "offsets",
         x: time(),
-        y: Axis { label: "ppb", short: "ppb", unit: PlotUnit::Count, scale: AxisScale::Linear },
+        y: PlotAxis { label: "ppb", short: "ppb", unit: PlotUnit::Count, scale: AxisScale::Linear },
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series(result, &lines)),
+        shown: PlotViews::one(series(result, &lines)),
     }
 }
 
-const fn time() -> Axis {
-    Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
+const fn time() -> PlotAxis {
+    PlotAxis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
 }
 
 fn verdicts(result: &ClockLogResult) -> String {

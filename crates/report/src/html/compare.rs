@@ -1,5 +1,5 @@
-//! HTML report of a comparison: the verdict, the bounds of each figure's change as a plot and as a
-//! table, and the differences between the conditions of the two runs.
+//! HTML report of a comparison: verdict, bounds of each metric's change as plot and table, and
+//! differing conditions of the runs.
 
 use horolog_record::{CompareResult, CompareVerdict, ComparedMetric, ComparedMetricKind};
 
@@ -12,9 +12,9 @@ use crate::table::compare::{BRACKETS, cells, method, name, sentence};
 use crate::units::percent;
 
 const TITLES: [&str; 4] = ["earlier", "later", "change", "verdict"];
-/// Maximum number of figures whose change is drawn, the most significant first.
+/// Maximum number of metrics whose change is plotted; the most significant are selected.
 const DRAWN_MAX: usize = 40;
-/// Lower limit of the change at which the scale turns from linear to logarithmic.
+/// Smallest change up to which the axis can be linear; it is logarithmic beyond the knee.
 const KNEE_MIN: f64 = 1e-3;
 
 /// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
@@ -45,22 +45,25 @@ pub fn compare(result: &CompareResult) -> String {
     .render()
 }
 
-/// Returns the number of figures that became worse, for the title and the verdict.
+/// Returns the number of metrics that became worse in words, for title and verdict; `None` if none
+/// did.
 fn failed(result: &CompareResult) -> Option<String> {
     let is_worse = |one: &&ComparedMetric| one.verdict == CompareVerdict::Worse;
-    match result.deciding().filter(is_worse).count() {
+    match result.deciding_metrics().filter(is_worse).count() {
         0 => None,
-        worse => Some(format!("failed: {worse} of {} metrics worse", result.deciding().count())),
+        worse => {
+            Some(format!("failed: {worse} of {} metrics worse", result.deciding_metrics().count()))
+        }
     }
 }
 
 fn top(result: &CompareResult) -> String {
-    let is = |wanted| result.deciding().filter(move |one| one.verdict == wanted).count();
-    let figure = if result.deciding().next().is_none() {
+    let is = |wanted| result.deciding_metrics().filter(move |one| one.verdict == wanted).count();
+    let figure = if result.deciding_metrics().next().is_none() {
         "no common metrics"
     } else if is(CompareVerdict::Worse) > 0 {
         "worse"
-    } else if is(CompareVerdict::NotEnough) == result.deciding().count() {
+    } else if is(CompareVerdict::NotEnough) == result.deciding_metrics().count() {
         "not enough data"
     } else if is(CompareVerdict::Unclear) > 0 {
         "unclear"
@@ -73,8 +76,8 @@ fn top(result: &CompareResult) -> String {
     verdict(&name, figure, &sentence(result), &[])
 }
 
-/// Returns the figures in their order, except that their subjects are in the order of their
-/// numbers: of trials at 5,000 and 10,000 requests a second, the first come first.
+/// Returns the metrics in their order, but numbers within their paths ascend: trials at 5,000
+/// requests per second come before those at 10,000.
 fn by_number(figures: &[ComparedMetric]) -> Vec<&ComparedMetric> {
     let of = |figure: &ComparedMetric| {
         let of = figure.path.split_inclusive(']').next().unwrap_or_default();
@@ -97,7 +100,7 @@ fn by_number(figures: &[ComparedMetric]) -> Vec<&ComparedMetric> {
     ordered
 }
 
-/// Figure with the bounds of its change, between which its bar extends.
+/// Metric, and lower and upper end of the bar that represents its change.
 type ChangeBounds<'a> = (&'a ComparedMetric, f64, f64);
 
 /// Returns the bounds of each change on one axis, with the threshold on either side of no change.
@@ -106,7 +109,7 @@ fn changes(result: &CompareResult) -> String {
         .metrics
         .iter()
         .filter(|one| one.verdict != CompareVerdict::NotEnough)
-        // These are in ns, the others shares.
+        // Changes of offsets are in ns, all others are shares.
         .filter(|one| one.metric != ComparedMetricKind::Offset)
         .filter_map(|one| Some((one, one.low?, one.high?)))
         .filter(|(_, low, high)| low.is_finite() && high.is_finite())
@@ -189,7 +192,7 @@ mod tests {
         let main = main_of(&page);
         assert!(main.contains("<p class=\"figure\">worse</p>") && !main.contains("<img"), "{main}");
         assert!(main.contains("class=\"bar worse\""), "{main}");
-        let expected = format!("failed: 2 of {} metrics worse", result.deciding().count());
+        let expected = format!("failed: 2 of {} metrics worse", result.deciding_metrics().count());
         assert!(
             page.contains(&format!("<title>{expected} – ")) && main.contains(&expected),
             "{main}"

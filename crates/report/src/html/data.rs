@@ -1,8 +1,8 @@
-//! Table of figures whose rows have names.
+//! Data table in which each row has a name.
 
 use super::escape::{each, text};
 
-/// Returns a table with a name in the first column of every row.
+/// Returns a table without a title of the name column.
 pub(crate) fn table(id: &str, label: &str, titles: &[&str], rows: &str) -> String {
     with_corner(id, label, "<td></td>", titles, rows)
 }
@@ -22,7 +22,7 @@ fn with_corner(id: &str, label: &str, corner: &str, titles: &[&str], rows: &str)
     )
 }
 
-/// Returns a table of rows with their names and a title for these, if there are any rows.
+/// Returns a table with a title of the name column; nothing if there are no rows.
 pub(crate) fn table_unless_empty(
     id: &str,
     label: &str,

@@ -1,5 +1,5 @@
-//! HTML report of a demonstration: the result of each server, their curves in the same plots, and
-//! each one's trials below.
+//! HTML report of a demonstration: capacity of each server, curves of all servers in shared plots,
+//! and the trials of each.
 
 use horolog_record::{DemoCandidate, DemoResult, Distribution, SearchKind, Trial};
 
@@ -12,9 +12,9 @@ use super::{LOAD_NOTE, PageTemplate, series, trials};
 use crate::findings::of_demo;
 use crate::verdict::{BestRate, lower_bound_trial, sentence};
 
-/// Returns the page as HTML. It holds the result as JSON in the element `result`, with the
-/// histograms of the trials at the servers' lower bounds only: all of them would make it several
-/// times as large.
+/// Returns the page as HTML, with the result as JSON in the element `result`. Histograms are
+/// included only for the trials at the servers' lower bounds; all of them would make the page
+/// several times as large.
 #[must_use]
 pub fn demo(result: &DemoResult) -> String {
     let runs: Vec<_> =

@@ -11,7 +11,7 @@ pub(crate) fn text(raw: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // A NUL is not allowed in a page at all.
+            // HTML does not allow NUL.
             '\0' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
@@ -19,14 +19,13 @@ pub(crate) fn text(raw: &str) -> String {
     escaped
 }
 
-/// Escapes JSON for a script element. There, only `<` can end the element or begin a comment, and
-/// in JSON it occurs in strings alone, where it may be written as an escape: the data stay the
-/// same.
+/// Escapes JSON for a script element. Only `<` can end the element or start a comment there; in
+/// JSON it occurs only in strings and is replaced by an equivalent escape sequence.
 pub(crate) fn json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// Returns the markup of each item, one after another.
+/// Returns the concatenated markup of all items.
 pub(crate) fn each<T>(
     items: impl IntoIterator<Item = T>,
     markup: impl FnMut(T) -> String,

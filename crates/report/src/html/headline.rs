@@ -1,5 +1,5 @@
-//! Headlines of pages whose results have no verdict of a search: the most informative figure of the
-//! result, and a sentence. A figure that was not measured is marked as such.
+//! Headlines of pages for results without a search: the most informative metric and a sentence. A
+//! metric that was not measured is marked as such.
 
 use horolog_record::{ClockLogResult, HostDelayResult, QueryResult};
 
@@ -14,7 +14,7 @@ fn top(name: &str, figure: Option<String>, sentence: &str) -> String {
     verdict(name, &figure, sentence, &[])
 }
 
-/// Returns the clock with the most lines.
+/// Returns the headline of a clock log, for the clock with the most lines.
 pub(super) fn clock_log(result: &ClockLogResult) -> String {
     let most = result.clocks.iter().max_by_key(|clock| clock.offsets.len());
     let summary = most.map_or_else(
@@ -25,7 +25,7 @@ pub(super) fn clock_log(result: &ClockLogResult) -> String {
     top("Last offset", last.map(|point| signed_mean_ns(point.value)), &summary)
 }
 
-/// Returns the overshoot of `nanosleep`.
+/// Returns the headline of a host's delays: overshoot of `nanosleep`.
 pub(super) fn host_delay(result: &HostDelayResult) -> String {
     let late = host_all::nanosleep(result).and_then(|cell| cell.overshoot_ns.as_ref());
     let summary = late.map_or(String::new(), |_| sentence(&host_all::delay(result)));

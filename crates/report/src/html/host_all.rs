@@ -1,14 +1,14 @@
-//! HTML report of all measurements of a host: the verdict, the worst findings, a row for each part,
-//! and below that each part as in its own report.
+//! HTML report of `host all`: verdict, worst findings, one row per part, and each part as in its
+//! own report.
 
-use horolog_record::{HostAllResult, HostPartOutcome, WorstFinding};
+use horolog_record::{HostAllResult, HostMeasurementOutcome, RankedFinding};
 
 use super::PageTemplate;
 use super::escape::{each, text};
 use super::host_delay;
 use super::plot::Plot;
 use super::sections::{command_line, facts, findings, host_facts, limits, section, verdict};
-use crate::document::Describe;
+use crate::document::DescribeResult;
 use crate::findings::severity_name;
 use crate::host_all::{
     headline, origin, part_name, shortfall, state_name, verdict_name, verdict_sentence,
@@ -51,7 +51,8 @@ pub fn host_all(result: &HostAllResult) -> String {
     .render()
 }
 
-/// Returns the parts that have a record, in the order in which they ran, with their plots.
+/// Returns the sections of the parts that have a result, with their plots, in the order in which
+/// they ran.
 fn parts(result: &HostAllResult) -> Vec<(String, Vec<Plot>)> {
     let delay = |one| {
         let body = host_delay::body(one);
@@ -68,7 +69,7 @@ fn parts(result: &HostAllResult) -> Vec<(String, Vec<Plot>)> {
     parts.into_iter().flatten().chain(nics).collect()
 }
 
-fn worst(worst: &[WorstFinding]) -> String {
+fn worst(worst: &[RankedFinding]) -> String {
     if worst.is_empty() {
         return "<p>No findings.</p>\n".to_owned();
     }
@@ -86,7 +87,7 @@ fn worst(worst: &[WorstFinding]) -> String {
 }
 
 fn overview(result: &HostAllResult) -> String {
-    let of = |outcome: &HostPartOutcome| {
+    let of = |outcome: &HostMeasurementOutcome| {
         let state = shortfall(outcome).unwrap_or_else(|| state_name(outcome.state).to_owned());
         let headline = headline(result, outcome).unwrap_or_else(|| ABSENT.to_owned());
         let words =

@@ -1,10 +1,11 @@
-//! HTML report of a host's delays: overshoot over the requested delay, all figures, claims.
+//! HTML report of a host's delays: overshoot over the requested delay, all values, and the tested
+//! claims.
 
-use horolog_record::{ClaimVerdict, DelayKind, Distribution, HostDelayResult};
+use horolog_record::{DelayClaimVerdict, Distribution, HostDelayResult, WaitFunction};
 
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit, PlotView};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotView, PlotViews};
 use super::sections::{
     PageBody, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
@@ -37,7 +38,7 @@ pub fn host_delay(result: &HostDelayResult) -> String {
     .render()
 }
 
-/// Returns the content for the result.
+/// Returns sections and plots of the result.
 pub(super) fn body(result: &HostDelayResult) -> PageBody {
     let plots = vec![
         plot(result, "median", "Median overshoot", |one| one.p50),
@@ -62,15 +63,15 @@ fn plot(
     of: fn(&Distribution) -> u64,
 ) -> Plot {
     let view = |index: usize| {
-        let line = |kind: DelayKind| {
+        let line = |kind: WaitFunction| {
             let cells = cells_of(result, index).filter(|cell| cell.function == kind);
             // A logarithmic axis has no position for values that are not positive.
-            let point = |cell: &horolog_record::DelayCell| {
+            let point = |cell: &horolog_record::DelayMeasurement| {
                 Some((cell.requested_ns as f64, of(cell.overshoot_ns.as_ref()?).max(1) as f64))
             };
             PlotSeries::new(kind.name().to_owned(), cells.filter_map(point).collect())
         };
-        let series = DelayKind::ALL.into_iter().map(line);
+        let series = WaitFunction::ALL.into_iter().map(line);
         PlotView {
             label: setting_name(&result.settings[index]).into(),
             series: series.filter(|series| !series.points.is_empty()).collect(),
@@ -82,13 +83,13 @@ fn plot(
         title,
         hint: SLACK,
         described_by: "figures",
-        x: Axis {
+        x: PlotAxis {
             label: "requested delay",
             short: "requested",
             unit: PlotUnit::Ns,
             scale: AxisScale::Log,
         },
-        y: Axis {
+        y: PlotAxis {
             label: "overshoot",
             short: "overshoot",
             unit: PlotUnit::Ns,
@@ -97,7 +98,7 @@ fn plot(
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice { chooser: "Setting", view: 0, views: measured.map(view).collect() },
+        shown: PlotViews { chooser: "Setting", view: 0, views: measured.map(view).collect() },
     }
 }
 
@@ -114,7 +115,7 @@ fn figures(result: &HostDelayResult) -> String {
     table("figures", "Overshoots", &TITLES, &rows)
 }
 
-fn of_cell(cell: &horolog_record::DelayCell) -> [String; 9] {
+fn of_cell(cell: &horolog_record::DelayMeasurement) -> [String; 9] {
     let of = |of: fn(&Distribution) -> u64| {
         cell.overshoot_ns.as_ref().map_or_else(|| ABSENT.to_owned(), |one| human_ns(of(one)))
     };
@@ -144,7 +145,7 @@ fn claims(result: &HostDelayResult) -> String {
         return String::new();
     }
     let items = each(&result.claims, |claim| {
-        let class = if claim.verdict == ClaimVerdict::Fails { "warning" } else { "note" };
+        let class = if claim.verdict == DelayClaimVerdict::Fails { "warning" } else { "note" };
         format!(
             "<li class=\"{class}\"><span class=\"severity\">{}</span><p>{}</p>\
              <p class=\"advice\">{}</p></li>\n",

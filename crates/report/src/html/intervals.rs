@@ -1,9 +1,9 @@
-//! Table of the intervals of a run: the text alternative of the plots over time. For a long run it
-//! has the worst intervals, and a summary of all of them by longer ones.
+//! Table of the intervals of a run, as text alternative of the plots over time. For a long run it
+//! contains the worst intervals, and a summary of all intervals merged into longer ones.
 
 use std::borrow::Cow;
 
-use horolog_record::{LoadResult, Point, Series};
+use horolog_record::{LoadResult, SeriesPoint, TimeSeries};
 
 use super::data::{headed, row};
 use super::escape::each;
@@ -12,8 +12,8 @@ use crate::json::to_compact_json;
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 use crate::units::{long_time, since_begin};
 
-/// Column: its title, its cells.
-type IntervalColumn = (&'static str, fn(&Point) -> String);
+/// Column: title, and function that returns its cell.
+type IntervalColumn = (&'static str, fn(&SeriesPoint) -> String);
 
 const COLUMNS: [IntervalColumn; 12] = [
     ("trial", |point| point.trial.saturating_add(1).to_string()),
@@ -37,14 +37,14 @@ const WORST: usize = 20;
 const LONGER_MAX: f64 = 120.0;
 const LENGTHS_S: [f64; 14] =
     [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 10_800.0];
-/// Maximum size in bytes of a result that is in its page with all its intervals.
+/// Maximum size of the embedded JSON with all intervals, in bytes.
 const BYTES_MAX: usize = 740_000;
 
 fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| ABSENT.to_owned(), human_ns)
 }
 
-/// Returns the result as embedded in its page: without the intervals if these make it too large.
+/// Returns the result to embed as JSON: without the intervals if they make it too large.
 pub(super) fn embedded_result(result: &LoadResult) -> Cow<'_, LoadResult> {
     let is_long = result.series.as_ref().is_some_and(|series| series.points.len() > ROWS_MAX);
     if !is_long || to_compact_json(result).len() <= BYTES_MAX {
@@ -55,8 +55,8 @@ pub(super) fn embedded_result(result: &LoadResult) -> Cow<'_, LoadResult> {
     Cow::Owned(embedded)
 }
 
-/// Returns the table of all intervals of a run; nothing if it had none. The page's result is that
-/// of [`embedded_result`], which may omit them.
+/// Returns the table of intervals; nothing for a run without any. `embedded` is the result of
+/// [`embedded_result`], which may omit them.
 pub(super) fn intervals(result: &LoadResult, embedded: &LoadResult, id: &str) -> String {
     let Some(series) = &result.series else { return String::new() };
     let (count, interval_s) = (series.points.len(), series.interval_s);
@@ -90,7 +90,7 @@ pub(super) fn intervals(result: &LoadResult, embedded: &LoadResult, id: &str) ->
 }
 
 fn one_by_one<'p>(
-    points: impl IntoIterator<Item = &'p Point>,
+    points: impl IntoIterator<Item = &'p SeriesPoint>,
     (id, label): (&str, &str),
 ) -> String {
     let rows =
@@ -98,9 +98,9 @@ fn one_by_one<'p>(
     headed(id, label, ("from", &COLUMNS.map(|(title, _)| title)), &rows)
 }
 
-/// Returns those with the largest share of losses and the longest times, in their order.
-fn worst(points: &[Point]) -> Vec<&Point> {
-    let longest = |point: &Point| point.rtt_ns.map_or(0, |rtt| rtt.max);
+/// Returns the intervals with the highest loss ratios and the longest latencies, in their order.
+fn worst(points: &[SeriesPoint]) -> Vec<&SeriesPoint> {
+    let longest = |point: &SeriesPoint| point.rtt_ns.map_or(0, |rtt| rtt.max);
     let mut worst: Vec<_> = points.iter().collect();
     worst.sort_by(|a, b| {
         b.loss_ratio().total_cmp(&a.loss_ratio()).then(longest(b).cmp(&longest(a)))
@@ -110,16 +110,16 @@ fn worst(points: &[Point]) -> Vec<&Point> {
     worst
 }
 
-/// Returns the length of the intervals of the summary.
-fn longer_s(series: &Series) -> f64 {
+/// Returns the length of merged intervals, in seconds.
+fn longer_s(series: &TimeSeries) -> f64 {
     let all_s = series.points.len() as f64 * series.interval_s;
     let few = |length_s: &&f64| all_s / **length_s <= LONGER_MAX;
     LENGTHS_S.iter().find(few).copied().unwrap_or(all_s)
 }
 
-/// Counts of a longer interval.
+/// Counts of several intervals merged into one.
 #[derive(Default)]
-struct Longer {
+struct MergedInterval {
     at_s: f64,
     sent: u64,
     received: u64,
@@ -127,19 +127,19 @@ struct Longer {
     late: u64,
     unsynchronised: u64,
     invalid: u64,
-    /// Highest value of its intervals.
+    /// Highest median of the merged intervals.
     p50: Option<u64>,
     p99: Option<u64>,
     max: Option<u64>,
 }
 
-fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
+fn longer(series: &TimeSeries, length_s: f64) -> Vec<MergedInterval> {
     // The start of an interval is rounded.
     let interval_index =
-        |point: &Point| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
-    let of = |points: &[Point]| {
+        |point: &SeriesPoint| ((point.at_s + series.interval_s / 2.0) / length_s).floor();
+    let of = |points: &[SeriesPoint]| {
         let begin_s = points.first().map_or(0.0, |point| interval_index(point) * length_s);
-        let mut sum = Longer { at_s: begin_s, ..Longer::default() };
+        let mut sum = MergedInterval { at_s: begin_s, ..MergedInterval::default() };
         for point in points {
             for (sum, count) in [
                 (&mut sum.sent, point.sent),
@@ -164,7 +164,7 @@ fn longer(series: &Series, length_s: f64) -> Vec<Longer> {
         .collect()
 }
 
-fn summed_up(longer: &[Longer], id: &str) -> String {
+fn summed_up(longer: &[MergedInterval], id: &str) -> String {
     const TITLES: [&str; 10] = [
         "sent",
         "answered",
@@ -214,7 +214,7 @@ mod tests {
     fn long(count: usize) -> LoadResult {
         let mut series = fixture::series();
         let point = series.points[0].clone();
-        let points = (0..count).map(|at| Point { at_s: at as f64, ..point.clone() });
+        let points = (0..count).map(|at| SeriesPoint { at_s: at as f64, ..point.clone() });
         (series.points, series.interval_s) = (points.collect(), 1.0);
         let lost = &mut series.points[count / 2];
         (lost.lost, lost.received, lost.rtt_ns) = (lost.sent, 0, None);

@@ -3,21 +3,21 @@
 use horolog_record::Distribution;
 use horolog_stats::Histogram;
 
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use super::series::percentile_points;
 
 /// Bars of a histogram per decade of time.
 const BARS_PER_DECADE: f64 = 20.0;
 
-/// Subject of a plot: its element, its title, the table with the same figures.
-pub(crate) struct PlotTarget {
+/// Element `id` and title of a plot, and `id` of the table with the same values.
+pub(crate) struct PlotLabels {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) described_by: &'static str,
 }
 
 /// Returns the histogram; one line for each distribution whose histogram can be read.
-pub(crate) fn histogram(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+pub(crate) fn histogram(target: &PlotLabels, distributions: &[(String, &Distribution)]) -> Plot {
     let series =
         distributions.iter().map(|(label, distribution)| histogram_series(label, distribution));
     Plot {
@@ -26,16 +26,21 @@ pub(crate) fn histogram(target: &PlotTarget, distributions: &[(String, &Distribu
         hint: "Samples in each bucket. Both scales are logarithmic.",
         described_by: target.described_by,
         x: time_axis(),
-        y: Axis { label: "count", short: "count", unit: PlotUnit::Count, scale: AxisScale::Log },
+        y: PlotAxis {
+            label: "count",
+            short: "count",
+            unit: PlotUnit::Count,
+            scale: AxisScale::Log,
+        },
         points: false,
         bars: true,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
-/// Returns the tail: the time that all but the slowest do not exceed.
-pub(crate) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)]) -> Plot {
+/// Returns the tail: time over the share of values that exceed it.
+pub(crate) fn tail(target: &PlotLabels, distributions: &[(String, &Distribution)]) -> Plot {
     let series = distributions.iter().map(|(label, distribution)| {
         PlotSeries::new(label.clone(), percentile_points(distribution))
     });
@@ -44,7 +49,7 @@ pub(crate) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)
         title: target.title,
         hint: "Upper percentiles: each step to the right is ten times rarer.",
         described_by: target.described_by,
-        x: Axis {
+        x: PlotAxis {
             label: "share of shorter times",
             short: "shorter",
             unit: PlotUnit::Tail,
@@ -54,12 +59,12 @@ pub(crate) fn tail(target: &PlotTarget, distributions: &[(String, &Distribution)
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
-pub(crate) const fn time_axis() -> Axis {
-    Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
+pub(crate) const fn time_axis() -> PlotAxis {
+    PlotAxis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
 }
 
 fn histogram_series(label: &str, distribution: &Distribution) -> PlotSeries {
@@ -70,7 +75,7 @@ fn histogram_series(label: &str, distribution: &Distribution) -> PlotSeries {
     PlotSeries { gaps, ..PlotSeries::new(label.to_owned(), points) }
 }
 
-/// Bar: its lower and upper time, and the count between them.
+/// Bar of a histogram: lower and upper bound, and the number of values between them.
 #[derive(Debug)]
 struct HistogramBar {
     from: f64,
@@ -82,8 +87,7 @@ fn is_same(a: f64, b: f64) -> bool {
     a.total_cmp(&b).is_eq()
 }
 
-/// Returns all that are not empty. At its lower end several of the scale would lie between 1 ns and
-/// 2 ns.
+/// Returns the bars that are not empty. Near 1 ns the scale is finer than the resolution of 1 ns.
 fn bars(distribution: &Distribution) -> Vec<HistogramBar> {
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else { return Vec::new() };
     let edge = |bar: f64| 10_f64.powf(bar / BARS_PER_DECADE).round().max(1.0);
@@ -125,7 +129,7 @@ mod tests {
         for ns in [1, 2, 1_000, 1_100, 1_200, 900_000] {
             recorder.record(ns);
         }
-        let distribution = Distribution::of_recorder(&recorder).unwrap();
+        let distribution = Distribution::from_recorder(&recorder).unwrap();
         let series = histogram_series("", &distribution);
         let edges: Vec<_> = series.points.iter().map(|(from, _)| *from).collect();
         assert_eq!(edges, [1.0, 2.0, 1_000.0, 1_122.0, 891_251.0]);
@@ -137,7 +141,7 @@ mod tests {
         let result = fixture::host_timer();
         let mut distribution = result.cores[0].latency_ns.clone().unwrap();
         distribution.histogram = "not base 64".to_owned();
-        let target = PlotTarget { id: "h", title: "t", described_by: "t" };
+        let target = PlotLabels { id: "h", title: "t", described_by: "t" };
         assert!(histogram(&target, &[(String::new(), &distribution)]).is_empty());
         assert!(!tail(&target, &[(String::new(), &distribution)]).is_empty());
     }

@@ -1,5 +1,5 @@
-//! Live page of an operation in progress: it holds no figures, and requests them from its server.
-//! Its script gets the choice of figures as data.
+//! Live page of an operation in progress. It contains no values itself; its script requests them
+//! from the server that serves the page, and receives as data which metrics to show.
 
 use serde::Serialize;
 
@@ -11,34 +11,34 @@ const TEMPLATE: &str = include_str!("../../assets/live.html");
 const LIVE_CSS: &str = include_str!("../../assets/live.css");
 const LIVE_JS: &str = include_str!("../../assets/live.js");
 
-/// Operation in progress.
+/// Kinds of live pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Live {
+pub enum LivePageKind {
     /// Run of `horolog load`.
     Load,
     /// Server in operation.
     Serve,
 }
 
-/// Data for the script.
+/// Data for the script: metrics and plots to show.
 #[derive(Serialize)]
 struct LivePageData {
-    figures: &'static [LiveFigure],
+    figures: &'static [LiveMetric],
     plots: &'static [LivePlot],
-    /// True if there are parts that end.
+    /// True if the operation has parts that end, such as trials.
     parts: bool,
     /// True if there is a complete status to show.
     status: bool,
 }
 
-/// Figure above the plots.
+/// Metric shown above the plots.
 #[derive(Serialize)]
-struct LiveFigure {
+struct LiveMetric {
     id: &'static str,
     #[serde(skip)]
     label: &'static str,
     unit: &'static str,
-    /// Location of its value: the last snapshot, or the whole response.
+    /// Object of the response that contains the value: the last snapshot, or the whole response.
     of: &'static str,
     path: &'static str,
 }
@@ -52,17 +52,17 @@ struct LivePlot {
     hint: &'static str,
     unit: &'static str,
     log: bool,
-    series: &'static [LiveSeries],
+    series: &'static [LivePlotSeries],
 }
 
 #[derive(Serialize)]
-struct LiveSeries {
+struct LivePlotSeries {
     label: &'static str,
     path: &'static str,
 }
 
-const fn series(label: &'static str, path: &'static str) -> LiveSeries {
-    LiveSeries { label, path }
+const fn series(label: &'static str, path: &'static str) -> LivePlotSeries {
+    LivePlotSeries { label, path }
 }
 
 const fn figure(
@@ -70,11 +70,11 @@ const fn figure(
     label: &'static str,
     unit: &'static str,
     path: &'static str,
-) -> LiveFigure {
-    LiveFigure { id, label, unit, of: "snapshot", path }
+) -> LiveMetric {
+    LiveMetric { id, label, unit, of: "snapshot", path }
 }
 
-const LOAD_FIGURES: &[LiveFigure] = &[
+const LOAD_FIGURES: &[LiveMetric] = &[
     figure("intended", "Intended", "rate", "intended_rate"),
     figure("sent_rate", "Sent", "rate", "sent_rate"),
     figure("received_rate", "Answered", "rate", "received_rate"),
@@ -84,7 +84,7 @@ const LOAD_FIGURES: &[LiveFigure] = &[
     figure("lateness", "Send lateness, 99th percentile", "ns", "lateness_ns.p99"),
     figure("sent", "Sent, total", "count", "counts.sent"),
     figure("received", "Answered, total", "count", "counts.received"),
-    LiveFigure { of: "state", ..figure("lost", "Lost in finished trials", "count", "lost") },
+    LiveMetric { of: "state", ..figure("lost", "Lost in finished trials", "count", "lost") },
 ];
 
 const LOAD_PLOTS: &[LivePlot] = &[
@@ -137,7 +137,7 @@ const LOAD_PLOTS: &[LivePlot] = &[
     },
 ];
 
-const SERVE_FIGURES: &[LiveFigure] = &[
+const SERVE_FIGURES: &[LiveMetric] = &[
     figure("requests", "Requests", "rate", "request_rate"),
     figure("replies", "Answered", "rate", "reply_rate"),
     figure("unanswered", "Unanswered", "rate", "unanswered_rate"),
@@ -147,7 +147,7 @@ const SERVE_FIGURES: &[LiveFigure] = &[
     figure("page", "Clock page age", "ns", "page_age_ns"),
     figure("requests_all", "Requests, total", "count", "requests"),
     figure("replies_all", "Answered, total", "count", "replies"),
-    LiveFigure { of: "state", ..figure("stratum", "Stratum", "count", "status.stratum") },
+    LiveMetric { of: "state", ..figure("stratum", "Stratum", "count", "status.stratum") },
 ];
 
 const SERVE_PLOTS: &[LivePlot] = &[
@@ -210,16 +210,16 @@ const SERVE_PLOTS: &[LivePlot] = &[
 
 /// Returns the page.
 #[must_use]
-pub fn live(kind: Live) -> String {
+pub fn live(kind: LivePageKind) -> String {
     let (name, heading, note, page) = match kind {
-        Live::Load => (
+        LivePageKind::Load => (
             "load",
             "Load run",
             "Requests in flight are neither answered nor lost; losses are final when a trial \
              ends.",
             LivePageData { figures: LOAD_FIGURES, plots: LOAD_PLOTS, parts: true, status: false },
         ),
-        Live::Serve => (
+        LivePageKind::Serve => (
             "serve",
             "Time server",
             "Rates are averages over one second.",
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn pages_are_whole_and_fetch_nothing_but_their_own_figures() {
-        for kind in [Live::Load, Live::Serve] {
+        for kind in [LivePageKind::Load, LivePageKind::Serve] {
             let page = live(kind);
             assert!(!page.contains("{{") && !page.contains("src=") && !page.contains("url("));
             assert!(page.len() < 200_000, "{}", page.len());
@@ -325,8 +325,10 @@ mod tests {
 
     #[test]
     fn every_figure_and_plot_has_an_element() {
-        let all =
-            [(Live::Load, LOAD_FIGURES, LOAD_PLOTS), (Live::Serve, SERVE_FIGURES, SERVE_PLOTS)];
+        let all = [
+            (LivePageKind::Load, LOAD_FIGURES, LOAD_PLOTS),
+            (LivePageKind::Serve, SERVE_FIGURES, SERVE_PLOTS),
+        ];
         for (kind, figures, plots) in all {
             let page = live(kind);
             for figure in figures {

@@ -2,7 +2,7 @@
 
 use horolog_record::{Distribution, LoadResult};
 
-use super::latency::{PlotTarget, histogram};
+use super::latency::{PlotLabels, histogram};
 use super::losses::losses;
 use super::sections::{
     clients, columns, drawn, findings, host_facts, limits, mode_name, parts, run_facts, section,
@@ -11,18 +11,18 @@ use super::sections::{
 use super::{LOAD_NOTE, PageTemplate, intervals, offsets, series, trials};
 use crate::limits::failed;
 use crate::units::{human_rate, percent_of};
-use crate::verdict::{BestRate, Losses, goal_name, lower_bound_trial, sentence};
+use crate::verdict::{BestRate, LossTotals, goal_name, lower_bound_trial, sentence};
 
-/// Number of plots over time, which precede those by rate.
+/// Number of plots over time, which precede the plots over the rate.
 const OVER_TIME: usize = 3;
-const HISTOGRAM: PlotTarget = PlotTarget {
+const HISTOGRAM: PlotLabels = PlotLabels {
     id: "rtt-histogram",
     title: "Histogram of round trips",
     described_by: "rtt-figures",
 };
 
-/// Returns the page as HTML. It holds the result as JSON in the element `result`, complete except
-/// for the intervals of a very long run.
+/// Returns the page as HTML, with the result as JSON in the element `result`; the intervals of a
+/// very long run are omitted there.
 #[must_use]
 pub fn load(result: &LoadResult) -> String {
     let run = [("lost", result)];
@@ -92,7 +92,7 @@ pub fn load(result: &LoadResult) -> String {
 
 fn top(result: &LoadResult) -> String {
     if result.series.is_some() && result.search.is_none() {
-        let losses = Losses::of(&result.trials);
+        let losses = LossTotals::of(&result.trials);
         let lost = percent_of(losses.lost, losses.sent);
         return verdict("Requests lost", &lost, &sentence(result), &[]);
     }
@@ -123,13 +123,13 @@ fn chosen_rtt<'a>(result: &'a LoadResult, chosen: &[usize]) -> Vec<(String, &'a 
         .collect()
 }
 
-/// Returns the distributions of the server's response time, which matters at the rate that it
-/// sustained.
+/// Returns the distribution of the server's response time at the rate that it sustained.
 fn chosen_response(result: &LoadResult) -> Vec<(String, &Distribution)> {
     lower_bound_trial(result)
         .and_then(|index| {
             let times = result.trials[index].response_time_ns.as_ref();
-            // A server that uses one timestamp for both has nothing to show.
+            // A server whose receive and transmit timestamps are equal has no response times to
+            // show.
             Some((label(result, index), times.filter(|times| times.max > 0)?))
         })
         .into_iter()

@@ -5,11 +5,11 @@ use horolog_record::{DemoCandidate, LoadResult};
 use super::bars::{bar, row, table};
 use super::escape::each;
 use crate::units::{full_count, percent_of};
-use crate::verdict::{BestRate, Losses, location_name};
+use crate::verdict::{BestRate, LossTotals, location_name};
 
 /// Returns the losses of all trials together by location.
 pub(super) fn losses(result: &LoadResult) -> String {
-    let losses = Losses::of(&result.trials);
+    let losses = LossTotals::of(&result.trials);
     if losses.sent == 0 {
         return String::new();
     }
@@ -30,7 +30,7 @@ pub(super) fn losses(result: &LoadResult) -> String {
     lead + &table(["location", "share of losses", "requests", ""], &rows)
 }
 
-/// Returns the highest rate of each server, with its ratio to the first one's.
+/// Returns bars of the highest rate of each server, with the ratio to the first.
 pub(super) fn candidates(candidates: &[DemoCandidate], rate_title: &str) -> String {
     let all: Vec<_> = candidates.iter().map(|candidate| BestRate::of(&candidate.load)).collect();
     let Some(base) = all.first() else { return String::new() };

@@ -5,8 +5,8 @@ use horolog_record::{Distribution, NtsKeResult, NtsKeTrial};
 
 use super::data::{headed, row};
 use super::escape::each;
-use super::latency::{PlotTarget, histogram};
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit};
+use super::latency::{PlotLabels, histogram};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotViews};
 use super::sections::{drawn, findings, limits, machine, paragraph, section, verdict};
 use super::{PageTemplate, series, trials};
 use crate::limits::failed;
@@ -18,16 +18,16 @@ const TABLE: &str = "trials";
 const TITLES: [&str; 9] =
     ["intended", "started", "clients", "attempts", "failed", "p50", "p90", "p99", "max"];
 
-const HISTOGRAM: PlotTarget = PlotTarget {
+const HISTOGRAM: PlotLabels = PlotLabels {
     id: "rtt-histogram",
     title: "Histogram of NTS-KE exchange times",
     described_by: "rtt-figures",
 };
 
-/// Selector of one time of a distribution.
-type NtsKeQuantile = fn(&Distribution) -> u64;
+/// Function that returns one value of a distribution, such as a percentile.
+type HandshakeTimeSelector = fn(&Distribution) -> u64;
 
-const FIGURES: [(&str, NtsKeQuantile); 4] =
+const FIGURES: [(&str, HandshakeTimeSelector); 4] =
     [("p50", |d| d.p50), ("p90", |d| d.p90), ("p99", |d| d.p99), ("max", |d| d.max)];
 
 /// Returns the page as HTML. It holds the whole result as JSON in the element `result`.
@@ -115,7 +115,7 @@ fn cells(trial: &NtsKeTrial) -> [String; 9] {
     ]
 }
 
-/// Returns the times of the first trial and of the last.
+/// Returns the distributions of durations in the first and the last trial.
 fn times(result: &NtsKeResult) -> Vec<(String, &Distribution)> {
     let known = result.trials.iter().enumerate();
     let known = known.filter_map(|(index, trial)| {
@@ -129,7 +129,7 @@ fn times(result: &NtsKeResult) -> Vec<(String, &Distribution)> {
     known
 }
 
-const RATE: Axis = Axis {
+const RATE: PlotAxis = PlotAxis {
     label: "NTS-KE exchanges started per second",
     short: "rate",
     unit: PlotUnit::Rate,
@@ -149,7 +149,7 @@ fn loss(result: &NtsKeResult) -> Plot {
         points: true,
         bars: false,
         marks: held(result),
-        shown: Choice::one([PlotSeries::new("failed".to_owned(), points.collect())]),
+        shown: PlotViews::one([PlotSeries::new("failed".to_owned(), points.collect())]),
     }
 }
 
@@ -171,7 +171,7 @@ fn latency(result: &NtsKeResult) -> Plot {
         points: true,
         bars: false,
         marks: held(result),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 

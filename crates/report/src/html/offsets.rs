@@ -1,21 +1,22 @@
-//! Error of a server's transmit timestamps over the rate: a plot and a table, for runs that
-//! measured it.
+//! Offset of a server's transmit timestamps over the rate, as plot and table, for runs in which it
+//! was measured.
 
 use horolog_record::{LoadResult, OffsetMethod, SignedDistribution, Trial};
 
 use super::escape::{each, text};
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use super::series;
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of, signed_ns};
 
-/// Figure of the table: its title, its cell.
-type OffsetFigure = (&'static str, fn(&SignedDistribution) -> String);
+/// Column of the table: title, and function that returns its cell.
+type OffsetColumn = (&'static str, fn(&SignedDistribution) -> String);
 
-/// Line of the plot: its name, its figure.
-type PlotLine = (&'static str, fn(&SignedDistribution) -> f64);
+/// Line of the plot: name, and function that returns its value.
+type OffsetPlotLine = (&'static str, fn(&SignedDistribution) -> f64);
 
-/// Lines of the plot. Extremes would leave the rest no room, so they are in the table alone.
-const LINES: [PlotLine; 3] =
+/// Lines of the plot. Extremes are only in the table, since they would leave no room for the
+/// others.
+const LINES: [OffsetPlotLine; 3] =
     [("mean", |d| d.mean), ("p50", |d| d.p50 as f64), ("p99", |d| d.p99 as f64)];
 
 /// Element `id` of the table.
@@ -47,17 +48,22 @@ pub(super) fn plot(run: &LoadResult) -> Plot {
                clock is behind this host's.",
         described_by: TABLE,
         x: series::rate_axis(&[("", run)]),
-        y: Axis { label: "offset", short: "offset", unit: PlotUnit::Ns, scale: AxisScale::Linear },
+        y: PlotAxis {
+            label: "offset",
+            short: "offset",
+            unit: PlotUnit::Ns,
+            scale: AxisScale::Linear,
+        },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
-/// Returns all figures of all trials; nothing for a run without any.
+/// Returns the table of the offsets of all trials; nothing without any.
 pub(super) fn table(run: &LoadResult) -> String {
-    const FIGURES: [OffsetFigure; 10] = [
+    const FIGURES: [OffsetColumn; 10] = [
         ("offsets", |d| full_count(d.count)),
         ("min", |d| signed_ns(d.min)),
         ("mean", |d| signed_ns(d.mean.round() as i64)),

@@ -1,5 +1,5 @@
-//! Plot as data, in the form of `assets/page.js`, and the element on the page in which it is drawn.
-//! Its points come from [`super::series`].
+//! Plot as data for `assets/page.js`, and the element of the page into which the script draws it.
+//! The points of load plots come from [`super::series`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,32 +19,32 @@ pub(crate) struct Plot {
     /// Description below the title.
     #[serde(skip)]
     pub(crate) hint: &'static str,
-    /// Element `id` of the table with the same figures.
+    /// Element `id` of the table with the same values.
     #[serde(skip)]
     pub(crate) described_by: &'static str,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    /// True if the points themselves are marked.
+    pub(crate) x: PlotAxis,
+    pub(crate) y: PlotAxis,
+    /// True to mark the points of the lines.
     pub(crate) points: bool,
     /// True if each point is the left edge of a bar, which extends to the next point or gap.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) bars: bool,
     pub(crate) marks: Vec<PlotMark>,
     #[serde(flatten)]
-    pub(crate) shown: Choice,
+    pub(crate) shown: PlotViews,
 }
 
 /// Views of a plot: one, or several to choose from.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Choice {
-    /// Difference between the views.
+pub(crate) struct PlotViews {
+    /// Label of the choice between the views.
     pub(crate) chooser: &'static str,
     /// Index of the view that is shown at first.
     pub(crate) view: usize,
     pub(crate) views: Vec<PlotView>,
 }
 
-impl Choice {
+impl PlotViews {
     /// Creates a single view.
     pub(crate) fn one(series: impl IntoIterator<Item = PlotSeries>) -> Self {
         let series = series.into_iter().collect();
@@ -52,9 +52,9 @@ impl Choice {
     }
 }
 
-/// Axis of a plot: its label, its label in the legend, the unit of its values and their scale.
+/// Axis of a plot: label, label in the legend, unit and scale.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Axis {
+pub(crate) struct PlotAxis {
     pub(crate) label: &'static str,
     pub(crate) short: &'static str,
     pub(crate) unit: PlotUnit,
@@ -71,55 +71,55 @@ pub(crate) enum PlotUnit {
     Rate,
     /// A share from 0 to 1.
     Share,
-    /// Ratio.
+    /// Ratio of two values.
     Times,
     /// Nanoseconds.
     Ns,
-    /// Reciprocal of the share of larger values.
+    /// 1 / (share of larger values), for the tail of a distribution.
     Tail,
-    /// Nanoseconds with a sign.
+    /// Signed time in ns.
     Signed,
     /// Seconds.
     Seconds,
-    /// A number without a unit, far from 1.
+    /// Number in scientific notation, without a unit.
     Scientific,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase", tag = "scale")]
 pub(crate) enum AxisScale {
-    /// Equal differences are equal distances.
+    /// Linear.
     Linear,
-    /// Linear from 0 on, for values that are read by their height.
+    /// Linear, starting at 0.
     Zero,
-    /// Equal ratios are equal distances; values are positive.
+    /// Logarithmic, for values above 0.
     Log,
-    /// Linear up to `knee`, logarithmic beyond: it includes 0.
+    /// Linear from 0 to `knee`, logarithmic beyond.
     Knee { knee: f64 },
 }
 
 /// Line across the plot with a label.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PlotMark {
-    /// Axis on which `at` lies.
+    /// Axis to which `at` refers.
     pub(crate) axis: &'static str,
     pub(crate) at: f64,
     pub(crate) label: String,
 }
 
-/// Series that are shown together.
+/// Series that one view shows together.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PlotView {
     pub(crate) label: Cow<'static, str>,
     pub(crate) series: Vec<PlotSeries>,
 }
 
-/// Line of a plot: points by rising x, no x twice.
+/// Line of a plot: points in ascending order of x, without duplicates of x.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PlotSeries {
     pub(crate) label: String,
     pub(crate) points: Vec<(f64, f64)>,
-    /// Interruptions of the line, and ends of bars without a neighbour.
+    /// Positions at which the line is interrupted, or a bar without a right neighbour ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) gaps: Vec<f64>,
 }
@@ -144,7 +144,7 @@ impl Plot {
             .all(|view| view.series.iter().all(|series| series.points.is_empty()))
     }
 
-    /// Returns the figure on the page, with the markup that belongs below it.
+    /// Returns the figure element of the plot, with the given markup below it.
     pub(crate) fn figure(&self, below: &str) -> String {
         let description = self.text_alternative();
         format!(
@@ -171,7 +171,7 @@ impl Plot {
             count => format!("{count} lines: {}.", lines.join("; ")),
         };
         let points = || view.series.iter().flat_map(|one| &one.points);
-        let reach = |axis: &Axis, of: fn(&(f64, f64)) -> f64| {
+        let reach = |axis: &PlotAxis, of: fn(&(f64, f64)) -> f64| {
             let lowest = points().map(of).reduce(f64::min)?;
             let highest = points().map(of).reduce(f64::max)?;
             Some(format!(" {}: {} to {}.", axis.label, axis.shown(lowest), axis.shown(highest)))
@@ -190,8 +190,8 @@ impl Plot {
     }
 }
 
-impl Axis {
-    /// Formats one of its values in words.
+impl PlotAxis {
+    /// Formats a value of the axis.
     fn shown(&self, value: f64) -> String {
         match self.unit {
             PlotUnit::Count => ShortNumber(value).to_string(),
@@ -207,7 +207,7 @@ impl Axis {
     }
 }
 
-/// Number without superfluous digits.
+/// Number displayed without trailing zeros.
 struct ShortNumber(f64);
 
 impl fmt::Display for ShortNumber {
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_plot_has_a_text_alternative() {
-        let axis = |label, unit| Axis { label, short: label, unit, scale: AxisScale::Linear };
+        let axis = |label, unit| PlotAxis { label, short: label, unit, scale: AxisScale::Linear };
         let points = vec![(0.0, 1_500.0), (900.0, 2_500.0)];
         let plot = Plot {
             id: "p",
@@ -241,7 +241,7 @@ mod tests {
             points: false,
             bars: false,
             marks: Vec::new(),
-            shown: Choice::one([PlotSeries::new("<a>".to_owned(), points)]),
+            shown: PlotViews::one([PlotSeries::new("<a>".to_owned(), points)]),
         };
         let markup = plot.figure("");
         let description = "One line: &lt;a&gt;. time: 0.00 s to 15 min. delay: 1.50 µs to 2.50 µs. The \
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_scale_is_written_as_the_script_reads_it() {
-        let axis = Axis {
+        let axis = PlotAxis {
             label: "lost",
             short: "lost",
             unit: PlotUnit::Share,

@@ -5,7 +5,7 @@ use horolog_record::{AllanDeviation, ExactSummary, ExchangeSample, QueryResult, 
 
 use super::data::{row, table};
 use super::escape::{each, text};
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use super::sections::{
     columns, command_line, drawn_alone, facts, findings, host_facts, limits, section,
 };
@@ -18,7 +18,7 @@ use crate::table::query::{
 };
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_ns};
 
-/// Maximum number of samples of a server that are retained in the page's copy of the result.
+/// Maximum number of samples per server that the embedded JSON contains.
 const SAMPLES_MAX: usize = 1_000;
 
 const NOTE: &str = "Statistics are exact, over all samples. Offset is equation (6), ((T2 − T1) + \
@@ -29,8 +29,8 @@ const NOTE: &str = "Statistics are exact, over all samples. Offset is equation (
 const STABILITY: &str = "Overlapping, of the fractional frequency. Slope −1 indicates \
                          measurement noise; a rise indicates wander.";
 
-/// Returns the page as HTML. It holds the result as JSON in the element `result`, without the
-/// samples of servers that have more than a thousand: those are in the result file.
+/// Returns the page as HTML, with the result as JSON in the element `result`. Samples are omitted
+/// there for servers with more than [`SAMPLES_MAX`]; the result file contains them.
 #[must_use]
 pub fn query(result: &QueryResult) -> String {
     let plots = vec![
@@ -70,15 +70,15 @@ pub fn query(result: &QueryResult) -> String {
     .render()
 }
 
-/// Quantity that is plotted over time.
-struct Quantity {
+/// Quantity plotted over time.
+struct PlottedQuantity {
     id: &'static str,
     title: &'static str,
     hint: &'static str,
     unit: PlotUnit,
 }
 
-const OFFSETS: Quantity = Quantity {
+const OFFSETS: PlottedQuantity = PlottedQuantity {
     id: "offset",
     title: "Offset over time",
     hint: "Lead of the server's clock over the local clock. Many samples are thinned to the \
@@ -86,7 +86,7 @@ const OFFSETS: Quantity = Quantity {
     unit: PlotUnit::Signed,
 };
 
-const DELAYS: Quantity = Quantity {
+const DELAYS: PlottedQuantity = PlottedQuantity {
     id: "delay",
     title: "Delay over time",
     hint: "Round-trip delay without the server's response time. Many samples are thinned to the \
@@ -94,7 +94,7 @@ const DELAYS: Quantity = Quantity {
     unit: PlotUnit::Ns,
 };
 
-/// Formats a delay, which only a broken clock makes negative.
+/// Formats a delay; it is negative only if a clock is wrong.
 fn delay(ns: i64) -> String {
     u64::try_from(ns).map_or_else(|_| signed_ns(ns), human_ns)
 }
@@ -110,8 +110,12 @@ fn without_many_samples(result: &QueryResult) -> QueryResult {
 }
 
 /// Returns the plot of a quantity of all servers over the time since the first sample.
-fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&ExchangeSample) -> i64) -> Plot {
-    let &Quantity { id, title, hint, unit } = quantity;
+fn over_time(
+    result: &QueryResult,
+    quantity: &PlottedQuantity,
+    of: fn(&ExchangeSample) -> i64,
+) -> Plot {
+    let &PlottedQuantity { id, title, hint, unit } = quantity;
     let first = result.servers.iter().filter_map(|server| server.samples.first());
     let start_ns = first.map(|sample| sample.t1_ns).min().unwrap_or(0);
     let series = |server: &ServerResult| {
@@ -127,12 +131,17 @@ fn over_time(result: &QueryResult, quantity: &Quantity, of: fn(&ExchangeSample) 
         title,
         hint,
         described_by: "figures",
-        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
-        y: Axis { label: id, short: id, unit, scale: AxisScale::Linear },
+        x: PlotAxis {
+            label: "time",
+            short: "time",
+            unit: PlotUnit::Seconds,
+            scale: AxisScale::Linear,
+        },
+        y: PlotAxis { label: id, short: id, unit, scale: AxisScale::Linear },
         points: !many,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(result.servers.iter().map(series)),
+        shown: PlotViews::one(result.servers.iter().map(series)),
     }
 }
 

@@ -5,8 +5,8 @@ use horolog_record::RelayTreeResult;
 use super::bars;
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
-use crate::document::Content;
+use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
+use crate::document::BlockContent;
 use crate::kinds::relay_tree::{NODE, TABLE, gained, line, ranked, rows_of};
 use crate::relay_tree_gain::{exchange, of_nodes, of_trees};
 use crate::units::{ABSENT, percent, signed_mean_ns};
@@ -14,15 +14,15 @@ use crate::units::{ABSENT, percent, signed_mean_ns};
 const GAINS: &str = "gains";
 
 /// Returns the gains of whole trees, of each node, and of each node alone.
-pub(crate) fn gains<'a>(result: &RelayTreeResult) -> [Content<'a>; 3] {
+pub(crate) fn gains<'a>(result: &RelayTreeResult) -> [BlockContent<'a>; 3] {
     [
-        Content::Markup(trees(result)),
-        Content::Plot(by_node(result), nodes(result)),
-        Content::Plot(alone(result), String::new()),
+        BlockContent::Markup(trees(result)),
+        BlockContent::Plot(by_node(result), nodes(result)),
+        BlockContent::Plot(alone(result), String::new()),
     ]
 }
 
-/// Returns bars of the earlier arrival at the last node.
+/// Returns bars of the reduction of the tree delay.
 fn trees(result: &RelayTreeResult) -> String {
     let all = of_trees(result);
     if all.is_empty() {
@@ -41,12 +41,12 @@ fn trees(result: &RelayTreeResult) -> String {
     )
 }
 
-/// Formats a share that may be below 0, for a loss.
+/// Formats a share as a percentage; negative for an increase of the delay.
 fn signed_percent(share: f64) -> String {
     if share < 0.0 { format!("-{}", percent(-share)) } else { percent(share) }
 }
 
-/// Returns the plot of the earlier arrival at each node, in the order of the nodes by their delay.
+/// Returns the plot of the reduction of each node's delay, with the nodes in order of their delay.
 fn by_node(result: &RelayTreeResult) -> Plot {
     let (shown, name) = (ranked(result), exchange(result).unwrap_or_default());
     let series = of_nodes(result)
@@ -62,7 +62,7 @@ fn by_node(result: &RelayTreeResult) -> Plot {
     }
 }
 
-/// Returns the plot of the tree's gain if one node alone has the second engine.
+/// Returns the plot of the reduction of the tree delay if only one node's engine is replaced.
 fn alone(result: &RelayTreeResult) -> Plot {
     let shown = ranked(result);
     let delay = |at: usize| Some(gained(result, at)?.tree_ns);
@@ -81,7 +81,7 @@ fn alone(result: &RelayTreeResult) -> Plot {
 
 /// Returns a plot of gains of nodes; the caller sets its title.
 fn plot(series: Vec<PlotSeries>) -> Plot {
-    // The lines are read by their height, unless some are losses.
+    // The axis starts at 0, so that heights can be compared, unless some gains are negative.
     let is_loss = series.iter().flat_map(|one| &one.points).any(|(_, ns)| *ns < 0.0);
     let scale = if is_loss { AxisScale::Linear } else { AxisScale::Zero };
     Plot {
@@ -90,11 +90,11 @@ fn plot(series: Vec<PlotSeries>) -> Plot {
         hint: "",
         described_by: "",
         x: NODE,
-        y: Axis { label: "gain", short: "gain", unit: PlotUnit::Signed, scale },
+        y: PlotAxis { label: "gain", short: "gain", unit: PlotUnit::Signed, scale },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
@@ -109,7 +109,7 @@ fn nodes(result: &RelayTreeResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     fn is_zero_based(plot: &Plot) -> bool {

@@ -1,6 +1,6 @@
 //! Parts shared by the pages: verdict, findings, facts. Texts are passed raw and are escaped here.
 
-use horolog_record::{Finding, Host, LimitResult, LoadResult, RequestMode, Spacing};
+use horolog_record::{Finding, Host, LimitResult, LoadResult, RequestMode, RequestSpacing};
 
 use super::escape::{each, text};
 use super::plot::Plot;
@@ -16,8 +16,8 @@ pub(super) fn page_top(failed: Option<&str>, verdict: &str) -> String {
     format!("<section class=\"verdict\" aria-label=\"Verdict\">\n{failed}{verdict}</section>\n")
 }
 
-/// Returns the verdict, for [`page_top`]: a name, one large figure, a sentence, and times at that
-/// rate. Names and nanoseconds; if no time is known, there is no trial at that rate.
+/// Returns the verdict for [`page_top`]: a name, a large value, a sentence, and latencies at that
+/// rate as pairs of name and ns. All latencies are unknown if there is no trial at that rate.
 pub(crate) fn verdict(
     name: &str,
     figure: &str,
@@ -41,7 +41,7 @@ pub(crate) fn verdict(
     )
 }
 
-/// Returns the times at the rate that a run found, for [`verdict`].
+/// Returns the latencies at the rate that a run found, for [`verdict`].
 pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Option<u64>); 5] {
     let trial = lower_bound_trial(result).map(|index| &result.trials[index]);
     let rtt = trial.and_then(|trial| trial.rtt_ns.as_ref());
@@ -55,7 +55,7 @@ pub(super) fn times_at_lower_bound(result: &LoadResult) -> [(&'static str, Optio
     ]
 }
 
-/// Returns a section with a heading; nothing if it would be empty.
+/// Returns a section with a heading; nothing if its markup is empty.
 pub(crate) fn section(heading: &str, markup: &str) -> String {
     if markup.is_empty() {
         String::new()
@@ -64,8 +64,8 @@ pub(crate) fn section(heading: &str, markup: &str) -> String {
     }
 }
 
-/// Content of a page for a result, without the conditions of its run: it can be part of a page with
-/// others.
+/// Sections and plots of a result without the facts about its run, for a page of its own or a page
+/// with several results.
 pub(super) struct PageBody {
     /// Headings and markup; empty ones are not shown.
     pub(super) sections: Vec<(&'static str, String)>,
@@ -73,12 +73,13 @@ pub(super) struct PageBody {
 }
 
 impl PageBody {
-    /// Returns the sections of a page of its own.
+    /// Returns the markup of the sections for a page of its own.
     pub(super) fn sections(&self) -> String {
         each(&self.sections, |(heading, markup)| section(heading, markup))
     }
 
-    /// Returns one section of a page with others; the plots are the page's.
+    /// Returns the sections as one section of a page with several results; the page draws the
+    /// plots.
     pub(super) fn as_part(&self, heading: &str) -> String {
         as_part(heading, &self.sections)
     }
@@ -154,7 +155,7 @@ fn message(finding: &Finding) -> String {
     format!("<p>{}{trial}</p>", text(&finding.message))
 }
 
-/// Returns names and values, those without a value omitted.
+/// Returns a list of names and values, omitting those without a value.
 pub(crate) fn facts(facts: &[(&str, Option<String>)]) -> String {
     let known = facts.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let items =
@@ -175,7 +176,7 @@ pub(crate) fn host_facts(host: &Host) -> String {
     ])
 }
 
-/// Returns lists of facts side by side.
+/// Returns lists of facts in columns.
 pub(crate) fn columns(lists: &[String]) -> String {
     format!("<div class=\"columns\">\n{}</div>\n", lists.concat())
 }
@@ -191,8 +192,8 @@ pub(crate) fn machine(command: &[String], started: &str, host: &Host) -> String 
 pub(super) fn run_facts(result: &LoadResult) -> String {
     let target = &result.target;
     let spacing = match result.spacing {
-        Spacing::Constant => "constant",
-        Spacing::Exponential => "exponential",
+        RequestSpacing::Constant => "constant",
+        RequestSpacing::Exponential => "exponential",
     };
     facts(&[
         ("Command", Some(command_line(&result.command))),
@@ -221,7 +222,7 @@ pub(crate) fn command_line(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the kind of request that was sent.
+/// Returns the name of a kind of request.
 #[must_use]
 pub const fn mode_name(mode: RequestMode) -> &'static str {
     match mode {
@@ -247,15 +248,15 @@ pub(super) fn target_name(result: &LoadResult) -> String {
     }
 }
 
-/// Returns the figures of all plots that have something to show, each with the markup below it, and
-/// those plots.
+/// Returns the figure elements of the plots that are not empty, each with its markup below, and
+/// these plots.
 pub(super) fn drawn(plots: Vec<(Plot, String)>) -> (String, Vec<Plot>) {
     let full: Vec<_> = plots.into_iter().filter(|(plot, _)| !plot.is_empty()).collect();
     let figures = full.iter().map(|(plot, below)| plot.figure(below)).collect();
     (figures, full.into_iter().map(|(plot, _)| plot).collect())
 }
 
-/// Returns the figures of plots without markup below them, and those plots.
+/// Returns the figure elements of the plots that are not empty, and these plots.
 pub(super) fn drawn_alone(plots: Vec<Plot>) -> (String, Vec<Plot>) {
     drawn(plots.into_iter().map(|plot| (plot, String::new())).collect())
 }

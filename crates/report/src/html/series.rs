@@ -1,41 +1,42 @@
-//! Points of the plots: loss and latency over the achieved rate, and latency by percentile, from
-//! the histograms.
+//! Points of the plots of a load: loss and latency over the achieved rate, and latency by
+//! percentile from the histograms.
 
-use horolog_record::{Distribution, FindingCode, LoadResult, Percentiles, Point, Trial};
+use horolog_record::{Distribution, FindingCode, LoadResult, Percentiles, SeriesPoint, Trial};
 use horolog_stats::Histogram;
 
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotMark, PlotSeries, PlotUnit, PlotView};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews};
 use super::time_series::TimeSeriesSettings;
 use crate::units::{human_rate, percent};
 use crate::verdict::BestRate;
 
-/// Loss at which the axis turns from linear to logarithmic: one in ten thousand.
+/// Loss ratio up to which the axis is linear; logarithmic beyond.
 const LOSS_KNEE: f64 = 1e-4;
-/// Largest ratio of rates on a linear axis; more are spread logarithmically.
+/// Ratio of the highest to the lowest rate up to which the axis of rates is linear; logarithmic for
+/// more.
 const LINEAR_SPAN_MAX: f64 = 5.0;
-/// Points of a percentile curve per decade of rarity.
+/// Points of a percentile curve per decade of the share of larger values.
 const POINTS_PER_DECADE: u32 = 16;
-/// Maximum number of decades, more than a count of 64 bits has.
+/// Maximum number of decades of a percentile curve; a 64-bit count has fewer.
 const DECADES_MAX: u32 = 20;
 
-/// Selector of one time of a distribution.
-type SeriesQuantile = fn(&Distribution) -> u64;
+/// Function that returns one value of a distribution, such as a percentile.
+type LatencySelector = fn(&Distribution) -> u64;
 
 /// Percentiles that are plotted over the rate.
-const FIGURES: [(&str, SeriesQuantile); 5] = [
+const FIGURES: [(&str, LatencySelector); 5] = [
     ("p50", |d| d.p50),
     ("p90", |d| d.p90),
     ("p99", |d| d.p99),
     ("p99.9", |d| d.p99_9),
     ("max", |d| d.max),
 ];
-/// Index in [`FIGURES`] of the one that a comparison shows at first: p99.
+/// Index in [`FIGURES`] of the percentile that a comparison shows first: p99.
 const FIRST_FIGURE: usize = 2;
 
-/// Run with its name in a plot.
+/// Name of a run in a plot, and its result.
 pub(super) type NamedRun<'a> = (&'a str, &'a LoadResult);
 
-/// Share of requests lost, over the rate; one series for each run.
+/// Returns the plot of the loss ratio over the rate, one series per run.
 pub(super) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
     let series = |(label, run): &NamedRun<'_>| {
         let points = run.trials.iter().filter(|trial| trial.sent > 0);
@@ -53,11 +54,12 @@ pub(super) fn loss(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
         points: true,
         bars: false,
         marks: goal_mark(runs).into_iter().chain(rate_mark(runs)).collect(),
-        shown: Choice::one(runs.iter().map(series)),
+        shown: PlotViews::one(runs.iter().map(series)),
     }
 }
 
-/// Round-trip percentiles over the rate: all of them for one run, one at a time for several.
+/// Returns the plot of round-trip percentiles over the rate: all percentiles for one run, one at a
+/// time for several.
 pub(super) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot {
     let views = match runs {
         [(_, run)] => {
@@ -83,14 +85,14 @@ pub(super) fn latency(runs: &[NamedRun<'_>], described_by: &'static str) -> Plot
         points: true,
         bars: false,
         marks: rate_mark(runs).into_iter().collect(),
-        shown: Choice { chooser: "Percentile", view, views },
+        shown: PlotViews { chooser: "Percentile", view, views },
     }
 }
 
-/// Selector of one time of an interval.
-type IntervalFigure = fn(&Percentiles) -> u64;
+/// Function that returns one percentile of an interval.
+type IntervalLatencySelector = fn(&Percentiles) -> u64;
 
-/// Share of requests lost, over time.
+/// Returns the plot of the loss ratio over time.
 pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let points = points(result).iter().filter(|point| point.sent > 0);
     let points = points.map(|point| (point.at_s, point.loss_ratio())).collect();
@@ -106,13 +108,13 @@ pub(super) fn loss_over_time(result: &LoadResult, described_by: &'static str) ->
         points: false,
         bars: false,
         marks: phase_marks(result),
-        shown: Choice::one([load_time_series(result).line("lost".to_owned(), points)]),
+        shown: PlotViews::one([load_time_series(result).line("lost".to_owned(), points)]),
     }
 }
 
 /// Round-trip percentiles over time.
 pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
-    const FIGURES: [(&str, IntervalFigure); 5] = [
+    const FIGURES: [(&str, IntervalLatencySelector); 5] = [
         ("p50", |rtt| rtt.p50),
         ("p90", |rtt| rtt.p90),
         ("p99", |rtt| rtt.p99),
@@ -136,15 +138,15 @@ pub(super) fn latency_over_time(result: &LoadResult, described_by: &'static str)
         points: false,
         bars: false,
         marks: phase_marks(result),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
 /// Requests sent and replies received, over time.
 pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) -> Plot {
     let interval_s = result.series.as_ref().map_or(f64::NAN, |series| series.interval_s);
-    let series = |label: &str, count: fn(&Point) -> u64| {
-        // The last interval of a run that was ended is shorter than the others.
+    let series = |label: &str, count: fn(&SeriesPoint) -> u64| {
+        // The last interval of an interrupted run is shorter than the others and is omitted.
         let whole = match points(result).split_last() {
             Some((_, whole)) if was_ended(result) => whole,
             _ => points(result),
@@ -159,7 +161,7 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
         hint: "Requests sent in each interval, and those of them that were answered.",
         described_by,
         x: seconds_axis(),
-        y: Axis {
+        y: PlotAxis {
             label: "per second",
             short: "rate",
             unit: PlotUnit::Rate,
@@ -168,7 +170,7 @@ pub(super) fn rate_over_time(result: &LoadResult, described_by: &'static str) ->
         points: false,
         bars: false,
         marks: phase_marks(result),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
@@ -180,31 +182,31 @@ fn load_time_series(result: &LoadResult) -> TimeSeriesSettings {
     TimeSeriesSettings { interval_s, points_max: POINTS_MAX, ..TimeSeriesSettings::EVEN }
 }
 
-/// Returns true if the user ended the run before it was complete.
+/// Returns true if the run was interrupted.
 fn was_ended(result: &LoadResult) -> bool {
     result.findings.iter().any(|finding| finding.code == FindingCode::Interrupted)
 }
 
-fn points(result: &LoadResult) -> &[Point] {
+fn points(result: &LoadResult) -> &[SeriesPoint] {
     result.series.as_ref().map_or(&[], |series| &series.points)
 }
 
 /// Returns the marks of the beginnings of phases, except the first.
 fn phase_marks(result: &LoadResult) -> Vec<PlotMark> {
     let begins = points(result).windows(2).filter(|pair| pair[0].trial != pair[1].trial);
-    let mark = |pair: &[Point]| {
+    let mark = |pair: &[SeriesPoint]| {
         let name = result.trials.get(pair[1].trial)?.phase.clone()?;
         Some(PlotMark { axis: "x", at: pair[1].at_s, label: name })
     };
     begins.filter_map(mark).filter(|mark| mark.at.is_finite()).collect()
 }
 
-const fn seconds_axis() -> Axis {
-    Axis { label: "time", short: "at", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
+const fn seconds_axis() -> PlotAxis {
+    PlotAxis { label: "time", short: "at", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
 }
 
-pub(super) const fn loss_axis() -> Axis {
-    Axis {
+pub(super) const fn loss_axis() -> PlotAxis {
+    PlotAxis {
         label: "lost",
         short: "lost",
         unit: PlotUnit::Share,
@@ -212,7 +214,7 @@ pub(super) const fn loss_axis() -> Axis {
     }
 }
 
-/// Time by percentile, one curve for each distribution that can be read.
+/// Returns the plot of times by percentile, one curve per distribution with a readable histogram.
 pub(crate) fn percentiles(
     id: &'static str,
     title: &'static str,
@@ -227,7 +229,7 @@ pub(crate) fn percentiles(
         title,
         hint: "Upper percentiles: each step to the right is ten times rarer.",
         described_by,
-        x: Axis {
+        x: PlotAxis {
             label: "share of faster replies",
             short: "faster",
             unit: PlotUnit::Tail,
@@ -237,12 +239,12 @@ pub(crate) fn percentiles(
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(series),
+        shown: PlotViews::one(series),
     }
 }
 
-/// Returns points (n, value that all but one in n do not exceed), from the fastest reply to the
-/// slowest one. For a histogram that cannot be read, returns the accompanying figures.
+/// Returns points (n, time), where one in n values exceeds the time. If the histogram cannot be
+/// read, the points come from the percentiles of the distribution.
 pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> {
     let slowest = (distribution.count as f64, plottable_ns(distribution.max));
     let Ok(histogram) = Histogram::decode(&distribution.histogram) else {
@@ -262,7 +264,7 @@ pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> 
         .take_while(|rarity| *rarity < slowest.0)
         .filter_map(|rarity| {
             let ns = histogram.value_at_quantile(1.0 - 1.0 / rarity)?;
-            // A bucket extends beyond the shortest and the longest value in it.
+            // The outer buckets of a histogram extend beyond the smallest and largest value.
             let ns = ns.max(distribution.min).min(distribution.max);
             Some((rarity, plottable_ns(ns)))
         })
@@ -270,7 +272,7 @@ pub(super) fn percentile_points(distribution: &Distribution) -> Vec<(f64, f64)> 
         .collect()
 }
 
-fn figure_series(label: &str, run: &LoadResult, figure: SeriesQuantile) -> PlotSeries {
+fn figure_series(label: &str, run: &LoadResult, figure: LatencySelector) -> PlotSeries {
     let point = |trial: &Trial| {
         let rtt = trial.rtt_ns.as_ref()?;
         Some((trial.achieved_rate, plottable_ns(figure(rtt))))
@@ -284,11 +286,11 @@ fn plottable_ns(ns: u64) -> f64 {
     ns.max(1) as f64
 }
 
-fn time_axis() -> Axis {
-    Axis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
+fn time_axis() -> PlotAxis {
+    PlotAxis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
 }
 
-pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> Axis {
+pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> PlotAxis {
     let rates = || {
         let trials = runs.iter().flat_map(|(_, run)| &run.trials);
         trials.map(|trial| trial.achieved_rate).filter(|rate| rate.is_finite())
@@ -296,7 +298,7 @@ pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> Axis {
     let lowest = rates().reduce(f64::min).unwrap_or_default();
     let highest = rates().reduce(f64::max).unwrap_or_default();
     let wide = lowest > 0.0 && highest / lowest > LINEAR_SPAN_MAX;
-    Axis {
+    PlotAxis {
         label: "requests sent per second",
         short: "rate",
         unit: PlotUnit::Rate,
@@ -304,14 +306,14 @@ pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> Axis {
     }
 }
 
-/// Returns the rate that was found, if the plot is about one run.
+/// Returns a mark at the rate found; `None` for several runs.
 fn rate_mark(runs: &[NamedRun<'_>]) -> Option<PlotMark> {
     let [(_, run)] = runs else { return None };
     let at = BestRate::of(run).held().filter(|rate| rate.is_finite() && *rate > 0.0)?;
     Some(PlotMark { axis: "x", at, label: format!("best: {}", human_rate(at)) })
 }
 
-/// Returns the allowed loss, if the plot is about one search or about searches with one goal.
+/// Returns a mark at the allowed loss ratio; `None` for searches with different goals.
 fn goal_mark(runs: &[NamedRun<'_>]) -> Option<PlotMark> {
     let mut goals = runs.iter().map(|(_, run)| run.search.as_ref().map(|s| s.goal_loss_ratio));
     let first = goals.next()??;
@@ -345,7 +347,7 @@ mod tests {
         for ns in [1_501, 1_502, 90_001] {
             recorder.record(ns);
         }
-        let distribution = Distribution::of_recorder(&recorder).unwrap();
+        let distribution = Distribution::from_recorder(&recorder).unwrap();
         let points = percentile_points(&distribution);
         assert_eq!((points[0], *points.last().unwrap()), ((1.0, 1_501.0), (3.0, 90_001.0)));
     }

@@ -4,11 +4,11 @@ use horolog_record::AllanDeviation;
 
 use super::data::{row, table};
 use super::escape::each;
-use super::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use super::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::table::query::{scientific, seconds};
 use crate::units::full_count;
 
-/// Returns the plot of the deviations of each named clock, over the averaging time.
+/// Returns the plot of the Allan deviation over the averaging time, one line per clock.
 pub(crate) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])]) -> Plot {
     let series = |(name, points): &(&str, &[AllanDeviation])| {
         let points = points.iter().map(|point| (point.tau_s, point.deviation));
@@ -21,13 +21,13 @@ pub(crate) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
         title: "Allan deviation",
         hint,
         described_by: "allan",
-        x: Axis {
+        x: PlotAxis {
             label: "averaging time",
             short: "τ",
             unit: PlotUnit::Seconds,
             scale: AxisScale::Log,
         },
-        y: Axis {
+        y: PlotAxis {
             label: "Allan deviation",
             short: "deviation",
             unit: PlotUnit::Scientific,
@@ -36,7 +36,7 @@ pub(crate) fn allan_plot(hint: &'static str, clocks: &[(&str, &[AllanDeviation])
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(clocks.iter().map(series)),
+        shown: PlotViews::one(clocks.iter().map(series)),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Lines over time: gaps for unmeasured times, and of very many points the lowest and the highest
-//! of each group.
+//! Lines over time: with gaps where values are missing, and reduced to the lowest and highest point
+//! of each group if there are many points.
 
 use super::plot::PlotSeries;
 
@@ -11,14 +11,14 @@ const POINTS_MAX: usize = 2_000;
 pub(crate) struct TimeSeriesSettings {
     /// Time between two consecutive points, in seconds; if that is not known, the median.
     pub(crate) interval_s: Option<f64>,
-    /// Maximum multiple of that between two points that the line joins.
+    /// Largest distance of two points that a line joins, as a multiple of the interval.
     pub(crate) joined: f64,
     /// Maximum number of drawn points.
     pub(crate) points_max: usize,
 }
 
 impl TimeSeriesSettings {
-    /// Creates settings with a point per interval of this length.
+    /// Creates settings for points at this interval, in seconds.
     pub(crate) const fn of(interval_s: f64) -> Self {
         Self { interval_s: Some(interval_s), ..Self::EVEN }
     }
@@ -29,7 +29,7 @@ impl TimeSeriesSettings {
     /// Settings for unevenly spaced points.
     pub(crate) const UNEVEN: Self = Self { joined: 6.0, ..Self::EVEN };
 
-    /// Returns the line: it joins no two points between which others are missing.
+    /// Returns the line, interrupted where points are missing.
     pub(crate) fn line(self, label: String, points: Vec<(f64, f64)>) -> PlotSeries {
         let all = PlotSeries::new(label.clone(), points).points;
         let interval_s = self.interval_s.unwrap_or_else(|| median_step(&all));

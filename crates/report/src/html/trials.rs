@@ -1,5 +1,5 @@
-//! Tables of figures: all trials of a run, and the distributions of chosen ones. They are the text
-//! alternative of the plots.
+//! Tables of a load run: all trials, and selected distributions. They are the text alternative of
+//! the plots.
 
 use horolog_record::{Distribution, InvalidReason, LoadResult, Trial};
 
@@ -7,14 +7,14 @@ use super::escape::{each, text};
 use crate::units::{ABSENT, amount, full_count, human_ns, percent_of};
 use crate::verdict::{location_name, lower_bound_trial};
 
-/// Column of the table of trials: its group, its title, its cells.
+/// Column of the table of trials: title of its group, title, and function that returns its cell.
 type TrialColumn = (&'static str, &'static str, fn(&Trial) -> String);
 
-/// Column of words: its title, its cells.
-type TextColumn = (&'static str, fn(&Trial) -> String);
+/// Column with text: title, and function that returns its cell.
+type TrialTextColumn = (&'static str, fn(&Trial) -> String);
 
-/// Figure of a distribution: its title, its cell.
-type DistributionFigure = (&'static str, fn(&Distribution) -> String);
+/// Column of the table of distributions: title, and function that returns its cell.
+type DistributionColumn = (&'static str, fn(&Distribution) -> String);
 
 const COUNTS: [TrialColumn; 21] = [
     ("requests per second", "sent", |t| rate(t.achieved_rate)),
@@ -56,9 +56,8 @@ const TIMES: [TrialColumn; 13] = [
     ("send lateness", "max", |t| time(t.lateness_ns.as_ref(), |d| d.max)),
 ];
 
-/// Returns all trials of a run, in the order in which they ran: the outcome of their requests, and
-/// their times. Columns that are all 0 are omitted, so that there is room for the others, on paper
-/// too.
+/// Returns the table of all trials in the order in which they ran: outcomes of the requests, and
+/// latencies. Columns that contain only 0 are omitted to save width.
 pub(super) fn trials(result: &LoadResult, id: &str) -> String {
     let bound = lower_bound_trial(result);
     let rows: Vec<_> = result
@@ -84,15 +83,15 @@ pub(super) fn trials(result: &LoadResult, id: &str) -> String {
     format!("{counts}{times}")
 }
 
-/// Subject of a row.
+/// Trial shown in a row.
 struct TrialRow<'a> {
     label: String,
     trial: &'a Trial,
     is_bound: bool,
 }
 
-/// Columns of words, after the others.
-const WORDS: [TextColumn; 2] = [
+/// Columns with text, which come last.
+const WORDS: [TrialTextColumn; 2] = [
     ("loss location", |trial| {
         listed(trial.lost_at.iter().map(|(location, count)| (location_name(*location), *count)))
     }),
@@ -106,7 +105,7 @@ fn listed(all: impl Iterator<Item = (&'static str, u64)>) -> String {
     some.map(|(name, count)| format!("{name} {}", full_count(count))).collect::<Vec<_>>().join(", ")
 }
 
-/// Columns that are shown regardless of their content, by their groups and by their titles.
+/// Columns that are shown even if they contain only 0, by title of the group and title.
 const ALWAYS: [&str; 5] =
     ["requests per second", "load", "round trip", "response time", "send lateness"];
 const ALWAYS_TITLES: [&str; 4] = ["sent", "answered", "lost", "loss ratio"];
@@ -119,11 +118,12 @@ fn is_shown((group, title, cell): &TrialColumn, rows: &[TrialRow<'_>]) -> bool {
 fn table(
     rows: &[TrialRow<'_>],
     columns: &[TrialColumn],
-    words: &[TextColumn],
+    words: &[TrialTextColumn],
     (id, label): (&str, &str),
 ) -> String {
     let columns: Vec<_> = columns.iter().filter(|column| is_shown(column, rows)).collect();
-    let has_text = |(_, cell): &&TextColumn| rows.iter().any(|row| !cell(row.trial).is_empty());
+    let has_text =
+        |(_, cell): &&TrialTextColumn| rows.iter().any(|row| !cell(row.trial).is_empty());
     let words: Vec<_> = words.iter().filter(has_text).collect();
     let groups = columns.chunk_by(|a, b| a.0 == b.0);
     let names = each(groups.clone(), |columns| {
@@ -178,7 +178,7 @@ const fn class(first: bool, lossy: bool) -> &'static str {
 
 /// Returns chosen distributions, one in a row.
 pub(crate) fn distributions(rows: &[(String, &Distribution)], id: &str) -> String {
-    const FIGURES: [DistributionFigure; 10] = [
+    const FIGURES: [DistributionColumn; 10] = [
         ("replies", |d| full_count(d.count)),
         ("min", |d| human_ns(d.min)),
         ("mean", |d| rounded_ns(d.mean)),

@@ -1,26 +1,26 @@
-//! Outcome of a wait: a row for each dependency, and the end.
+//! Document of a result of `horolog after`: one row per dependency, and the outcome of the wait.
 
-use horolog_record::{AfterEnd, AfterResult, Dependency, DependencyKind};
+use horolog_record::{AfterOutcome, AfterResult, Dependency, DependencyKind};
 
-use crate::document::{Content, Describe, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, Document, Headline, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::table::TableStyle;
-use crate::table::grid::{self, Cell, Column, ColumnGroup, Tone};
+use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::summary::wrapped;
 use crate::units::{ABSENT, full_count, human_ns};
 
 const KIND_WIDTH: usize = 7;
 const TARGET_WIDTH: usize = 30;
-/// Upper limit of `human_ns`.
+/// Time from which on [`human_ns`] shows only a bound, in ns.
 const LONG_NS: u64 = 999_500_000_000;
 
-impl Describe for AfterResult {
+impl DescribeResult for AfterResult {
     fn document(&self) -> Document<'_> {
         let name = match self.end {
-            AfterEnd::Held => "All met after",
-            AfterEnd::Deadline => "Deadline passed after",
-            AfterEnd::Interrupted => "Ended by a signal after",
+            AfterOutcome::Held => "All met after",
+            AfterOutcome::Deadline => "Deadline passed after",
+            AfterOutcome::Interrupted => "Ended by a signal after",
         };
         let heading = if self.program.is_empty() {
             "a wait".to_owned()
@@ -37,9 +37,9 @@ impl Describe for AfterResult {
                 sentence: end(self),
             },
             blocks: vec![
-                Content::Custom(Box::new(|style| lines(self, style)), table(self))
+                BlockContent::Custom(Box::new(|style| lines(self, style)), table(self))
                     .under("Conditions"),
-                Content::PageNote("Times count from the start of the wait.").under(""),
+                BlockContent::PageNote("Times count from the start of the wait.").under(""),
             ],
             method: "",
             limits: &[],
@@ -52,21 +52,21 @@ impl Describe for AfterResult {
 /// Returns the conditions and the end, for a terminal.
 fn lines(result: &AfterResult, style: &TableStyle) -> Vec<String> {
     let columns = vec![
-        Column::left("kind", KIND_WIDTH),
-        Column::left("target", TARGET_WIDTH),
-        Column::right("met after", 10),
-        Column::right("tries", 7),
-        Column::right("lost", 5),
-        Column::left("last check", 0),
+        GridColumn::left("kind", KIND_WIDTH),
+        GridColumn::left("target", TARGET_WIDTH),
+        GridColumn::right("met after", 10),
+        GridColumn::right("tries", 7),
+        GridColumn::right("lost", 5),
+        GridColumn::left("last check", 0),
     ];
-    let group = [ColumnGroup { title: "", columns }];
+    let group = [GridColumnGroup { title: "", columns }];
     let header = grid::header(&group, style.colour);
     let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
     for dependency in &result.dependencies {
-        let tone = if dependency.held { Tone::Plain } else { Tone::Bad };
+        let tone = if dependency.held { CellTone::Plain } else { CellTone::Bad };
         let [kind, met, tries, lost, last_check] = cells(dependency);
-        let met = Cell { text: met, tone };
-        let plain = [kind, dependency.target.clone(), tries, lost, last_check].map(Cell::plain);
+        let met = GridCell { text: met, tone };
+        let plain = [kind, dependency.target.clone(), tries, lost, last_check].map(GridCell::plain);
         let [kind, target, tries, lost, last_check] = plain;
         let cells = [kind, target, met, tries, lost, last_check];
         lines.push(grid::row(&group, &cells, style.colour).trim_end().to_owned());
@@ -92,19 +92,19 @@ fn cells(one: &Dependency) -> [String; 5] {
     ]
 }
 
-/// Returns the end of the wait, in a sentence.
+/// Returns a sentence on the outcome of the wait.
 fn end(result: &AfterResult) -> String {
     let missing = result.dependencies.iter().filter(|dependency| !dependency.held).count();
     let all = result.dependencies.len();
     let waited = time(result.waited_ns);
     match result.end {
-        AfterEnd::Held if all == 1 => format!("Condition met after {waited}."),
-        AfterEnd::Held => format!("All {all} conditions met after {waited}."),
-        AfterEnd::Deadline => {
+        AfterOutcome::Held if all == 1 => format!("Condition met after {waited}."),
+        AfterOutcome::Held => format!("All {all} conditions met after {waited}."),
+        AfterOutcome::Deadline => {
             let deadline = result.deadline_ns.map_or_else(|| waited.clone(), time);
             format!("Deadline of {deadline} passed: {missing} of {all} conditions not met.")
         }
-        AfterEnd::Interrupted => {
+        AfterOutcome::Interrupted => {
             format!("Ended by a signal after {waited}: {missing} of {all} conditions not met.")
         }
     }
@@ -130,7 +130,7 @@ pub fn dependency_name(dependency: &Dependency) -> String {
     format!("{} {}", kind_name(dependency.kind), dependency.target)
 }
 
-/// Returns one line on a dependency that holds now, or does not any more.
+/// Returns a line on a dependency that has just become satisfied, or ceased to be.
 #[must_use]
 pub fn after_line(dependency: &Dependency) -> String {
     let name = dependency_name(dependency);
@@ -145,7 +145,7 @@ pub fn after_line(dependency: &Dependency) -> String {
     }
 }
 
-/// Formats a time, which may be long.
+/// Formats a time in ns; from [`LONG_NS`] on in whole seconds.
 fn time(ns: u64) -> String {
     if ns < LONG_NS {
         return human_ns(ns);
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn each_end_is_described() {
         let mut result = fixture::after();
-        result.end = AfterEnd::Interrupted;
+        result.end = AfterOutcome::Interrupted;
         assert!(end(&result).contains("signal after 180 s"), "{}", end(&result));
-        result.end = AfterEnd::Held;
+        result.end = AfterOutcome::Held;
         result.waited_ns = 3_600_000_000_000;
         assert_eq!(end(&result), "All 3 conditions met after 3,600 s.");
         let lines: Vec<_> = result.dependencies.iter().map(after_line).collect();

@@ -1,13 +1,13 @@
 //! Outcome of a run at instants: wake-up and start latencies, and the results of the programs.
 
-use horolog_record::{AtEnd, AtProgram, AtResult, AtScheduling, Distribution};
+use horolog_record::{AtOutcome, AtProgram, AtResult, AtScheduling, Distribution};
 
-use crate::document::{Content, Describe, Distributions, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, DistributionSet, Document, Headline, run_of};
 use crate::html::data::{headed, row};
 use crate::html::escape::each;
 use crate::html::sections::paragraph;
 use crate::table::TableStyle;
-use crate::table::grid::{self, Cell, Column, ColumnGroup};
+use crate::table::grid::{self, GridCell, GridColumn, GridColumnGroup};
 use crate::table::summary::wrapped;
 use crate::units::{ABSENT, full_count, human_ns, period_ns};
 
@@ -17,7 +17,7 @@ const NAME_WIDTH: usize = 13;
 /// Maximum length of a program that is shown.
 const PROGRAM_MAX: usize = 40;
 
-impl Describe for AtResult {
+impl DescribeResult for AtResult {
     fn document(&self) -> Document<'_> {
         const HEADING: &str = "Latency";
         let latest = self.started_late_ns.as_ref().or(self.woken_late_ns.as_ref());
@@ -25,16 +25,19 @@ impl Describe for AtResult {
             Some(late) => ("Start latency, max", human_ns(late.max)),
             None => ("Start times reached", full_count(self.met)),
         };
-        let mut blocks =
-            vec![Content::Custom(Box::new(|style| lines(self, style)), table(self)).under(HEADING)];
+        let mut blocks = vec![
+            BlockContent::Custom(Box::new(|style| lines(self, style)), table(self)).under(HEADING),
+        ];
         // A single instant makes no distribution.
         if self.every_ns.is_some() {
-            blocks.push(Content::Distributions(distributions(self)).under(HEADING));
+            blocks.push(BlockContent::Distributions(distributions(self)).under(HEADING));
         }
         blocks.extend([
-            Content::Remarks(self.programs.iter().map(program).collect()).under("Programs"),
-            Content::PageNote("Latency counts from the start time on the clock that defines it.")
-                .under(""),
+            BlockContent::Remarks(self.programs.iter().map(program).collect()).under("Programs"),
+            BlockContent::PageNote(
+                "Latency counts from the start time on the clock that defines it.",
+            )
+            .under(""),
         ]);
         Document {
             kind: "at",
@@ -68,13 +71,13 @@ fn lines(result: &AtResult, style: &TableStyle) -> Vec<String> {
         lines.push(format!("  {}", late.iter().map(phrase).collect::<Vec<_>>().join(", ")));
         return lines;
     }
-    let mut columns = vec![Column::left("", NAME_WIDTH)];
-    columns.extend(TITLES.map(|title| Column::right(title, 8)));
-    let group = [ColumnGroup { title: "", columns }];
+    let mut columns = vec![GridColumn::left("", NAME_WIDTH)];
+    columns.extend(TITLES.map(|title| GridColumn::right(title, 8)));
+    let group = [GridColumnGroup { title: "", columns }];
     lines.extend(grid::header(&group, style.colour).lines().skip(1).map(str::to_owned));
     for (name, late) in late {
-        let mut cells = vec![Cell::plain(name)];
-        cells.extend(figures(late).map(Cell::plain));
+        let mut cells = vec![GridCell::plain(name)];
+        cells.extend(figures(late).map(GridCell::plain));
         lines.push(grid::row(&group, &cells, style.colour));
     }
     lines
@@ -90,8 +93,8 @@ fn table(result: &AtResult) -> String {
     }
 }
 
-fn distributions(result: &AtResult) -> Distributions<'_> {
-    Distributions {
+fn distributions(result: &AtResult) -> DistributionSet<'_> {
+    DistributionSet {
         quantity: "latency",
         entries: late(result),
         histogram: Some(("late-histogram", "Histogram of latency")),
@@ -106,7 +109,7 @@ fn late(result: &AtResult) -> Vec<(String, &Distribution)> {
 }
 
 fn figures(late: &Distribution) -> [String; 8] {
-    // A percentile needs some samples beyond it.
+    // A percentile is shown only if enough samples lie beyond it.
     let of = |ns: u64, count: u64| {
         if late.count < count { ABSENT.to_owned() } else { human_ns(ns) }
     };
@@ -135,8 +138,8 @@ fn summary(result: &AtResult) -> String {
     let locked = if result.memory_locked { ", memory locked" } else { "" };
     let scheduling = format!("{scheduling}{head_start}{locked}");
     let ended = match result.end {
-        AtEnd::Done => "",
-        AtEnd::Interrupted => ", ended by a signal",
+        AtOutcome::Done => "",
+        AtOutcome::Interrupted => ", ended by a signal",
     };
     match result.every_ns {
         None if result.met == 0 => format!("{}: not reached{ended}", result.first),
@@ -170,7 +173,7 @@ fn program(program: &AtProgram) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]
@@ -183,7 +186,7 @@ mod tests {
         let text = result.text(&style);
         assert!(text.starts_with("2026-01-02T03:04:05Z: started, real-time"), "{text}");
         assert!(text.contains("wake-up latency ") && text.lines().count() == 2, "{text}");
-        (result.met, result.end) = (0, AtEnd::Interrupted);
+        (result.met, result.end) = (0, AtOutcome::Interrupted);
         (result.woken_late_ns, result.started_late_ns) = (None, None);
         assert_eq!(result.text(&style), "2026-01-02T03:04:05Z: not reached, ended by a signal");
     }

@@ -1,26 +1,26 @@
 //! Campaign: the measurements of each role over all its parts, the end of each part, and the plan.
 
 use horolog_record::{
-    CampaignDelivery, CampaignEnd, CampaignLimit, CampaignLimitOf, CampaignNode, CampaignPart,
-    CampaignRelay, CampaignResult, CampaignRole, CampaignStart, CampaignTask, Distribution,
-    MergedResults, PathCounts,
+    CampaignExclusions, CampaignInstance, CampaignNodeTask, CampaignRelay, CampaignResult,
+    CampaignRole, CampaignTask, CapacityLimit, Distribution, InstanceEnd, LimitingSide,
+    MergedResults, PathCounts, StartAccuracy,
 };
 
 use crate::breakdown::{BreakdownRow, breakdowns};
-use crate::document::{Content, Describe, Distributions, Document, Headline, run_of};
+use crate::document::{BlockContent, DescribeResult, DistributionSet, Document, Headline, run_of};
 use crate::html::breakdown::breakdowns as breakdown_bars;
 use crate::html::data::{headed, row};
 use crate::html::escape::{each, text};
 use crate::html::sections::paragraph;
 use crate::table::TableStyle;
-use crate::table::grid::{self, Column};
-use crate::table::shapes::{Bar, worst_first};
+use crate::table::grid::{self, GridColumn};
+use crate::table::shapes::{TextBar, worst_first};
 use crate::table::summary::wrapped;
 use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, percent_of, signed_ns};
 
-impl Describe for CampaignResult {
+impl DescribeResult for CampaignResult {
     fn document(&self) -> Document<'_> {
-        let done = self.parts.iter().filter(|part| part.end == CampaignEnd::Done).count();
+        let done = self.parts.iter().filter(|part| part.end == InstanceEnd::Done).count();
         let interrupted = if self.interrupted { " Ended early." } else { "" };
         let sentence = format!(
             "{} roles of plan {} on {}.{interrupted}",
@@ -41,13 +41,13 @@ impl Describe for CampaignResult {
                 sentence,
             },
             blocks: vec![
-                Content::Custom(Box::new(|style| lines(self, style)), String::new()).under(""),
-                Content::Details(summary).under("Summary"),
-                Content::Markup(merged).under("Merged results"),
-                Content::Markup(breakdown_bars(self)).under("Breakdown"),
-                Content::Distributions(distributions(self)).under("Distributions"),
-                Content::Markup(part_table(self)).under("Parts"),
-                Content::Markup(plan).under("Plan"),
+                BlockContent::Custom(Box::new(|style| lines(self, style)), String::new()).under(""),
+                BlockContent::Details(summary).under("Summary"),
+                BlockContent::Markup(merged).under("Merged results"),
+                BlockContent::Markup(breakdown_bars(self)).under("Breakdown"),
+                BlockContent::Distributions(distributions(self)).under("Distributions"),
+                BlockContent::Markup(part_table(self)).under("Parts"),
+                BlockContent::Markup(plan).under("Plan"),
             ],
             method: METHOD,
             limits: &[],
@@ -61,9 +61,9 @@ impl Describe for CampaignResult {
     fn embedded(&self) -> Option<Self> {
         let parts = match self.parts.len() {
             ..=PARTS_MAX => self.parts.clone(),
-            _ => self.parts.iter().map(CampaignPart::without_result).collect(),
+            _ => self.parts.iter().map(CampaignInstance::without_result).collect(),
         };
-        Some(self.with_parts(parts))
+        Some(self.with_instances(parts))
     }
 }
 
@@ -98,7 +98,7 @@ fn lines(result: &CampaignResult, style: &TableStyle) -> Vec<String> {
         let [_, first, second] = one.titles;
         let bar = |row: &BreakdownRow| {
             let [a, b] = &row.numbers;
-            Bar::plain(row.name.clone(), Some(row.size), format!("{first} {a}, {second} {b}"))
+            TextBar::plain(row.name.clone(), Some(row.size), format!("{first} {a}, {second} {b}"))
         };
         let all: Vec<_> = one.all.iter().map(bar).collect();
         let bars = worst_first(one.about.trim_end_matches('.'), &all, one.full, style);
@@ -119,11 +119,11 @@ fn grid(figures: &RoleTable, style: &TableStyle) -> Vec<String> {
     };
     let (first, rest) = figures.titles.split_first().map_or(("", &[][..]), |(a, b)| (*a, b));
     let names = figures.rows.iter().map(|(name, _)| name.chars().count());
-    let name = Column::left(first, names.chain([first.chars().count()]).max().unwrap_or(0));
+    let name = GridColumn::left(first, names.chain([first.chars().count()]).max().unwrap_or(0));
     let columns: Vec<_> = rest
         .iter()
         .enumerate()
-        .map(|(index, title)| Column::right(title, width(index, title)))
+        .map(|(index, title)| GridColumn::right(title, width(index, title)))
         .collect();
     grid::blocks([name.clone(), name], &columns, &figures.rows, style)
 }
@@ -144,7 +144,7 @@ fn merged_table((number, figures): (usize, &RoleTable)) -> String {
 }
 
 /// Returns the merged distributions by name.
-fn distributions(result: &CampaignResult) -> Distributions<'_> {
+fn distributions(result: &CampaignResult) -> DistributionSet<'_> {
     let mut all = Vec::new();
     for role in &result.roles {
         let name = &role.role;
@@ -168,7 +168,7 @@ fn distributions(result: &CampaignResult) -> Distributions<'_> {
         }
     }
     all.truncate(LINES_MAX);
-    Distributions {
+    DistributionSet {
         quantity: "",
         entries: all,
         histogram: None,
@@ -287,8 +287,8 @@ fn of_tasks(caption: String, tasks: &[CampaignTask]) -> RoleTable {
     RoleTable { caption, titles, rows: tasks.iter().map(row).collect() }
 }
 
-fn of_nodes(caption: String, nodes: &[CampaignNode]) -> RoleTable {
-    let row = |one: &CampaignNode| {
+fn of_nodes(caption: String, nodes: &[CampaignNodeTask]) -> RoleTable {
+    let row = |one: &CampaignNodeTask| {
         let p99 = |times: Option<&Distribution>| {
             times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p99))
         };
@@ -353,7 +353,7 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
         let none = [ABSENT; 4].map(str::to_owned);
         return vec![(name, own.into_iter().chain(none).collect())];
     }
-    let child = |child: &horolog_record::CampaignChild| {
+    let child = |child: &horolog_record::CampaignRelayChild| {
         let to = child.job.clone().unwrap_or_else(|| child.address.to_string());
         let received = child.received.map_or_else(|| ABSENT.to_owned(), full_count);
         let cells = [to, full_count(child.sent), sum(&child.dropped), received];
@@ -366,15 +366,15 @@ fn of_relay(relay: &CampaignRelay) -> Vec<(String, Vec<String>)> {
 const PART_TITLES: [&str; 6] = ["part", "kind", "agent", "address", "end", "start"];
 
 /// Returns the row of a part: its name, and a cell for each further one of [`PART_TITLES`].
-fn part(part: &CampaignPart, start: Option<&CampaignStart>) -> (String, Vec<String>) {
+fn part(part: &CampaignInstance, start: Option<&StartAccuracy>) -> (String, Vec<String>) {
     let late = part.started_ns.zip(start).filter(|_| !part.service).map(|(at_ns, start)| {
         let ahead_ns = part.clock.as_ref().map_or(0, |clock| clock.offset_ns);
         signed_ns(at_ns.saturating_sub(ahead_ns).saturating_sub(start.instant_ns))
     });
     let before = if part.service { "before" } else { ABSENT };
     let end = match (part.end, part.status) {
-        (CampaignEnd::Done, Some(status @ 1..)) => format!("done ({status})"),
-        (CampaignEnd::Failed, Some(status)) => format!("failed ({status})"),
+        (InstanceEnd::Done, Some(status @ 1..)) => format!("done ({status})"),
+        (InstanceEnd::Failed, Some(status)) => format!("failed ({status})"),
         (end, _) => end_name(end).to_owned(),
     };
     let cells = vec![
@@ -387,16 +387,16 @@ fn part(part: &CampaignPart, start: Option<&CampaignStart>) -> (String, Vec<Stri
     (part.job.clone(), cells)
 }
 
-const fn end_name(end: CampaignEnd) -> &'static str {
+const fn end_name(end: InstanceEnd) -> &'static str {
     match end {
-        CampaignEnd::Done => "done",
-        CampaignEnd::Failed => "failed",
-        CampaignEnd::Signalled => "signalled",
-        CampaignEnd::TimedOut => "timed out",
-        CampaignEnd::Abandoned => "abandoned",
-        CampaignEnd::Refused => "not started",
-        CampaignEnd::Interrupted => "interrupted",
-        CampaignEnd::Lost => "lost",
+        InstanceEnd::Done => "done",
+        InstanceEnd::Failed => "failed",
+        InstanceEnd::Signalled => "signalled",
+        InstanceEnd::TimedOut => "timed out",
+        InstanceEnd::Abandoned => "abandoned",
+        InstanceEnd::Refused => "not started",
+        InstanceEnd::Interrupted => "interrupted",
+        InstanceEnd::Lost => "lost",
     }
 }
 
@@ -405,7 +405,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 }
 
 /// Returns the cells of deliveries, which are in no figure.
-fn delivered(delivery: &CampaignDelivery) -> Vec<String> {
+fn delivered(delivery: &CampaignExclusions) -> Vec<String> {
     let unusable = delivery.unusable.iter();
     let unusable: Vec<_> =
         unusable.map(|one| format!("Agent {} not used: {}.", one.agent, one.reason)).collect();
@@ -430,15 +430,15 @@ fn up_to(role: &CampaignRole) -> Option<String> {
     };
     let gave_way = match capacity.limit {
         None => "no limit reached, so it is above the intended rates".to_owned(),
-        Some(CampaignLimit {
-            limited_by: CampaignLimitOf::Servers,
+        Some(CapacityLimit {
+            limited_by: LimitingSide::Servers,
             intended_rate: planned_rate,
             loss,
             ..
         }) => {
             format!("at {} loss was {}", human_rate(planned_rate), lost(loss))
         }
-        Some(CampaignLimit { intended_rate: planned_rate, sent_rate, .. }) => format!(
+        Some(CapacityLimit { intended_rate: planned_rate, sent_rate, .. }) => format!(
             "of {} the generators sent only {}, so they were the limit",
             human_rate(planned_rate),
             human_rate(sent_rate)
@@ -487,7 +487,7 @@ fn sentences(result: &CampaignResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
     use crate::html::main_of;
 

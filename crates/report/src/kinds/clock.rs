@@ -1,27 +1,31 @@
-//! Simulation of a clock: the errors of both methods, outages, Allan deviations and counts.
+//! Document of a result of `horolog clock simulate`: errors of both discipline methods, outages,
+//! Allan deviations and counts.
 
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    AllanDeviation, ClockBucket, ClockMethod, ClockMethodKind, ClockOutage, ClockResult,
+    AllanDeviation, ClockErrorRange, ClockOutage, ClockResult, DisciplineMethod, DisciplineResult,
 };
 
-use crate::document::{Content, Describe, Document, Headline, NamedFacts, RunFacts, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, Document, Headline, NamedFacts, RunFacts, run_of,
+};
 use crate::html::data::{row, table};
 use crate::html::escape::each;
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
 use crate::html::stability::{allan_plot, allan_table};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::TableStyle;
-use crate::table::grid::{self, Column};
+use crate::table::grid::{self, GridColumn};
 use crate::table::query::{figure_texts, scientific, seconds};
 use crate::table::shapes::{
     SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as allan_lines,
 };
 use crate::units::{ABSENT, full_count, human_ns, long_time, mean_ns, percent};
 
-/// Columns on a terminal, the most important first, with their indices in [`figure_texts`].
+/// Titles and widths of columns on a terminal in descending order of importance, with their indices
+/// in [`figure_texts`].
 const COLUMNS: [(&str, usize); 10] = [
     ("deviation", 1),
     ("mean", 0),
@@ -43,7 +47,7 @@ const KNEE_NS: f64 = 100.0;
 const STABILITY: &str = "Overlapping, of the clock's error in service (NIST SP 1065). Slope −1 \
                          where the clock follows the pulses.";
 
-/// Measurements in the literature, and the reason for which they serve for orientation only.
+/// Accuracies stated in the literature, and the reason why they are not directly comparable.
 const LITERATURE: &str = "For reference: Liu, Wu and Wang 2020 measured a mean of \
                                      16.5 µs, a standard deviation of 6.93 µs and an RMS of 17.9 \
                                      µs on their server with a time analyser over a cable. These \
@@ -55,7 +59,7 @@ const METHOD: &str = "Errors are relative to true time, sampled once a second at
                                      without outages and the minute after each. Recovery: the \
                                      error stays within 1 µs for a minute.";
 
-impl Describe for ClockResult {
+impl DescribeResult for ClockResult {
     fn document(&self) -> Document<'_> {
         let error_rows = |style: &TableStyle| errors(self, style);
         let outages = self.methods.iter().flat_map(|method| {
@@ -77,18 +81,18 @@ impl Describe for ClockResult {
                 sentence: lock_sentence(self),
             },
             blocks: vec![
-                Content::Title(title(self)).under(""),
-                Content::Introduction(vec![conditions(self)]).under(""),
-                Content::Custom(Box::new(error_rows), error_table(self)).under("Error"),
-                Content::Shape(Box::new(|style| shapes(self, style))).under("Error"),
-                Content::Plot(over_time(self), String::new()).under("Over time"),
-                Content::Plot(allan_plot(STABILITY, &stability(self)), String::new())
+                BlockContent::Title(title(self)).under(""),
+                BlockContent::Introduction(vec![conditions(self)]).under(""),
+                BlockContent::Custom(Box::new(error_rows), error_table(self)).under("Error"),
+                BlockContent::Shape(Box::new(|style| shapes(self, style))).under("Error"),
+                BlockContent::Plot(over_time(self), String::new()).under("Over time"),
+                BlockContent::Plot(allan_plot(STABILITY, &stability(self)), String::new())
                     .under("Over time"),
-                Content::Remarks(outages.collect()).under("Outages"),
-                Content::Introduction(deviations).under(""),
-                Content::Remarks(counts(self)).under("Pulses and sentences"),
-                Content::Markup(allan_table(&stability(self))).under("Allan deviation"),
-                Content::Introduction(vec![LITERATURE.to_owned()]).under(""),
+                BlockContent::Remarks(outages.collect()).under("Outages"),
+                BlockContent::Introduction(deviations).under(""),
+                BlockContent::Remarks(counts(self)).under("Pulses and sentences"),
+                BlockContent::Markup(allan_table(&stability(self))).under("Allan deviation"),
+                BlockContent::Introduction(vec![LITERATURE.to_owned()]).under(""),
             ],
             method: METHOD,
             limits: &self.limits,
@@ -144,8 +148,8 @@ fn oscillator(result: &ClockResult) -> NamedFacts {
 
 /// Returns the errors for a terminal.
 fn errors(result: &ClockResult, style: &TableStyle) -> Vec<String> {
-    let columns = COLUMNS.map(|(title, _)| Column::right(title, CELL_WIDTH));
-    let row = |method: &ClockMethod| {
+    let columns = COLUMNS.map(|(title, _)| GridColumn::right(title, CELL_WIDTH));
+    let row = |method: &DisciplineResult| {
         let texts = method.error_ns.map(|figures| figure_texts(&figures, true));
         let figure = |index: usize| fitted(texts.as_ref().map_or(ABSENT, |texts| &texts[index]));
         (
@@ -154,7 +158,7 @@ fn errors(result: &ClockResult, style: &TableStyle) -> Vec<String> {
         )
     };
     let rows: Vec<_> = result.methods.iter().map(row).collect();
-    let name = Column::left("  error", NAME_WIDTH + 2);
+    let name = GridColumn::left("  error", NAME_WIDTH + 2);
     let table = grid::blocks([name.clone(), name], &columns, &rows, style);
     std::iter::once(String::new()).chain(table).collect()
 }
@@ -176,12 +180,14 @@ fn error_table(result: &ClockResult) -> String {
     [paragraph(&lock_sentence(result)), table, paragraph(LITERATURE)].concat()
 }
 
-/// Returns the error of each method over time, and its stability.
+/// Returns sparklines of the error over time, and of the Allan deviation.
 fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
-    // Before its first step a clock may be off by any time, which would hide everything else.
+    // Errors before lock are omitted: before its first step a clock may be off by any time, which
+    // would hide all other errors.
     let locked_s = result.locked_after_s.unwrap_or(0);
-    let row = |method: &ClockMethod| {
-        let worst = |one: &ClockBucket| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());
+    let row = |method: &DisciplineResult| {
+        let worst =
+            |one: &ClockErrorRange| one.min_ns.unsigned_abs().max(one.max_ns.unsigned_abs());
         let shown = method.series.iter().filter(|one| one.begin_s >= locked_s);
         let points = shown.map(|one| (one.begin_s as f64, worst(one) as f64));
         let name = method_name(method.kind).to_owned();
@@ -202,7 +208,7 @@ fn shapes(result: &ClockResult, style: &TableStyle) -> Vec<String> {
 
 /// Returns the plot of each clock's error, the largest in each group of points.
 fn over_time(result: &ClockResult) -> Plot {
-    let series = |method: &ClockMethod| {
+    let series = |method: &DisciplineResult| {
         let points = method.series.iter().map(|stretch| {
             let worst = stretch.min_ns.unsigned_abs().max(stretch.max_ns.unsigned_abs());
             (stretch.begin_s as f64, worst as f64)
@@ -214,8 +220,13 @@ fn over_time(result: &ClockResult) -> Plot {
         title: "Error over time",
         hint: "Largest absolute error of each interval. The axis is linear up to 100 ns.",
         described_by: "errors",
-        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
-        y: Axis {
+        x: PlotAxis {
+            label: "time",
+            short: "time",
+            unit: PlotUnit::Seconds,
+            scale: AxisScale::Linear,
+        },
+        y: PlotAxis {
             label: "error",
             short: "error",
             unit: PlotUnit::Ns,
@@ -224,11 +235,11 @@ fn over_time(result: &ClockResult) -> Plot {
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(result.methods.iter().map(series)),
+        shown: PlotViews::one(result.methods.iter().map(series)),
     }
 }
 
-/// Returns the methods with their Allan deviations.
+/// Returns the Allan deviations by method.
 fn stability(result: &ClockResult) -> Vec<(&str, &[AllanDeviation])> {
     result.methods.iter().map(|one| (method_name(one.kind), one.allan.as_slice())).collect()
 }
@@ -247,7 +258,7 @@ fn fitted(text: &str) -> String {
     }
 }
 
-fn allan_text(method: &ClockMethod) -> String {
+fn allan_text(method: &DisciplineResult) -> String {
     let point = |point: &AllanDeviation| {
         format!("{} at {}", scientific(point.deviation), seconds(point.tau_s))
     };
@@ -256,11 +267,11 @@ fn allan_text(method: &ClockMethod) -> String {
     format!("Allan deviation, {}: {points}", method_name(method.kind))
 }
 
-/// Returns a method's name.
-const fn method_name(kind: ClockMethodKind) -> &'static str {
+/// Returns the name of a discipline method.
+const fn method_name(kind: DisciplineMethod) -> &'static str {
     match kind {
-        ClockMethodKind::Servo => "servo",
-        ClockMethodKind::SetAtPulse => "set at each pulse",
+        DisciplineMethod::Servo => "servo",
+        DisciplineMethod::SetAtPulse => "set at each pulse",
     }
 }
 
@@ -292,8 +303,8 @@ fn conditions(result: &ClockResult) -> String {
     texts.join(", ")
 }
 
-/// Returns the results of one outage in a run of this many seconds.
-fn outage(method: &ClockMethod, outage: &ClockOutage, duration_s: u64) -> String {
+/// Returns a sentence on an outage; `duration_s` is the duration of the simulation in seconds.
+fn outage(method: &DisciplineResult, outage: &ClockOutage, duration_s: u64) -> String {
     let error =
         format!("{} off by up to {}", method_name(method.kind), human_ns(outage.error_max_ns));
     let what = match outage.recovered_after_s {
@@ -308,7 +319,7 @@ fn outage(method: &ClockMethod, outage: &ClockOutage, duration_s: u64) -> String
     format!("{length} without signal, {begin} after the start: {what}")
 }
 
-/// Returns the counts, each with its meaning.
+/// Returns sentences on the counts of pulses and sentences.
 fn counts(result: &ClockResult) -> Vec<String> {
     let counts = &result.counts;
     let listed = |title: &str, counts: &BTreeMap<String, u64>| {
@@ -332,7 +343,7 @@ fn counts(result: &ClockResult) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]

@@ -1,10 +1,12 @@
-//! Outcome of a comparison of clocks: a row for each clock, the wander of each, the steps of the
-//! system clock.
+//! Document of a result of `horolog clock compare`: one row per clock, offsets over time, and steps
+//! of the system clock.
 
 use horolog_record::{AllanDeviation, ClockCompareResult, ClockSample, ComparedClock};
 
-use crate::document::{Content, Describe, Document, Headline, NameColumn, Table, TableRow, run_of};
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use crate::document::{
+    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
+};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::stability::{allan_plot, allan_table};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::TableStyle;
@@ -20,7 +22,7 @@ const SAMPLES_MAX: usize = 1_000;
 const STABILITY: &str = "Overlapping, of the offset. Slope −1 indicates reading noise; a rise \
                          indicates wander.";
 
-/// Columns and their widths.
+/// Titles and widths of the columns.
 const COLUMNS: [(&str, usize); 7] = [
     ("mean", 10),
     ("deviation", 9),
@@ -38,7 +40,7 @@ const METHOD: &str = "Offset: lead of the system clock over the clock; for \
                                   reading. Frequency: rate of that lead. Bound: error bound, half \
                                   of a reading's duration (median).";
 
-impl Describe for ClockCompareResult {
+impl DescribeResult for ClockCompareResult {
     fn document(&self) -> Document<'_> {
         const SHAPES: &str = "Offset and stability";
         let names: Vec<_> = self.clocks.iter().map(|clock| clock.name.as_str()).collect();
@@ -54,13 +56,14 @@ impl Describe for ClockCompareResult {
             ),
             headline: headline(self),
             blocks: vec![
-                Content::Table(table(self)).under("Clocks"),
-                Content::Shape(Box::new(|style| shapes(self, style))).under("Clocks"),
-                Content::Introduction(deviations).under("Clocks"),
-                Content::Remarks(steps(self).into_iter().collect()).under("Clocks"),
-                Content::Plot(over_time(self), String::new()).under(SHAPES),
-                Content::Plot(allan_plot(STABILITY, &stability(self)), String::new()).under(SHAPES),
-                Content::Markup(allan_table(&stability(self))).under("Allan deviation"),
+                BlockContent::Table(table(self)).under("Clocks"),
+                BlockContent::Shape(Box::new(|style| shapes(self, style))).under("Clocks"),
+                BlockContent::Introduction(deviations).under("Clocks"),
+                BlockContent::Remarks(steps(self).into_iter().collect()).under("Clocks"),
+                BlockContent::Plot(over_time(self), String::new()).under(SHAPES),
+                BlockContent::Plot(allan_plot(STABILITY, &stability(self)), String::new())
+                    .under(SHAPES),
+                BlockContent::Markup(allan_table(&stability(self))).under("Allan deviation"),
             ],
             method: METHOD,
             limits: &self.limits,
@@ -97,9 +100,9 @@ fn headline(result: &ClockCompareResult) -> Headline {
     }
 }
 
-fn table(result: &ClockCompareResult) -> Table {
-    let row = |clock: &ComparedClock| TableRow::new(&*clock.name, figures(clock));
-    Table {
+fn table(result: &ClockCompareResult) -> NamedRowTable {
+    let row = |clock: &ComparedClock| NamedRow::new(&*clock.name, figures(clock));
+    NamedRowTable {
         id: "offsets",
         label: "Offsets",
         names: NameColumn::words("system clock versus", 23).or("versus", 9),
@@ -108,7 +111,7 @@ fn table(result: &ClockCompareResult) -> Table {
     }
 }
 
-/// Returns the figures of a clock, in the order of [`COLUMNS`].
+/// Returns the cells of a clock, in the order of [`COLUMNS`].
 fn figures(clock: &ComparedClock) -> [String; 7] {
     let absent = || ABSENT.to_owned();
     let [mean, deviation, _, min, .., max] = clock
@@ -127,7 +130,7 @@ fn figures(clock: &ComparedClock) -> [String; 7] {
     ]
 }
 
-/// Returns the offset of each clock over time, and its stability.
+/// Returns sparklines of the offsets over time, and of the Allan deviation.
 fn shapes(result: &ClockCompareResult, style: &TableStyle) -> Vec<String> {
     let row = |clock: &ComparedClock| {
         let point = |sample: &ClockSample| (sample.slot as f64, sample.offset_ns as f64);
@@ -163,8 +166,13 @@ fn over_time(result: &ClockCompareResult) -> Plot {
         title: "Offset over time",
         hint: "Lead of the system clock over each clock.",
         described_by: "offsets",
-        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
-        y: Axis {
+        x: PlotAxis {
+            label: "time",
+            short: "time",
+            unit: PlotUnit::Seconds,
+            scale: AxisScale::Linear,
+        },
+        y: PlotAxis {
             label: "offset",
             short: "offset",
             unit: PlotUnit::Signed,
@@ -173,7 +181,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(result.clocks.iter().map(series)),
+        shown: PlotViews::one(result.clocks.iter().map(series)),
     }
 }
 
@@ -206,7 +214,7 @@ fn steps(result: &ClockCompareResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]

@@ -1,29 +1,31 @@
-//! Periodic tasks: a row for each task of each node, bars of execution to period, and the joint
-//! results of several nodes.
+//! Document of a result of `horolog cycle run`: one row per task and node, bars of the ratio of
+//! execution time to period, and joint results of several nodes.
 
 use horolog_record::{
-    CycleNode, CycleOverhead, CycleResult, CycleRun, CycleSharedTask, CycleSignal,
-    CycleSignalStats, CycleState, CycleTask, Distribution, TaskPolicy, TaskScheduling,
+    CycleNode, CycleResult, CycleRun, CycleSharedTask, CycleStatePeriods, CycleTask, Distribution,
+    ParallelOverhead, ReleaseSignal, ReleaseSignalCounts, TaskPolicy, TaskScheduling,
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
+    NamedRowTable, run_of,
 };
 use crate::host::conditions;
 use crate::html::escape::{each, text};
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::TableStyle;
 use crate::units::{ABSENT, count_of, full_count, human_ns, mean_ns, signed_ns};
 
 const TABLE: &str = "tasks";
 const NAME_WIDTH: usize = 16;
-/// Maximum and minimum width of a bar of one period, and the width of the figures after it.
+/// Maximum and minimum width of a bar that represents one period, and the width of the numbers
+/// after it, in columns.
 const BAR: usize = 40;
 const BAR_MIN: usize = 10;
 const BEHIND: usize = 38;
 
-/// Titles of [`figures`].
+/// Titles of the cells of [`figures`].
 const FIGURES: [&str; 9] = [
     "periods",
     "missed",
@@ -36,16 +38,16 @@ const FIGURES: [&str; 9] = [
     "margin",
 ];
 
-/// Titles of [`extra`].
+/// Titles of the cells of [`extra`].
 const EXTRA: [&str; 5] = ["compute", "latency", "volume", "idle", "system"];
 
-/// Explanation of the figures.
+/// Definitions of the metrics.
 const METHOD: &str = "Start: start latency, from the release to the task's first \
      instruction. Exec: execution time, from there to the end of its work. Missed: start and exec \
      together exceed the deadline. Ratio: mean exec to the period. Margin: share of the deadline \
      left by the longest response.";
 
-impl Describe for CycleResult {
+impl DescribeResult for CycleResult {
     fn document(&self) -> Document<'_> {
         const SHAPES: &str = "Time series and distribution";
         let rows = rows(self);
@@ -58,25 +60,27 @@ impl Describe for CycleResult {
             let bars = bars.iter().map(|row| bar(row, self, style));
             std::iter::once(String::new()).chain(bars).collect()
         };
-        let figures = |row: &TaskRow<'_>| figures(row).to_vec();
+        let figures = |row: &NodeTaskRow<'_>| figures(row).to_vec();
         let mut blocks = vec![
-            Content::Markup(meters(self, &rows)).under("Tasks"),
-            Content::Table(table(self, (TABLE, "Periodic tasks"), &FIGURES, figures))
+            BlockContent::Markup(meters(self, &rows)).under("Tasks"),
+            BlockContent::Table(table(self, (TABLE, "Periodic tasks"), &FIGURES, figures))
                 .under("Tasks"),
-            Content::Custom(Box::new(bars), String::new()).under("Tasks"),
-            Content::Plot(ratio_plot(self, &rows), String::new()).under(SHAPES),
-            Content::Distributions(start_latencies(self)).under(SHAPES),
-            Content::Distributions(responses(self)).under(SHAPES),
+            BlockContent::Custom(Box::new(bars), String::new()).under("Tasks"),
+            BlockContent::Plot(ratio_plot(self, &rows), String::new()).under(SHAPES),
+            BlockContent::Distributions(start_latencies(self)).under(SHAPES),
+            BlockContent::Distributions(responses(self)).under(SHAPES),
         ];
         if is_parallel(self) {
-            let cells = |row: &TaskRow<'_>| extra(row.task).to_vec();
+            let cells = |row: &NodeTaskRow<'_>| extra(row.task).to_vec();
             let label = ("extra", "Extra cost of parallel work");
             let meaning = vec![EXTRA_MEANING.to_owned()];
-            blocks.push(Content::Table(table(self, label, &EXTRA, cells)).under("Several nodes"));
-            blocks.push(Content::Remarks(meaning).under("Several nodes"));
+            blocks.push(
+                BlockContent::Table(table(self, label, &EXTRA, cells)).under("Several nodes"),
+            );
+            blocks.push(BlockContent::Remarks(meaning).under("Several nodes"));
         }
         let conditions = cross_node_sentences(self).into_iter().chain(facts(self)).collect();
-        blocks.push(Content::Remarks(conditions).under("Conditions"));
+        blocks.push(BlockContent::Remarks(conditions).under("Conditions"));
         Document {
             kind: "cycle",
             heading: format!("periodic tasks every {}", human_ns(period_ns)),
@@ -102,22 +106,22 @@ fn table(
     result: &CycleResult,
     (id, label): (&'static str, &'static str),
     titles: &[&'static str],
-    cells: impl Fn(&TaskRow<'_>) -> Vec<String>,
-) -> Table {
+    cells: impl Fn(&NodeTaskRow<'_>) -> Vec<String>,
+) -> NamedRowTable {
     let rows = rows(result);
-    Table {
+    NamedRowTable {
         id,
         label,
         names: NameColumn::words("task", NAME_WIDTH).or("task", 8).titled("task"),
         columns: titles.iter().map(|title| ((*title).into(), 9)).collect(),
-        rows: rows.iter().map(|row| TableRow::new(row.name(result), cells(row))).collect(),
+        rows: rows.iter().map(|row| NamedRow::new(row.name(result), cells(row))).collect(),
     }
 }
 
 /// Returns the start latencies, for a page only.
-fn start_latencies(result: &CycleResult) -> Distributions<'_> {
+fn start_latencies(result: &CycleResult) -> DistributionSet<'_> {
     let tasks = rows(result).into_iter().map(|row| (row.name(result), row.task));
-    Distributions {
+    DistributionSet {
         quantity: "",
         entries: tasks
             .filter_map(|(name, task)| Some((name, task.start_latency_ns.as_ref()?)))
@@ -129,9 +133,9 @@ fn start_latencies(result: &CycleResult) -> Distributions<'_> {
 }
 
 /// Returns the response times, for a page only.
-fn responses(result: &CycleResult) -> Distributions<'_> {
+fn responses(result: &CycleResult) -> DistributionSet<'_> {
     let tasks = rows(result).into_iter().map(|row| (row.name(result), row.task));
-    Distributions {
+    DistributionSet {
         quantity: "",
         entries: tasks
             .filter_map(|(name, task)| Some((name, task.response_ns.as_ref()?)))
@@ -143,7 +147,7 @@ fn responses(result: &CycleResult) -> Distributions<'_> {
 }
 
 /// Returns execution to period as a bar of one period: `#` to the mean, `-` to the largest.
-fn bar(row: &TaskRow<'_>, result: &CycleResult, style: &TableStyle) -> String {
+fn bar(row: &NodeTaskRow<'_>, result: &CycleResult, style: &TableStyle) -> String {
     let width = style.width.saturating_sub(NAME_WIDTH + 3 + BEHIND).clamp(BAR_MIN, BAR);
     let (mean, most) = (row.ratio(), row.ratio_max());
     let columns = |ratio: Option<f64>| (ratio.unwrap_or(0.0) * width as f64).round() as usize;
@@ -158,12 +162,12 @@ fn bar(row: &TaskRow<'_>, result: &CycleResult, style: &TableStyle) -> String {
     )
 }
 
-/// Returns a bar for each task of each node: execution to period, in the mean and at most.
-fn meters(result: &CycleResult, rows: &[TaskRow<'_>]) -> String {
+/// Returns one bar per task and node: mean and maximum ratio of execution time to period.
+fn meters(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> String {
     each(rows, |one| {
         let (mean, most) = (one.ratio().unwrap_or(0.0), one.ratio_max().unwrap_or(0.0));
         let name = text(&one.name(result));
-        // As in Fig. 1 of Hao, Xue and Qin: the period is the whole width.
+        // Layout of Fig. 1 of Hao, Xue and Qin: the full width is one period.
         format!(
             "<p><label>{name} <meter min=\"0\" max=\"1\" low=\"0.7\" high=\"0.999\" \
              optimum=\"0\" value=\"{:.4}\">{:.1}%</meter> {:.1}% of the period, {:.1}% \
@@ -176,8 +180,8 @@ fn meters(result: &CycleResult, rows: &[TaskRow<'_>]) -> String {
     })
 }
 
-fn ratio_plot(result: &CycleResult, rows: &[TaskRow<'_>]) -> Plot {
-    let series = |one: &TaskRow<'_>| {
+fn ratio_plot(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> Plot {
+    let series = |one: &NodeTaskRow<'_>| {
         let points = one.task.series.iter().map(|stretch| (stretch.at_s, stretch.ratio_max));
         TimeSeriesSettings::EVEN.line(one.name(result), points.collect())
     };
@@ -186,8 +190,13 @@ fn ratio_plot(result: &CycleResult, rows: &[TaskRow<'_>]) -> Plot {
         title: "Execution to period",
         hint: "Maximum of each group of periods; above 100% the next period starts late.",
         described_by: TABLE,
-        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
-        y: Axis {
+        x: PlotAxis {
+            label: "time",
+            short: "time",
+            unit: PlotUnit::Seconds,
+            scale: AxisScale::Linear,
+        },
+        y: PlotAxis {
             label: "execution to period",
             short: "ratio",
             unit: PlotUnit::Share,
@@ -196,19 +205,19 @@ fn ratio_plot(result: &CycleResult, rows: &[TaskRow<'_>]) -> Plot {
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(rows.iter().map(series)),
+        shown: PlotViews::one(rows.iter().map(series)),
     }
 }
 
 /// Task of one node of one run.
-struct TaskRow<'a> {
+struct NodeTaskRow<'a> {
     run: &'a CycleRun,
     node: &'a CycleNode,
     task: &'a CycleTask,
 }
 
-impl TaskRow<'_> {
-    /// Returns its name: the parts in which the rows differ.
+impl NodeTaskRow<'_> {
+    /// Returns the name of the row: the parts of its identity in which rows differ.
     fn name(&self, result: &CycleResult) -> String {
         let mut words = Vec::new();
         if let Some(policy) = self.run.policy {
@@ -240,25 +249,25 @@ impl TaskRow<'_> {
     }
 }
 
-/// Returns all rows, in their order.
-fn rows(result: &CycleResult) -> Vec<TaskRow<'_>> {
+/// Returns the rows of all runs, in the order of the result.
+fn rows(result: &CycleResult) -> Vec<NodeTaskRow<'_>> {
     let mut rows = Vec::new();
     for run in &result.runs {
         for node in &run.nodes {
-            rows.extend(node.tasks.iter().map(|task| TaskRow { run, node, task }));
+            rows.extend(node.tasks.iter().map(|task| NodeTaskRow { run, node, task }));
         }
     }
     rows
 }
 
-/// Formats a share in percent.
+/// Formats a ratio as a percentage.
 fn percent(share: Option<f64>) -> String {
     let shown = share.filter(|share| share.is_finite());
     shown.map_or_else(|| ABSENT.to_owned(), |share| format!("{:.1}%", share * 100.0))
 }
 
-/// Returns one row's cells under [`FIGURES`].
-fn figures(row: &TaskRow<'_>) -> [String; 9] {
+/// Returns the cells of a row under [`FIGURES`].
+fn figures(row: &NodeTaskRow<'_>) -> [String; 9] {
     let task = row.task;
     let of = |distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64| {
         distribution.map_or_else(|| ABSENT.to_owned(), |one| human_ns(figure(one)))
@@ -279,16 +288,20 @@ fn figures(row: &TaskRow<'_>) -> [String; 9] {
     ]
 }
 
-/// Returns one row's cells under [`EXTRA`], means of a period.
+/// Returns the cells of a task under [`EXTRA`]: means per period.
 fn extra(task: &CycleTask) -> [String; 5] {
-    let CycleOverhead {
-        communication_latency_ns, communication_volume_ns, idle_ns, system_ns, ..
+    let ParallelOverhead {
+        communication_latency_ns,
+        communication_volume_ns,
+        idle_ns,
+        system_ns,
+        ..
     } = task.overhead;
     let compute_ns = task.computation_ns.as_ref().map_or(f64::NAN, |one| one.mean);
     [compute_ns, communication_latency_ns, communication_volume_ns, idle_ns, system_ns].map(mean_ns)
 }
 
-/// Explanation of [`EXTRA`].
+/// Definitions of the metrics under [`EXTRA`].
 const EXTRA_MEANING: &str = "Extra cost of parallel work, means per period: time of \
      the shortest messages, and of barriers once all nodes had arrived (latency); message time \
      due to length (volume); waiting for slower nodes (idle); start latency and slowdown of the \
@@ -299,7 +312,7 @@ fn is_parallel(result: &CycleResult) -> bool {
     result.runs.iter().any(|run| run.nodes.len() > 1)
 }
 
-/// Returns the conditions of the run, in sentences.
+/// Returns sentences on the conditions of the run.
 fn facts(result: &CycleResult) -> Vec<String> {
     let mut facts = Vec::new();
     let Some(node) = result.runs.first().and_then(|run| run.nodes.first()) else { return facts };
@@ -320,16 +333,16 @@ fn facts(result: &CycleResult) -> Vec<String> {
     facts
 }
 
-const fn signal(signal: CycleSignal) -> &'static str {
+const fn signal(signal: ReleaseSignal) -> &'static str {
     match signal {
-        CycleSignal::Monotonic => "Release signal: CLOCK_MONOTONIC of this host.",
-        CycleSignal::Utc => "Release signal: clock of each node.",
-        CycleSignal::Packet => "Release signal: packets.",
+        ReleaseSignal::Monotonic => "Release signal: CLOCK_MONOTONIC of this host.",
+        ReleaseSignal::Utc => "Release signal: clock of each node.",
+        ReleaseSignal::Packet => "Release signal: packets.",
     }
 }
 
-/// Returns the transmission quality of the packets that released the periods.
-fn sent(sent: &CycleSignalStats) -> String {
+/// Returns a sentence on the packets that released the periods: number, failures, send lateness.
+fn sent(sent: &ReleaseSignalCounts) -> String {
     let late = sent.lateness_ns.as_ref().map_or_else(String::new, |late| {
         format!(", {} late (p99), {} max", human_ns(late.p99), human_ns(late.max))
     });
@@ -350,8 +363,8 @@ fn cost(task: &CycleTask) -> String {
     }
 }
 
-/// Returns the comparison of a task of the first node in runs of several policies. The kernel pins
-/// none under `deadline` to a core.
+/// Returns the comparison of a task of the first node between scheduling policies. Under `deadline`
+/// the kernel does not pin tasks to cores.
 fn compared(result: &CycleResult, at: usize) -> Option<String> {
     result.runs.iter().any(|run| run.policy.is_some()).then(|| {
         let tasks = result.runs.iter().filter_map(|run| run.nodes.first()?.tasks.get(at));
@@ -412,7 +425,7 @@ fn cross_node_sentences(result: &CycleResult) -> Vec<String> {
         .collect()
 }
 
-/// Returns the largest clock error of a node.
+/// Returns a sentence on the largest measured clock offset of a node.
 fn clock(node: &CycleNode) -> Option<String> {
     let furthest = node.clocks.iter().max_by_key(|clock| clock.ahead_ns.unsigned_abs())?;
     let count = node.clocks.len();
@@ -446,8 +459,9 @@ fn balance(run: &CycleRun, shared: &CycleSharedTask) -> String {
     )
 }
 
-/// Returns the missing messages and abandoned barriers of a task.
-fn unmet(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
+/// Returns a sentence on missing messages and abandoned barriers of a task; `None` if there were
+/// none.
+fn unmet(row: &NodeTaskRow<'_>, result: &CycleResult) -> Option<String> {
     let counted = |count: u64, one: &str, more: &str| {
         (count > 0)
             .then(|| format!("{} {}", full_count(count), if count == 1 { one } else { more }))
@@ -469,8 +483,8 @@ fn unmet(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
 }
 
 /// Returns the results of the periods of each state.
-fn states(row: &TaskRow<'_>, result: &CycleResult) -> Vec<String> {
-    let sentence = |state: &CycleState| {
+fn states(row: &NodeTaskRow<'_>, result: &CycleResult) -> Vec<String> {
+    let sentence = |state: &CycleStatePeriods| {
         let times = state.execution_ns.as_ref().zip(state.response_ns.as_ref());
         let times = times.map_or_else(String::new, |(execution, response)| {
             let (mean, most) = (mean_ns(execution.mean), human_ns(response.max));
@@ -487,7 +501,7 @@ fn states(row: &TaskRow<'_>, result: &CycleResult) -> Vec<String> {
     row.task.states.iter().map(sentence).collect()
 }
 
-fn served(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
+fn served(row: &NodeTaskRow<'_>, result: &CycleResult) -> Option<String> {
     let served = row.task.served.as_ref()?;
     let response = served.response_ns.as_ref().map_or_else(String::new, |one| {
         format!(", response {} mean, {} max", mean_ns(one.mean), human_ns(one.max))
@@ -504,7 +518,7 @@ fn served(row: &TaskRow<'_>, result: &CycleResult) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]

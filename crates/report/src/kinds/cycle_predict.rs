@@ -1,16 +1,19 @@
-//! Prediction for tasks: their bounds, the terms of these, and the underlying costs.
+//! Document of a result of `horolog cycle predict`: bounds of the tasks, the terms of the bounds,
+//! and the costs on which they are based.
 
 use horolog_record::{
     CyclePredictBound, CyclePredictCost, CyclePredictCostKind as Kind, CyclePredictResult,
     CyclePredictTask, CyclePredictTermKind as Term, CyclePredictVerdict,
 };
 
-use crate::document::{Content, Describe, Document, Headline, NameColumn, Table, TableRow, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
+};
 use crate::html::bars;
 use crate::html::data::table_unless_empty;
 use crate::html::escape::each;
 use crate::table::TableStyle;
-use crate::table::shapes::{Bar, bars_up_to};
+use crate::table::shapes::{TextBar, bars_up_to};
 use crate::units::{ABSENT, count_of, full_count, human_ns, percent, signed_ns};
 
 /// Explanation of the method.
@@ -23,13 +26,13 @@ const METHOD: &str = "Published: equation (3) of Hao, Xue and Qin 2010 with its 
      Share: safe bound to deadline.";
 
 const MEASURED: &str = "measured";
-/// Maximum number of cores that have lines of their own among the costs.
+/// Maximum number of cores whose costs are listed separately.
 const CORES_SHOWN: usize = 8;
 
 const WIDTH: usize = 13;
 const NARROW: usize = 9;
 
-impl Describe for CyclePredictResult {
+impl DescribeResult for CyclePredictResult {
     fn document(&self) -> Document<'_> {
         let is_in_time =
             |task: &&CyclePredictTask| task.verdict == CyclePredictVerdict::Schedulable;
@@ -37,18 +40,18 @@ impl Describe for CyclePredictResult {
         let summary = sentences(self);
         let sentence = summary.get(1).or(summary.first()).cloned().unwrap_or_default();
         let mut blocks = vec![
-            Content::Title(heading(self)).under(""),
-            Content::Summary(summary).under("Summary"),
-            Content::Markup(stacks(self)).under("Bounds relative to deadlines"),
-            Content::Table(task_table(self)).under("Tasks"),
+            BlockContent::Title(heading(self)).under(""),
+            BlockContent::Summary(summary).under("Summary"),
+            BlockContent::Markup(stacks(self)).under("Bounds relative to deadlines"),
+            BlockContent::Table(task_table(self)).under("Tasks"),
         ];
         if !terms(self).is_empty() {
-            blocks.push(Content::Table(term_table(self)).under("Bound components"));
+            blocks.push(BlockContent::Table(term_table(self)).under("Bound components"));
         }
         blocks.extend([
-            Content::Shape(Box::new(|style| shares(self, style))).under("Bound components"),
-            Content::Markup(costs(self)).under("Host costs"),
-            Content::Introduction(cost_lines(self)).under(""),
+            BlockContent::Shape(Box::new(|style| shares(self, style))).under("Bound components"),
+            BlockContent::Markup(costs(self)).under("Host costs"),
+            BlockContent::Introduction(cost_lines(self)).under(""),
         ]);
         Document {
             kind: "cycle predict",
@@ -68,17 +71,17 @@ impl Describe for CyclePredictResult {
     }
 }
 
-fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<TableRow> {
-    rows.into_iter().map(|(name, cells)| TableRow::new(name, cells)).collect()
+fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<NamedRow> {
+    rows.into_iter().map(|(name, cells)| NamedRow::new(name, cells)).collect()
 }
 
-fn task_table(result: &CyclePredictResult) -> Table {
+fn task_table(result: &CyclePredictResult) -> NamedRowTable {
     let width = |title| match title {
         "schedule" | "largest" => WIDTH,
         "verdict" => NARROW - 1,
         _ => NARROW,
     };
-    Table {
+    NamedRowTable {
         id: "tasks",
         label: "Tasks",
         names: NameColumn::words("task", 20).or("task", 12).titled("task"),
@@ -87,8 +90,8 @@ fn task_table(result: &CyclePredictResult) -> Table {
     }
 }
 
-fn term_table(result: &CyclePredictResult) -> Table {
-    Table {
+fn term_table(result: &CyclePredictResult) -> NamedRowTable {
+    NamedRowTable {
         id: "terms",
         label: "Bound components",
         names: NameColumn::words("bound", 24).or("bound", 16).titled("bound"),
@@ -101,19 +104,19 @@ fn costs(result: &CyclePredictResult) -> String {
     table_unless_empty("costs", "Costs", ("cost", &COST_TITLES), cost_rows(result))
 }
 
-/// Returns the share of its deadline that each bound takes.
+/// Returns bars of the share of its deadline that each bound takes.
 fn shares(result: &CyclePredictResult, style: &TableStyle) -> Vec<String> {
     let all = bounds(result).into_iter().map(|(name, task, bound)| {
         let share = bound.response_ns as f64 / task.deadline_ns.max(1) as f64;
         let times = [bound.response_ns, task.deadline_ns].map(human_ns);
         let value_text = format!("{}, {} of {}", percent(share), times[0], times[1]);
-        Bar::plain(name, Some(share), value_text)
+        TextBar::plain(name, Some(share), value_text)
     });
     bars_up_to("bounds relative to deadlines", &all.collect::<Vec<_>>(), 1.0, style)
 }
 
-/// Returns a bar for each bound, of its terms one after the other; all bars are shares of their
-/// deadlines, and as wide as the longest needs.
+/// Returns one stacked bar per bound, of its terms. All bars have the same scale, as shares of the
+/// deadlines, wide enough for the longest.
 fn stacks(result: &CyclePredictResult) -> String {
     let all = bounds(result);
     if all.is_empty() {
@@ -154,7 +157,7 @@ fn parts(task: &CyclePredictTask, bound: &CyclePredictBound, longest: f64) -> St
     })
 }
 
-/// Returns one of the colours of plots, of which there is one less than terms.
+/// Returns the colour of a term. The plots have one colour less than there are terms.
 fn colour(term: Term) -> String {
     match term {
         Term::Interrupts => "background:var(--muted)".to_owned(),
@@ -162,7 +165,7 @@ fn colour(term: Term) -> String {
     }
 }
 
-/// Titles of [`rows`]; measured values have a column if there are any.
+/// Returns the titles of [`rows`], with a column for measured values if there are any.
 fn titles(result: &CyclePredictResult) -> Vec<&'static str> {
     let all = [
         "schedule",
@@ -182,7 +185,7 @@ fn is_measured(result: &CyclePredictResult) -> bool {
     result.tasks.iter().any(|task| task.measured.is_some())
 }
 
-/// Returns a row for each task.
+/// Returns the table rows, one per task.
 fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let response = |bound: Option<&CyclePredictBound>| {
         bound.map_or_else(|| ABSENT.to_owned(), |bound| human_ns(bound.response_ns))
@@ -196,7 +199,7 @@ fn rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
             response(task.as_published.as_ref()),
             response(task.safe.as_ref()),
             task.margin_ns.map_or_else(|| ABSENT.to_owned(), signed_ns),
-            task.used().map_or_else(|| ABSENT.to_owned(), percent),
+            task.deadline_share().map_or_else(|| ABSENT.to_owned(), percent),
             largest.map_or_else(|| ABSENT.to_owned(), |term| term.name().to_owned()),
             verdict(task.verdict).to_owned(),
         ];
@@ -224,14 +227,14 @@ const fn verdict(verdict: CyclePredictVerdict) -> &'static str {
     }
 }
 
-/// Returns the terms that any bound has, in their order.
+/// Returns the terms that are above 0 in at least one bound, in the order of `Term::ALL`.
 fn terms(result: &CyclePredictResult) -> Vec<Term> {
     let bounds = || result.tasks.iter().flat_map(|task| [&task.safe, &task.as_published]).flatten();
     let is_there = |term: &Term| bounds().any(|bound| bound.term_ns(*term) > 0);
     Term::ALL.into_iter().filter(is_there).collect()
 }
 
-/// Returns the bounds of each task, the safe one first, each with its name.
+/// Returns the bounds of all tasks with their names, for each task the safe bound first.
 fn bounds(result: &CyclePredictResult) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
     fn of(task: &CyclePredictTask) -> Vec<(String, &CyclePredictTask, &CyclePredictBound)> {
         let CyclePredictTask { name, safe, as_published: printed, .. } = task;
@@ -245,7 +248,7 @@ fn bounds(result: &CyclePredictResult) -> Vec<(String, &CyclePredictTask, &Cycle
     result.tasks.iter().flat_map(of).collect()
 }
 
-/// Returns a row for each bound: the length of each of its terms.
+/// Returns one row per bound, with the duration of each term.
 fn term_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let shown = terms(result);
     let cell = |ns: u64| if ns == 0 { ABSENT.to_owned() } else { human_ns(ns) };
@@ -291,7 +294,7 @@ fn sentences(result: &CyclePredictResult) -> Vec<String> {
     all.chain(result.tasks.iter().filter_map(measured)).collect()
 }
 
-/// Returns the measured results of a task.
+/// Returns a sentence on the measured values of a task; `None` without any.
 fn measured(task: &CyclePredictTask) -> Option<String> {
     let measured = task.measured.as_ref()?;
     let longest = measured.response_ns.map_or_else(|| ABSENT.to_owned(), human_ns);
@@ -309,7 +312,7 @@ fn measured(task: &CyclePredictTask) -> Option<String> {
     ))
 }
 
-/// Returns the counted costs of the host, a line for each kind and core.
+/// Returns one line per kind and core on the costs of the host.
 fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
     let is_shown = |cost: &&CyclePredictCost| cost.core.is_none_or(|core| core < CORES_SHOWN);
     let shown: Vec<&CyclePredictCost> = result.costs.iter().filter(is_shown).collect();
@@ -328,7 +331,7 @@ fn cost_lines(result: &CyclePredictResult) -> Vec<String> {
 fn of_one_kind(costs: &[&CyclePredictCost]) -> String {
     let each: Vec<String> = costs.iter().map(|cost| amount(cost)).collect();
     let source = costs.first().map_or("", |cost| cost.source.as_str());
-    // Parts carry their own label.
+    // Parts of a distribution state their own label.
     let figure = costs.first().filter(|cost| cost.part.is_none());
     let figure = figure.map_or_else(String::new, |cost| format!("; {}", cost.statistic));
     let name = costs.first().map_or_else(String::new, |cost| cost_name(cost));
@@ -357,10 +360,10 @@ fn amount(cost: &CyclePredictCost) -> String {
     format!("{}{every}{part}{bytes}", human_ns(cost.ns))
 }
 
-/// Titles of [`cost_rows`].
+/// Titles of the cells of [`cost_rows`].
 const COST_TITLES: [&str; 4] = ["each", "every", "statistic", "from"];
 
-/// Returns a row for each cost.
+/// Returns the table rows of the costs, one per cost.
 fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
     let row = |cost: &CyclePredictCost| {
         let bytes =
@@ -378,7 +381,7 @@ fn cost_rows(result: &CyclePredictResult) -> Vec<(String, Vec<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]

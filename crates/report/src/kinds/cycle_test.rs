@@ -1,18 +1,19 @@
 //! Test of an application: states, faults, nodes, stages, sources, the search, and the scorecard.
 
 use horolog_record::{
-    CycleTestFault, CycleTestNode, CycleTestResult, CycleTestRun, CycleTestScore, CycleTestSearch,
-    CycleTestSource, CycleTestStage, CycleTestState, Distribution, SearchEnd,
+    CycleTestFault, CycleTestNode, CycleTestReportSource, CycleTestResult, CycleTestRun,
+    CycleTestSearch, CycleTestStage, CycleTestStatePeriods, Distribution, ScorecardRow,
+    SearchEndReason,
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, DocumentBlock, Headline, NameColumn, Table,
-    TableRow, run_of,
+    BlockContent, DescribeResult, DistributionSet, Document, DocumentBlock, Headline, NameColumn,
+    NamedRow, NamedRowTable, run_of,
 };
 use crate::host::conditions;
 use crate::units::{ABSENT, count_of, full_count, human_ns, human_rate, mean_ns, percent};
 
-/// Explanation of the figures.
+/// Definitions of the metrics.
 const METHOD: &str = "Missed: response longer than the deadline. Injected: counted by \
      the injector. Detections: counted by the nodes, which do not know the faults; a detection \
      counts for each fault that can have caused it. Detected: first injection to first detection. \
@@ -37,8 +38,8 @@ const TRIALS: [&str; 4] = ["duration", "periods", "missed", "sent"];
 /// Titles of [`score_cells`].
 const SCORES: [&str; 4] = ["kind", "value", "share", "grade"];
 
-/// Rows of a table: a name, and cells.
-type Rows = Vec<(String, Vec<String>)>;
+/// Table rows: name and cells.
+type NamedRows = Vec<(String, Vec<String>)>;
 
 fn of(times: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> String {
     times.map_or_else(|| ABSENT.to_owned(), |times| human_ns(figure(times)))
@@ -53,11 +54,11 @@ fn seconds(seconds: f64) -> String {
     format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-impl Describe for CycleTestResult {
+impl DescribeResult for CycleTestResult {
     fn document(&self) -> Document<'_> {
         let mut blocks = vec![
-            Content::Title(heading(self)).under(""),
-            Content::Summary(sentences(self)).under("Summary"),
+            BlockContent::Title(heading(self)).under(""),
+            BlockContent::Summary(sentences(self)).under("Summary"),
         ];
         blocks.extend(self.search.as_ref().and_then(|search| {
             let label = ("trials", "Runs of the search");
@@ -71,7 +72,7 @@ impl Describe for CycleTestResult {
             &SCORES,
             score_rows(self),
         ));
-        blocks.push(Content::Remarks(score_sentences(self)).under("Scorecard"));
+        blocks.push(BlockContent::Remarks(score_sentences(self)).under("Scorecard"));
         Document {
             kind: "cycle test",
             heading: heading(self),
@@ -86,7 +87,7 @@ impl Describe for CycleTestResult {
     }
 }
 
-/// Returns the highest sustained load of an application, or its misses.
+/// Returns the highest load without misses, or the misses of a single run, as headline.
 fn headline(result: &CycleTestResult) -> Headline {
     if let Some(search) = &result.search {
         return Headline {
@@ -106,11 +107,11 @@ fn headline(result: &CycleTestResult) -> Headline {
     }
 }
 
-/// Returns the tables of a run, and the response times of its states.
+/// Returns the tables of a run, and the response times by state.
 fn tables(run: &CycleTestRun) -> Vec<DocumentBlock<'_>> {
     let tables = [
         block("States", (STATES_ID, "Periods by state"), "state", &STATES, state_rows(run)),
-        Some(Content::Distributions(responses(run)).under("States")),
+        Some(BlockContent::Distributions(responses(run)).under("States")),
         block("Faults", ("faults", "Injected faults"), "fault", &FAULTS, fault_rows(run)),
         block("Nodes", ("nodes", "Nodes"), "node", &NODES, node_rows(run)),
         block("Stages", ("stages", "Stages, means per period"), "stage", &STAGES, stage_rows(run)),
@@ -119,13 +120,13 @@ fn tables(run: &CycleTestRun) -> Vec<DocumentBlock<'_>> {
     tables.into_iter().flatten().collect()
 }
 
-/// Returns a table under its heading; `None` without rows.
+/// Returns a block with a table under its heading; `None` without rows.
 fn block<'a>(
     heading: &'static str,
     (id, label): (&'static str, &'static str),
     name: &'static str,
     titles: &[&'static str],
-    rows: Rows,
+    rows: NamedRows,
 ) -> Option<DocumentBlock<'a>> {
     if rows.is_empty() {
         return None;
@@ -136,19 +137,19 @@ fn block<'a>(
         NameColumn::words(name, 20).titled(name)
     };
     let width = |title| if title == "grade" { 12 } else { 10 };
-    let table = Table {
+    let table = NamedRowTable {
         id,
         label,
         names: names.or(name, 12),
         columns: titles.iter().map(|title| ((*title).into(), width(*title))).collect(),
-        rows: rows.into_iter().map(|(name, cells)| TableRow::new(name, cells)).collect(),
+        rows: rows.into_iter().map(|(name, cells)| NamedRow::new(name, cells)).collect(),
     };
-    Some(Content::Table(table).under(heading))
+    Some(BlockContent::Table(table).under(heading))
 }
 
-fn responses(run: &CycleTestRun) -> Distributions<'_> {
+fn responses(run: &CycleTestRun) -> DistributionSet<'_> {
     let states = run.states.iter();
-    Distributions {
+    DistributionSet {
         quantity: "response by state",
         entries: states
             .filter_map(|one| Some((one.name.clone(), one.response_ns.as_ref()?)))
@@ -160,11 +161,11 @@ fn responses(run: &CycleTestRun) -> Distributions<'_> {
 }
 
 /// Returns a row for each state.
-fn state_rows(run: &CycleTestRun) -> Rows {
+fn state_rows(run: &CycleTestRun) -> NamedRows {
     run.states.iter().map(|state| (state.name.clone(), state_cells(state).to_vec())).collect()
 }
 
-fn state_cells(state: &CycleTestState) -> [String; 7] {
+fn state_cells(state: &CycleTestStatePeriods) -> [String; 7] {
     let (response, execution) = (state.response_ns.as_ref(), state.execution_ns.as_ref());
     [
         full_count(state.periods),
@@ -178,7 +179,7 @@ fn state_cells(state: &CycleTestState) -> [String; 7] {
 }
 
 /// Returns a row for each fault.
-fn fault_rows(run: &CycleTestRun) -> Rows {
+fn fault_rows(run: &CycleTestRun) -> NamedRows {
     run.faults.iter().map(|fault| (fault_name(fault), fault_cells(fault).to_vec())).collect()
 }
 
@@ -204,7 +205,7 @@ fn fault_cells(fault: &CycleTestFault) -> [String; 6] {
 }
 
 /// Returns a row for each node.
-fn node_rows(run: &CycleTestRun) -> Rows {
+fn node_rows(run: &CycleTestRun) -> NamedRows {
     run.nodes.iter().map(|node| (node.name.clone(), node_cells(node).to_vec())).collect()
 }
 
@@ -222,7 +223,7 @@ fn node_cells(node: &CycleTestNode) -> [String; 7] {
 }
 
 /// Returns a row for each stage.
-fn stage_rows(run: &CycleTestRun) -> Rows {
+fn stage_rows(run: &CycleTestRun) -> NamedRows {
     let cells = |stage: &CycleTestStage| {
         [stage.computation_ns, stage.communication_ns, stage.idle_ns, stage.barrier_ns]
             .map(mean_ns)
@@ -232,11 +233,11 @@ fn stage_rows(run: &CycleTestRun) -> Rows {
 }
 
 /// Returns a row for each source.
-fn source_rows(run: &CycleTestRun) -> Rows {
+fn source_rows(run: &CycleTestRun) -> NamedRows {
     run.sources.iter().map(|source| (source.name.clone(), source_cells(source).to_vec())).collect()
 }
 
-fn source_cells(source: &CycleTestSource) -> [String; 6] {
+fn source_cells(source: &CycleTestReportSource) -> [String; 6] {
     let lateness = source.lateness_ns.as_ref();
     [
         full_count(source.due),
@@ -249,7 +250,7 @@ fn source_cells(source: &CycleTestSource) -> [String; 6] {
 }
 
 /// Returns a row for each run of a search.
-fn trial_rows(search: &CycleTestSearch) -> Rows {
+fn trial_rows(search: &CycleTestSearch) -> NamedRows {
     let row = |trial: &horolog_record::CycleTestTrial| {
         let cells = vec![
             seconds(trial.duration_s),
@@ -268,12 +269,12 @@ fn factor(load: f64) -> String {
 }
 
 /// Returns a row for each line of the scorecard.
-fn score_rows(result: &CycleTestResult) -> Rows {
-    let name = |score: &CycleTestScore| format!("{}: {}", score.scale.part(), score.scale.name());
+fn score_rows(result: &CycleTestResult) -> NamedRows {
+    let name = |score: &ScorecardRow| format!("{}: {}", score.scale.part(), score.scale.name());
     result.scorecard.iter().map(|score| (name(score), score_cells(score).to_vec())).collect()
 }
 
-fn score_cells(score: &CycleTestScore) -> [String; 4] {
+fn score_cells(score: &ScorecardRow) -> [String; 4] {
     let kind = if score.scale.is_quantity() { "quantity" } else { "quality" };
     let ratio = score.ratio.map(|ratio| format!("{ratio:.2}"));
     let figure = score.value_ns.map(mean_ns).or(ratio);
@@ -285,7 +286,7 @@ fn score_cells(score: &CycleTestScore) -> [String; 4] {
     ]
 }
 
-/// Returns the explanation of the scorecard's figures, and its scale, a sentence each.
+/// Returns sentences that explain the values and grades of the scorecard.
 fn score_sentences(result: &CycleTestResult) -> Vec<String> {
     let measured = result
         .scorecard
@@ -333,7 +334,7 @@ fn heading(result: &CycleTestResult) -> String {
     format!("{name}: {} of {} deadlines missed{faults}", full_count(missed), full_count(periods))
 }
 
-/// Returns the test and its results, a sentence each.
+/// Returns sentences on the test and its results.
 fn sentences(result: &CycleTestResult) -> Vec<String> {
     let application = &result.application;
     let count = |count: u16, one: &str, more: &str| {
@@ -372,11 +373,11 @@ fn found(search: &CycleTestSearch) -> String {
         |load| format!("smallest with misses {}", factor(load)),
     );
     let end = match search.end {
-        SearchEnd::Converged => "search width reached",
-        SearchEnd::CappedAtMax => "end of the search range",
-        SearchEnd::BelowMin => "the smallest load misses",
-        SearchEnd::GeneratorLimit => "source limit reached",
-        SearchEnd::BudgetSpent => "time or runs exhausted",
+        SearchEndReason::Converged => "search width reached",
+        SearchEndReason::CappedAtMax => "end of the search range",
+        SearchEndReason::BelowMin => "the smallest load misses",
+        SearchEndReason::GeneratorLimit => "source limit reached",
+        SearchEndReason::BudgetSpent => "time or runs exhausted",
     };
     format!(
         "{lower}, {upper}: {end}, in {} {}.",
@@ -385,7 +386,8 @@ fn found(search: &CycleTestSearch) -> String {
     )
 }
 
-/// Returns the detections of a fault, with their nodes.
+/// Returns a sentence on the detections of a fault and the nodes that made them; `None` without
+/// any.
 fn detection_sentence(fault: &CycleTestFault) -> Option<String> {
     let first = fault.detected.as_ref()?;
     let noticed: Vec<String> = fault
@@ -410,10 +412,10 @@ fn detection_sentence(fault: &CycleTestFault) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{CycleTestCount, CycleTestDetectionKind, CycleTestFirstDetection};
+    use horolog_record::{CycleTestDetectionKind, CycleTestFirstDetection, DetectionCount};
 
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
     use crate::table::TableStyle;
 
@@ -427,7 +429,7 @@ mod tests {
             by,
             kind: CycleTestDetectionKind::MessageMissing,
         });
-        let count = |kind, count| CycleTestCount { kind, count };
+        let count = |kind, count| DetectionCount { kind, count };
         fault.detections = vec![
             count(CycleTestDetectionKind::NodeTimeout, 2),
             count(CycleTestDetectionKind::DeadlineMissed, 5),

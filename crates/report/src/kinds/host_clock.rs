@@ -1,12 +1,14 @@
-//! Clocks of a host: facts with their meaning, and a row for each clock.
+//! Document of a result of `horolog host clock`: facts with their meaning, and one row per clock.
 
 use horolog_record::{
-    ClockFacts, HostClockResult, HzSource, KernelDiscipline, LeapState, PhcFacts, RtcFacts,
-    TickFacts, TickMode,
+    ClockFacts, HostClockResult, KernelDiscipline, LeapState, PhcFacts, RtcFacts, TickFacts,
+    TickMode, TickRateSource,
 };
 
-use crate::document::{Content, Describe, Document, Headline, NameColumn, Table, TableRow, run_of};
-use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
+use crate::document::{
+    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable, run_of,
+};
+use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
 use crate::host_all;
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, sentence, signed_ns};
 
@@ -24,15 +26,16 @@ const METHOD: &str = "Resolution: as reported by clock_getres(). Min step: \
                                       relative to CLOCK_MONOTONIC, with its error bound.";
 
 const DAYS_PER_YEAR: f64 = 365.25;
-/// Maximum error bound of a shown rate: that of a coarse clock on a busy host is larger.
+/// Largest error bound of a relative rate that is shown, in ppm; the rate of a coarse clock on a
+/// busy host has a larger one.
 const RATE_ERROR_MAX_PPM: f64 = 100.0;
 
-impl Describe for HostClockResult {
+impl DescribeResult for HostClockResult {
     fn document(&self) -> Document<'_> {
         let read = self.clocks.iter().find(|clock| clock.name == "REALTIME");
         let facts = groups(self).into_iter().map(|group| {
             let title = group.title;
-            Content::Facts(group).under(title)
+            BlockContent::Facts(group).under(title)
         });
         Document {
             kind: "host clock",
@@ -43,7 +46,7 @@ impl Describe for HostClockResult {
                 value: read.and_then(|clock| clock.cost_ns).map(mean_ns),
                 sentence: sentence(&host_all::clock(self)),
             },
-            blocks: facts.chain([Content::Table(clocks(self)).under("Clocks")]).collect(),
+            blocks: facts.chain([BlockContent::Table(clocks(self)).under("Clocks")]).collect(),
             method: METHOD,
             limits: &[],
             findings: &self.findings,
@@ -52,12 +55,12 @@ impl Describe for HostClockResult {
     }
 }
 
-fn clocks(result: &HostClockResult) -> Table {
-    let row = |clock: &ClockFacts| TableRow {
+fn clocks(result: &HostClockResult) -> NamedRowTable {
+    let row = |clock: &ClockFacts| NamedRow {
         name: clock.name.clone(),
         cells: clock.error.clone().map_or_else(|| Ok(cells(clock).to_vec()), Err),
     };
-    Table {
+    NamedRowTable {
         id: "clocks",
         label: "Clocks",
         names: NameColumn::words("CLOCK_", 18),
@@ -66,7 +69,7 @@ fn clocks(result: &HostClockResult) -> Table {
     }
 }
 
-/// Returns all facts except those of single clocks.
+/// Returns all facts except those about single clocks.
 fn groups(result: &HostClockResult) -> Vec<FactGroup> {
     vec![
         FactGroup { title: "Tick", facts: tick(&result.tick) },
@@ -77,15 +80,17 @@ fn groups(result: &HostClockResult) -> Vec<FactGroup> {
     ]
 }
 
-fn tick(tick: &TickFacts) -> Vec<Fact> {
+fn tick(tick: &TickFacts) -> Vec<HostFact> {
     let hz = tick.hz.map_or_else(|| UNKNOWN.to_owned(), |hz| hz.to_string());
     let how = match (tick.known_by, &tick.config_file) {
-        (Some(HzSource::Config), Some(file)) => format!("from CONFIG_HZ in {file}"),
-        (Some(HzSource::Config), None) => "from CONFIG_HZ".to_owned(),
-        (Some(HzSource::Resolution), _) => {
+        (Some(TickRateSource::Config), Some(file)) => format!("from CONFIG_HZ in {file}"),
+        (Some(TickRateSource::Config), None) => "from CONFIG_HZ".to_owned(),
+        (Some(TickRateSource::Resolution), _) => {
             "from the resolution of CLOCK_MONOTONIC_COARSE".to_owned()
         }
-        (Some(HzSource::Measured), _) => "measured: the steps of CLOCK_MONOTONIC_COARSE".to_owned(),
+        (Some(TickRateSource::Measured), _) => {
+            "measured: the steps of CLOCK_MONOTONIC_COARSE".to_owned()
+        }
         (None, _) => "neither configured nor measured".to_owned(),
     };
     let time = |ns: Option<u64>| ns.map_or_else(|| UNKNOWN.to_owned(), human_ns);
@@ -116,7 +121,7 @@ fn tick(tick: &TickFacts) -> Vec<Fact> {
     facts
 }
 
-fn jiffies(tick: &TickFacts) -> Vec<Fact> {
+fn jiffies(tick: &TickFacts) -> Vec<HostFact> {
     let count = tick.jiffies.map_or_else(|| "needs root".to_owned(), full_count);
     let next = tick
         .next_wrap_32_days
@@ -174,7 +179,7 @@ const fn mode_meaning(mode: Option<TickMode>) -> &'static str {
     }
 }
 
-fn clock(result: &HostClockResult) -> Vec<Fact> {
+fn clock(result: &HostClockResult) -> Vec<HostFact> {
     let source = &result.clocksource;
     let mut facts = vec![
         fact(
@@ -233,7 +238,7 @@ fn clock(result: &HostClockResult) -> Vec<Fact> {
     facts
 }
 
-fn hardware(result: &HostClockResult) -> Vec<Fact> {
+fn hardware(result: &HostClockResult) -> Vec<HostFact> {
     let mut facts: Vec<_> = result.rtcs.iter().map(rtc).collect();
     if facts.is_empty() {
         facts.push(fact(
@@ -264,7 +269,7 @@ fn offset(ahead_ns: Option<i64>, error_bound_ns: Option<u64>, error: Option<&str
     }
 }
 
-fn rtc(rtc: &RtcFacts) -> Fact {
+fn rtc(rtc: &RtcFacts) -> HostFact {
     let set = match rtc.set_system_clock {
         Some(true) => "; the system clock was set by it at boot",
         Some(false) => "; the system clock was not set by it",
@@ -278,7 +283,7 @@ fn rtc(rtc: &RtcFacts) -> Fact {
     )
 }
 
-fn phc(phc: &PhcFacts) -> Fact {
+fn phc(phc: &PhcFacts) -> HostFact {
     let name = phc.clock_name.as_deref().unwrap_or("unnamed");
     fact(
         phc.device.clone(),
@@ -287,7 +292,7 @@ fn phc(phc: &PhcFacts) -> Fact {
     )
 }
 
-fn discipline(kernel: Option<KernelDiscipline>) -> Vec<Fact> {
+fn discipline(kernel: Option<KernelDiscipline>) -> Vec<HostFact> {
     let Some(kernel) = kernel else {
         return vec![fact("adjtimex", "forbidden", "blocked by a sandbox")];
     };
@@ -327,7 +332,7 @@ fn discipline(kernel: Option<KernelDiscipline>) -> Vec<Fact> {
     ]
 }
 
-fn waking(result: &HostClockResult) -> Vec<Fact> {
+fn waking(result: &HostClockResult) -> Vec<HostFact> {
     let waking = &result.waking;
     let slack = waking.timer_slack_ns.map_or_else(|| UNKNOWN.to_owned(), human_ns);
     let state = |state: &horolog_record::IdleState| {
@@ -390,7 +395,7 @@ fn cells(clock: &ClockFacts) -> [String; 6] {
         Some(false) => "system call",
         None => ABSENT,
     };
-    // A value not known to a ten-thousandth is not shown.
+    // A rate with an error bound above [`RATE_ERROR_MAX_PPM`] is not shown.
     let is_known =
         clock.rate_error_bound_ppm.is_none_or(|error_bound| error_bound < RATE_ERROR_MAX_PPM);
     let known = clock.rate_ppm.filter(|_| is_known);

@@ -1,16 +1,19 @@
-//! Handlers' delays, repetition by repetition as in the paper, and the OS noise of each core.
+//! Document of a result of `horolog host interrupt`: latencies of the handlers by repetition, as in
+//! the paper, and the OS noise of each core.
 
 use horolog_record::{
-    HandlerDelay, HandlerKind, HostInterruptResult, OsNoise, OsNoiseGap, OsNoiseShare,
+    HostInterruptResult, OsNoise, OsNoiseGap, OsNoiseGapSummary, TimerHandlerKind,
+    TimerHandlerLatency,
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
+    NamedRowTable, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::host_all::interrupt;
 use crate::table::TableStyle;
-use crate::table::shapes::{Bar, bars};
+use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, percent, percent_of, sentence};
 
 const NAME_WIDTH: usize = 24;
@@ -32,7 +35,7 @@ const METHOD: &str = "Delay: from timer expiry at a random instant to the first 
      threshold; by threads if the kernel switched to another thread, by others (interrupts, SMIs, \
      hypervisor) if not.";
 
-impl Describe for HostInterruptResult {
+impl DescribeResult for HostInterruptResult {
     fn document(&self) -> Document<'_> {
         let worst = self.handlers.iter().filter_map(|one| Some(one.delay_ns.as_ref()?.p99)).max();
         Document {
@@ -61,34 +64,34 @@ fn blocks(result: &HostInterruptResult) -> Vec<crate::document::DocumentBlock<'_
     const SHAPES: &str = "Distributions";
     let means = result.handlers.iter().filter_map(repetitions).collect();
     let mut blocks = vec![
-        Content::Table(handlers(result)).under("Handlers"),
-        Content::Remarks(means).under("Handlers"),
+        BlockContent::Table(handlers(result)).under("Handlers"),
+        BlockContent::Remarks(means).under("Handlers"),
     ];
     if !result.os_noise.is_empty() {
         let facts = result.os_noise.iter().map(noise_facts).collect();
         let longest = result.os_noise.iter().filter_map(longest_gaps).collect();
         blocks.extend(
             [
-                Content::Table(noise_table(result)),
-                Content::Remarks(facts),
-                Content::Details(longest),
+                BlockContent::Table(noise_table(result)),
+                BlockContent::Remarks(facts),
+                BlockContent::Details(longest),
             ]
             .map(|content| content.under("OS noise")),
         );
     }
     blocks.extend([
-        Content::Distributions(delays(result)).under(SHAPES),
-        Content::Distributions(gaps(result)).under(SHAPES),
-        Content::Shape(Box::new(|style| noise_bars(result, style))).under(SHAPES),
-        Content::Remarks(facts(result)).under("Method"),
+        BlockContent::Distributions(delays(result)).under(SHAPES),
+        BlockContent::Distributions(gaps(result)).under(SHAPES),
+        BlockContent::Shape(Box::new(|style| noise_bars(result, style))).under(SHAPES),
+        BlockContent::Remarks(facts(result)).under("Method"),
     ]);
     blocks
 }
 
-fn handlers(result: &HostInterruptResult) -> Table {
+fn handlers(result: &HostInterruptResult) -> NamedRowTable {
     let width = |title: &str| if title == "count" { 8 } else { 9 };
-    let row = |one| TableRow::new(handler_name(one), latency_figures(one.delay_ns.as_ref()));
-    Table {
+    let row = |one| NamedRow::new(handler_name(one), latency_figures(one.delay_ns.as_ref()));
+    NamedRowTable {
         id: DELAYS,
         label: "Delays of handlers",
         names: NameColumn::words("handler", NAME_WIDTH),
@@ -97,8 +100,8 @@ fn handlers(result: &HostInterruptResult) -> Table {
     }
 }
 
-fn noise_table(result: &HostInterruptResult) -> Table {
-    Table {
+fn noise_table(result: &HostInterruptResult) -> NamedRowTable {
+    NamedRowTable {
         id: OS_NOISE,
         label: "OS noise by core",
         names: NameColumn::words("core", NAME_WIDTH),
@@ -107,10 +110,10 @@ fn noise_table(result: &HostInterruptResult) -> Table {
     }
 }
 
-/// Returns the OS noise of a core: shares of the time, numbers, the longest.
-fn noise_row(core: &OsNoise) -> TableRow {
-    let share = |part: OsNoiseShare| percent_of(part.total_ns, core.duration_ns);
-    let longest = |part: OsNoiseShare| {
+/// Returns the table row with the OS noise of a core.
+fn noise_row(core: &OsNoise) -> NamedRow {
+    let share = |part: OsNoiseGapSummary| percent_of(part.total_ns, core.duration_ns);
+    let longest = |part: OsNoiseGapSummary| {
         if part.gaps == 0 { ABSENT.to_owned() } else { human_ns(part.max_ns) }
     };
     let cells = [
@@ -122,14 +125,14 @@ fn noise_row(core: &OsNoise) -> TableRow {
         share(core.by_others),
         longest(core.by_others),
     ];
-    TableRow::new(core_name(core), cells)
+    NamedRow::new(core_name(core), cells)
 }
 
 fn core_name(core: &OsNoise) -> String {
     format!("core {}", core.core)
 }
 
-/// Returns the counts of the kernel and the processor meanwhile.
+/// Returns the counts of the kernel and the CPU over the same time, in words.
 fn noise_facts(core: &OsNoise) -> String {
     let mut facts = vec![
         format!("spun for {}", human_ns(core.duration_ns)),
@@ -159,9 +162,9 @@ fn longest_gaps(core: &OsNoise) -> Option<String> {
     (!gaps.is_empty()).then(|| format!("Longest gaps of core {}: {}.", core.core, gaps.join(", ")))
 }
 
-fn delays(result: &HostInterruptResult) -> Distributions<'_> {
+fn delays(result: &HostInterruptResult) -> DistributionSet<'_> {
     let handlers = result.handlers.iter();
-    Distributions {
+    DistributionSet {
         quantity: "delay",
         entries: handlers
             .filter_map(|one| Some((handler_name(one), one.delay_ns.as_ref()?)))
@@ -173,9 +176,9 @@ fn delays(result: &HostInterruptResult) -> Distributions<'_> {
 }
 
 /// Returns the gaps of each core, for a page only.
-fn gaps(result: &HostInterruptResult) -> Distributions<'_> {
+fn gaps(result: &HostInterruptResult) -> DistributionSet<'_> {
     let cores = result.os_noise.iter();
-    Distributions {
+    DistributionSet {
         quantity: "",
         entries: cores.filter_map(|one| Some((core_name(one), one.gap_ns.as_ref()?))).collect(),
         histogram: Some(("gaps", "Histogram of gaps")),
@@ -186,9 +189,9 @@ fn gaps(result: &HostInterruptResult) -> Distributions<'_> {
 
 fn noise_bars(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
     let bar = |core: &OsNoise| {
-        let share = |part: OsNoiseShare| part.total_ns as f64 / core.duration_ns.max(1) as f64;
+        let share = |part: OsNoiseGapSummary| part.total_ns as f64 / core.duration_ns.max(1) as f64;
         let [all, by_threads] = [core.all, core.by_threads].map(share);
-        Bar {
+        TextBar {
             name: core_name(core),
             size: Some(by_threads),
             tail: Some(all),
@@ -199,18 +202,18 @@ fn noise_bars(result: &HostInterruptResult, style: &TableStyle) -> Vec<String> {
     bars("OS noise, # by threads, - by others", &all, style)
 }
 
-/// Returns a handler and its core.
-fn handler_name(handler: &HandlerDelay) -> String {
+/// Returns the names of a handler and its core.
+fn handler_name(handler: &TimerHandlerLatency) -> String {
     let kind = match handler.kind {
-        HandlerKind::Kernel => "kernel",
-        HandlerKind::Signal => "signal",
-        HandlerKind::Timerfd => "timerfd",
+        TimerHandlerKind::Kernel => "kernel",
+        TimerHandlerKind::Signal => "signal",
+        TimerHandlerKind::Timerfd => "timerfd",
     };
     format!("{kind}, core {}", handler.core)
 }
 
-/// Returns the means of a handler's repetitions, as in the paper; `None` if there is none.
-fn repetitions(handler: &HandlerDelay) -> Option<String> {
+/// Returns the mean latencies of a handler's repetitions, as in the paper; `None` without any.
+fn repetitions(handler: &TimerHandlerLatency) -> Option<String> {
     let means: Vec<_> = handler.repetitions.iter().map(|one| mean_ns(one.mean_ns)).collect();
     (!means.is_empty()).then(|| {
         format!("{}, means of the repetitions: {}", handler_name(handler), means.join(", "))

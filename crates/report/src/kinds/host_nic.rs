@@ -1,28 +1,28 @@
 //! NIC: facts with their meaning, and recommended changes with their commands.
 
 use horolog_record::{
-    HostNicResult, NicAdvice, NicCoalescing, NicInterrupt, NicPurpose, NicTimestamps, NicXdp,
+    HostNicResult, NicCoalescing, NicInterrupt, NicRecommendation, NicTimestamps, NicUse, NicXdp,
     NicXdpFeature, NicXdpMode,
 };
 
-use crate::document::{Content, Describe, Document, DocumentBlock, Headline, run_of};
-use crate::facts::{Fact, FactGroup, UNKNOWN, fact, listed};
+use crate::document::{BlockContent, DescribeResult, Document, DocumentBlock, Headline, run_of};
+use crate::facts::{FactGroup, HostFact, UNKNOWN, fact, listed};
 use crate::host_all::nic;
 use crate::html::escape::{each, text};
 use crate::table::TableStyle;
-use crate::table::grid::Tone;
+use crate::table::grid::CellTone;
 use crate::table::summary::wrapped;
 use crate::units::{full_count, human_ns, sentence};
 
-impl Describe for HostNicResult {
+impl DescribeResult for HostNicResult {
     fn document(&self) -> Document<'_> {
         let (changes, remarks): (Vec<_>, Vec<_>) =
             self.advice.iter().partition(|one| one.command.is_some());
-        let name = |style: &TableStyle| vec![Tone::Strong.paint(&self.interface, style.colour)];
-        let name = Content::Custom(Box::new(name), String::new()).under("");
+        let name = |style: &TableStyle| vec![CellTone::Strong.paint(&self.interface, style.colour)];
+        let name = BlockContent::Custom(Box::new(name), String::new()).under("");
         let facts = groups(self).into_iter().map(|group| {
             let title = group.title;
-            Content::Facts(group).under(title)
+            BlockContent::Facts(group).under(title)
         });
         Document {
             kind: "host nic",
@@ -45,8 +45,8 @@ impl Describe for HostNicResult {
     }
 }
 
-/// Returns recommended changes, or remarks without a command; on a page they come before the facts.
-fn advice<'a>(heading: &'static str, all: Vec<&'a NicAdvice>) -> DocumentBlock<'a> {
+/// Returns a block of recommendations, which a page shows before the facts.
+fn advice<'a>(heading: &'static str, all: Vec<&'a NicRecommendation>) -> DocumentBlock<'a> {
     let items = each(&all, |one| {
         let command = each(&one.command, |command| {
             format!("<p class=\"advice\"><code>{}</code></p>", text(command))
@@ -59,16 +59,16 @@ fn advice<'a>(heading: &'static str, all: Vec<&'a NicAdvice>) -> DocumentBlock<'
         format!("<ul class=\"findings\">\n{items}</ul>\n")
     };
     let lines = move |style: &TableStyle| {
-        let heading = (!all.is_empty()).then(|| Tone::Strong.paint(heading, style.colour));
+        let heading = (!all.is_empty()).then(|| CellTone::Strong.paint(heading, style.colour));
         let changes = all.iter().flat_map(|one| {
             let mut lines = wrapped(&change(one), "  ", "    ", style);
-            // Not wrapped, so that it can be copied.
+            // Commands are not wrapped, so that they can be copied.
             lines.extend(one.command.iter().map(|command| format!("      {command}")));
             lines
         });
         heading.into_iter().chain(changes).collect()
     };
-    Content::Custom(Box::new(lines), markup).under(heading).first_on_page()
+    BlockContent::Custom(Box::new(lines), markup).under(heading).first_on_page()
 }
 
 /// Returns all facts.
@@ -90,7 +90,7 @@ fn or_unknown(text: Option<&String>) -> String {
     text.cloned().unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-fn nic_facts(result: &HostNicResult) -> Vec<Fact> {
+fn nic_facts(result: &HostNicResult) -> Vec<HostFact> {
     let driver = match (&result.driver, &result.kind) {
         (Some(driver), Some(kind)) if driver != kind => format!("{driver} ({kind})"),
         (Some(driver), _) => driver.clone(),
@@ -117,7 +117,7 @@ fn nic_facts(result: &HostNicResult) -> Vec<Fact> {
     ]
 }
 
-fn queues(result: &HostNicResult) -> Vec<Fact> {
+fn queues(result: &HostNicResult) -> Vec<HostFact> {
     let queues = result.queues;
     let kind = if queues.combined { "combined" } else { "separate" };
     let mut facts = vec![fact(
@@ -144,7 +144,7 @@ fn queues(result: &HostNicResult) -> Vec<Fact> {
     facts
 }
 
-fn interrupt(interrupt: &NicInterrupt) -> Fact {
+fn interrupt(interrupt: &NicInterrupt) -> HostFact {
     let allowed = or_unknown(interrupt.allowed_cores.as_ref());
     let effective = interrupt.effective_cores.clone().unwrap_or_else(|| allowed.clone());
     fact(
@@ -154,8 +154,8 @@ fn interrupt(interrupt: &NicInterrupt) -> Fact {
     )
 }
 
-/// Returns the purpose of an interrupt, as far as drivers' names show it: `virtio2-input.0`,
-/// `eth0-rx-1`, `eth0-TxRx-0`, `virtio2-output.0`, `virtio2-config`.
+/// Returns the purpose of an interrupt, derived from its name: `virtio2-input.0`, `eth0-rx-1`,
+/// `eth0-TxRx-0`, `virtio2-output.0`, `virtio2-config`.
 fn errand(name: &str) -> &'static str {
     let name = name.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
@@ -170,7 +170,7 @@ fn errand(name: &str) -> &'static str {
     }
 }
 
-fn packets(result: &HostNicResult) -> Vec<Fact> {
+fn packets(result: &HostNicResult) -> Vec<HostFact> {
     let mut facts = Vec::new();
     if let Some(rings) = result.rings {
         facts.push(fact(
@@ -207,7 +207,7 @@ fn packets(result: &HostNicResult) -> Vec<Fact> {
     facts
 }
 
-fn coalescing(set: NicCoalescing) -> Fact {
+fn coalescing(set: NicCoalescing) -> HostFact {
     let one = |name, ns, frames, is_adaptive| {
         let adaptive = if is_adaptive { ", adaptive" } else { "" };
         format!("{name} {} or {frames} packets{adaptive}", human_ns(ns))
@@ -224,7 +224,7 @@ fn coalescing(set: NicCoalescing) -> Fact {
     )
 }
 
-fn xdp(xdp: &NicXdp) -> [Fact; 2] {
+fn xdp(xdp: &NicXdp) -> [HostFact; 2] {
     let attached = match xdp.attached {
         None => "none",
         Some(NicXdpMode::Native) => "native (driver)",
@@ -260,7 +260,7 @@ fn xdp(xdp: &NicXdp) -> [Fact; 2] {
     ]
 }
 
-fn timestamps(timestamps: Option<&NicTimestamps>) -> Vec<Fact> {
+fn timestamps(timestamps: Option<&NicTimestamps>) -> Vec<HostFact> {
     let Some(timestamps) = timestamps else { return Vec::new() };
     let who = |software, hardware| match (software, hardware) {
         (_, true) => "NIC",
@@ -296,11 +296,11 @@ fn timestamps(timestamps: Option<&NicTimestamps>) -> Vec<Fact> {
 }
 
 /// Returns a change in words.
-fn change(advice: &NicAdvice) -> String {
+fn change(advice: &NicRecommendation) -> String {
     let purpose = match advice.purpose {
-        NicPurpose::Serving => "for serving",
-        NicPurpose::Loading => "for loading",
-        NicPurpose::Accuracy => "for accuracy",
+        NicUse::Serving => "for serving",
+        NicUse::Loading => "for loading",
+        NicUse::Accuracy => "for accuracy",
     };
     format!("{purpose}: {}", advice.text)
 }

@@ -1,12 +1,14 @@
-//! Switches: the eight steps, repetition by repetition as in the paper, and the exchanges.
+//! Document of a result of `horolog host switch`: cost of a switch by `sched_yield` by repetition,
+//! as in the paper, and the ping-pongs.
 
 use horolog_record::{
-    Distribution, ExchangeRepetition, HostSwitchResult, StepsRepetition, SwitchExchange,
-    SwitchMechanism, SwitchPeer, SwitchPlacement, SwitchSteps,
+    Distribution, HandoverMechanism, HostSwitchResult, PingPongCost, PingPongRepetition,
+    SwitchPeer, SwitchPlacement, YieldSwitchCost, YieldSwitchRepetition,
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
+    NamedRowTable, run_of,
 };
 use crate::host::{conditions, scheduling};
 use crate::host_all::switch;
@@ -32,7 +34,7 @@ const METHOD: &str = "By the eight steps of Hao, Xue and Qin 2010, section 4.1.1
      the calls of both sides and the clock reading; switches are counted by the kernel on one \
      side per turn.";
 
-impl Describe for HostSwitchResult {
+impl DescribeResult for HostSwitchResult {
     fn document(&self) -> Document<'_> {
         let steps = self.steps.iter().find(|steps| steps.peer == SwitchPeer::Process);
         Document {
@@ -49,10 +51,10 @@ impl Describe for HostSwitchResult {
                 sentence: sentence(&switch(self)),
             },
             blocks: vec![
-                Content::Table(steps_table(self)).under("The eight steps"),
-                Content::Table(exchange_table(self)).under("Exchanges"),
-                Content::Distributions(turns(self)).under("Distribution of turns"),
-                Content::Remarks(facts(self)).under("Method"),
+                BlockContent::Table(steps_table(self)).under("The eight steps"),
+                BlockContent::Table(exchange_table(self)).under("Exchanges"),
+                BlockContent::Distributions(turns(self)).under("Distribution of turns"),
+                BlockContent::Remarks(facts(self)).under("Method"),
             ],
             method: METHOD,
             limits: &self.limits,
@@ -62,15 +64,15 @@ impl Describe for HostSwitchResult {
     }
 }
 
-/// Returns both metrics of the eight steps: the median, and each repetition.
-fn steps_table(result: &HostSwitchResult) -> Table {
+/// Returns the table of the cost by `sched_yield`: both metrics, as median and by repetition.
+fn steps_table(result: &HostSwitchResult) -> NamedRowTable {
     let repetitions = result.steps.iter().map(|steps| steps.repetitions.len()).max().unwrap_or(0);
     let numbers = (1..=repetitions).map(|number| (number.to_string().into(), TIME_WIDTH));
-    let mut rows: Vec<TableRow> = result.steps.iter().flat_map(steps_rows).collect();
+    let mut rows: Vec<NamedRow> = result.steps.iter().flat_map(steps_rows).collect();
     for cells in rows.iter_mut().filter_map(|row| row.cells.as_mut().ok()) {
         cells.resize(repetitions + 1, ABSENT.to_owned());
     }
-    Table {
+    NamedRowTable {
         id: "steps",
         label: "Switches by the eight steps",
         names: NameColumn::words("eight steps", NAME_WIDTH),
@@ -79,11 +81,11 @@ fn steps_table(result: &HostSwitchResult) -> Table {
     }
 }
 
-fn steps_rows(steps: &SwitchSteps) -> [TableRow; 2] {
-    let row = |name: &str, median: Option<f64>, of: fn(&StepsRepetition) -> Option<f64>| {
+fn steps_rows(steps: &YieldSwitchCost) -> [NamedRow; 2] {
+    let row = |name: &str, median: Option<f64>, of: fn(&YieldSwitchRepetition) -> Option<f64>| {
         let each = steps.repetitions.iter().map(|one| known(of(one)));
         let cells: Vec<_> = std::iter::once(known(median)).chain(each).collect();
-        TableRow::new(format!("{} switch, {name}", peer_name(steps.peer)), cells)
+        NamedRow::new(format!("{} switch, {name}", peer_name(steps.peer)), cells)
     };
     [
         row("each", steps.per_switch_ns, |one| one.per_switch_ns),
@@ -91,8 +93,8 @@ fn steps_rows(steps: &SwitchSteps) -> [TableRow; 2] {
     ]
 }
 
-fn exchange_table(result: &HostSwitchResult) -> Table {
-    Table {
+fn exchange_table(result: &HostSwitchResult) -> NamedRowTable {
+    NamedRowTable {
         id: "exchanges",
         label: "Exchanges",
         names: NameColumn::words("exchange", NAME_WIDTH),
@@ -101,12 +103,12 @@ fn exchange_table(result: &HostSwitchResult) -> Table {
     }
 }
 
-fn exchange_row(exchange: &SwitchExchange) -> TableRow {
+fn exchange_row(exchange: &PingPongCost) -> NamedRow {
     let turn = exchange.turn_ns.as_ref();
     let time = |of: fn(&Distribution) -> u64| {
         turn.map_or_else(|| ABSENT.to_owned(), |turn| human_ns(of(turn)))
     };
-    let mean = |of: fn(&ExchangeRepetition) -> f64| {
+    let mean = |of: fn(&PingPongRepetition) -> f64| {
         let sum: f64 = exchange.repetitions.iter().map(of).sum();
         let count = exchange.repetitions.len();
         (count > 0).then(|| sum / count as f64).filter(|mean| mean.is_finite() && *mean >= 0.0)
@@ -121,15 +123,15 @@ fn exchange_row(exchange: &SwitchExchange) -> TableRow {
         known(exchange.per_switch_ns),
         switches.unwrap_or_else(|| ABSENT.to_owned()),
     ];
-    TableRow::new(exchange_name(exchange), cells)
+    NamedRow::new(exchange_name(exchange), cells)
 }
 
-fn turns(result: &HostSwitchResult) -> Distributions<'_> {
+fn turns(result: &HostSwitchResult) -> DistributionSet<'_> {
     let of = |one| -> Option<(String, &Distribution)> {
-        let exchange: &SwitchExchange = one;
+        let exchange: &PingPongCost = one;
         Some((exchange_name(exchange), exchange.turn_ns.as_ref()?))
     };
-    Distributions {
+    DistributionSet {
         quantity: "turn",
         entries: result.exchanges.iter().filter_map(of).collect(),
         histogram: Some(("turns-histogram", "Histogram of turns")),
@@ -138,13 +140,13 @@ fn turns(result: &HostSwitchResult) -> Distributions<'_> {
     }
 }
 
-/// Returns the mechanism of an exchange, with its peer and core.
+/// Returns the name of a ping-pong: mechanism, peer and placement.
 #[must_use]
-pub fn exchange_name(exchange: &SwitchExchange) -> String {
+pub fn exchange_name(exchange: &PingPongCost) -> String {
     let mechanism = match exchange.mechanism {
-        SwitchMechanism::Pipe => "pipe",
-        SwitchMechanism::Futex => "futex",
-        SwitchMechanism::Eventfd => "eventfd",
+        HandoverMechanism::Pipe => "pipe",
+        HandoverMechanism::Futex => "futex",
+        HandoverMechanism::Eventfd => "eventfd",
     };
     let placement = match exchange.placement {
         SwitchPlacement::SameCore => "same core",

@@ -1,15 +1,16 @@
-//! Wake-up latencies: a row for each core, their distributions and time series, and the host
-//! conditions.
+//! Document of a result of `horolog host timer`: wake-up latencies by core with their distributions
+//! and time series, and the host conditions.
 
-use horolog_record::{HostTimerResult, TimerCore};
+use horolog_record::{CoreWakeupLatency, HostTimerResult};
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
+    NamedRowTable, run_of,
 };
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::host_all::timer;
 use crate::html::latency::time_axis;
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{full_count, human_ns, sentence};
@@ -20,7 +21,7 @@ const METHOD: &str = "Latency: from the intended wake-up to the first clock read
      of the thread. Missed: periods that had ended before the thread waited for them; their \
      latency counts.";
 
-impl Describe for HostTimerResult {
+impl DescribeResult for HostTimerResult {
     fn document(&self) -> Document<'_> {
         const SHAPES: &str = "Distribution and time series";
         let worst = self.cores.iter().filter_map(|core| Some(core.latency_ns.as_ref()?.p99)).max();
@@ -39,11 +40,11 @@ impl Describe for HostTimerResult {
                 sentence: sentence(&timer(self)),
             },
             blocks: vec![
-                Content::Table(latencies(self)).under("Latencies"),
-                Content::Distributions(distributions(self)).under(SHAPES),
-                Content::Plot(over_time(self), String::new()).under(SHAPES),
-                Content::Shape(Box::new(|style| sparklines(self).lines(style))).under(SHAPES),
-                Content::Remarks(facts(self)).under("Method"),
+                BlockContent::Table(latencies(self)).under("Latencies"),
+                BlockContent::Distributions(distributions(self)).under(SHAPES),
+                BlockContent::Plot(over_time(self), String::new()).under(SHAPES),
+                BlockContent::Shape(Box::new(|style| sparklines(self).lines(style))).under(SHAPES),
+                BlockContent::Remarks(facts(self)).under("Method"),
             ],
             method: METHOD,
             limits: &self.limits,
@@ -53,19 +54,19 @@ impl Describe for HostTimerResult {
     }
 }
 
-fn name(core: &TimerCore) -> String {
+fn name(core: &CoreWakeupLatency) -> String {
     format!("core {}", core.core)
 }
 
-fn latencies(result: &HostTimerResult) -> Table {
+fn latencies(result: &HostTimerResult) -> NamedRowTable {
     let width = |title: &str| if title == "count" { 10 } else { 9 };
     let columns = LATENCY_TITLES.map(|title| (title.into(), width(title)));
-    let row = |core: &TimerCore| {
+    let row = |core: &CoreWakeupLatency| {
         let cells = [full_count(core.missed)].into_iter();
         let cells = cells.chain(latency_figures(core.latency_ns.as_ref()));
-        TableRow::new(core.core.to_string(), cells.collect::<Vec<_>>())
+        NamedRow::new(core.core.to_string(), cells.collect::<Vec<_>>())
     };
-    Table {
+    NamedRowTable {
         id: TABLE,
         label: "Wake-up latencies",
         names: NameColumn::numbers("core", 4, |core| format!("core {core}")),
@@ -74,9 +75,9 @@ fn latencies(result: &HostTimerResult) -> Table {
     }
 }
 
-fn distributions(result: &HostTimerResult) -> Distributions<'_> {
+fn distributions(result: &HostTimerResult) -> DistributionSet<'_> {
     let cores = result.cores.iter();
-    Distributions {
+    DistributionSet {
         quantity: "latency",
         entries: cores.filter_map(|core| Some((name(core), core.latency_ns.as_ref()?))).collect(),
         histogram: Some(("wake-ups-histogram", "Histogram of latencies")),
@@ -86,7 +87,7 @@ fn distributions(result: &HostTimerResult) -> Distributions<'_> {
 }
 
 fn sparklines(result: &HostTimerResult) -> SparklineGroup {
-    let row = |core: &TimerCore| SparklineRow {
+    let row = |core: &CoreWakeupLatency| SparklineRow {
         name: name(core),
         points: core.series.iter().map(|one| (one.at_s, one.max_ns as f64)).collect(),
         scale: SparklineScale::Log,
@@ -96,7 +97,7 @@ fn sparklines(result: &HostTimerResult) -> SparklineGroup {
 }
 
 fn over_time(result: &HostTimerResult) -> Plot {
-    let series = |core: &TimerCore| {
+    let series = |core: &CoreWakeupLatency| {
         let points = core.series.iter().map(|one| (one.at_s, one.max_ns.max(1) as f64));
         TimeSeriesSettings::EVEN.line(name(core), points.collect())
     };
@@ -105,12 +106,17 @@ fn over_time(result: &HostTimerResult) -> Plot {
         title: "Largest latency over time",
         hint: "Maximum of each group of periods.",
         described_by: TABLE,
-        x: Axis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear },
+        x: PlotAxis {
+            label: "time",
+            short: "time",
+            unit: PlotUnit::Seconds,
+            scale: AxisScale::Linear,
+        },
         y: time_axis(),
         points: false,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(result.cores.iter().map(series)),
+        shown: PlotViews::one(result.cores.iter().map(series)),
     }
 }
 

@@ -1,40 +1,43 @@
-//! Search for stalls of TCP: a row for each pattern and option, published claims on stalls compared
-//! with it, and observed connections.
+//! Document of a result of `horolog path stall`: one row per write pattern and socket option,
+//! tested claims, and observed connections.
 
 use std::fmt::Write as _;
 
 use horolog_record::{
-    CONNECTIONS_MISSED_MAX, Mechanism, PathStallResult, SocketOption, StallCell, StallClaim,
-    StallEvidence, StallKernel, StallPattern, StallWatch, WatchedConnection,
+    CONNECTIONS_MISSED_MAX, PathStallResult, StallEvidence, StallKernelSettings, StallMeasurement,
+    StallMechanism, StallPattern, StallSocketOption, TestedStallClaim, WatchedConnection,
+    WatchedTraffic,
 };
 
 use super::path_tcp::{end, target};
-use crate::document::{Content, Describe, Document, DocumentBlock, Headline, RunFacts, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, Document, DocumentBlock, Headline, RunFacts, run_of,
+};
 use crate::html::data::{row, table};
 use crate::html::escape::each;
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::sections::paragraph;
 use crate::table::TableStyle;
-use crate::table::grid::{self, Cell, Column, ColumnGroup, Tone};
-use crate::table::shapes::{Bar, worst_first};
+use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
+use crate::table::shapes::{TextBar, worst_first};
 use crate::table::summary::wrapped;
 use crate::units::{ABSENT, count_of, full_count, human_ns, percent, percent_of};
 
 const NAME_WIDTH: usize = 34;
 const OPTION_WIDTH: usize = 17;
 const WIDTHS: [usize; 9] = [8, 8, 8, 9, 8, 8, 4, 19, 9];
-/// Ranks by which columns are omitted on a narrow terminal: the highest first.
+/// Ranks of the columns: on a narrow terminal those of the highest rank are omitted first.
 const RANKS: [u8; 9] = [2, 0, 1, 5, 0, 4, 3, 0, 6];
 
 const METHOD: &str = "Stalled: exchanges longer by the threshold than one without \
                                      a wait. Band: those of 38 to 42 ms. Mechanism: cause for \
                                      which the sockets held back data (TCP_INFO of both ends).";
 
-/// Columns of a table of cells.
+/// Titles of the columns of the patterns.
 const COLUMNS: [&str; 9] =
     ["first", "p50", "max", "exchanges", "stalled", "band", "read", "mechanism", "service"];
 
-impl Describe for PathStallResult {
+impl DescribeResult for PathStallResult {
     fn document(&self) -> Document<'_> {
         let ends = vec![
             ("Kernel settings", Some(kernel(&self.kernel))),
@@ -50,27 +53,27 @@ impl Describe for PathStallResult {
         if self.target.is_some() {
             let ends = [("near", Some(&self.near)), ("far", self.far.as_ref())];
             let ends = ends.map(|(name, one)| format!("{name}: {}", end(one)));
-            blocks.push(Content::Title(heading.clone()).under(""));
-            blocks.push(Content::Introduction(ends.to_vec()).under(""));
+            blocks.push(BlockContent::Title(heading.clone()).under(""));
+            blocks.push(BlockContent::Introduction(ends.to_vec()).under(""));
         }
         let conditions = vec![kernel(&self.kernel), evidence(self)];
         blocks.extend([
-            Content::Introduction(conditions).under(""),
-            // Advice comes first; the evidence for it may be many rows.
-            Content::Judgement.under(""),
-            Content::Introduction(self.claims.iter().map(claim_line).collect()).under(""),
+            BlockContent::Introduction(conditions).under(""),
+            // The advice comes before its evidence, which may be many rows.
+            BlockContent::Judgement.under(""),
+            BlockContent::Introduction(self.claims.iter().map(claim_line).collect()).under(""),
         ]);
         if !self.cells.is_empty() {
             blocks.extend(patterns(self));
         }
         let nothing = |_: &TableStyle| Vec::new();
         blocks.extend([
-            Content::Plot(batches(self), String::new()).under("Batches"),
-            Content::Custom(Box::new(nothing), claims(self)).under("Claims about stalls"),
+            BlockContent::Plot(batches(self), String::new()).under("Batches"),
+            BlockContent::Custom(Box::new(nothing), claims(self)).under("Claims about stalls"),
         ]);
         if let Some(watch) = &self.watched {
             let lines = |style: &TableStyle| watched_lines(watch, style);
-            let observed = Content::Custom(Box::new(lines), watched_table(watch));
+            let observed = BlockContent::Custom(Box::new(lines), watched_table(watch));
             blocks.push(observed.under("Observed connections"));
         }
         Document {
@@ -87,7 +90,7 @@ impl Describe for PathStallResult {
     }
 }
 
-/// Returns the exchanges that stalled.
+/// Returns the number of stalled exchanges or of observed connections, as headline.
 fn headline(result: &PathStallResult) -> Headline {
     if let Some(watched) = &result.watched {
         return Headline {
@@ -96,8 +99,9 @@ fn headline(result: &PathStallResult) -> Headline {
             sentence: "Passive: no packets were sent.".to_owned(),
         };
     }
-    let sum =
-        |count: fn(&StallCell) -> u64| result.cells.iter().map(count).fold(0, u64::saturating_add);
+    let sum = |count: fn(&StallMeasurement) -> u64| {
+        result.cells.iter().map(count).fold(0, u64::saturating_add)
+    };
     let (stalled, all) = (sum(|cell| cell.stalled), sum(|cell| cell.exchanges));
     Headline {
         name: "Stalled exchanges".to_owned(),
@@ -109,27 +113,28 @@ fn headline(result: &PathStallResult) -> Headline {
     }
 }
 
-/// Returns the rows of all patterns, and what belongs to them.
+/// Returns the blocks on the write patterns.
 fn patterns(result: &PathStallResult) -> [DocumentBlock<'_>; 4] {
     let is_grouped = grouped(&result.cells).len() < result.cells.len();
     let rows = |style: &TableStyle| cell_lines(&grouped(&result.cells), style);
     let shares = |style: &TableStyle| stalls(&grouped(&result.cells), style);
     [
-        Content::Custom(Box::new(rows), cell_table(result)),
-        Content::Shape(Box::new(shares)),
-        Content::Introduction(is_grouped.then(|| FOLDED.to_owned()).into_iter().collect()),
-        Content::Remarks(packets(result).into_iter().chain(window(result)).collect()),
+        BlockContent::Custom(Box::new(rows), cell_table(result)),
+        BlockContent::Shape(Box::new(shares)),
+        BlockContent::Introduction(is_grouped.then(|| FOLDED.to_owned()).into_iter().collect()),
+        BlockContent::Remarks(packets(result).into_iter().chain(window(result)).collect()),
     ]
     .map(|content| content.under("Patterns"))
 }
 
-fn claim_line(claim: &StallClaim) -> String {
+fn claim_line(claim: &TestedStallClaim) -> String {
     format!("{}: {} ({})", held(claim.holds), claim.statement, claim.evidence)
 }
 
-/// Returns the frequency of stalls of patterns that stalled at all, the worst first.
-fn stalls(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
-    let share = |row: &&GroupedCell<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
+/// Returns bars of the share of stalled exchanges, for the patterns that stalled, highest first.
+fn stalls(rows: &[GroupedStallRow<'_>], style: &TableStyle) -> Vec<String> {
+    let share =
+        |row: &&GroupedStallRow<'_>| row.cell.stalled as f64 / row.cell.exchanges.max(1) as f64;
     let mut stalled: Vec<_> = rows.iter().filter(|row| row.cell.stalled > 0).collect();
     stalled.sort_by(|a, b| share(b).total_cmp(&share(a)));
     let bars = stalled.iter().map(|row| {
@@ -138,7 +143,7 @@ fn stalls(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
         let p50 = p50.map_or_else(|| ABSENT.to_owned(), |times| human_ns(times.p50));
         let value_text = format!("{}, p50 {p50}, {name}", percent(share(row)));
         let value_text = value_text.trim_end_matches(", -").to_owned();
-        Bar::plain(row.pattern(), Some(share(row)), value_text)
+        TextBar::plain(row.pattern(), Some(share(row)), value_text)
     });
     let bars: Vec<_> = bars.collect();
     let mut lines = worst_first("share of exchanges that stalled", &bars, 1.0, style);
@@ -149,45 +154,46 @@ fn stalls(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
     lines
 }
 
-fn cell_lines(rows: &[GroupedCell<'_>], style: &TableStyle) -> Vec<String> {
+fn cell_lines(rows: &[GroupedStallRow<'_>], style: &TableStyle) -> Vec<String> {
     let all: Vec<usize> = (0..WIDTHS.len()).collect();
     let width = |columns: &[usize]| {
         NAME_WIDTH + 1 + OPTION_WIDTH + columns.iter().map(|at| WIDTHS[*at] + 1).sum::<usize>()
     };
     let shown = grid::fitting(all, width, |at| RANKS[*at], style.width);
     let mut columns =
-        vec![Column::left("pattern", NAME_WIDTH), Column::left("option", OPTION_WIDTH)];
-    columns.extend(shown.iter().map(|at| Column::right(COLUMNS[*at], WIDTHS[*at])));
-    let group = [ColumnGroup { title: "", columns }];
+        vec![GridColumn::left("pattern", NAME_WIDTH), GridColumn::left("option", OPTION_WIDTH)];
+    columns.extend(shown.iter().map(|at| GridColumn::right(COLUMNS[*at], WIDTHS[*at])));
+    let group = [GridColumnGroup { title: "", columns }];
     let header = grid::header(&group, style.colour);
     let mut lines: Vec<_> = header.lines().skip(1).map(str::to_owned).collect();
     for row in rows {
         let (cell, pattern) = (row.cell, row.pattern());
         let texts = self::cell(cell);
-        let tone = if cell.stalled > 0 { Tone::Warning } else { Tone::Plain };
-        let mut row = vec![Cell::plain(pattern), Cell::plain(option(cell.option).to_owned())];
-        row.extend(shown.iter().map(|at| Cell { text: texts[*at].clone(), tone }));
+        let tone = if cell.stalled > 0 { CellTone::Warning } else { CellTone::Plain };
+        let mut row =
+            vec![GridCell::plain(pattern), GridCell::plain(option(cell.option).to_owned())];
+        row.extend(shown.iter().map(|at| GridCell { text: texts[*at].clone(), tone }));
         lines.push(grid::row(&group, &row, style.colour));
     }
     lines
 }
 
-fn watched_lines(watch: &StallWatch, style: &TableStyle) -> Vec<String> {
+fn watched_lines(watch: &WatchedTraffic, style: &TableStyle) -> Vec<String> {
     const WIDTHS: [usize; 8] = [22, 9, 9, 9, 9, 9, 8, 19];
     let mut lines = wrapped(&watched(watch), "  ", "    ", style);
     if watch.connections.is_empty() {
         return lines;
     }
-    let mut columns = vec![Column::left("server", 22)];
+    let mut columns = vec![GridColumn::left("server", 22)];
     columns.extend(
-        WATCHED_COLUMNS.iter().zip(WIDTHS).map(|(title, width)| Column::right(title, width)),
+        WATCHED_COLUMNS.iter().zip(WIDTHS).map(|(title, width)| GridColumn::right(title, width)),
     );
-    let group = [ColumnGroup { title: "", columns }];
+    let group = [GridColumnGroup { title: "", columns }];
     let header = grid::header(&group, style.colour);
     lines.extend(header.lines().skip(1).map(str::to_owned));
     for one in &watch.connections {
-        let mut row = vec![Cell::plain(one.server.clone())];
-        row.extend(connection(one).map(Cell::plain));
+        let mut row = vec![GridCell::plain(one.server.clone())];
+        row.extend(connection(one).map(GridCell::plain));
         lines.push(grid::row(&group, &row, style.colour));
     }
     lines
@@ -200,22 +206,23 @@ fn cell_table(result: &PathStallResult) -> String {
     table("cells", "Patterns", &COLUMNS, &rows)
 }
 
-/// Returns the plot of the median exchange of each batch, under each option.
+/// Returns the plot of the median duration of batches over their size, one line per socket option.
 fn batches(result: &PathStallResult) -> Plot {
     let options = [
-        SocketOption::None,
-        SocketOption::NoDelay,
-        SocketOption::QuickAckOnce,
-        SocketOption::QuickAckEach,
-        SocketOption::Cork,
+        StallSocketOption::None,
+        StallSocketOption::NoDelay,
+        StallSocketOption::QuickAckOnce,
+        StallSocketOption::QuickAckEach,
+        StallSocketOption::Cork,
     ];
-    let series = |chosen: SocketOption| {
-        let of = |cell: &&StallCell| cell.pattern == StallPattern::Batch && cell.option == chosen;
+    let series = |chosen: StallSocketOption| {
+        let of =
+            |cell: &&StallMeasurement| cell.pattern == StallPattern::Batch && cell.option == chosen;
         let points = result.cells.iter().filter(of).filter_map(|cell| {
             let p50 = cell.exchange_ns.as_ref()?.p50;
             (p50 > 0).then_some((f64::from(cell.writes), p50 as f64))
         });
-        let label = if chosen == SocketOption::None { "no option" } else { option(chosen) };
+        let label = if chosen == StallSocketOption::None { "no option" } else { option(chosen) };
         PlotSeries::new(label.to_owned(), points.collect())
     };
     Plot {
@@ -223,17 +230,17 @@ fn batches(result: &PathStallResult) -> Plot {
         title: "Batches",
         hint: "Median time of N small writes and N reads.",
         described_by: "cells",
-        x: Axis {
+        x: PlotAxis {
             label: "writes",
             short: "writes",
             unit: PlotUnit::Count,
             scale: AxisScale::Linear,
         },
-        y: Axis { label: "exchange", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log },
+        y: PlotAxis { label: "exchange", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(options.map(series)),
+        shown: PlotViews::one(options.map(series)),
     }
 }
 
@@ -247,15 +254,15 @@ fn claims(result: &PathStallResult) -> String {
     table("claims", "Claims about stalls", &["here", "value"], &rows)
 }
 
-fn watched_table(watch: &StallWatch) -> String {
+fn watched_table(watch: &WatchedTraffic) -> String {
     let rows = each(&watch.connections, |one| row(&one.server, connection(one)));
     let line = paragraph(&watched(watch));
     table("watched", "Observed connections", &WATCHED_COLUMNS, &rows) + &line
 }
 
-/// Returns a pattern with its numbers.
+/// Returns the name of a pattern with its number and size of writes.
 #[must_use]
-pub fn pattern(cell: &StallCell) -> String {
+pub fn pattern(cell: &StallMeasurement) -> String {
     let bytes = cell.write_bytes;
     match cell.pattern {
         StallPattern::Single => format!("1 × {bytes} B, read"),
@@ -269,18 +276,19 @@ pub fn pattern(cell: &StallCell) -> String {
     }
 }
 
-/// Cell of a table and the number of cells that it represents, itself included.
-pub(crate) struct GroupedCell<'a> {
-    pub(crate) cell: &'a StallCell,
+/// Measurement shown in a row, and the number of measurements that the row stands for, including
+/// itself.
+pub(crate) struct GroupedStallRow<'a> {
+    pub(crate) cell: &'a StallMeasurement,
     pub(crate) of: usize,
 }
 
-impl GroupedCell<'_> {
+impl GroupedStallRow<'_> {
     pub(crate) fn pattern(&self) -> String {
         match self.of {
             1 => pattern(self.cell),
             of => {
-                let StallCell { writes, write_bytes, .. } = self.cell;
+                let StallMeasurement { writes, write_bytes, .. } = self.cell;
                 format!("{writes} × {write_bytes} B, worst of {of} batches")
             }
         }
@@ -291,17 +299,17 @@ impl GroupedCell<'_> {
 const FOLDED: &str = "Batches with the same option and mechanism are shown by the \
                                  worst one; --json and --html contain all.";
 
-/// Returns all cells, except that of the batches with the same option and mechanism only the one
-/// that stalled most often, or longest, remains, at the position of the first.
-fn grouped(cells: &[StallCell]) -> Vec<GroupedCell<'_>> {
-    let badness = |cell: &StallCell| {
+/// Returns the rows. Batches with the same option and mechanism are grouped into the one that
+/// stalled most often (or longest), at the position of the first.
+fn grouped(cells: &[StallMeasurement]) -> Vec<GroupedStallRow<'_>> {
+    let badness = |cell: &StallMeasurement| {
         let share = cell.stalled as f64 / cell.exchanges.max(1) as f64;
         (share, cell.exchange_ns.as_ref().map_or(0, |times| times.p50))
     };
-    let mut all: Vec<GroupedCell<'_>> = Vec::new();
+    let mut all: Vec<GroupedStallRow<'_>> = Vec::new();
     for cell in cells {
-        let is_like = |other: &&mut GroupedCell<'_>| {
-            let is_batch = |cell: &StallCell| cell.pattern == StallPattern::Batch;
+        let is_like = |other: &&mut GroupedStallRow<'_>| {
+            let is_batch = |cell: &StallMeasurement| cell.pattern == StallPattern::Batch;
             let other = other.cell;
             is_batch(cell)
                 && is_batch(other)
@@ -314,39 +322,39 @@ fn grouped(cells: &[StallCell]) -> Vec<GroupedCell<'_>> {
                     like.cell = cell;
                 }
             }
-            None => all.push(GroupedCell { cell, of: 1 }),
+            None => all.push(GroupedStallRow { cell, of: 1 }),
         }
     }
     all
 }
 
 /// Returns the name of an option.
-const fn option(option: SocketOption) -> &'static str {
+const fn option(option: StallSocketOption) -> &'static str {
     match option {
-        SocketOption::None => "-",
-        SocketOption::NoDelay => "TCP_NODELAY",
-        SocketOption::QuickAckOnce => "TCP_QUICKACK once",
-        SocketOption::QuickAckEach => "TCP_QUICKACK each",
-        SocketOption::Cork => "TCP_CORK",
+        StallSocketOption::None => "-",
+        StallSocketOption::NoDelay => "TCP_NODELAY",
+        StallSocketOption::QuickAckOnce => "TCP_QUICKACK once",
+        StallSocketOption::QuickAckEach => "TCP_QUICKACK each",
+        StallSocketOption::Cork => "TCP_CORK",
     }
 }
 
 /// Returns the name of a mechanism.
 #[must_use]
-pub const fn mechanism(mechanism: Option<Mechanism>) -> &'static str {
+pub const fn mechanism(mechanism: Option<StallMechanism>) -> &'static str {
     match mechanism {
         None => ABSENT,
-        Some(Mechanism::NagleDelayedAck) => "Nagle + delayed ACK",
-        Some(Mechanism::WindowDelayedAck) => "cwnd + delayed ACK",
-        Some(Mechanism::Cork) => "cork",
-        Some(Mechanism::LateAnswer) => "late response",
-        Some(Mechanism::Loss) => "loss",
-        Some(Mechanism::Elsewhere) => "other",
+        Some(StallMechanism::NagleDelayedAck) => "Nagle + delayed ACK",
+        Some(StallMechanism::WindowDelayedAck) => "cwnd + delayed ACK",
+        Some(StallMechanism::Cork) => "cork",
+        Some(StallMechanism::LateAnswer) => "late response",
+        Some(StallMechanism::Loss) => "loss",
+        Some(StallMechanism::Elsewhere) => "other",
     }
 }
 
-/// Returns the figures of a cell, in the order of [`COLUMNS`].
-fn cell(cell: &StallCell) -> [String; 9] {
+/// Returns the cells of a measurement, in the order of [`COLUMNS`].
+fn cell(cell: &StallMeasurement) -> [String; 9] {
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
     let times = cell.exchange_ns.as_ref();
     [
@@ -362,8 +370,8 @@ fn cell(cell: &StallCell) -> [String; 9] {
     ]
 }
 
-/// Returns the settings of this kernel, in a line.
-fn kernel(kernel: &StallKernel) -> String {
+/// Returns a line on the TCP settings of the kernel.
+fn kernel(kernel: &StallKernelSettings) -> String {
     let mut facts = Vec::new();
     if let (Some(hz), Some(min)) = (kernel.hz, kernel.delayed_ack_min_ns) {
         facts.push(format!("HZ {hz}, delayed ACK at least HZ/25 = {}", human_ns(min)));
@@ -397,7 +405,7 @@ fn kernel(kernel: &StallKernel) -> String {
     facts.join("; ")
 }
 
-/// Returns the evidence for mechanisms, in a line.
+/// Returns a line on the kind of evidence for the mechanisms.
 fn evidence(result: &PathStallResult) -> String {
     let by = match result.evidence {
         StallEvidence::TcpInfo => "TCP_INFO and timing",
@@ -406,9 +414,9 @@ fn evidence(result: &PathStallResult) -> String {
     format!("evidence: {by}; stall threshold {}", human_ns(result.stall_min_ns))
 }
 
-/// Returns the evidence from packets, in a line for each cell that has any.
+/// Returns one line per measurement with captured packets, on its acknowledgements.
 fn packets(result: &PathStallResult) -> Vec<String> {
-    let line = |one: &GroupedCell<'_>| {
+    let line = |one: &GroupedStallRow<'_>| {
         let acks = one.cell.acks.as_ref()?;
         let delay = acks.delay_ns?;
         Some(format!(
@@ -424,14 +432,14 @@ fn packets(result: &PathStallResult) -> Vec<String> {
     grouped(&result.cells).iter().filter_map(line).collect()
 }
 
-/// Formats two extremes and the median, or one figure if they look alike.
+/// Formats minimum, median and maximum, or a single value if all have the same text.
 fn spread(min: String, median: &str, max: &str) -> String {
     if min == max { min } else { format!("{min} to {max} (median {median})") }
 }
 
-/// Returns the growth of the congestion window, in a line.
+/// Returns a line on the growth of the congestion window; `None` if not measured.
 fn window(result: &PathStallResult) -> Option<String> {
-    let step = |step: &horolog_record::WindowStep| {
+    let step = |step: &horolog_record::CongestionWindowStep| {
         let pause = if step.after_pause { " after a pause" } else { "" };
         format!("{}{pause} ({})", step.cwnd, human_ns(step.exchange_ns))
     };
@@ -441,7 +449,7 @@ fn window(result: &PathStallResult) -> Option<String> {
     })
 }
 
-/// Returns a claim's verdict in a word.
+/// Returns the verdict on a claim in one word.
 const fn held(held: Option<bool>) -> &'static str {
     match held {
         Some(true) => "holds",
@@ -450,8 +458,8 @@ const fn held(held: Option<bool>) -> &'static str {
     }
 }
 
-/// Returns the watched traffic, in a line.
-fn watched(watch: &StallWatch) -> String {
+/// Returns a line on the observed traffic.
+fn watched(watch: &WatchedTraffic) -> String {
     let sum = |of: fn(&WatchedConnection) -> u64| {
         watch.connections.iter().map(of).fold(0, u64::saturating_add)
     };
@@ -484,7 +492,7 @@ fn connections(count: u64, more: &str) -> String {
     format!("{} connection{}{more}", full_count(count), if count == 1 { "" } else { "s" })
 }
 
-/// Columns of a table of watched connections.
+/// Titles of the columns of observed connections.
 const WATCHED_COLUMNS: [&str; 8] = [
     "client",
     "responses",
@@ -496,7 +504,7 @@ const WATCHED_COLUMNS: [&str; 8] = [
     "mechanism",
 ];
 
-/// Returns the figures of a watched connection, in the order of [`WATCHED_COLUMNS`].
+/// Returns the cells of an observed connection, in the order of [`WATCHED_COLUMNS`].
 fn connection(one: &WatchedConnection) -> [String; 8] {
     let times = one.stall_ns.as_ref();
     let time = |ns: Option<u64>| ns.map_or_else(|| ABSENT.to_owned(), human_ns);
@@ -516,7 +524,7 @@ fn connection(one: &WatchedConnection) -> [String; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]

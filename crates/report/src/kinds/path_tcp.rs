@@ -1,18 +1,20 @@
-//! Outcome of a measurement of TCP: both ends' facts, a row for each size, the findings.
+//! Document of a result of `horolog path tcp`: properties of both ends, and one row per message
+//! size.
 
 use std::borrow::Cow;
 
 use horolog_record::{
-    Distribution, PathEnd, PathTcpResult, TcpBandwidth, TcpDirection, TcpFigures, TcpLatency,
-    TcpTarget,
+    Distribution, PathEndpoint, PathTcpResult, TcpBandwidth, TcpDirection, TcpInfoSummary,
+    TcpLatency, TcpTarget,
 };
 
 use crate::document::{
-    Content, Describe, Document, Headline, NameColumn, RunFacts, Table, TableRow, run_of,
+    BlockContent, DescribeResult, Document, Headline, NameColumn, NamedRow, NamedRowTable,
+    RunFacts, run_of,
 };
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::table::TableStyle;
-use crate::table::shapes::{Bar, bars};
+use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, per_second};
 
 /// Columns, of which the last are omitted first on a narrow terminal.
@@ -49,7 +51,7 @@ const METHOD: &str = "Latency: half a round trip. Rate: bytes per second \
                                      TCP_INFO at the end of the row; retrans: retransmitted \
                                      segments. Of several connections, the maximum and the sum.";
 
-impl Describe for PathTcpResult {
+impl DescribeResult for PathTcpResult {
     fn document(&self) -> Document<'_> {
         const SHAPES: &str = "By message size";
         let ends = vec![
@@ -63,19 +65,19 @@ impl Describe for PathTcpResult {
         ];
         let heading = format!("TCP to {}", target(&self.target));
         let mut blocks = vec![
-            Content::Title(heading.clone()).under(""),
-            Content::Introduction(introduction).under(""),
+            BlockContent::Title(heading.clone()).under(""),
+            BlockContent::Introduction(introduction).under(""),
         ];
         if !self.latency.is_empty() {
-            blocks.push(Content::Table(latency_table(self)).under("Latency"));
+            blocks.push(BlockContent::Table(latency_table(self)).under("Latency"));
         }
         if !self.bandwidth.is_empty() {
-            blocks.push(Content::Table(bandwidth_table(self)).under("Bandwidth"));
+            blocks.push(BlockContent::Table(bandwidth_table(self)).under("Bandwidth"));
         }
         blocks.extend([
-            Content::Plot(latency_plot(self), String::new()).under(SHAPES),
-            Content::Plot(bandwidth_plot(self), String::new()).under(SHAPES),
-            Content::Shape(Box::new(|style| shapes(self, style))).under(SHAPES),
+            BlockContent::Plot(latency_plot(self), String::new()).under(SHAPES),
+            BlockContent::Plot(bandwidth_plot(self), String::new()).under(SHAPES),
+            BlockContent::Shape(Box::new(|style| shapes(self, style))).under(SHAPES),
         ]);
         Document {
             kind: "path tcp",
@@ -114,9 +116,9 @@ fn table_columns(columns: &[(&'static str, usize)]) -> Vec<(Cow<'static, str>, u
     columns.iter().map(|(title, width)| ((*title).into(), *width)).collect()
 }
 
-fn latency_table(result: &PathTcpResult) -> Table {
-    let row = |one: &TcpLatency| TableRow::new(full_count(one.size_bytes), latency(one));
-    Table {
+fn latency_table(result: &PathTcpResult) -> NamedRowTable {
+    let row = |one: &TcpLatency| NamedRow::new(full_count(one.size_bytes), latency(one));
+    NamedRowTable {
         id: "latencies",
         label: "Latency",
         names: NameColumn::numbers("latency, B", SIZE_WIDTH, |size| format!("{size} B")),
@@ -125,13 +127,13 @@ fn latency_table(result: &PathTcpResult) -> Table {
     }
 }
 
-fn bandwidth_table(result: &PathTcpResult) -> Table {
+fn bandwidth_table(result: &PathTcpResult) -> NamedRowTable {
     let row = |one: &TcpBandwidth| {
         let size = full_count(one.size_bytes);
-        TableRow::new(format!("{size} {:>WAY_WIDTH$}", way(one.direction)), bandwidth(one))
+        NamedRow::new(format!("{size} {:>WAY_WIDTH$}", way(one.direction)), bandwidth(one))
     };
     let width = SIZE_WIDTH + 1 + WAY_WIDTH;
-    Table {
+    NamedRowTable {
         id: "bandwidths",
         label: "Bandwidth",
         names: NameColumn::numbers("bandwidth, B  dir", width, |name| name.replacen(' ', " B ", 1)),
@@ -140,7 +142,7 @@ fn bandwidth_table(result: &PathTcpResult) -> Table {
     }
 }
 
-/// Returns latency and bandwidth from one size to the next.
+/// Returns sparklines of latency and bandwidth over the message size.
 fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
     let half = |ns: u64| ns as f64 / 2.0;
     let latency = result.latency.iter().map(|row| {
@@ -148,12 +150,12 @@ fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
         let (size, tail) = (times.map(|(p50, _)| p50), times.map(|(_, p99)| p99));
         let percentiles_text = |(p50, p99)| format!("{}, p99 {}", mean_ns(p50), mean_ns(p99));
         let value_text = times.map_or_else(|| ABSENT.to_owned(), percentiles_text);
-        Bar { name: format!("{} B", full_count(row.size_bytes)), size, tail, value_text }
+        TextBar { name: format!("{} B", full_count(row.size_bytes)), size, tail, value_text }
     });
     let latency: Vec<_> = latency.collect();
     let bandwidth = result.bandwidth.iter().map(|row| {
         let name = format!("{} B, {}", full_count(row.size_bytes), way(row.direction));
-        Bar::plain(name, Some(row.rate), per_second(row.rate, "B/s"))
+        TextBar::plain(name, Some(row.rate), per_second(row.rate, "B/s"))
     });
     let bandwidth: Vec<_> = bandwidth.collect();
     let mut lines = bars("latency by size, # to p50, - to p99", &latency, style);
@@ -161,8 +163,8 @@ fn shapes(result: &PathTcpResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-fn sizes() -> Axis {
-    Axis {
+fn sizes() -> PlotAxis {
+    PlotAxis {
         label: "message size, bytes",
         short: "size",
         unit: PlotUnit::Count,
@@ -185,11 +187,16 @@ fn latency_plot(result: &PathTcpResult) -> Plot {
         hint: "Half a round trip.",
         described_by: "latencies",
         x: sizes(),
-        y: Axis { label: "latency", short: "latency", unit: PlotUnit::Ns, scale: AxisScale::Log },
+        y: PlotAxis {
+            label: "latency",
+            short: "latency",
+            unit: PlotUnit::Ns,
+            scale: AxisScale::Log,
+        },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one([
+        shown: PlotViews::one([
             series("p50", |times| times.p50),
             series("p99", |times| times.p99),
             series("p99.9", |times| times.p99_9),
@@ -210,7 +217,7 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
         hint: "Bytes per second received.",
         described_by: "bandwidths",
         x: sizes(),
-        y: Axis {
+        y: PlotAxis {
             label: "bytes per second",
             short: "rate",
             unit: PlotUnit::Rate,
@@ -219,11 +226,11 @@ fn bandwidth_plot(result: &PathTcpResult) -> Plot {
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one([TcpDirection::Forward, TcpDirection::Backward].map(series)),
+        shown: PlotViews::one([TcpDirection::Forward, TcpDirection::Backward].map(series)),
     }
 }
 
-/// Returns the figures of a row, in the order of [`LATENCY`].
+/// Returns the cells of a latency row, in the order of [`LATENCY`].
 fn latency(row: &TcpLatency) -> Vec<String> {
     let times = row.rtt_ns.as_ref();
     let half = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), |ns| mean_ns(ns / 2.0));
@@ -241,7 +248,7 @@ fn latency(row: &TcpLatency) -> Vec<String> {
     cells
 }
 
-/// Returns the figures of a row, in the order of [`BANDWIDTH`].
+/// Returns the cells of a bandwidth row, in the order of [`BANDWIDTH`].
 fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
     let [cwnd, mss, rtt, again] = tcp(row.tcp.as_ref());
     let copied = row.zero_copy.map_or_else(
@@ -261,8 +268,8 @@ fn bandwidth(row: &TcpBandwidth) -> [String; 9] {
     ]
 }
 
-fn tcp(figures: Option<&TcpFigures>) -> [String; 4] {
-    let text = |of: fn(&TcpFigures) -> String| figures.map_or_else(|| ABSENT.to_owned(), of);
+fn tcp(figures: Option<&TcpInfoSummary>) -> [String; 4] {
+    let text = |of: fn(&TcpInfoSummary) -> String| figures.map_or_else(|| ABSENT.to_owned(), of);
     [
         text(|tcp| full_count(tcp.cwnd)),
         text(|tcp| full_count(tcp.mss_bytes)),
@@ -271,7 +278,7 @@ fn tcp(figures: Option<&TcpFigures>) -> [String; 4] {
     ]
 }
 
-/// Returns the direction, in a word.
+/// Returns the name of a direction.
 const fn way(direction: TcpDirection) -> &'static str {
     match direction {
         TcpDirection::Forward => "forward",
@@ -279,7 +286,7 @@ const fn way(direction: TcpDirection) -> &'static str {
     }
 }
 
-/// Returns the target with its name, if it has one.
+/// Returns the target as name and address, or as address alone.
 pub(crate) fn target(target: &TcpTarget) -> String {
     match &target.name {
         Some(name) => format!("{name} ({})", target.address),
@@ -287,8 +294,8 @@ pub(crate) fn target(target: &TcpTarget) -> String {
     }
 }
 
-/// Returns an end's facts in a line.
-pub(crate) fn end(end: Option<&PathEnd>) -> String {
+/// Returns the properties of one end in one line.
+pub(crate) fn end(end: Option<&PathEndpoint>) -> String {
     let Some(end) = end else { return "host unknown".to_owned() };
     let cpu = end.cpu.as_ref().map(|cpu| match end.cores {
         Some(cores) => format!("{cores} × {cpu}"),
@@ -334,12 +341,12 @@ fn settings(result: &PathTcpResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]
     fn an_end_without_details_is_shown_as_an_unknown_one() {
-        assert_eq!(end(None), end(Some(&PathEnd::default())));
+        assert_eq!(end(None), end(Some(&PathEndpoint::default())));
     }
 
     #[test]

@@ -1,17 +1,19 @@
-//! Run over a path by UDP: a row for each length and load, then the results for both directions,
-//! for host and wire, and the measurement's own cost.
+//! Document of a result of `horolog path udp`: one row per datagram length and load, results by
+//! direction, times in host and wire, and the cost of the measurement.
 
 use horolog_record::{
-    Distribution, PathCounts, PathLosses, PathMode, PathProtocol, PathRow, PathUdpResult,
-    SignedDistribution, TimestampSource,
+    Distribution, PathCounts, PathLossLocations, PathProtocol, PathRow, PathSendMode,
+    PathUdpResult, SignedDistribution, TimestampSource,
 };
 
-use crate::document::{Content, Describe, Document, Headline, NamedFacts, RunFacts, run_of};
+use crate::document::{
+    BlockContent, DescribeResult, Document, Headline, NamedFacts, RunFacts, run_of,
+};
 use crate::html::escape::each;
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::{data, series, trials};
 use crate::table::TableStyle;
-use crate::table::grid::{self, Cell, Column, ColumnGroup, Tone};
+use crate::table::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::table::shapes::distributions;
 use crate::units::{
     ABSENT, amount, full_count, human_ns, human_rate, percent, percent_of, signed_ns,
@@ -20,8 +22,8 @@ use crate::units::{
 const METHOD: &str = "L: payload bytes. IP: IP packets per datagram. R: load datagrams \
                                per probe. M: lost. S: received in order. T: half the round trip.";
 
-/// Column: its title, its width on a terminal, the rank by which it is omitted on a narrow one
-/// (rank 0 never is), and its cell.
+/// Column: title, width on a terminal, rank by which it is omitted on a narrow one (highest first;
+/// rank 0 never), and function that returns its cell.
 type PathRowColumn = (&'static str, usize, u8, fn(&PathRow) -> String);
 
 const COLUMNS: [PathRowColumn; 15] = [
@@ -45,7 +47,7 @@ const COLUMNS: [PathRowColumn; 15] = [
     ("max", 7, 9, |row| time(row.delay_ns.as_ref(), |delay| delay.max)),
 ];
 
-impl Describe for PathUdpResult {
+impl DescribeResult for PathUdpResult {
     fn document(&self) -> Document<'_> {
         const SHAPES: &str = "Round trip";
         let rtt = round_trips(self, true);
@@ -61,13 +63,14 @@ impl Describe for PathUdpResult {
             lead: format!("{}, started {}", title(self), self.started),
             headline: headline(self),
             blocks: vec![
-                Content::Title(title(self)).under(""),
-                Content::Custom(Box::new(|style| lines(self, style)), table(self)).under("Rows"),
-                Content::Shape(Box::new(distributions)).under("Rows"),
-                Content::Remarks(details.chain([cost(self)]).collect()).under("Rows"),
-                Content::Plot(by_percentile, trials::distributions(&rtt, "rtt-figures"))
+                BlockContent::Title(title(self)).under(""),
+                BlockContent::Custom(Box::new(|style| lines(self, style)), table(self))
+                    .under("Rows"),
+                BlockContent::Shape(Box::new(distributions)).under("Rows"),
+                BlockContent::Remarks(details.chain([cost(self)]).collect()).under("Rows"),
+                BlockContent::Plot(by_percentile, trials::distributions(&rtt, "rtt-figures"))
                     .under(SHAPES),
-                Content::Plot(by_length(self), String::new()).under(SHAPES),
+                BlockContent::Plot(by_length(self), String::new()).under(SHAPES),
             ],
             method: METHOD,
             limits: &self.limits,
@@ -104,21 +107,21 @@ fn lines(result: &PathUdpResult, style: &TableStyle) -> Vec<String> {
         columns.iter().map(|(_, width, ..)| width + 1).sum::<usize>().saturating_sub(1)
     };
     let shown = grid::fitting(COLUMNS.to_vec(), width_of, |(.., rank, _)| *rank, style.width);
-    let columns = shown.iter().map(|(title, width, ..)| Column::right(title, *width)).collect();
-    let group = [ColumnGroup { title: "", columns }];
+    let columns = shown.iter().map(|(title, width, ..)| GridColumn::right(title, *width)).collect();
+    let group = [GridColumnGroup { title: "", columns }];
     if result.rows.is_empty() {
         return vec!["  No measurements.".to_owned()];
     }
     let header = grid::header(&group, style.colour);
     let rows = result.rows.iter().map(|row| {
         let tone = |title| match title {
-            "M" if row.counts.lost > 0 => Tone::Bad,
-            "S" if row.counts.reordered > 0 => Tone::Warning,
-            "dup" if row.counts.duplicate > 0 => Tone::Warning,
-            _ => Tone::Plain,
+            "M" if row.counts.lost > 0 => CellTone::Bad,
+            "S" if row.counts.reordered > 0 => CellTone::Warning,
+            "dup" if row.counts.duplicate > 0 => CellTone::Warning,
+            _ => CellTone::Plain,
         };
         let cells =
-            shown.iter().map(|(title, _, _, cell)| Cell { text: cell(row), tone: tone(title) });
+            shown.iter().map(|(title, _, _, cell)| GridCell { text: cell(row), tone: tone(title) });
         grid::row(&group, &cells.collect::<Vec<_>>(), style.colour)
     });
     header.lines().skip(1).map(str::to_owned).chain(rows).collect()
@@ -132,8 +135,8 @@ fn table(result: &PathUdpResult) -> String {
     data::table("rows", "Rows", &COLUMNS.map(|(title, ..)| title), &rows)
 }
 
-/// Returns the round trips of all rows that have any, with a load ratio of 0 named or not; half of
-/// each is T.
+/// Returns the round trips of the rows that have any, with their names; half of each is T.
+/// `names_zero` states whether a load ratio of 0 is named.
 fn round_trips(result: &PathUdpResult, names_zero: bool) -> Vec<(String, &Distribution)> {
     let numbered = result.rows.iter().enumerate();
     let named = numbered.filter_map(|(index, row)| {
@@ -144,7 +147,8 @@ fn round_trips(result: &PathUdpResult, names_zero: bool) -> Vec<(String, &Distri
     named.collect()
 }
 
-/// Returns the plot of T over the length, if rows of one load differ in it.
+/// Returns the plot of T over the datagram length; empty unless rows with the same load differ in
+/// length.
 fn by_length(result: &PathUdpResult) -> Plot {
     let is_plain = |row: &&PathRow| row.load.planned_ratio == 0.0;
     let series = |name: &str, time: fn(&Distribution) -> f64| {
@@ -158,12 +162,17 @@ fn by_length(result: &PathUdpResult) -> Plot {
         title: "T by length",
         hint: "Half the round trip, rows without load.",
         described_by: "rows",
-        x: Axis { label: "bytes", short: "bytes", unit: PlotUnit::Count, scale: AxisScale::Linear },
-        y: Axis { label: "T", short: "T", unit: PlotUnit::Ns, scale: AxisScale::Zero },
+        x: PlotAxis {
+            label: "bytes",
+            short: "bytes",
+            unit: PlotUnit::Count,
+            scale: AxisScale::Linear,
+        },
+        y: PlotAxis { label: "T", short: "T", unit: PlotUnit::Ns, scale: AxisScale::Zero },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one([
+        shown: PlotViews::one([
             series("mean", |d| d.mean),
             series("p50", |d| d.p50 as f64),
             series("p99", |d| d.p99 as f64),
@@ -203,8 +212,8 @@ fn ratio(ratio: f64) -> String {
 fn title(result: &PathUdpResult) -> String {
     let target = &result.target;
     let mode = match result.mode {
-        PathMode::PingPong => "ping-pong",
-        PathMode::OpenLoop => "fixed rate",
+        PathSendMode::PingPong => "ping-pong",
+        PathSendMode::OpenLoop => "fixed rate",
     };
     let protocol = match result.protocol {
         PathProtocol::Horolog => "UDP",
@@ -218,7 +227,8 @@ fn title(result: &PathUdpResult) -> String {
     format!("{protocol} to {} ({}), {mode}, {wait}{flows}", target.name, target.address)
 }
 
-/// Returns one-way times, the shares of host and wire, and classes of a row, each in a line.
+/// Returns further details of a row, such as one-way times and times in host and wire, one per
+/// line.
 fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Vec<String> {
     let name = format!("{} bytes", row.length);
     let name = if result.rows.len() > 1 { format!("{}. {name}", index + 1) } else { name };
@@ -253,7 +263,7 @@ fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Vec<String> {
             result.dscp
         ));
     }
-    if let Some(at) = row.losses().filter(|at| *at != PathLosses::default()) {
+    if let Some(at) = row.loss_locations().filter(|at| *at != PathLossLocations::default()) {
         lines.push(format!(
             "{name}: lost forward: {} by the far end's rate limit, up to {} at its socket, at \
              least {} on the path; backward: up to {} at the near end's socket, at least {} on \
@@ -275,7 +285,7 @@ fn details(result: &PathUdpResult, index: usize, row: &PathRow) -> Vec<String> {
     lines
 }
 
-/// Returns the cost of the measurement itself, and the clocks that it is by.
+/// Returns the cost of the measurement, and the clocks on which times are based.
 fn cost(result: &PathUdpResult) -> String {
     let ns = |ns: f64| amount(ns).map_or_else(|| ABSENT.to_owned(), |ns| format!("{ns:.0} ns"));
     let timestamp_note = match result.timestamps {
@@ -295,7 +305,7 @@ fn cost(result: &PathUdpResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
 
     #[test]

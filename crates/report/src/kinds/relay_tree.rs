@@ -3,31 +3,32 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    Distribution, RelayTreeAssumption, RelayTreeEngine, RelayTreeGain, RelayTreeMeasured,
-    RelayTreeNode, RelayTreeResult, RelayTreeShapeKind,
+    AlternativeTreeKind, Distribution, RegularTreeAssumption, RelayTreeEngineDelays, RelayTreeGain,
+    RelayTreeMeasured, RelayTreeNode, RelayTreeResult,
 };
 
 use crate::document::{
-    Content, Describe, Distributions, Document, Headline, NameColumn, Table, TableRow, run_of,
+    BlockContent, DescribeResult, DistributionSet, Document, Headline, NameColumn, NamedRow,
+    NamedRowTable, run_of,
 };
-use crate::html::plot::{Axis, AxisScale, Choice, Plot, PlotSeries, PlotUnit};
+use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotSeries, PlotUnit, PlotViews};
 use crate::html::relay_tree_gain::gains;
 use crate::table::TableStyle;
-use crate::table::shapes::{Bar, bars};
+use crate::table::shapes::{TextBar, bars};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, sentence, signed_mean_ns};
 
-impl Describe for RelayTreeResult {
+impl DescribeResult for RelayTreeResult {
     fn document(&self) -> Document<'_> {
         let mut blocks = vec![
-            Content::Title(heading(self)).under(""),
-            Content::Summary(sentences(self)).under("Summary"),
-            Content::Plot(by_delay(self), String::new()).under("Delays"),
-            Content::Distributions(last_leaves(self, true)).under("Delays"),
+            BlockContent::Title(heading(self)).under(""),
+            BlockContent::Summary(sentences(self)).under("Summary"),
+            BlockContent::Plot(by_delay(self), String::new()).under("Delays"),
+            BlockContent::Distributions(last_leaves(self, true)).under("Delays"),
         ];
         blocks.extend(gains(self).map(|content| content.under("Gain")));
         let title = |title: &'static str| (title.into(), WIDTH);
         blocks.extend([
-            Content::Table(Table {
+            BlockContent::Table(NamedRowTable {
                 id: TABLE,
                 label: "Nodes",
                 names: NameColumn::words("node", 24).or("node", 14),
@@ -35,20 +36,20 @@ impl Describe for RelayTreeResult {
                 rows: table_rows(rows(self)),
             })
             .under("Nodes"),
-            Content::Shape(Box::new(|style| drawn(self, style))).under("Nodes"),
-            Content::Distributions(last_leaves(self, false)).under("Nodes"),
+            BlockContent::Shape(Box::new(|style| drawn(self, style))).under("Nodes"),
+            BlockContent::Distributions(last_leaves(self, false)).under("Nodes"),
         ]);
         if !self.shapes.is_empty() {
-            let table = Table {
+            let table = NamedRowTable {
                 id: "shapes",
                 label: "Trees over the same nodes",
                 names: NameColumn::words("tree", 24).or("tree", 14).titled("tree"),
                 columns: SHAPE_TITLES.map(title).to_vec(),
                 rows: table_rows(shapes(self)),
             };
-            blocks.push(Content::Table(table).under("Compared"));
+            blocks.push(BlockContent::Table(table).under("Compared"));
         }
-        blocks.push(Content::Remarks(method(self).into_iter().collect()).under("Method"));
+        blocks.push(BlockContent::Remarks(method(self).into_iter().collect()).under("Method"));
         Document {
             kind: "relay tree",
             heading: heading(self),
@@ -63,8 +64,8 @@ impl Describe for RelayTreeResult {
     }
 }
 
-fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<TableRow> {
-    rows.into_iter().map(|(name, cells)| TableRow::new(name, cells)).collect()
+fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<NamedRow> {
+    rows.into_iter().map(|(name, cells)| NamedRow::new(name, cells)).collect()
 }
 
 /// Returns the arrival at the last node.
@@ -86,11 +87,11 @@ fn headline(result: &RelayTreeResult) -> Headline {
 }
 
 /// Returns the measured arrivals at the last leaf, for a page or for a terminal.
-fn last_leaves(result: &RelayTreeResult, on_page: bool) -> Distributions<'_> {
+fn last_leaves(result: &RelayTreeResult, on_page: bool) -> DistributionSet<'_> {
     let engines = result.engines.iter();
     let entries = engines
         .filter_map(|one| Some((one.name.clone(), one.measured.as_ref()?.last_leaf_ns.as_ref()?)));
-    Distributions {
+    DistributionSet {
         quantity: if on_page { "" } else { "last leaf" },
         entries: entries.collect(),
         histogram: None,
@@ -103,7 +104,7 @@ const WIDTH: usize = 9;
 
 /// Returns the delay of each node except the root by the model, and the arrival at the last leaf.
 fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
-    let delay = |engine: Option<&RelayTreeEngine>, at| engine?.delays_ns.get(at).copied();
+    let delay = |engine: Option<&RelayTreeEngineDelays>, at| engine?.delays_ns.get(at).copied();
     let (first, second) = (result.engines.first(), result.engines.get(1));
     let nodes = result.nodes.iter().enumerate().filter(|(_, node)| node.parent.is_some());
     let bar = |(at, node): (usize, &RelayTreeNode)| {
@@ -111,11 +112,11 @@ fn drawn(result: &RelayTreeResult, style: &TableStyle) -> Vec<String> {
         let delay_text = |ns: Option<f64>| ns.map_or_else(|| ABSENT.to_owned(), mean_ns);
         let name = node.name.clone();
         match second {
-            None => Bar::plain(name, own, delay_text(own)),
+            None => TextBar::plain(name, own, delay_text(own)),
             Some(second) => {
                 let value_text =
                     format!("{}, {} {}", delay_text(own), second.name, delay_text(other));
-                Bar { name, size: other, tail: own, value_text }
+                TextBar { name, size: other, tail: own, value_text }
             }
         }
     };
@@ -135,8 +136,8 @@ pub(crate) const TABLE: &str = "nodes";
 const POINTS_MAX: usize = 2_000;
 
 /// Axis of the nodes.
-pub(crate) const NODE: Axis =
-    Axis { label: "node", short: "node", unit: PlotUnit::Count, scale: AxisScale::Linear };
+pub(crate) const NODE: PlotAxis =
+    PlotAxis { label: "node", short: "node", unit: PlotUnit::Count, scale: AxisScale::Linear };
 
 /// Returns the plot of the delay of each node, by the model and as measured, the nodes in the order
 /// in which the model has them reached with the first engine.
@@ -162,11 +163,11 @@ fn by_delay(result: &RelayTreeResult) -> Plot {
         hint: "Each node from the root on, in the order of the model with the first engine.",
         described_by: TABLE,
         x: NODE,
-        y: Axis { label: "delay", short: "delay", unit: PlotUnit::Ns, scale: AxisScale::Zero },
+        y: PlotAxis { label: "delay", short: "delay", unit: PlotUnit::Ns, scale: AxisScale::Zero },
         points: true,
         bars: false,
         marks: Vec::new(),
-        shown: Choice::one(all),
+        shown: PlotViews::one(all),
     }
 }
 
@@ -192,7 +193,7 @@ pub(crate) fn line(
     PlotSeries::new(label, points.collect())
 }
 
-fn node_times(engine: &RelayTreeEngine, at: usize) -> Option<&Distribution> {
+fn node_times(engine: &RelayTreeEngineDelays, at: usize) -> Option<&Distribution> {
     engine.measured.as_ref()?.nodes.get(at)?.as_ref()
 }
 
@@ -363,7 +364,7 @@ fn name(result: &RelayTreeResult, at: usize) -> &str {
     result.nodes.get(at).map_or(ABSENT, |node| &node.name)
 }
 
-fn of_engine(result: &RelayTreeResult, index: usize, engine: &RelayTreeEngine) -> String {
+fn of_engine(result: &RelayTreeResult, index: usize, engine: &RelayTreeEngineDelays) -> String {
     let takes = match &engine.processing[..] {
         [first, others @ ..] if others.iter().all(|other| other == first) => format!(
             "a node takes {} to the first copy and {} between copies",
@@ -385,7 +386,7 @@ fn of_engine(result: &RelayTreeResult, index: usize, engine: &RelayTreeEngine) -
     )
 }
 
-fn of_measured(engine: &RelayTreeEngine, measured: &RelayTreeMeasured) -> String {
+fn of_measured(engine: &RelayTreeEngineDelays, measured: &RelayTreeMeasured) -> String {
     let with_ratio = |value: Option<f64>, model: f64| match value {
         Some(value) if model > 0.0 => {
             format!("{} ({:.2} × the model)", mean_ns(value), value / model)
@@ -482,15 +483,15 @@ fn leaves(result: &RelayTreeResult) -> usize {
     is_inner.iter().filter(|inner| !**inner).count()
 }
 
-const fn assumption(assumption: RelayTreeAssumption) -> &'static str {
+const fn assumption(assumption: RegularTreeAssumption) -> &'static str {
     match assumption {
-        RelayTreeAssumption::SameDegree => {
+        RegularTreeAssumption::SameDegree => {
             "inner nodes do not all have the same number (at least two) of children"
         }
-        RelayTreeAssumption::SameDepth => "leaves have different depths",
-        RelayTreeAssumption::SameNodes => "nodes have different processing times",
-        RelayTreeAssumption::SamePath => "another leaf is the slowest with the other engine",
-        RelayTreeAssumption::SameIndex => {
+        RegularTreeAssumption::SameDepth => "leaves have different depths",
+        RegularTreeAssumption::SameNodes => "nodes have different processing times",
+        RegularTreeAssumption::SamePath => "another leaf is the slowest with the other engine",
+        RegularTreeAssumption::SameIndex => {
             "nodes on the path to the slowest leaf serve it at different positions"
         }
     }
@@ -501,7 +502,7 @@ pub(crate) const SHAPE_TITLES: [&str; 4] = ["children", "depth", "D", "mean"];
 
 /// Returns a row for each tree that was compared: the most children, the depth, D and the mean.
 pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
-    let row = |shape: &horolog_record::RelayTreeShape| {
+    let row = |shape: &horolog_record::AlternativeTree| {
         let cells = [
             full_count(shape.degree_max as u64),
             full_count(shape.depth as u64),
@@ -514,11 +515,11 @@ pub(crate) fn shapes(result: &RelayTreeResult) -> Vec<(String, Vec<String>)> {
 }
 
 /// Returns the name of a kind of trees.
-pub(crate) const fn shape_name(kind: RelayTreeShapeKind) -> &'static str {
+pub(crate) const fn shape_name(kind: AlternativeTreeKind) -> &'static str {
     match kind {
-        RelayTreeShapeKind::Compact => "compact tree",
-        RelayTreeShapeKind::Star => "star",
-        RelayTreeShapeKind::Chain => "chain",
+        AlternativeTreeKind::Compact => "compact tree",
+        AlternativeTreeKind::Star => "star",
+        AlternativeTreeKind::Chain => "chain",
     }
 }
 
@@ -541,7 +542,7 @@ pub(crate) fn heading(result: &RelayTreeResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Render;
+    use crate::document::RenderResult;
     use crate::fixture;
     use crate::html::main_of;
 
@@ -563,7 +564,7 @@ mod tests {
         let mut result = fixture::relay_tree();
         let gain = result.gain.as_mut().unwrap();
         gain.same_path = false;
-        gain.regular.broken = vec![horolog_record::RelayTreeAssumption::SameDepth];
+        gain.regular.broken = vec![horolog_record::RegularTreeAssumption::SameDepth];
         let text = result.text(&TableStyle::default());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("(4) does not apply: leaves have different depths."));

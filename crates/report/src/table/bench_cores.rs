@@ -1,11 +1,10 @@
-//! Responses by the number of cores: two tables, with the published figures next to the measured
-//! ones.
+//! Terminal text of `bench cores`: two tables with measured and published values side by side.
 
-use horolog_record::{BenchCoresResult, CoresColumn};
+use horolog_record::{BenchCoresResult, CoreCountResult};
 
 use super::TableStyle;
-use super::grid::Tone;
-use super::shapes::{Bar, bars};
+use super::grid::CellTone;
+use super::shapes::{TextBar, bars};
 use super::summary::{finding_lines, wrapped};
 use crate::cores::{TextTable, capacities, cores, responses, sentences};
 use crate::units::{ABSENT, human_rate};
@@ -36,11 +35,11 @@ pub fn bench_cores(result: &BenchCoresResult, style: &TableStyle) -> String {
 
 /// Returns the capacity on each number of cores.
 fn drawn(result: &BenchCoresResult, style: &TableStyle) -> Vec<String> {
-    let bar = |column: &CoresColumn| {
+    let bar = |column: &CoreCountResult| {
         let capacity = column.capacity();
         let rate = |rate: Option<f64>| rate.map_or_else(|| ABSENT.to_owned(), human_rate);
         let (min, max) = (capacity.map(|one| one.min), capacity.map(|one| one.max));
-        Bar {
+        TextBar {
             name: cores(column.cores),
             size: min,
             tail: max,
@@ -71,7 +70,7 @@ fn sheet_lines(sheet: &TextTable, style: &TableStyle) -> Vec<String> {
     };
     let (own, published) = line(&sheet.columns);
     let above = format!("{:1$}{RULE}{PUBLISHED}", "", own.chars().count());
-    let strong = |text: &str| Tone::Strong.paint(text, style.colour);
+    let strong = |text: &str| CellTone::Strong.paint(text, style.colour);
     let head = [sheet.title.clone(), above, joined((own, published))];
     let rows = sheet.rows.iter().map(|row| joined(line(row)));
     head.iter().map(|text| strong(text)).chain(rows).collect()

@@ -4,8 +4,8 @@
 use horolog_record::{BenchNtsResult, NtsCapacity};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
-use super::shapes::{Bar, bars, put};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
+use super::shapes::{TextBar, bars, put};
 use super::summary::finding_lines;
 use crate::units::{ABSENT, human_ns};
 use crate::verdict::BestRate;
@@ -13,9 +13,9 @@ use crate::verdict::BestRate;
 /// Width of a cell, enough for `≥ 3.98 M/s`.
 const WIDTH: usize = 11;
 
-/// Returns the table and the findings about the experiment, without a newline at the end. Each row
-/// is compared with its first column. A rate is marked `≥` if the search ended before the server's
-/// limit was reached. Findings about one search only are in its own result.
+/// Returns the table and the findings about the experiment, without a newline at the end. Ratios
+/// are relative to the first column of a row. `≥` marks a rate whose search ended before the
+/// server's limit was reached. Findings about single searches are omitted.
 #[must_use]
 pub fn bench_nts(result: &BenchNtsResult, style: &TableStyle) -> String {
     let threads = distinct(result, |one| one.threads);
@@ -42,13 +42,13 @@ pub fn bench_nts(result: &BenchNtsResult, style: &TableStyle) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// Returns the rate that each number of threads sustains, by share.
+/// Returns sparklines of the sustained rate over the share, one per number of threads.
 fn drawn(result: &BenchNtsResult, style: &TableStyle) -> Vec<String> {
     let bar = |one: &NtsCapacity| {
         let highest = BestRate::of(&one.load);
         let s = if one.threads == 1 { "" } else { "s" };
         let name = format!("{} thread{s}, {}%", one.threads, one.authenticated_percent);
-        Bar::plain(name, highest.held(), highest.text())
+        TextBar::plain(name, highest.held(), highest.text())
     };
     bars(
         "lossless, by authenticated share",
@@ -71,17 +71,20 @@ pub(crate) fn distinct<T: PartialEq>(
     values
 }
 
-fn groups(shares: &[u8]) -> Vec<ColumnGroup<'static>> {
-    let of_share = |_: &u8| Column::right("", WIDTH);
+fn groups(shares: &[u8]) -> Vec<GridColumnGroup<'static>> {
+    let of_share = |_: &u8| GridColumn::right("", WIDTH);
     vec![
-        ColumnGroup { title: "", columns: vec![Column::right("", 7), Column::left("", 13)] },
-        ColumnGroup { title: "authenticated", columns: shares.iter().map(of_share).collect() },
+        GridColumnGroup {
+            title: "",
+            columns: vec![GridColumn::right("", 7), GridColumn::left("", 13)],
+        },
+        GridColumnGroup { title: "authenticated", columns: shares.iter().map(of_share).collect() },
     ]
 }
 
-/// Returns the groups' titles, and the columns' below them, which follow from the result.
-fn header(groups: &[ColumnGroup<'_>], shares: &[u8], style: &TableStyle) -> Vec<String> {
-    let title = |text: String| Cell { text, tone: Tone::Strong };
+/// Returns the titles of the column groups, and of the columns below them, one per share.
+fn header(groups: &[GridColumnGroup<'_>], shares: &[u8], style: &TableStyle) -> Vec<String> {
+    let title = |text: String| GridCell { text, tone: CellTone::Strong };
     let mut titles = vec![title("threads".to_owned()), title(String::new())];
     titles.extend(shares.iter().map(|share| title(format!("{share}%"))));
     let above = grid::header(groups, style.colour);
@@ -90,22 +93,22 @@ fn header(groups: &[ColumnGroup<'_>], shares: &[u8], style: &TableStyle) -> Vec<
 }
 
 /// Returns the three lines of a number of threads.
-fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsCapacity>]) -> [Vec<Cell>; 3] {
+fn cells(threads: usize, shares: &[u8], row: &[Option<&NtsCapacity>]) -> [Vec<GridCell>; 3] {
     let highest: Vec<_> = row
         .iter()
         .map(|one| one.map_or(BestRate::Nothing, |one| BestRate::of(&one.load)))
         .collect();
     let base = highest.first().copied().unwrap_or(BestRate::Nothing);
-    let line = |number: String, name: String, cells: Vec<Cell>| {
-        let mut line = vec![Cell::plain(number), Cell::plain(name)];
+    let line = |number: String, name: String, cells: Vec<GridCell>| {
+        let mut line = vec![GridCell::plain(number), GridCell::plain(name)];
         line.extend(cells);
         line
     };
-    let rate = |highest: &BestRate| Cell { text: highest.text(), tone: Tone::Strong };
+    let rate = |highest: &BestRate| GridCell { text: highest.text(), tone: CellTone::Strong };
     let rates = highest.iter().map(rate).collect();
-    let ratio = |highest: &BestRate| Cell::plain(highest.ratio_to(base));
+    let ratio = |highest: &BestRate| GridCell::plain(highest.ratio_to(base));
     let ratios = highest.iter().map(ratio).collect();
-    let costs = row.iter().map(|one| Cell::plain(cpu(*one))).collect();
+    let costs = row.iter().map(|one| GridCell::plain(cpu(*one))).collect();
     let against = shares.first().map_or_else(String::new, |share| format!("vs {share}%"));
     [
         line(threads.to_string(), "lossless".to_owned(), rates),

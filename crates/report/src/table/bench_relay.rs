@@ -1,11 +1,11 @@
 //! Gain of a relay by in-kernel copies: for each size the totals over the number of children, and
 //! the cost of a copy.
 
-use horolog_record::{BenchRelayResult, RelayCell};
+use horolog_record::{BenchRelayResult, RelayConfigurationResult};
 
 use super::TableStyle;
-use super::grid::{Column, Tone, blocks};
-use super::shapes::{Bar, bars};
+use super::grid::{CellTone, GridColumn, blocks};
+use super::shapes::{TextBar, bars};
 use super::summary::{finding_lines, wrapped};
 use crate::relay::{
     COST_COLUMNS, DEFINITION, costs, direct, sentences, size_name, total_columns, totals,
@@ -18,7 +18,7 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
     for size in result.sizes() {
         let title = format!("{}: copies per second without loss", size_name(size));
-        lines.push(Tone::Strong.paint(&title, style.colour));
+        lines.push(CellTone::Strong.paint(&title, style.colour));
         let columns = right(&total_columns(result));
         lines.extend(blocks(names("children", 8), &columns, &totals(result, size), style));
         lines.extend(copies(result, size, style));
@@ -30,7 +30,7 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
             lines.extend(wrapped(&sentence, "", "  ", style));
         }
         let title = format!("{}: cost of a copy at half that rate", size_name(size));
-        lines.push(Tone::Strong.paint(&title, style.colour));
+        lines.push(CellTone::Strong.paint(&title, style.colour));
         let columns = right(&COST_COLUMNS);
         lines.extend(blocks(names("children, by", 12), &columns, &costs(result, size), style));
         lines.push(String::new());
@@ -40,24 +40,24 @@ pub fn bench_relay(result: &BenchRelayResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// Returns the copies received by all children, for each number of them with each engine.
+/// Returns sparklines of the total copy rate over the number of children, one per engine.
 fn copies(result: &BenchRelayResult, size: usize, style: &TableStyle) -> Vec<String> {
     let cells = result.cells.iter().filter(|cell| cell.size_bytes == size);
-    let bar = |cell: &RelayCell| {
+    let bar = |cell: &RelayConfigurationResult| {
         let name = format!("{} {}", cell.children, cell.engine.name());
         let rate = cell.copies_per_s();
-        Bar::plain(name, rate, rate.map_or_else(|| ABSENT.to_owned(), human_rate))
+        TextBar::plain(name, rate, rate.map_or_else(|| ABSENT.to_owned(), human_rate))
     };
     bars("copies per second by children and engine", &cells.map(bar).collect::<Vec<_>>(), style)
 }
 
 /// Returns the columns of names; on a narrow terminal, they are as wide as the longest name.
-fn names(title: &'static str, width: usize) -> [Column<'static>; 2] {
-    [Column::left(title, width), Column::left(title, width)]
+fn names(title: &'static str, width: usize) -> [GridColumn<'static>; 2] {
+    [GridColumn::left(title, width), GridColumn::left(title, width)]
 }
 
-fn right(columns: &[(&'static str, usize)]) -> Vec<Column<'static>> {
-    columns.iter().map(|(title, width)| Column::right(title, *width)).collect()
+fn right(columns: &[(&'static str, usize)]) -> Vec<GridColumn<'static>> {
+    columns.iter().map(|(title, width)| GridColumn::right(title, *width)).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Outcome of a clock's error log: a row for each clock, its pulses and its states.
+//! Terminal text of the log of a clock's error: one row per clock, its pulses, and its state
+//! changes.
 
 use horolog_record::{ClockLogPoint, ClockLogResult, LoggedClock};
 
 use super::TableStyle;
-use super::grid::{self, Column, Tone};
+use super::grid::{self, CellTone, GridColumn};
 use super::query::seconds;
 use super::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, put};
 use super::summary::wrapped;
@@ -11,19 +12,19 @@ use crate::clock_log::{NOTE, clock_name, figures};
 use crate::units::full_count;
 
 const TITLES: [&str; 6] = ["offsets", "mean", "deviation", "min", "max", "steps"];
-/// Maximum number of changes of the state that are listed one by one.
+/// Maximum number of state changes that are listed individually.
 const STATES_SHOWN: usize = 12;
 
 /// Returns the lines for the terminal, without a newline at the end.
 #[must_use]
 pub fn clock_log(result: &ClockLogResult, style: &TableStyle) -> String {
     let title = format!("{}: {} lines", result.file, full_count(result.lines));
-    let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
-    let columns = TITLES.map(|title| Column::right(title, 10));
+    let mut lines = vec![CellTone::Strong.paint(&title, style.colour)];
+    let columns = TITLES.map(|title| GridColumn::right(title, 10));
     let row = |clock: &LoggedClock| (clock_name(clock), figures(clock).to_vec());
     let rows: Vec<_> = result.clocks.iter().map(row).collect();
     let names = [("system clock versus", 24), ("versus", 12)];
-    let names = names.map(|(title, width)| Column::left(title, width));
+    let names = names.map(|(title, width)| GridColumn::left(title, width));
     lines.extend(grid::blocks(names, &columns, &rows, style));
     put(&mut lines, shapes(result, style));
     let mut push_wrapped = |text: &str| lines.extend(wrapped(text, "  ", "    ", style));

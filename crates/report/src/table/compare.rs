@@ -1,12 +1,12 @@
-//! Comparison of two results: a sentence, a row for each figure that differs, and the figures that
-//! could not be compared.
+//! Terminal text of a comparison: summary sentence, one row per metric that differs, and the
+//! metrics that could not be compared.
 
 use horolog_record::{
     CompareResult, CompareVerdict, ComparedMetric, ComparedMetricKind, ComparedRun,
 };
 
 use super::TableStyle;
-use super::grid::{self, Column};
+use super::grid::{self, GridColumn};
 use super::summary::{footer, wrapped};
 use crate::units::{ABSENT, human_rate, mean_ns, percent, signed_mean_ns};
 
@@ -28,8 +28,8 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
     let shown = result.metrics.iter().filter(is_shown);
     let rows: Vec<_> = shown.map(|figure| (name(figure), cells(figure).to_vec())).collect();
     if !rows.is_empty() {
-        let columns = COLUMNS.map(|(title, width)| Column::right(title, width));
-        let names = [NAME_WIDTH, NAME_WIDTH_MIN].map(|width| Column::left("metric", width));
+        let columns = COLUMNS.map(|(title, width)| GridColumn::right(title, width));
+        let names = [NAME_WIDTH, NAME_WIDTH_MIN].map(|width| GridColumn::left("metric", width));
         lines.extend(grid::blocks(names, &columns, &rows, style));
     }
     let only = [("earlier", &result.only_earlier), ("later", &result.only_later)];
@@ -48,11 +48,11 @@ pub fn compare(result: &CompareResult, style: &TableStyle) -> String {
     lines.join("\n")
 }
 
-/// Explanation of brackets around a verdict.
+/// Explanation of verdicts in brackets.
 pub(crate) const BRACKETS: &str =
     "In parentheses: informational, about the measuring host; not part of the verdict.";
 
-/// Returns the meaning of the bounds, and its limits.
+/// Returns the explanation of the bounds and their limits.
 pub(crate) fn method(result: &CompareResult) -> String {
     let confidence = percent(result.confidence);
     let runs = [&result.earlier_repeats, &result.later_repeats].map(|repeats| 1 + repeats.len());
@@ -69,9 +69,9 @@ pub(crate) fn method(result: &CompareResult) -> String {
     format!("{bounds} A change without bounds is one of single readings.")
 }
 
-/// Returns the number of figures of each verdict.
+/// Returns a sentence with the number of metrics by verdict.
 pub(crate) fn sentence(result: &CompareResult) -> String {
-    let count = |verdict| result.deciding().filter(|one| one.verdict == verdict).count();
+    let count = |verdict| result.deciding_metrics().filter(|one| one.verdict == verdict).count();
     let words = [
         (CompareVerdict::Worse, "worse"),
         (CompareVerdict::Better, "better"),
@@ -111,14 +111,14 @@ fn some(names: impl Iterator<Item = String>, count: usize) -> String {
     }
 }
 
-/// Returns the name of a figure: its path, and the one of its times.
+/// Returns the name of a metric: its path, followed by its kind if the path does not contain it.
 #[must_use]
 pub fn name(figure: &ComparedMetric) -> String {
     let kind = match figure.metric {
         ComparedMetricKind::P50 => "p50",
         ComparedMetricKind::P99 => "p99",
         ComparedMetricKind::P999 => "p99.9",
-        // Their path contains it.
+        // The path already contains the kind.
         ComparedMetricKind::Loss | ComparedMetricKind::Time | ComparedMetricKind::Offset => {
             return figure.path.clone();
         }
@@ -127,14 +127,14 @@ pub fn name(figure: &ComparedMetric) -> String {
     format!("{} {kind}", figure.path)
 }
 
-/// Returns a figure by its name, its change in words, and the verdict.
+/// Returns the name of a metric, its change in words, and the verdict.
 pub(crate) fn compared_figure(figure: &ComparedMetric) -> (String, String, CompareVerdict) {
     let [earlier, later, change, verdict] = cells(figure);
     let detail = format!("{verdict}: was {earlier}, is {later}, change {change}");
     (name(figure), detail, figure.verdict)
 }
 
-/// Returns the cells in the order of [`COLUMNS`].
+/// Returns the cells of a metric, in the order of [`COLUMNS`].
 pub(crate) fn cells(figure: &ComparedMetric) -> [String; 4] {
     let value = |value: Option<f64>| match (value, figure.metric) {
         (None, _) => "none".to_owned(),
@@ -154,8 +154,8 @@ pub(crate) fn cells(figure: &ComparedMetric) -> [String; 4] {
     [value(figure.earlier), value(figure.later), change(figure), verdict]
 }
 
-/// Formats `+4.1% to +9.8%`, or one of them if the other is not known; for shares their difference,
-/// for single readings `+4.1%`.
+/// Formats the bounds of a change, such as `+4.1% to +9.8%`, or the only known bound; for loss
+/// ratios their difference, for single readings the change.
 fn change(figure: &ComparedMetric) -> String {
     let bound = |bound: f64| match figure.metric {
         ComparedMetricKind::Offset => signed_mean_ns(bound),

@@ -3,8 +3,8 @@
 use horolog_record::{DemoCandidate, DemoResult, Distribution, SearchKind, Trial};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
-use super::shapes::{Bar, bars, put};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
+use super::shapes::{TextBar, bars, put};
 use super::summary::finding_lines;
 use crate::findings::of_demo;
 use crate::units::{ABSENT, human_ns};
@@ -13,10 +13,9 @@ use crate::verdict::{BestRate, lower_bound_trial};
 /// Longest label that is shown in full.
 const LABEL_MAX: usize = 32;
 
-/// Returns the table and the findings about the comparison and its servers, without a newline at
-/// the end. A rate is marked `≥` if the search ended before the server's limit was reached, and the
-/// latencies are those of the trial at the search's lower bound. A narrow terminal omits the
-/// response time.
+/// Returns the table and all findings, without a newline at the end. `≥` marks a rate whose search
+/// ended before the server's limit was reached. Latencies are those of the trial at the lower bound
+/// of the search. The response time is omitted on a narrow terminal.
 #[must_use]
 pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     let mut groups = groups(result);
@@ -32,7 +31,7 @@ pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     }));
     let bar = |candidate: &DemoCandidate| {
         let highest = BestRate::of(&candidate.load);
-        Bar::plain(shortened(&candidate.label), highest.held(), highest.text())
+        TextBar::plain(shortened(&candidate.label), highest.held(), highest.text())
     };
     let all: Vec<_> = result.candidates.iter().map(bar).collect();
     put(&mut lines, bars(bars_title(result), &all, style));
@@ -40,19 +39,19 @@ pub fn demo(result: &DemoResult, style: &TableStyle) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-fn groups(result: &DemoResult) -> Vec<ColumnGroup<'static>> {
+fn groups(result: &DemoResult) -> Vec<GridColumnGroup<'static>> {
     let longest = result.candidates.iter().map(|candidate| candidate.label.chars().count()).max();
     let label_width = longest.unwrap_or(0).clamp("server".len(), LABEL_MAX);
     let servers = vec![
-        Column::left("server", label_width),
-        Column::right(rate_title(result), 13),
-        Column::right("ratio", 9),
+        GridColumn::left("server", label_width),
+        GridColumn::right(rate_title(result), 13),
+        GridColumn::right("ratio", 9),
     ];
-    let times = || vec![Column::right("p50", 7), Column::right("p99", 7)];
+    let times = || vec![GridColumn::right("p50", 7), GridColumn::right("p99", 7)];
     vec![
-        ColumnGroup { title: "", columns: servers },
-        ColumnGroup { title: "round trip", columns: times() },
-        ColumnGroup { title: "response time", columns: times() },
+        GridColumnGroup { title: "", columns: servers },
+        GridColumnGroup { title: "round trip", columns: times() },
+        GridColumnGroup { title: "response time", columns: times() },
     ]
 }
 
@@ -60,7 +59,7 @@ fn bars_title(result: &DemoResult) -> &'static str {
     if rate_title(result) == "lossless" { "lossless rate" } else { "rate within goal" }
 }
 
-/// Returns the meaning of the rate, if it is the same for all servers.
+/// Returns the title of the rate column: the search goal if all servers have the same.
 fn rate_title(result: &DemoResult) -> &'static str {
     let partial = |candidate: &DemoCandidate| {
         candidate.load.search.as_ref().is_some_and(|search| search.kind == SearchKind::Pdr)
@@ -68,18 +67,18 @@ fn rate_title(result: &DemoResult) -> &'static str {
     if result.candidates.iter().any(partial) { "within goal" } else { "lossless" }
 }
 
-fn cells(candidate: &DemoCandidate, base: BestRate) -> Vec<Cell> {
+fn cells(candidate: &DemoCandidate, base: BestRate) -> Vec<GridCell> {
     let highest = BestRate::of(&candidate.load);
     let trial = lower_bound_trial(&candidate.load).map(|index| &candidate.load.trials[index]);
     let rtt = trial.and_then(|trial: &Trial| trial.rtt_ns.as_ref());
     let response = trial.and_then(|trial: &Trial| trial.response_time_ns.as_ref());
     let time = |distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64| {
-        Cell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
+        GridCell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
     };
     vec![
-        Cell::plain(shortened(&candidate.label)),
-        Cell { text: highest.text(), tone: Tone::Strong },
-        Cell::plain(highest.ratio_to(base)),
+        GridCell::plain(shortened(&candidate.label)),
+        GridCell { text: highest.text(), tone: CellTone::Strong },
+        GridCell::plain(highest.ratio_to(base)),
         time(rtt, |d| d.p50),
         time(rtt, |d| d.p99),
         time(response, |d| d.p50),

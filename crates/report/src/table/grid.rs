@@ -1,14 +1,14 @@
-//! Columns in groups, as text: one definition gives the header and the rows, so that they stay
-//! aligned. The content of the cells comes from the caller.
+//! Text tables with columns in groups. Header and rows follow from one definition of the columns,
+//! so that they stay aligned; the caller supplies the content of the cells.
 
 use super::TableStyle;
 
 /// Separator between two groups.
 const RULE: &str = " | ";
 
-/// Column with its title and width.
+/// Column of a text table: title, width and alignment.
 #[derive(Clone, Debug)]
-pub(crate) struct Column<'a> {
+pub(crate) struct GridColumn<'a> {
     pub(crate) title: &'a str,
     pub(crate) width: usize,
     pub(crate) left: bool,
@@ -21,13 +21,13 @@ const fn bounded(width: usize) -> usize {
     if width < WIDTH_MAX { width } else { WIDTH_MAX }
 }
 
-impl<'a> Column<'a> {
-    /// Creates a column of numbers, flush right.
+impl<'a> GridColumn<'a> {
+    /// Creates a right-aligned column, for numbers.
     pub(crate) const fn right(title: &'a str, width: usize) -> Self {
         Self { title, width: bounded(width), left: false }
     }
 
-    /// Creates a column of words, flush left.
+    /// Creates a left-aligned column, for words.
     pub(crate) const fn left(title: &'a str, width: usize) -> Self {
         Self { title, width: bounded(width), left: true }
     }
@@ -41,28 +41,28 @@ impl<'a> Column<'a> {
 
 /// Columns under one title.
 #[derive(Clone, Debug)]
-pub(crate) struct ColumnGroup<'a> {
+pub(crate) struct GridColumnGroup<'a> {
     pub(crate) title: &'static str,
-    pub(crate) columns: Vec<Column<'a>>,
+    pub(crate) columns: Vec<GridColumn<'a>>,
 }
 
-impl ColumnGroup<'_> {
+impl GridColumnGroup<'_> {
     fn width(&self) -> usize {
         let columns: usize = self.columns.iter().map(|column| column.width).sum();
         columns + self.columns.len().saturating_sub(1)
     }
 }
 
-/// Mark of a cell if colour is enabled; the text alone must be complete.
+/// Emphasis of a cell by colour; the text must be complete without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum CellTone {
     Plain,
     Strong,
     Bad,
     Warning,
 }
 
-impl Tone {
+impl CellTone {
     /// Returns the text between the escape sequences of this tone (ECMA-48, SGR).
     pub(crate) fn paint(self, text: &str, colour: bool) -> String {
         let code = match self {
@@ -76,28 +76,28 @@ impl Tone {
     }
 }
 
-/// Text of one cell.
+/// Text and emphasis of a cell.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct GridCell {
     pub(crate) text: String,
-    pub(crate) tone: Tone,
+    pub(crate) tone: CellTone,
 }
 
-impl Cell {
+impl GridCell {
     /// Creates a cell without a mark.
     pub(crate) const fn plain(text: String) -> Self {
-        Self { text, tone: Tone::Plain }
+        Self { text, tone: CellTone::Plain }
     }
 }
 
-/// Returns the width of a whole line.
-pub(crate) fn width(groups: &[ColumnGroup<'_>]) -> usize {
-    let groups_width: usize = groups.iter().map(ColumnGroup::width).sum();
+/// Returns the total width of all groups.
+pub(crate) fn width(groups: &[GridColumnGroup<'_>]) -> usize {
+    let groups_width: usize = groups.iter().map(GridColumnGroup::width).sum();
     groups_width + RULE.len() * groups.len().saturating_sub(1)
 }
 
-/// Returns the fields that fit into a width: those of the highest rank are omitted first, and those
-/// of rank 0 never.
+/// Returns the columns that fit into a width. Those of the highest rank are omitted first; rank 0
+/// is never omitted.
 pub(crate) fn fitting<F>(
     mut fields: Vec<F>,
     width_of: impl Fn(&[F]) -> usize,
@@ -111,8 +111,8 @@ pub(crate) fn fitting<F>(
     fields
 }
 
-/// Returns the groups' titles above the columns' titles.
-pub(crate) fn header(groups: &[ColumnGroup<'_>], colour: bool) -> String {
+/// Returns the titles of the groups, and the titles of the columns on the next line.
+pub(crate) fn header(groups: &[GridColumnGroup<'_>], colour: bool) -> String {
     let above: Vec<_> =
         groups.iter().map(|group| format!("{:^1$}", group.title, group.width())).collect();
     let titles: Vec<_> = groups
@@ -126,11 +126,13 @@ pub(crate) fn header(groups: &[ColumnGroup<'_>], colour: bool) -> String {
                 .join(" ")
         })
         .collect();
-    [above, titles].map(|line| Tone::Strong.paint(line.join(RULE).trim_end(), colour)).join("\n")
+    [above, titles]
+        .map(|line| CellTone::Strong.paint(line.join(RULE).trim_end(), colour))
+        .join("\n")
 }
 
 /// Returns one row; the cells in the columns' order.
-pub(crate) fn row(groups: &[ColumnGroup<'_>], cells: &[Cell], colour: bool) -> String {
+pub(crate) fn row(groups: &[GridColumnGroup<'_>], cells: &[GridCell], colour: bool) -> String {
     let mut cells = cells.iter();
     let parts: Vec<_> = groups
         .iter()
@@ -145,12 +147,12 @@ pub(crate) fn row(groups: &[ColumnGroup<'_>], cells: &[Cell], colour: bool) -> S
     parts.join(RULE)
 }
 
-/// Returns a table of figures after a name, its title first. If not all columns fit side by side,
-/// they continue in further blocks, each with the names again, in the narrower column; a name that
-/// is too long has a line of its own. No column is omitted.
+/// Returns a table with a name column. If the columns do not fit, they continue in further blocks,
+/// each of which repeats the names in the narrower column; a name that is too long has its own
+/// line. No column is omitted.
 pub(crate) fn blocks(
-    [name, narrower]: [Column<'_>; 2],
-    columns: &[Column<'_>],
+    [name, narrower]: [GridColumn<'_>; 2],
+    columns: &[GridColumn<'_>],
     rows: &[(String, Vec<String>)],
     style: &TableStyle,
 ) -> Vec<String> {
@@ -160,25 +162,25 @@ pub(crate) fn blocks(
     let mut begin = 0;
     while begin < columns.len() {
         let mut room = style.width.saturating_sub(name.width);
-        let mut fits = |column: &&Column<'_>| {
+        let mut fits = |column: &&GridColumn<'_>| {
             let is_room = room > column.width;
             room = room.saturating_sub(column.width + 1);
             is_room
         };
-        // A column wider than a block has one of its own.
+        // A column that is too wide for a block gets its own block.
         let end = begin + columns[begin..].iter().take_while(&mut fits).count().max(1);
         if begin > 0 {
             lines.push(String::new());
         }
         let shown = [std::slice::from_ref(&name), &columns[begin..end]].concat();
-        let group = [ColumnGroup { title: "", columns: shown }];
+        let group = [GridColumnGroup { title: "", columns: shown }];
         lines.extend(header(&group, style.colour).lines().skip(1).map(str::to_owned));
         for (text, figures) in rows {
             let is_long = text.chars().count() > name.width;
             let name_cell = if is_long { String::new() } else { text.clone() };
             lines.extend(is_long.then(|| text.clone()));
             let cells = [&[name_cell], &figures[begin..end]].concat();
-            let cells: Vec<_> = cells.into_iter().map(Cell::plain).collect();
+            let cells: Vec<_> = cells.into_iter().map(GridCell::plain).collect();
             lines.push(row(&group, &cells, style.colour));
         }
         begin = end;
@@ -191,8 +193,8 @@ mod tests {
     use super::*;
 
     fn drawn(width: usize) -> Vec<String> {
-        let names = [Column::left("system against", 14), Column::left("against", 7)];
-        let columns = ["mean", "min", "max"].map(|title| Column::right(title, 6));
+        let names = [GridColumn::left("system against", 14), GridColumn::left("against", 7)];
+        let columns = ["mean", "min", "max"].map(|title| GridColumn::right(title, 6));
         let figures = |texts: [&str; 3]| texts.map(str::to_owned).to_vec();
         let rows = [
             ("raw".to_owned(), figures(["1 ns", "2 ns", "3 ns"])),

@@ -1,10 +1,9 @@
-//! Summary of all measurements of a host on one screen: the main figure of each part, the verdict,
-//! the worst findings with advice.
+//! Terminal text of `host all`: main metric of each part, verdict, and worst findings with advice.
 
-use horolog_record::{HostAllResult, HostPartOutcome, HostVerdict, Severity, WorstFinding};
+use horolog_record::{HostAllResult, HostMeasurementOutcome, HostVerdict, RankedFinding, Severity};
 
 use super::TableStyle;
-use super::grid::Tone;
+use super::grid::CellTone;
 use super::summary::{limit_lines, wrapped};
 use crate::findings::severity_name;
 use crate::host_all::{
@@ -20,9 +19,9 @@ pub fn host_all(result: &HostAllResult, style: &TableStyle) -> String {
     let mut lines: Vec<_> = result.parts.iter().flat_map(|one| part(result, one, style)).collect();
     lines.push(String::new());
     let tone = match result.verdict {
-        HostVerdict::Fit => Tone::Strong,
-        HostVerdict::Marginal | HostVerdict::Unjudged => Tone::Warning,
-        HostVerdict::Unfit => Tone::Bad,
+        HostVerdict::Fit => CellTone::Strong,
+        HostVerdict::Marginal | HostVerdict::Unjudged => CellTone::Warning,
+        HostVerdict::Unfit => CellTone::Bad,
     };
     lines.push(tone.paint(verdict_name(result.verdict), style.colour));
     lines.extend(wrapped(verdict_sentence(result.verdict), "  ", "  ", style));
@@ -33,7 +32,7 @@ pub fn host_all(result: &HostAllResult, style: &TableStyle) -> String {
 
 /// Returns the outcome of a part, in one line.
 #[must_use]
-pub fn host_part(outcome: &HostPartOutcome) -> String {
+pub fn host_part(outcome: &HostMeasurementOutcome) -> String {
     let (name, state) = (part_name(outcome), state_name(outcome.state));
     match outcome.duration_ns {
         0 => format!("{name}: {state}"),
@@ -41,8 +40,12 @@ pub fn host_part(outcome: &HostPartOutcome) -> String {
     }
 }
 
-/// Returns a part's main figure, and its missing prerequisites.
-fn part(result: &HostAllResult, outcome: &HostPartOutcome, style: &TableStyle) -> Vec<String> {
+/// Returns the main metric of a part, and its unmet prerequisites.
+fn part(
+    result: &HostAllResult,
+    outcome: &HostMeasurementOutcome,
+    style: &TableStyle,
+) -> Vec<String> {
     let name = format!("{:<NAME_WIDTH$}", part_name(outcome));
     let indent = " ".repeat(NAME_WIDTH);
     let texts: Vec<_> =
@@ -55,12 +58,12 @@ fn part(result: &HostAllResult, outcome: &HostPartOutcome, style: &TableStyle) -
         .collect()
 }
 
-fn worst(worst: &WorstFinding, style: &TableStyle) -> Vec<String> {
+fn worst(worst: &RankedFinding, style: &TableStyle) -> Vec<String> {
     let finding = &worst.finding;
     let tone = match finding.severity {
-        Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Warning,
-        Severity::Note => Tone::Plain,
+        Severity::Error => CellTone::Bad,
+        Severity::Warning => CellTone::Warning,
+        Severity::Note => CellTone::Plain,
     };
     let name = severity_name(finding.severity);
     let text = format!("{name} ({}): {}", origin(worst), finding.message);
@@ -100,7 +103,7 @@ mod tests {
     fn a_part_that_is_done_is_a_line() {
         let mut timer = fixture::host_all().parts[2].clone();
         assert_eq!(host_part(&timer), "timer: partly measured, 10.1 s");
-        (timer.state, timer.duration_ns) = (horolog_record::HostPartState::Skipped, 0);
+        (timer.state, timer.duration_ns) = (horolog_record::HostMeasurementState::Skipped, 0);
         assert_eq!(host_part(&timer), "timer: skipped");
     }
 }

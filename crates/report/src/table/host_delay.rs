@@ -1,10 +1,10 @@
-//! Delays of a host: a table of overshoots for each setting, a row for each function, and published
-//! claims on delays with their verdicts.
+//! Terminal text of a host's delays: for each setting a table of the overshoot by function, and the
+//! tested claims.
 
-use horolog_record::{ClaimVerdict, DelayCell, DelayKind, HostDelayResult};
+use horolog_record::{DelayClaimVerdict, DelayMeasurement, HostDelayResult, WaitFunction};
 
 use super::TableStyle;
-use super::grid::Tone;
+use super::grid::CellTone;
 use super::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::host_delay::{
@@ -16,7 +16,7 @@ use crate::units::{ABSENT, human_ns};
 const NAME_WIDTH: usize = 25;
 const CELL_WIDTH: usize = 8;
 const SIGNALS_WIDTH: usize = 10;
-/// Columns of figures over all delays, after those of single ones.
+/// Titles of the columns with the worst values over all delays, after those of single delays.
 const WORST: [&str; 2] = ["p99", "max"];
 
 /// Returns the lines for the terminal, without a newline at the end.
@@ -24,7 +24,7 @@ const WORST: [&str; 2] = ["p99", "max"];
 pub fn host_delay(result: &HostDelayResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
     for index in 0..result.settings.len() {
-        lines.push(Tone::Strong.paint(&setting(result, index), style.colour));
+        lines.push(CellTone::Strong.paint(&setting(result, index), style.colour));
         if is_measured(result, index) {
             lines.extend(overshoots(result, index, style));
             lines.extend(tails(result, index, style));
@@ -49,8 +49,8 @@ fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec
     let titles = delays.iter().map(|delay| human_ns(*delay).replace(".00", "").replace(".0", ""));
     let titles = titles.chain(WORST.map(str::to_owned));
     let head = format!("{:<NAME_WIDTH$}{}", "median overshoot at", cells(titles));
-    let mut lines = vec![Tone::Strong.paint(head.trim_end(), style.colour)];
-    for kind in DelayKind::ALL {
+    let mut lines = vec![CellTone::Strong.paint(head.trim_end(), style.colour)];
+    for kind in WaitFunction::ALL {
         let of_kind = cells_of(result, index).filter(|cell| cell.function == kind);
         if of_kind.clone().next().is_none() {
             continue;
@@ -62,7 +62,7 @@ fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec
         let worst = |of: fn(&horolog_record::Distribution) -> u64| {
             let values = of_kind
                 .clone()
-                .filter_map(|cell: &DelayCell| Some(of(cell.overshoot_ns.as_ref()?)));
+                .filter_map(|cell: &DelayMeasurement| Some(of(cell.overshoot_ns.as_ref()?)));
             figure(values.max())
         };
         let figures = delays.iter().map(median).chain([worst(|one| one.p99), worst(|one| one.max)]);
@@ -71,10 +71,10 @@ fn overshoots(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec
     lines
 }
 
-/// Returns the 99th percentile of each function from one delay to the next.
+/// Returns sparklines of the 99th percentile over the requested delay, one per function.
 fn tails(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<String> {
     let delays = delays(result);
-    let row = |kind: &DelayKind| {
+    let row = |kind: &WaitFunction| {
         let cell = |delay: &u64| {
             cells_of(result, index)
                 .find(|cell| cell.function == *kind && cell.requested_ns == *delay)
@@ -90,7 +90,7 @@ fn tails(result: &HostDelayResult, index: usize, style: &TableStyle) -> Vec<Stri
     };
     let (Some(first), Some(last)) = (delays.first(), delays.last()) else { return Vec::new() };
     let title = format!("p99 by requested delay, {} to {}", human_ns(*first), human_ns(*last));
-    let rows = DelayKind::ALL.iter().map(row).collect();
+    let rows = WaitFunction::ALL.iter().map(row).collect();
     SparklineGroup::in_order(title, delays.len(), rows).lines(style)
 }
 
@@ -115,7 +115,7 @@ fn signals(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
     let titles = INTERRUPTED_TITLES.map(str::to_owned).into_iter();
     let head =
         format!("{:<NAME_WIDTH$}{}", "nanosleep under signals", columns(titles, SIGNALS_WIDTH));
-    let mut lines = vec![String::new(), Tone::Strong.paint(&head, style.colour)];
+    let mut lines = vec![String::new(), CellTone::Strong.paint(&head, style.colour)];
     lines.extend(result.interrupted.iter().map(|one| {
         let name = resumption(one.resumption);
         format!("{name:<NAME_WIDTH$}{}", columns(interrupted(one).into_iter(), SIGNALS_WIDTH))
@@ -127,18 +127,18 @@ fn claims(result: &HostDelayResult, style: &TableStyle) -> Vec<String> {
     if result.claims.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![String::new(), Tone::Strong.paint(CLAIMS, style.colour)];
+    let mut lines = vec![String::new(), CellTone::Strong.paint(CLAIMS, style.colour)];
     for claim in &result.claims {
         let word = verdict(claim.verdict);
         let text = match claim.verdict {
-            ClaimVerdict::Elsewhere => format!("{} {}", claim.statement, claim.evidence),
+            DelayClaimVerdict::Elsewhere => format!("{} {}", claim.statement, claim.evidence),
             _ => format!("{} → {word}: {}", claim.statement, claim.evidence),
         };
         let mark = match claim.verdict {
-            ClaimVerdict::Holds => "  + ",
-            ClaimVerdict::Fails => "  - ",
-            ClaimVerdict::NotMeasured => "  ? ",
-            ClaimVerdict::Elsewhere => "  > ",
+            DelayClaimVerdict::Holds => "  + ",
+            DelayClaimVerdict::Fails => "  - ",
+            DelayClaimVerdict::NotMeasured => "  ? ",
+            DelayClaimVerdict::Elsewhere => "  > ",
         };
         lines.extend(wrapped(&text, mark, "    ", style));
     }
@@ -178,8 +178,9 @@ mod tests {
     #[test]
     fn a_delay_that_was_not_measured_is_a_gap_and_one_is_no_series() {
         let mut result = fixture::host_delay();
-        let is_gap =
-            |one: &DelayCell| one.function == DelayKind::Nanosleep && one.requested_ns == 100_000;
+        let is_gap = |one: &DelayMeasurement| {
+            one.function == WaitFunction::Nanosleep && one.requested_ns == 100_000
+        };
         for cell in result.cells.iter_mut().filter(|cell| is_gap(cell)) {
             cell.overshoot_ns = None;
         }

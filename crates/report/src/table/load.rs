@@ -1,18 +1,18 @@
-//! Rows of a load run. Each column is defined once, with the cell that it takes from a trial and
-//! the rank by which it is omitted on a narrow terminal.
+//! Terminal table of a load run. Each column is defined once, with the function that returns its
+//! cell and the rank by which it is omitted on a narrow terminal.
 
 use horolog_record::{Distribution, LoadResult, RequestMode, SignedDistribution, Trial};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use super::series::{behind_label, labelled};
 use super::summary::summary;
 use crate::units::{ABSENT, amount, human_ns, percent_of};
 
-/// Share by which the achieved rate may differ from the intended one before both are shown.
+/// Relative difference of achieved and intended rate above which both are shown.
 const RATE_TOLERANCE: f64 = 0.001;
 
-/// Content of a run's table.
+/// Options that determine the columns of a load table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadTableOptions {
     /// Kind of requests.
@@ -27,7 +27,7 @@ impl From<RequestMode> for LoadTableOptions {
     }
 }
 
-/// Returns the whole table of a run that has ended, with its summary, without a newline at the end.
+/// Returns the table of a run and its summary, without a newline at the end.
 #[must_use]
 pub fn load(result: &LoadResult, style: &TableStyle) -> String {
     let shown = LoadTableOptions { mode: result.mode, offsets: result.offset.is_some() };
@@ -51,11 +51,11 @@ pub fn load(result: &LoadResult, style: &TableStyle) -> String {
 /// Column of the load table.
 struct LoadColumn {
     group: LoadColumnGroup,
-    column: Column<'static>,
-    /// Rank: 0 always stays; otherwise the highest is omitted first.
+    column: GridColumn<'static>,
+    /// Rank: columns of the highest rank are omitted first, those of rank 0 never.
     rank: u8,
-    cell: fn(&Trial) -> Cell,
-    /// Modes to which the column is limited; empty for all modes.
+    cell: fn(&Trial) -> GridCell,
+    /// Kinds of requests for which the column is shown; empty for all.
     only: &'static [RequestMode],
 }
 
@@ -88,61 +88,65 @@ const NTP: [RequestMode; 4] =
     [RequestMode::NtpBasic, RequestMode::NtpInterleaved, RequestMode::NtpNts, RequestMode::Echo];
 
 const FIELDS: [LoadColumn; 22] = [
-    field(LoadColumnGroup::Load, "rate/s", 9, 0, |trial| rate(trial.achieved_rate, Tone::Plain)),
+    field(LoadColumnGroup::Load, "rate/s", 9, 0, |trial| {
+        rate(trial.achieved_rate, CellTone::Plain)
+    }),
     field(LoadColumnGroup::Load, "intended/s", 10, 2, planned),
-    field(LoadColumnGroup::Load, "clients", 8, 6, |trial| Cell::plain(whole(trial.clients as f64))),
-    field(LoadColumnGroup::Replies, "lost", 7, 0, |trial| share(trial.lost, trial, Tone::Bad)),
+    field(LoadColumnGroup::Load, "clients", 8, 6, |trial| {
+        GridCell::plain(whole(trial.clients as f64))
+    }),
+    field(LoadColumnGroup::Replies, "lost", 7, 0, |trial| share(trial.lost, trial, CellTone::Bad)),
     field(LoadColumnGroup::Replies, "invalid", 7, 1, |trial| {
-        share(trial.invalid_total(), trial, Tone::Warning)
+        share(trial.invalid_total(), trial, CellTone::Warning)
     }),
     LoadColumn {
         only: &NTP,
         ..field(LoadColumnGroup::Replies, "basic", 7, 3, |trial| {
-            share(trial.responses.basic, trial, Tone::Plain)
+            share(trial.responses.basic, trial, CellTone::Plain)
         })
     },
     LoadColumn {
         only: &[RequestMode::PtpDelay, RequestMode::PtpNsm],
         ..field(LoadColumnGroup::Replies, "delay", 7, 3, |trial| {
-            share(trial.responses.delay, trial, Tone::Plain)
+            share(trial.responses.delay, trial, CellTone::Plain)
         })
     },
     LoadColumn {
         only: &[RequestMode::PtpDelay, RequestMode::PtpNsm],
         ..field(LoadColumnGroup::Replies, "sync/fw", 7, 3, |trial| {
-            share(trial.responses.sync_follow_up, trial, Tone::Plain)
+            share(trial.responses.sync_follow_up, trial, CellTone::Plain)
         })
     },
     LoadColumn {
         only: &[RequestMode::NtpInterleaved],
         ..field(LoadColumnGroup::Replies, "interl.", 7, 2, |trial| {
-            share(trial.responses.interleaved, trial, Tone::Plain)
+            share(trial.responses.interleaved, trial, CellTone::Plain)
         })
     },
     LoadColumn {
         only: &[RequestMode::NtpNts],
         ..field(LoadColumnGroup::Replies, "nts", 7, 2, |trial| {
-            share(trial.responses.nts, trial, Tone::Plain)
+            share(trial.responses.nts, trial, CellTone::Plain)
         })
     },
     LoadColumn {
         only: &[RequestMode::NtpNts],
         ..field(LoadColumnGroup::Replies, "nts lost", 8, 3, |trial| {
             let class = trial.authenticated.unwrap_or_default();
-            let tone = if class.lost > 0 { Tone::Bad } else { Tone::Plain };
-            Cell { text: percent_of(class.lost, class.sent), tone }
+            let tone = if class.lost > 0 { CellTone::Bad } else { CellTone::Plain };
+            GridCell { text: percent_of(class.lost, class.sent), tone }
         })
     },
     LoadColumn {
         only: &[RequestMode::PtpUnicast],
         ..field(LoadColumnGroup::Replies, "granted", 7, 3, |trial| {
-            share(trial.responses.grant, trial, Tone::Plain)
+            share(trial.responses.grant, trial, CellTone::Plain)
         })
     },
     LoadColumn {
         only: &[RequestMode::PtpUnicast],
         ..field(LoadColumnGroup::Replies, "denied", 7, 3, |trial| {
-            share(trial.responses.denial, trial, Tone::Warning)
+            share(trial.responses.denial, trial, CellTone::Warning)
         })
     },
     field(LoadColumnGroup::RoundTrip, "p50", 7, 0, |trial| time(trial.rtt_ns.as_ref(), |d| d.p50)),
@@ -166,7 +170,7 @@ const FIELDS: [LoadColumn; 22] = [
     }),
 ];
 
-/// Columns for runs with offsets, which are the subject of the run then.
+/// Additional columns of a run that measures offsets.
 const OFFSET_FIELDS: [LoadColumn; 7] = [
     field(LoadColumnGroup::TxOffset, "min", 8, 0, |trial| offset(trial, |d| d.min)),
     field(LoadColumnGroup::TxOffset, "mean", 8, 0, |trial| {
@@ -175,14 +179,14 @@ const OFFSET_FIELDS: [LoadColumn; 7] = [
     field(LoadColumnGroup::TxOffset, "max", 8, 0, |trial| offset(trial, |d| d.max)),
     field(LoadColumnGroup::TxOffset, "stddev", 7, 1, |trial| {
         let stddev = trial.tx_offset_ns.as_ref().and_then(|d| amount(d.stddev));
-        Cell::plain(stddev.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64)))
+        GridCell::plain(stddev.map_or_else(|| ABSENT.to_owned(), |ns| human_ns(ns.round() as u64)))
     }),
     field(LoadColumnGroup::TxOffset, "p50", 8, 2, |trial| offset(trial, |d| d.p50)),
     field(LoadColumnGroup::TxOffset, "p99", 8, 2, |trial| offset(trial, |d| d.p99)),
     field(LoadColumnGroup::TxOffset, "timestamped", 11, 3, |trial| {
         let timestamped = trial.timestamped.unwrap_or_default();
-        let tone = if timestamped < trial.received { Tone::Warning } else { Tone::Plain };
-        Cell { text: percent_of(timestamped, trial.received), tone }
+        let tone = if timestamped < trial.received { CellTone::Warning } else { CellTone::Plain };
+        GridCell { text: percent_of(timestamped, trial.received), tone }
     }),
 ];
 
@@ -191,9 +195,9 @@ const fn field(
     title: &'static str,
     width: usize,
     rank: u8,
-    cell: fn(&Trial) -> Cell,
+    cell: fn(&Trial) -> GridCell,
 ) -> LoadColumn {
-    LoadColumn { group, column: Column::right(title, width), rank, cell, only: &[] }
+    LoadColumn { group, column: GridColumn::right(title, width), rank, cell, only: &[] }
 }
 
 /// Returns the two lines above the rows of a run, without a newline at the end.
@@ -210,7 +214,7 @@ pub fn row(trial: &Trial, shown: impl Into<LoadTableOptions>, style: &TableStyle
     grid::row(&groups(&fields), &cells, style.colour)
 }
 
-/// Returns the columns that fit into a width, those of the lowest rank first.
+/// Returns the columns that fit into a width; those of the highest rank are omitted first.
 fn fitting(shown: LoadTableOptions, width: usize) -> Vec<&'static LoadColumn> {
     let belongs = |field: &&LoadColumn| field.only.is_empty() || field.only.contains(&shown.mode);
     let offsets: &[LoadColumn] = if shown.offsets { &OFFSET_FIELDS } else { &[] };
@@ -218,53 +222,53 @@ fn fitting(shown: LoadTableOptions, width: usize) -> Vec<&'static LoadColumn> {
     grid::fitting(fields, |fields| grid::width(&groups(fields)), |field| field.rank, width)
 }
 
-fn groups(fields: &[&LoadColumn]) -> Vec<ColumnGroup<'static>> {
+fn groups(fields: &[&LoadColumn]) -> Vec<GridColumnGroup<'static>> {
     let columns = |block| {
         let of_block = fields.iter().filter(move |field| field.group == block);
         of_block.map(|field| field.column.clone()).collect::<Vec<_>>()
     };
     LoadColumnGroup::ALL
         .into_iter()
-        .map(|block| ColumnGroup { title: block.title(), columns: columns(block) })
+        .map(|block| GridColumnGroup { title: block.title(), columns: columns(block) })
         .filter(|group| !group.columns.is_empty())
         .collect()
 }
 
-fn rate(rate: f64, tone: Tone) -> Cell {
-    Cell { text: amount(rate).map_or_else(|| ABSENT.to_owned(), whole), tone }
+fn rate(rate: f64, tone: CellTone) -> GridCell {
+    GridCell { text: amount(rate).map_or_else(|| ABSENT.to_owned(), whole), tone }
 }
 
-/// Returns the intended rate, if it differs from the achieved one.
-fn planned(trial: &Trial) -> Cell {
+/// Returns the cell with the intended rate; empty if it does not differ from the achieved rate.
+fn planned(trial: &Trial) -> GridCell {
     let difference = (trial.achieved_rate - trial.intended_rate).abs();
     if difference <= trial.intended_rate.abs() * RATE_TOLERANCE {
-        Cell::plain(String::new())
+        GridCell::plain(String::new())
     } else {
-        rate(trial.intended_rate, Tone::Warning)
+        rate(trial.intended_rate, CellTone::Warning)
     }
 }
 
-/// Formats a whole number of at most eight digits, beyond that one with an exponent.
+/// Formats a number rounded to an integer of up to eight digits, a larger one with an exponent.
 fn whole(value: f64) -> String {
     if value < 99_999_999.5 { format!("{value:.0}") } else { format!("{value:.2e}") }
 }
 
-/// Returns a share of the requests sent, toned if it is not 0.
-fn share(part: u64, trial: &Trial, tone: Tone) -> Cell {
-    let tone = if part > 0 { tone } else { Tone::Plain };
-    Cell { text: percent_of(part, trial.sent), tone }
+/// Returns the cell with a share of the requests sent, emphasised if it is not 0.
+fn share(part: u64, trial: &Trial, tone: CellTone) -> GridCell {
+    let tone = if part > 0 { tone } else { CellTone::Plain };
+    GridCell { text: percent_of(part, trial.sent), tone }
 }
 
-fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> Cell {
-    Cell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
+fn time(distribution: Option<&Distribution>, figure: fn(&Distribution) -> u64) -> GridCell {
+    GridCell::plain(distribution.map_or_else(|| ABSENT.to_owned(), |d| human_ns(figure(d))))
 }
 
-fn offset(trial: &Trial, figure: fn(&SignedDistribution) -> i64) -> Cell {
+fn offset(trial: &Trial, figure: fn(&SignedDistribution) -> i64) -> GridCell {
     let offset = trial.tx_offset_ns.as_ref();
-    Cell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| narrow(figure(d))))
+    GridCell::plain(offset.map_or_else(|| ABSENT.to_owned(), |d| narrow(figure(d))))
 }
 
-/// Formats a signed time to fit into its column, regardless of the size of the offset.
+/// Formats a signed time to fit into its column, whatever its size.
 fn narrow(ns: i64) -> String {
     format!("{}{}", if ns < 0 { '-' } else { '+' }, human_ns(ns.unsigned_abs()))
 }

@@ -1,16 +1,16 @@
-//! ntpperf's table, column for column, for the scripts that read it. It has no colours, no units
-//! and no maximum width.
+//! Table in the format of ntpperf, column for column, for scripts that parse it: no colours, no
+//! units, unlimited width.
 
-use horolog_record::{InvalidReason, Responses, Trial};
+use horolog_record::{InvalidReason, ResponseCounts, Trial};
 
 use crate::units::ABSENT;
 
 /// Columns after the shares of the replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NtpperfPanel {
-    /// Server's response time: its transmit minus its receive timestamp.
+    /// Response time of the server: its transmit minus its receive timestamp.
     ResponseTime,
-    /// Offset of its transmit timestamps.
+    /// Offset of the server's transmit timestamps.
     Offset,
 }
 
@@ -33,7 +33,7 @@ impl NtpperfPanel {
         format!("  {min:>7} {mean:>7} {max:>7} {stddev:>6}")
     }
 
-    /// Returns least, mean and greatest value, and the deviation, to the nanosecond.
+    /// Returns minimum, mean, maximum and standard deviation, in ns; `None` if not measured.
     fn figures(self, trial: &Trial) -> Option<[i128; 4]> {
         let whole = |value: f64| value.round() as i128;
         match self {
@@ -47,13 +47,13 @@ impl NtpperfPanel {
     }
 }
 
-/// Columns of a run.
+/// Selection of the columns for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NtpperfTable {
     /// True for a PTP master, whose responses are delay responses and Syncs with their follow-ups;
     /// false for an NTP server, which replies in basic or interleaved mode.
     pub ptp: bool,
-    /// Columns after the shares, if any.
+    /// Columns after the shares; `None` for none.
     pub panel: Option<NtpperfPanel>,
 }
 
@@ -70,10 +70,10 @@ impl NtpperfTable {
         )
     }
 
-    /// Returns one trial, without a newline at the end. The rate is the intended one; the shares
-    /// are of the requests that were really sent. Lost are those that are missing of them, so the
-    /// share is from 0% to 100%, even if a request is owed two replies; [`ABSENT`] represents
-    /// missing figures. For NTP, validity of replies is as in ntpperf.
+    /// Returns the row of a trial, without a newline at the end. The rate is the intended one;
+    /// shares refer to the requests really sent. A request is lost if any expected reply is
+    /// missing, so that the share is between 0% and 100% even if two replies are expected. Missing
+    /// values are [`ABSENT`]. NTP replies are valid if ntpperf would accept them.
     #[must_use]
     pub fn row(&self, trial: &Trial) -> String {
         let share = |count: u64| {
@@ -90,15 +90,15 @@ impl NtpperfTable {
 
 /// Returns lost, invalid, delay responses, and Syncs with their follow-ups.
 fn ptp_counts(trial: &Trial) -> [u64; 4] {
-    let Responses { delay, sync_follow_up, .. } = trial.responses;
+    let ResponseCounts { delay, sync_follow_up, .. } = trial.responses;
     [trial.lost, trial.invalid_total(), delay, sync_follow_up]
 }
 
-/// Returns lost, invalid, and replies in basic and in interleaved mode. An authenticated reply is
-/// in basic mode as well, and so is one that ntpperf accepts. An invalid reply is still a reply, so
-/// that its request is not lost.
+/// Returns the numbers of lost requests, invalid replies, and basic and interleaved replies.
+/// Authenticated replies, and invalid ones that ntpperf accepts, count as basic. An invalid reply
+/// is a reply, so that its request is not lost.
 fn ntp_counts(trial: &Trial) -> [u64; 4] {
-    let Responses { basic, nts, interleaved, .. } = trial.responses;
+    let ResponseCounts { basic, nts, interleaved, .. } = trial.responses;
     let count = |(_, count): (&InvalidReason, &u64)| *count;
     let passed = trial.invalid.iter().filter(|(reason, _)| is_valid_in_ntpperf(**reason));
     let passed = passed.map(count).fold(0, u64::saturating_add).min(trial.lost);
@@ -108,8 +108,9 @@ fn ntp_counts(trial: &Trial) -> [u64; 4] {
     [lost, invalid, basic.saturating_add(nts).saturating_add(passed), interleaved]
 }
 
-/// Returns true if ntpperf accepts such a reply: it checks the mode and the origin timestamp of at
-/// least 48 bytes. A reply of another length is nearly always a longer one.
+/// Returns true if ntpperf accepts a reply that is invalid for this reason: it checks only the
+/// mode, the origin timestamp and a length of at least 48 bytes. A reply of another length is
+/// nearly always longer.
 const fn is_valid_in_ntpperf(reason: InvalidReason) -> bool {
     use InvalidReason::{
         KissDeny, KissOther, KissRate, KissRstr, Leap, Length, Stratum, Timestamp, Version,
@@ -180,9 +181,9 @@ mod tests {
         };
         let [lost, invalid, first, second] = std::array::from_fn(|_| share());
         let responses = if table.ptp {
-            Responses { delay: first, sync_follow_up: second, ..Responses::default() }
+            ResponseCounts { delay: first, sync_follow_up: second, ..ResponseCounts::default() }
         } else {
-            Responses { basic: first, interleaved: second, ..Responses::default() }
+            ResponseCounts { basic: first, interleaved: second, ..ResponseCounts::default() }
         };
         let mut trial = Trial {
             intended_rate: rate,
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn authenticated_replies_are_basic_ones() {
-        let responses = Responses { basic: 1, nts: 3, ..Responses::default() };
+        let responses = ResponseCounts { basic: 1, nts: 3, ..ResponseCounts::default() };
         let trial = Trial { sent: 8, lost: 4, responses, ..fixture::trial_without_requests() };
         assert_eq!(
             RESPONSE.row(&trial),
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn replies_are_valid_as_they_are_in_ntpperf() {
         let shares = |reason, invalid| {
-            let basic = Responses { basic: 1, ..Responses::default() };
+            let basic = ResponseCounts { basic: 1, ..ResponseCounts::default() };
             let invalid = [(reason, invalid)].into();
             let trial = Trial {
                 sent: 8,

@@ -1,25 +1,25 @@
-//! Results of a load on an NTS-KE server, as lines of text.
+//! Terminal text of a load on an NTS-KE server.
 
 use std::collections::BTreeMap;
 
-use horolog_record::{Distribution, FailureReason, NtsKeResult, NtsKeTrial};
+use horolog_record::{Distribution, NtsKeFailureReason, NtsKeResult, NtsKeTrial};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
-use super::shapes::{Trials, distribution, trials};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
+use super::shapes::{PlottedTrials, distribution, trials};
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, amount, full_count, human_ns, human_rate, percent_of};
 use crate::verdict::search_sentence;
 
-fn groups() -> Vec<ColumnGroup<'static>> {
-    let right = Column::right;
+fn groups() -> Vec<GridColumnGroup<'static>> {
+    let right = GridColumn::right;
     vec![
-        ColumnGroup {
+        GridColumnGroup {
             title: "NTS-KE exchanges",
             columns: vec![right("intended/s", 10), right("started/s", 9), right("clients", 7)],
         },
-        ColumnGroup { title: "", columns: vec![right("failed", 7)] },
-        ColumnGroup {
+        GridColumnGroup { title: "", columns: vec![right("failed", 7)] },
+        GridColumnGroup {
             title: "from the intended start",
             columns: ["p50", "p90", "p99", "max"].map(|title| right(title, 7)).to_vec(),
         },
@@ -37,31 +37,31 @@ pub fn nts_ke_header(style: &TableStyle) -> String {
 pub fn nts_ke_row(trial: &NtsKeTrial, style: &TableStyle) -> String {
     let absent = || ABSENT.to_owned();
     let rate = |rate: f64| amount(rate).map_or_else(absent, |rate| format!("{rate:.0}"));
-    let tone = if trial.lost > 0 { Tone::Bad } else { Tone::Plain };
+    let tone = if trial.lost > 0 { CellTone::Bad } else { CellTone::Plain };
     let mut cells = vec![
-        Cell::plain(trial.intended_rate.map_or_else(absent, rate)),
-        Cell::plain(rate(trial.achieved_rate)),
-        Cell::plain(full_count(trial.clients)),
-        Cell { text: percent_of(trial.lost, trial.sent), tone },
+        GridCell::plain(trial.intended_rate.map_or_else(absent, rate)),
+        GridCell::plain(rate(trial.achieved_rate)),
+        GridCell::plain(full_count(trial.clients)),
+        GridCell { text: percent_of(trial.lost, trial.sent), tone },
     ];
     let figures: [fn(&Distribution) -> u64; 4] =
         [|times| times.p50, |times| times.p90, |times| times.p99, |times| times.max];
     let time = |figure: fn(&Distribution) -> u64| {
         let text = trial.handshake_ns.as_ref().map(|times| human_ns(figure(times)));
-        Cell::plain(text.unwrap_or_else(absent))
+        GridCell::plain(text.unwrap_or_else(absent))
     };
     cells.extend(figures.map(time));
     grid::row(&groups(), &cells, style.colour)
 }
 
-/// Returns the result, or a line for the trial, a line for its times, and the findings; no newline
-/// at the end.
+/// Returns the result of the search or a line on the single trial, a line on its durations, and the
+/// findings; without a newline at the end.
 #[must_use]
 pub fn nts_ke(result: &NtsKeResult, style: &TableStyle) -> String {
     let mut lines = Vec::new();
     if let Some(search) = &result.search {
         let sentence = wrapped(&search_sentence(search), "", "  ", style);
-        lines.extend(sentence.iter().map(|line| Tone::Strong.paint(line, style.colour)));
+        lines.extend(sentence.iter().map(|line| CellTone::Strong.paint(line, style.colour)));
     }
     for trial in result.trials.iter().filter(|trial| trial.intended_rate.is_none()) {
         let line = format!(
@@ -71,7 +71,7 @@ pub fn nts_ke(result: &NtsKeResult, style: &TableStyle) -> String {
             full_count(trial.lost),
             full_count(trial.sent)
         );
-        lines.push(Tone::Strong.paint(&line, style.colour));
+        lines.push(CellTone::Strong.paint(&line, style.colour));
         lines.extend(trial.handshake_ns.as_ref().map(|times| {
             let [p50, p90, p99, max] = [times.p50, times.p90, times.p99, times.max].map(human_ns);
             format!("From connection start to keys: p50 {p50}, p90 {p90}, p99 {p99}, max {max}.")
@@ -90,7 +90,7 @@ fn drawn(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
     let sent = || result.trials.iter().filter(|trial| trial.sent > 0);
     let share = |trial: &NtsKeTrial| trial.lost as f64 / trial.sent as f64;
     let all = sent().map(|one| (one.achieved_rate, share(one), one.handshake_ns.as_ref()));
-    let mut lines = trials(Trials { all: all.collect(), lost: "failed" }, style);
+    let mut lines = trials(PlottedTrials { all: all.collect(), lost: "failed" }, style);
     let rate = |a: &&NtsKeTrial, b: &&NtsKeTrial| a.achieved_rate.total_cmp(&b.achieved_rate);
     let whole = sent().filter(|trial| trial.lost == 0).max_by(rate).or_else(|| sent().next());
     if let Some((trial, times)) = whole.and_then(|one| Some((one, one.handshake_ns.as_ref()?))) {
@@ -101,19 +101,19 @@ fn drawn(result: &NtsKeResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// Returns the reasons of all failures, in one line.
+/// Returns a line with the failures of all trials by reason; `None` without failures.
 pub(crate) fn failures(trials: &[NtsKeTrial]) -> Option<String> {
-    let mut sum = BTreeMap::<FailureReason, u64>::new();
+    let mut sum = BTreeMap::<NtsKeFailureReason, u64>::new();
     for (reason, count) in trials.iter().flat_map(|trial| &trial.failures) {
         *sum.entry(*reason).or_default() += count;
     }
-    let phrase = |(reason, count): (&FailureReason, &u64)| {
+    let phrase = |(reason, count): (&NtsKeFailureReason, &u64)| {
         let why = match reason {
-            FailureReason::Connection => "connection failed",
-            FailureReason::Timeout => "timed out",
-            FailureReason::Tls => "TLS error",
-            FailureReason::Response => "incomplete response",
-            FailureReason::Refused => "refused",
+            NtsKeFailureReason::Connection => "connection failed",
+            NtsKeFailureReason::Timeout => "timed out",
+            NtsKeFailureReason::Tls => "TLS error",
+            NtsKeFailureReason::Response => "incomplete response",
+            NtsKeFailureReason::Refused => "refused",
         };
         format!("{} {why}", full_count(*count))
     };
@@ -137,7 +137,10 @@ pub(crate) mod tests {
             sent: 2_475,
             received: 2_468,
             lost: 7,
-            failures: BTreeMap::from([(FailureReason::Timeout, 6), (FailureReason::Tls, 1)]),
+            failures: BTreeMap::from([
+                (NtsKeFailureReason::Timeout, 6),
+                (NtsKeFailureReason::Tls, 1),
+            ]),
             handshake_ns: None,
         }
     }

@@ -1,31 +1,31 @@
-//! Results of a query: a line for each server, statistics if there are enough samples for them, and
-//! the differences between the servers.
+//! Terminal text of a query: one line per server, statistics if there are enough samples, and
+//! differences between servers.
 
 use std::net::{IpAddr, SocketAddr};
 
 use horolog_record::{
-    Difference, ExactSummary, ExchangeSample, LeapState, QueryResult, ServerResult, ServerState,
-    TimestampCounts,
+    ExactSummary, ExchangeSample, LeapState, QueryResult, ServerDifference, ServerResult,
+    ServerState, TimestampCounts,
 };
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use super::shapes::{
     SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan as deviations, put,
 };
 use super::summary::{finding_lines, limit_lines, wrapped};
 use crate::units::{ABSENT, full_count, human_ns, mean_ns, signed_mean_ns, signed_ns};
 
-/// Number of samples up to which a line for each server suffices.
+/// Number of samples up to which no statistics are shown.
 const FEW: usize = 8;
-/// Longest name that is shown in full with other columns.
+/// Maximum length of a name next to other columns.
 const NAME_MAX: usize = 46;
 
 /// Column of the table of servers.
 struct ServerColumn {
     group: &'static str,
-    column: Column<'static>,
-    /// Rank: 0 always stays; otherwise the highest is omitted first.
+    column: GridColumn<'static>,
+    /// Rank: columns of the highest rank are omitted first, those of rank 0 never.
     rank: u8,
     cell: fn(&ServerResult) -> String,
 }
@@ -40,8 +40,8 @@ pub fn query(result: &QueryResult, style: &TableStyle) -> String {
     }
     if !result.differences.is_empty() {
         lines.push(String::new());
-        let line = |difference: &Difference| {
-            let tone = if difference.contradiction { Tone::Warning } else { Tone::Plain };
+        let line = |difference: &ServerDifference| {
+            let tone = if difference.contradiction { CellTone::Warning } else { CellTone::Plain };
             tone.paint(&difference_line(difference, result), style.colour)
         };
         lines.extend(result.differences.iter().map(line));
@@ -60,7 +60,7 @@ pub fn query(result: &QueryResult, style: &TableStyle) -> String {
 fn fields(name_width: usize) -> Vec<ServerColumn> {
     let field = |group, title, width, rank, cell| ServerColumn {
         group,
-        column: Column::right(title, width),
+        column: GridColumn::right(title, width),
         rank,
         cell,
     };
@@ -68,7 +68,7 @@ fn fields(name_width: usize) -> Vec<ServerColumn> {
     let measured = "measured";
     vec![
         ServerColumn {
-            column: Column::left("server", name_width),
+            column: GridColumn::left("server", name_width),
             ..field("", "", 0, 0, full_name)
         },
         field(reported, "stratum", 7, 6, |one| state_text(one, |says| says.stratum.to_string())),
@@ -104,8 +104,8 @@ fn known<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| ABSENT.to_owned(), text)
 }
 
-/// Returns the server's name, with its address if the name is none itself; the name of the server
-/// that NTS-KE named, if that was queried for the time.
+/// Returns the name of a server with its address, unless the name is an address; or the name of the
+/// NTP server that NTS-KE selected, with the name of the target.
 pub(crate) fn full_name(server: &ServerResult) -> String {
     let name = &server.name;
     if let Some(named) = server.nts.as_ref().and_then(|nts| nts.server.as_ref()) {
@@ -119,7 +119,7 @@ pub(crate) fn full_name(server: &ServerResult) -> String {
     }
 }
 
-/// Returns an address in text form without its zone, which may be the name of an interface.
+/// Returns the text of an address without its zone (scope), which may be the name of an interface.
 fn without_zone(name: &str) -> String {
     match name.split_once('%') {
         None => name.to_owned(),
@@ -157,18 +157,18 @@ fn servers(result: &QueryResult, style: &TableStyle) -> Vec<String> {
     let mut lines: Vec<_> =
         grid::header(&groups, style.colour).lines().map(str::to_owned).collect();
     for server in &result.servers {
-        let tone = if server.best.is_none() { Tone::Bad } else { Tone::Plain };
-        let cell = |field: &ServerColumn| Cell { text: (field.cell)(server), tone };
+        let tone = if server.best.is_none() { CellTone::Bad } else { CellTone::Plain };
+        let cell = |field: &ServerColumn| GridCell { text: (field.cell)(server), tone };
         let cells: Vec<_> = fields.iter().map(cell).collect();
         lines.push(grid::row(&groups, &cells, style.colour));
     }
     lines
 }
 
-fn groups(fields: &[ServerColumn]) -> Vec<ColumnGroup<'static>> {
+fn groups(fields: &[ServerColumn]) -> Vec<GridColumnGroup<'static>> {
     fields
         .chunk_by(|a, b| a.group == b.group)
-        .map(|fields| ColumnGroup {
+        .map(|fields| GridColumnGroup {
             title: fields[0].group,
             columns: fields.iter().map(|field| field.column.clone()).collect(),
         })
@@ -185,7 +185,7 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
         full_count(counts.sent),
         human_ns(result.interval_ns),
     );
-    let mut lines = vec![Tone::Strong.paint(&title, style.colour)];
+    let mut lines = vec![CellTone::Strong.paint(&title, style.colour)];
     lines.extend(figures_table(server, style));
     put(&mut lines, shapes(server, result, style));
     let mut facts = Vec::new();
@@ -210,7 +210,7 @@ fn statistics(server: &ServerResult, result: &QueryResult, style: &TableStyle) -
     lines
 }
 
-/// Returns offset and delay over time, and the stability of the offset.
+/// Returns sparklines of offset and delay over time, and of the Allan deviation.
 fn shapes(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Vec<String> {
     let row = |name: &str, scale, unit, of: fn(&ExchangeSample) -> i64| {
         let point = |sample: &ExchangeSample| (sample.sequence as f64, of(sample) as f64);
@@ -232,7 +232,7 @@ fn shapes(server: &ServerResult, result: &QueryResult, style: &TableStyle) -> Ve
 fn figures_table(server: &ServerResult, style: &TableStyle) -> Vec<String> {
     const TITLES: [&str; 10] =
         ["mean", "deviation", "RMS", "min", "p1", "p5", "p50", "p95", "p99", "max"];
-    let columns = TITLES.map(|title| Column::right(title, 9));
+    let columns = TITLES.map(|title| GridColumn::right(title, 9));
     let quantities = [
         ("offset", server.offset_ns),
         ("delay", server.delay_ns),
@@ -241,12 +241,12 @@ fn figures_table(server: &ServerResult, style: &TableStyle) -> Vec<String> {
     let rows = quantities.into_iter().filter_map(|(name, figures)| {
         Some((format!("  {name}"), figure_texts(&figures?, name == "offset").to_vec()))
     });
-    let name = Column::left("", 12);
+    let name = GridColumn::left("", 12);
     grid::blocks([name.clone(), name], &columns, &rows.collect::<Vec<_>>(), style)
 }
 
-/// Returns the figures of one quantity: mean, deviation, root mean square, extremes and
-/// percentiles. One sample has no deviation.
+/// Returns the texts of a quantity: mean, standard deviation, root mean square, extremes and
+/// percentiles. A single sample has no deviation.
 pub(crate) fn figure_texts(figures: &ExactSummary, signed: bool) -> [String; 10] {
     let with_sign = |ns: i64| {
         let text = signed_ns(ns);
@@ -300,12 +300,12 @@ fn allan(server: &ServerResult) -> Option<String> {
     (!points.is_empty()).then(|| format!("Allan deviation: {}", points.join(", ")))
 }
 
-/// Formats a number without a unit, as a clock's deviation is written.
+/// Formats a number in scientific notation without a unit, such as an Allan deviation.
 pub(crate) fn scientific(value: f64) -> String {
     if value.is_finite() { format!("{value:.2e}") } else { ABSENT.to_owned() }
 }
 
-/// Formats an averaging time.
+/// Formats an averaging time in seconds.
 pub(crate) fn seconds(seconds: f64) -> String {
     if (0.0..1e9).contains(&seconds) {
         format!("{} s", (seconds * 1e6).round() / 1e6)
@@ -314,8 +314,8 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Returns the difference of two servers, in a sentence.
-pub(crate) fn difference_line(difference: &Difference, result: &QueryResult) -> String {
+/// Returns a sentence on the difference between two servers.
+pub(crate) fn difference_line(difference: &ServerDifference, result: &QueryResult) -> String {
     let name = |index: usize| result.servers.get(index).map_or("?", |server| server.name.as_str());
     let verdict = if difference.contradiction { "; they are inconsistent" } else { "" };
     format!(

@@ -1,9 +1,9 @@
-//! Stored runs, a line for each.
+//! Terminal list of stored runs, one line each.
 
 use horolog_record::{RunList, StoredRun};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::units::full_count;
 
 /// Minimum width of the columns before the command.
@@ -29,33 +29,38 @@ pub fn run_list(list: &RunList, style: &TableStyle) -> String {
     let longest = widest(|run| run.command.chars().count(), "command");
     let command = style.width.saturating_sub(before).max(COMMAND_MIN).min(longest);
     let columns = vec![
-        Column::right("run", id),
-        Column::left("started (UTC)", INSTANT),
-        Column::left("kind", kind),
-        Column::left("findings", findings),
-        Column::left("name", name),
-        Column::left("command", command),
+        GridColumn::right("run", id),
+        GridColumn::left("started (UTC)", INSTANT),
+        GridColumn::left("kind", kind),
+        GridColumn::left("findings", findings),
+        GridColumn::left("name", name),
+        GridColumn::left("command", command),
     ];
-    let groups = [ColumnGroup { title: "", columns }];
+    let groups = [GridColumnGroup { title: "", columns }];
     let title = grid::header(&groups, style.colour);
     let mut lines: Vec<_> = title.lines().skip(1).map(str::to_owned).collect();
     lines.extend(list.runs.iter().map(|run| row(run, command, &groups, style)));
     lines.join("\n")
 }
 
-fn row(run: &StoredRun, command: usize, groups: &[ColumnGroup<'_>], style: &TableStyle) -> String {
+fn row(
+    run: &StoredRun,
+    command: usize,
+    groups: &[GridColumnGroup<'_>],
+    style: &TableStyle,
+) -> String {
     let tone = match (run.errors.saturating_add(run.broken_limits), run.warnings) {
-        (0, 0) => Tone::Plain,
-        (0, _) => Tone::Warning,
-        _ => Tone::Bad,
+        (0, 0) => CellTone::Plain,
+        (0, _) => CellTone::Warning,
+        _ => CellTone::Bad,
     };
     let cells = [
-        Cell::plain(run.id.to_string()),
-        Cell::plain(run.started.chars().take(INSTANT).map(|c| plain(c, 'T')).collect()),
-        Cell::plain(kind(run)),
-        Cell { text: findings_text(run), tone },
-        Cell::plain(run.name.clone().unwrap_or_default()),
-        Cell::plain(cut(&run.command, command)),
+        GridCell::plain(run.id.to_string()),
+        GridCell::plain(run.started.chars().take(INSTANT).map(|c| plain(c, 'T')).collect()),
+        GridCell::plain(kind(run)),
+        GridCell { text: findings_text(run), tone },
+        GridCell::plain(run.name.clone().unwrap_or_default()),
+        GridCell::plain(cut(&run.command, command)),
     ];
     grid::row(groups, &cells, style.colour).trim_end().to_owned()
 }
@@ -65,7 +70,7 @@ fn plain(c: char, between: char) -> char {
     if c == between || c.is_control() { ' ' } else { c }
 }
 
-/// Returns the kind of a run: the part after `horolog.`.
+/// Returns the kind of a run: its schema without `horolog.` and version.
 fn kind(run: &StoredRun) -> String {
     let kind = run.kind.strip_prefix("horolog.").unwrap_or(&run.kind);
     kind.split('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
@@ -85,7 +90,7 @@ fn findings_text(run: &StoredRun) -> String {
     phrases.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns as much of a command as there is room for, without its program's path.
+/// Returns the command without the directory of its program, cut to the given width.
 fn cut(command: &str, width: usize) -> String {
     let words = command.split_once(' ').map_or("", |(_, words)| words);
     let text: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,24 +1,24 @@
-//! Rows of a run over time: one for each interval of a soak, and the name before the row of each
-//! phase of a load profile.
+//! Terminal rows of a run over time: one per interval, and names before the rows of the phases of a
+//! load profile.
 
-use horolog_record::{Percentiles, Point};
+use horolog_record::{Percentiles, SeriesPoint};
 
 use super::TableStyle;
-use super::grid::{self, Cell, Column, ColumnGroup, Tone};
+use super::grid::{self, CellTone, GridCell, GridColumn, GridColumnGroup};
 use crate::units::{ABSENT, full_count, human_ns, percent_of};
 
 /// Width of the names before rows; longer ones are cut.
 const LABEL: usize = 15;
 
-fn groups() -> Vec<ColumnGroup<'static>> {
-    let right = Column::right;
+fn groups() -> Vec<GridColumnGroup<'static>> {
+    let right = GridColumn::right;
     vec![
-        ColumnGroup { title: "interval", columns: vec![right("from", 9), right("sent", 11)] },
-        ColumnGroup {
+        GridColumnGroup { title: "interval", columns: vec![right("from", 9), right("sent", 11)] },
+        GridColumnGroup {
             title: "requests",
             columns: vec![right("lost", 7), right("late", 7), right("invalid", 7)],
         },
-        ColumnGroup {
+        GridColumnGroup {
             title: "round trip",
             columns: ["p50", "p90", "p99", "p99.9", "max"].map(|title| right(title, 7)).to_vec(),
         },
@@ -33,35 +33,35 @@ pub fn interval_header(style: &TableStyle) -> String {
 
 /// Returns one interval, without a newline at the end.
 #[must_use]
-pub fn interval_row(point: &Point, style: &TableStyle) -> String {
-    let share = |part: u64, tone: Tone| {
-        let tone = if part > 0 { tone } else { Tone::Plain };
-        Cell { text: percent_of(part, point.sent), tone }
+pub fn interval_row(point: &SeriesPoint, style: &TableStyle) -> String {
+    let share = |part: u64, tone: CellTone| {
+        let tone = if part > 0 { tone } else { CellTone::Plain };
+        GridCell { text: percent_of(part, point.sent), tone }
     };
     let figures: [fn(&Percentiles) -> u64; 5] =
         [|rtt| rtt.p50, |rtt| rtt.p90, |rtt| rtt.p99, |rtt| rtt.p99_9, |rtt| rtt.max];
     let time = |figure: fn(&Percentiles) -> u64| {
         let text = point.rtt_ns.as_ref().map(|rtt| human_ns(figure(rtt)));
-        Cell::plain(text.unwrap_or_else(|| ABSENT.to_owned()))
+        GridCell::plain(text.unwrap_or_else(|| ABSENT.to_owned()))
     };
     let mut cells = vec![
-        Cell::plain(format!("{:.2} s", point.at_s)),
-        Cell::plain(full_count(point.sent)),
-        share(point.lost, Tone::Bad),
-        share(point.late, Tone::Warning),
-        share(point.invalid, Tone::Warning),
+        GridCell::plain(format!("{:.2} s", point.at_s)),
+        GridCell::plain(full_count(point.sent)),
+        share(point.lost, CellTone::Bad),
+        share(point.late, CellTone::Warning),
+        share(point.invalid, CellTone::Warning),
     ];
     cells.extend(figures.map(time));
     grid::row(&groups(), &cells, style.colour)
 }
 
-/// Returns the style with room for a name before every row.
+/// Returns the style for rows that follow a name: its width is reduced by that of the name.
 #[must_use]
 pub const fn behind_label(style: &TableStyle) -> TableStyle {
     TableStyle { colour: style.colour, width: style.width.saturating_sub(LABEL + 1) }
 }
 
-/// Returns lines with a name before the last of them.
+/// Returns the lines with the name before the last of them.
 #[must_use]
 pub fn labelled(label: &str, lines: &str) -> String {
     let count = lines.lines().count();
@@ -77,9 +77,9 @@ pub fn labelled(label: &str, lines: &str) -> String {
 mod tests {
     use super::*;
 
-    fn point(lost: u64) -> Point {
+    fn point(lost: u64) -> SeriesPoint {
         let rtt = Percentiles { p50: 3_000, p90: 5_000, p99: 9_000, p99_9: 20_000, max: 1_000_000 };
-        Point {
+        SeriesPoint {
             at_s: 12.0,
             trial: 0,
             intended_rate: 50e3,

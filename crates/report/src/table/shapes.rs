@@ -1,21 +1,21 @@
-//! Shapes in a few lines of a terminal: sparklines, bars, and distributions of times. Figures with
-//! their units accompany each, so that nothing has to be estimated from it. All are ASCII, so that
-//! they look the same in every locale. A shape needs at least two values.
+//! Graphs in a few terminal lines: sparklines, bars, and distributions of times. Values with units
+//! accompany each, so that nothing need be estimated. Only ASCII is used, so that they look the
+//! same in every locale. A graph has at least two values.
 
 mod bars;
 mod distribution;
 mod load;
 mod sparkline;
 
-pub(crate) use bars::{Bar, bars, bars_up_to, worst_first};
+pub(crate) use bars::{TextBar, bars, bars_up_to, worst_first};
 pub(crate) use distribution::{distribution, distributions};
-pub(super) use load::{Trials, load, trials};
+pub(super) use load::{PlottedTrials, load, trials};
 pub(crate) use sparkline::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit, allan};
 
 use super::TableStyle;
 use super::summary::wrapped;
 
-/// Marks from the least to the most.
+/// Characters from the lowest to the highest value.
 const MARKS: [char; 7] = ['_', '.', '-', '=', '+', '*', '#'];
 /// Maximum and minimum width of a sparkline or of a bar, in columns.
 const MARKS_MAX: usize = 60;
@@ -25,20 +25,20 @@ const COLUMNS_MIN: usize = 10;
 const LINE_MAX: usize = 100;
 /// Maximum number of rows or bars of one shape.
 const ROWS_MAX: usize = 16;
-/// Longest name before a row, and the longest if there is no more room.
+/// Maximum width of the names before rows, and their minimum width on a narrow terminal.
 const NAME_MAX: usize = 36;
 const NAME_MIN: usize = 12;
-/// Columns around names and shapes: `  name |shape| value`.
+/// Columns taken by separators: `  name |shape| value`.
 const AROUND: usize = 6;
 
-/// Returns the mark of a share of the most.
+/// Returns the character for a share of the highest value, from 0 to 1.
 fn mark(share: f64) -> char {
     let top = (MARKS.len() - 1) as f64;
-    // A share that is no number is 0 as an index.
+    // NaN becomes index 0.
     MARKS[(share.clamp(0.0, 1.0) * top).round() as usize]
 }
 
-/// Appends shapes to the lines, with empty lines around them.
+/// Appends graphs to the lines, with an empty line before and after them.
 pub(crate) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = String>) {
     let shapes: Vec<_> = shapes.into_iter().collect();
     if !shapes.is_empty() {
@@ -48,7 +48,7 @@ pub(crate) fn put(lines: &mut Vec<String>, shapes: impl IntoIterator<Item = Stri
     }
 }
 
-/// Returns the columns of names, and the remaining ones for a shape.
+/// Returns the width of the names and the width that remains for the graph.
 fn room<'a>(
     rows: impl Iterator<Item = (&'a str, &'a str)>,
     most: usize,
@@ -73,7 +73,7 @@ fn line(name: &str, width: usize, shape: &str, value_text: &str) -> String {
     format!("  {name:<width$} |{shape}| {value_text}")
 }
 
-/// Returns a shape below its title; none if the terminal is too narrow for it.
+/// Returns a graph under its title; nothing if the terminal is too narrow.
 fn titled(title: &str, shape: Vec<String>, style: &TableStyle) -> Vec<String> {
     let mut lines = wrapped(title, "", "  ", style);
     lines.extend(shape);

@@ -3,25 +3,25 @@
 use horolog_record::{Finding, LimitResult, LoadResult, Severity};
 
 use super::TableStyle;
-use super::grid::Tone;
+use super::grid::CellTone;
 use super::shapes::load as shapes;
 use crate::clients;
 use crate::findings::{FindingGroup, grouped, severity_name, trial_label};
 use crate::limits;
 use crate::mix_parts;
 use crate::units::{full_count, percent_of};
-use crate::verdict::{Losses, location_name, sentence};
+use crate::verdict::{LossTotals, location_name, sentence};
 
-/// Longest line of running text, regardless of the terminal's width.
+/// Maximum length of a line of running text, whatever the width of the terminal.
 const LINE_MAX: usize = 100;
 
-/// Returns the lines below the table, without a newline at the end: one sentence on the result, one
-/// line on the loss locations, then the findings, each with its advice.
+/// Returns the lines below the table, without a newline at the end: a sentence on the result, a
+/// line on the loss locations, and the findings with their advice.
 #[must_use]
 pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
     let verdict = wrapped(&sentence(result), "", "  ", style);
     let mut lines: Vec<_> =
-        verdict.iter().map(|line| Tone::Strong.paint(line, style.colour)).collect();
+        verdict.iter().map(|line| CellTone::Strong.paint(line, style.colour)).collect();
     if let Some(line) = losses_line(result) {
         lines.extend(wrapped(&line, "", "  ", style));
     }
@@ -35,7 +35,7 @@ pub fn summary(result: &LoadResult, style: &TableStyle) -> String {
 }
 
 fn losses_line(result: &LoadResult) -> Option<String> {
-    let losses = Losses::of(&result.trials);
+    let losses = LossTotals::of(&result.trials);
     if losses.sent == 0 {
         return None;
     }
@@ -77,7 +77,7 @@ pub(super) fn footer(
 
 /// Returns the limits of the run, in the order of the command line.
 pub(crate) fn limit_lines(limits: &[LimitResult], style: &TableStyle) -> Vec<String> {
-    let tone = |limit: &LimitResult| if limit.failed { Tone::Bad } else { Tone::Plain };
+    let tone = |limit: &LimitResult| if limit.failed { CellTone::Bad } else { CellTone::Plain };
     let painted = |limit| tone(limit).paint(&limits::line(limit), style.colour);
     limits.iter().map(painted).collect()
 }
@@ -90,9 +90,9 @@ pub(crate) fn finding_lines(findings: &[Finding], style: &TableStyle) -> Vec<Str
 fn group_lines(group: &FindingGroup<'_>, style: &TableStyle) -> Vec<String> {
     let first = group.first;
     let tone = match first.severity {
-        Severity::Error => Tone::Bad,
-        Severity::Warning => Tone::Warning,
-        Severity::Note => Tone::Plain,
+        Severity::Error => CellTone::Bad,
+        Severity::Warning => CellTone::Warning,
+        Severity::Note => CellTone::Plain,
     };
     let name = severity_name(first.severity);
     let trial_suffix = trial_label(first).map_or_else(String::new, |trial| format!(" ({trial})"));

@@ -18,7 +18,7 @@ fn text(number: u64) -> String {
 
 fn add(store: &mut Store, number: u64) -> i64 {
     let text = text(number);
-    store.add(&Facts::of(&text).unwrap(), &text).unwrap()
+    store.add(&ResultFacts::parse(&text).unwrap(), &text).unwrap()
 }
 
 fn temporary_path() -> (TempDir, PathBuf) {
@@ -38,7 +38,7 @@ fn stored_results_are_read_back() {
     let all = store.list(&RunFilter::default()).unwrap();
     let commands: Vec<_> = all.iter().map(|run| run.facts.command.as_str()).collect();
     assert_eq!(commands, ["horolog 1", "horolog 2", "horolog 3"], "by their starts");
-    assert_eq!(all[0].facts, Facts::of(&text(1)).unwrap());
+    assert_eq!(all[0].facts, ResultFacts::parse(&text(1)).unwrap());
     assert_eq!(all[0].bytes, text(1).len() as u64);
     assert_eq!(store.result(all[2].id).unwrap(), text(3));
 }
@@ -71,13 +71,13 @@ fn runs_are_found_by_what_they_are_called() {
     let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1, 2].map(|number| add(&mut store, number));
-    store.name(ids[0], Some("main")).unwrap();
+    store.set_name(ids[0], Some("main")).unwrap();
     let find = |name: &str| store.find(&name.parse().unwrap()).map(|run| run.id);
     assert_eq!(find("last").unwrap(), ids[2]);
     assert_eq!(find("last~2").unwrap(), ids[0]);
     assert_eq!(find("main").unwrap(), ids[0]);
     assert_eq!(find(&ids[1].to_string()).unwrap(), ids[1]);
-    let key = Facts::of(&text(1)).unwrap().key;
+    let key = ResultFacts::parse(&text(1)).unwrap().key;
     assert_eq!(find(&key).unwrap(), ids[1]);
     assert_eq!(find(&key[..8]).unwrap(), ids[1]);
     for absent in ["last~3", "other", "99", "ffffffffffffffff"] {
@@ -91,13 +91,13 @@ fn a_name_is_of_one_run() {
     let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1].map(|number| add(&mut store, number));
-    store.name(ids[0], Some("main")).unwrap();
-    store.name(ids[0], Some("main")).unwrap();
-    assert!(matches!(store.name(ids[1], Some("main")), Err(StoreError::NameTaken { .. })));
-    store.name(ids[0], None).unwrap();
-    store.name(ids[1], Some("main")).unwrap();
+    store.set_name(ids[0], Some("main")).unwrap();
+    store.set_name(ids[0], Some("main")).unwrap();
+    assert!(matches!(store.set_name(ids[1], Some("main")), Err(StoreError::NameTaken { .. })));
+    store.set_name(ids[0], None).unwrap();
+    store.set_name(ids[1], Some("main")).unwrap();
     assert_eq!(store.find(&"main".parse().unwrap()).unwrap().id, ids[1]);
-    assert!(matches!(store.name(99, Some("x")), Err(StoreError::NoRun(_))));
+    assert!(matches!(store.set_name(99, Some("x")), Err(StoreError::RunNotFound(_))));
 }
 
 #[test]
@@ -105,10 +105,13 @@ fn all_are_deleted_or_none() {
     let (_directory, path) = temporary_path();
     let mut store = Store::open(&path).unwrap();
     let ids = [0, 1, 2].map(|number| add(&mut store, number));
-    assert!(matches!(store.delete(&[ids[0], 99]), Err(StoreError::NoRun(_))));
+    assert!(matches!(store.delete(&[ids[0], 99]), Err(StoreError::RunNotFound(_))));
     assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 3);
     store.delete(&ids[..2]).unwrap();
-    assert!(matches!(store.result(ids[0]), Err(StoreError::NoRun(_))), "its result goes with it");
+    assert!(
+        matches!(store.result(ids[0]), Err(StoreError::RunNotFound(_))),
+        "its result goes with it"
+    );
     assert!(add(&mut store, 0) > ids[2], "no number is given twice");
 }
 
@@ -149,7 +152,7 @@ fn an_older_store_is_read_and_written() {
     let mut store = Store::open_existing(&path).unwrap();
     let run = store.find(&"main".parse().unwrap()).unwrap();
     let text = store.result(run.id).unwrap();
-    assert_eq!(Facts::of(&text).unwrap(), run.facts);
+    assert_eq!(ResultFacts::parse(&text).unwrap(), run.facts);
     assert_eq!((run.id, run.bytes), (7, text.len() as u64));
     assert_eq!(add(&mut store, 0), 8);
 }
@@ -158,7 +161,7 @@ fn an_older_store_is_read_and_written() {
 fn what_cannot_be_opened_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let error = Store::open(directory.path()).unwrap_err();
-    assert!(matches!(error, StoreError::Unopened { .. }), "{error}");
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error}");
 }
 
 #[test]
@@ -170,7 +173,10 @@ fn what_is_no_store_is_left_as_it_is() {
     store.connection.pragma_update(None, "user_version", VERSION + 1).unwrap();
     drop(store);
     let error = Store::open(&path).unwrap_err();
-    assert!(matches!(error, StoreError::Newer { found, .. } if found == VERSION + 1), "{error}");
+    assert!(
+        matches!(error, StoreError::NewerVersion { found, .. } if found == VERSION + 1),
+        "{error}"
+    );
 
     let other = path.with_file_name("other.db");
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
@@ -193,7 +199,7 @@ fn a_store_that_is_held_is_named() {
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     store.connection.busy_timeout(Duration::ZERO).unwrap();
     let text = text(0);
-    let error = store.add(&Facts::of(&text).unwrap(), &text).unwrap_err();
+    let error = store.add(&ResultFacts::parse(&text).unwrap(), &text).unwrap_err();
     assert!(matches!(error, StoreError::Locked(_)), "{error}");
     other.execute_batch("COMMIT").unwrap();
     add(&mut store, 0);
@@ -222,20 +228,26 @@ fn a_store_is_read_as_it_lies() {
     drop(store);
     let strange = path.with_file_name("a name with ?#% in it.db");
     fs::copy(&path, &strange).unwrap();
-    let store = Store::read_only(&strange).unwrap();
+    let store = Store::open_read_only(&strange).unwrap();
     assert_eq!(store.result(id).unwrap(), text(0));
     assert_eq!(
-        Store::read_only(&path.with_file_name("none.db")).unwrap_err().to_string().lines().count(),
+        Store::open_read_only(&path.with_file_name("none.db"))
+            .unwrap_err()
+            .to_string()
+            .lines()
+            .count(),
         1
     );
     let old = path.with_file_name("old.db");
     Connection::open(&old)
         .unwrap()
-        .pragma_update(None, "application_id", migration::APPLICATION)
+        .pragma_update(None, "application_id", migration::APPLICATION_ID)
         .unwrap();
     assert!(matches!(
-        Store::read_only(&old),
-        Err(StoreError::Older { .. } | StoreError::Damaged { .. } | StoreError::Newer { .. })
+        Store::open_read_only(&old),
+        Err(StoreError::OlderVersion { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::NewerVersion { .. })
     ));
 }
 
@@ -259,7 +271,7 @@ fn a_full_store_keeps_what_it_has() {
     .take(10_000)
     .collect();
     let text = text(1).replace("\"findings\"", &format!("\"noise\":\"{noise}\",\"findings\""));
-    let error = store.add(&Facts::of(&text).unwrap(), &text).unwrap_err();
-    assert!(matches!(error, StoreError::Full(_)), "{error}");
+    let error = store.add(&ResultFacts::parse(&text).unwrap(), &text).unwrap_err();
+    assert!(matches!(error, StoreError::NoSpace(_)), "{error}");
     assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 1);
 }

@@ -14,8 +14,8 @@ use horolog_launch::{
     Backoff, Condition, ConditionChange, Endpoint, UdpEndpoint, WaitOptions, WaitOutcome,
     status_of_error, wait,
 };
-use horolog_record::{AfterEnd, AfterResult, Dependency};
-use horolog_report::{Render, after_line, dependency_name};
+use horolog_record::{AfterOutcome, AfterResult, Dependency};
+use horolog_report::{RenderResult, after_line, dependency_name};
 use horolog_sys::{spawn, undo};
 use horolog_time::Span;
 
@@ -168,7 +168,7 @@ pub(crate) fn run(args: &AfterArgs) -> Result<(), CommandFailure> {
         show(args, &result, is_stdout);
         undo::exit(128 + caught.signal.number());
     }
-    if result.end == AfterEnd::Deadline {
+    if result.end == AfterOutcome::Deadline {
         show(args, &result, is_stdout);
         give_up(&missing(&result));
     }

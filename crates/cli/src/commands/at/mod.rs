@@ -17,8 +17,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use horolog_launch::{
     Instant, Program, Queue, TimedRunOptions, TimedRunOutcome, await_go_ahead, run_timed,
 };
-use horolog_record::{AtEnd, Finding};
-use horolog_report::Render;
+use horolog_record::{AtOutcome, Finding};
+use horolog_report::RenderResult;
 use horolog_sys::undo::{self, UndoGuard};
 
 use crate::failure::CommandFailure;
@@ -216,7 +216,7 @@ fn status(args: &AtArgs, outcome: &TimedRunOutcome) -> i32 {
     // A series without end is ended only by a signal.
     let endless = args.series.every.is_some() && args.series.count.is_none();
     match (outcome.failed, outcome.signal) {
-        (_, Some(caught)) if outcome.result.end == AtEnd::Interrupted && !endless => {
+        (_, Some(caught)) if outcome.result.end == AtOutcome::Interrupted && !endless => {
             128 + caught.signal.number()
         }
         (Some(status), _) => status,

@@ -13,8 +13,8 @@ use horolog_lab::{Lab, LabConfig, LabHost as PrivateHost};
 use horolog_load::ramp::Ramp;
 use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
-    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoresColumn, CoresPoint, CoresRepetition,
-    Finding, FindingCode, Host, LoadEngineKind, LoadResult, Severity, rfc3339_now,
+    BENCH_CORES_SCHEMA, BenchCoresResult, CaptureCheck, CoreCountResult, CoresRateResult,
+    CoresRepetition, Finding, FindingCode, Host, LoadEngineKind, LoadResult, Severity, rfc3339_now,
 };
 use horolog_report::{html, table, to_json, units};
 
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &CoresArgs) -> Result<(), CommandFailure> {
         return Ok(());
     }
     let wanted = units::human_rate(args.required_rate);
-    Err(CommandFailure::Limit(if result.decided() {
+    Err(CommandFailure::Limit(if result.is_decided() {
         format!("required rate not reached: no server answered {wanted}")
     } else {
         format!("required rate {wanted} not measured with every number of cores")
@@ -208,11 +208,11 @@ impl<'a> CoresBench<'a> {
     }
 
     /// Loads a server on `cores` cores until it is saturated or all rates are done.
-    fn column(&mut self, cores: usize) -> Result<CoresColumn, CommandFailure> {
+    fn column(&mut self, cores: usize) -> Result<CoreCountResult, CommandFailure> {
         let server = self.start(cores)?;
         let plural = if cores == 1 { "" } else { "s" };
         let mut follower = SearchProgress::named(format!("{cores} core{plural}: "));
-        let mut points: Vec<CoresPoint> = Vec::new();
+        let mut points: Vec<CoresRateResult> = Vec::new();
         for rate in self.rates.clone() {
             let mut runs = Vec::new();
             for _ in 0..self.args.repetitions {
@@ -229,15 +229,15 @@ impl<'a> CoresBench<'a> {
                 }
             }
             let saturated = is_saturated(&runs, self.args.loss_ratio);
-            let point = CoresPoint { rate, saturated, runs };
-            let was_sent = point.was_sent();
+            let point = CoresRateResult { rate, saturated, runs };
+            let was_sent = point.is_rate_reached();
             points.push(point);
             if saturated || !was_sent || output::flow().is_break() {
                 break;
             }
         }
         follower.finish();
-        Ok(CoresColumn { cores, server_command: server.command, points })
+        Ok(CoreCountResult { cores, server_command: server.command, points })
     }
 
     fn load(
@@ -261,7 +261,7 @@ fn is_saturated(runs: &[CoresRepetition], loss_ratio: f64) -> bool {
 }
 
 /// The findings of the experiment as a whole.
-fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) -> Vec<Finding> {
+fn findings(columns: &[CoreCountResult], capture: CaptureCheck, available: usize) -> Vec<Finding> {
     let finding = |code, message: String, advice: &str| Finding {
         code,
         severity: Severity::Warning,
@@ -278,7 +278,7 @@ fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) ->
         finding(FindingCode::SharedMachine, message, "use a host with more cores than are compared")
     });
     let points = columns.iter().flat_map(|column| &column.points);
-    let behind = points.filter(|point| !point.was_sent());
+    let behind = points.filter(|point| !point.is_rate_reached());
     let behind = behind.map(|point| point.rate).reduce(f64::min).map(|rate| {
         let message = format!("the generator could not send {}", units::human_rate(rate));
         finding(
@@ -288,7 +288,7 @@ fn findings(columns: &[CoresColumn], capture: CaptureCheck, available: usize) ->
             limit of the generator",
         )
     });
-    let disagreement = (!capture.agrees()).then(|| {
+    let disagreement = (!capture.has_equal_counts()).then(|| {
         let message = format!(
             "the generator counted {} replies, the capture {}, and {} dropped by it",
             capture.counted, capture.captured, capture.dropped

@@ -19,7 +19,7 @@ use horolog_load::ramp::Ramp;
 use horolog_load::{LoadError, LoadJob, LoadOptions, LoadRun};
 use horolog_record::{
     BENCH_NTS_SCHEMA, BenchNtsResult, Finding, FindingCode, Host, LoadEngineKind, LoadResult,
-    NtsCapacity, SearchEnd, SearchKind, Severity, rfc3339_now,
+    NtsCapacity, SearchEndReason, SearchKind, Severity, rfc3339_now,
 };
 use horolog_report::{html, table, to_json, units};
 use horolog_stats::{LossGoal, SearchConfig};
@@ -163,7 +163,7 @@ fn up_to(cores: usize) -> Vec<usize> {
 fn findings(capacities: &[NtsCapacity], cores: usize) -> Vec<Finding> {
     let shared = capacities.iter().any(|one| one.threads + one.load.threads > cores);
     let is_limit = |one: &NtsCapacity| {
-        one.load.search.as_ref().is_some_and(|search| search.end == SearchEnd::GeneratorLimit)
+        one.load.search.as_ref().is_some_and(|search| search.end == SearchEndReason::GeneratorLimit)
     };
     let finding = |code, message: String, advice: &str| Finding {
         code,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_record::{
-    BENCH_RELAY_SCHEMA, BenchRelayResult, Distribution, Host, RelayCell, RelayDirect, RelayEngine,
-    rfc3339_now,
+    BENCH_RELAY_SCHEMA, BenchRelayResult, Distribution, Host, RelayBaseline,
+    RelayConfigurationResult, RelayEngine, rfc3339_now,
 };
 use horolog_report::{html, table, to_json, units};
 use horolog_stats::{Recorder, SearchConfig};
@@ -234,8 +234,8 @@ impl<'a> RelayBench<'a> {
     fn size(
         &mut self,
         size: usize,
-        cells: &mut Vec<RelayCell>,
-        direct: &mut Vec<RelayDirect>,
+        cells: &mut Vec<RelayConfigurationResult>,
+        direct: &mut Vec<RelayBaseline>,
     ) -> Result<(), CommandFailure> {
         let source = self.stage.source(size)?;
         let without = measure::direct(&mut self.stage, &source, size, self.config.final_duration)?;
@@ -253,9 +253,9 @@ impl<'a> RelayBench<'a> {
     fn cells(
         &mut self,
         source: &PacketSource,
-        direct: &RelayDirect,
+        direct: &RelayBaseline,
         children: usize,
-    ) -> Result<Vec<RelayCell>, CommandFailure> {
+    ) -> Result<Vec<RelayConfigurationResult>, CommandFailure> {
         let mut cells: Vec<_> = self
             .engines
             .clone()
@@ -270,15 +270,15 @@ impl<'a> RelayBench<'a> {
                 self.round(source, direct, cell, times)?;
             }
         }
-        let finish = |(cell, times): (RelayCell, CopyDelays)| {
+        let finish = |(cell, times): (RelayConfigurationResult, CopyDelays)| {
             if let Some(rate) = cell.copies_per_s() {
                 let (name, rate) = (findings::name(&cell), units::human_rate(rate));
                 output::print_note(&format!("horolog: {name}: {rate} copies"));
             }
-            RelayCell {
-                first_copy_ns: Distribution::of_recorder(&times.first_copy),
-                last_copy_ns: Distribution::of_recorder(&times.last_copy),
-                direct_ns: Distribution::of_recorder(&times.direct),
+            RelayConfigurationResult {
+                first_copy_ns: Distribution::from_recorder(&times.first_copy),
+                last_copy_ns: Distribution::from_recorder(&times.last_copy),
+                direct_ns: Distribution::from_recorder(&times.direct),
                 ..cell
             }
         };
@@ -286,9 +286,14 @@ impl<'a> RelayBench<'a> {
         Ok(measured.map(finish).collect())
     }
 
-    fn empty(&self, size_bytes: usize, children: usize, engine: RelayEngine) -> RelayCell {
+    fn empty(
+        &self,
+        size_bytes: usize,
+        children: usize,
+        engine: RelayEngine,
+    ) -> RelayConfigurationResult {
         let source_threads = if engine == RelayEngine::Xdp { self.stage.cores.len() } else { 1 };
-        RelayCell {
+        RelayConfigurationResult {
             size_bytes,
             children,
             engine,
@@ -306,8 +311,8 @@ impl<'a> RelayBench<'a> {
     fn round(
         &mut self,
         source: &PacketSource,
-        direct: &RelayDirect,
-        cell: &mut RelayCell,
+        direct: &RelayBaseline,
+        cell: &mut RelayConfigurationResult,
         times: &mut CopyDelays,
     ) -> Result<(), CommandFailure> {
         let is_host_based = cell.engine != RelayEngine::Xdp;

@@ -13,10 +13,10 @@ use horolog_campaign::controller::{
 use horolog_campaign::merge::{MergeInput, merge};
 use horolog_campaign::order::LEAD_NS_MAX;
 use horolog_record::{
-    CampaignDelivery, CampaignResult, CampaignUnusableAgent, Finding, FindingCode, Host, Severity,
+    CampaignExclusions, CampaignResult, Finding, FindingCode, Host, Severity, UnusableAgent,
     rfc3339_now,
 };
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 use horolog_time::Span;
 
 use super::broker::BrokerArgs;
@@ -121,7 +121,7 @@ impl OverNatsArgs {
             |step: &ControllerEvent<'_>| output::print_note(&format!("horolog: {step}"));
         let ran = controller::run(options, &print_event, &output::flow, |collected| {
             let result = merged(collected, started);
-            let written = files.write(&result, [to_json, Render::page], Render::text);
+            let written = files.write(&result, [to_json, RenderResult::page], RenderResult::text);
             // Results that could not be written can be collected once more.
             let is_written = written.is_ok();
             (written.and_then(|()| no_error(&result.findings)), is_written)
@@ -142,7 +142,7 @@ fn merged(collected: CollectedResults, started: String) -> CampaignResult {
         trial: None,
     });
     let unusable = collected.unusable.into_iter();
-    let unusable = unusable.map(|(agent, reason)| CampaignUnusableAgent { agent, reason });
+    let unusable = unusable.map(|(agent, reason)| UnusableAgent { agent, reason });
     merge(MergeInput {
         plan: &collected.plan,
         placement: &collected.placement,
@@ -153,7 +153,7 @@ fn merged(collected: CollectedResults, started: String) -> CampaignResult {
         local: false,
         interrupted: collected.abandoned,
         at_ns: collected.at_ns,
-        delivery: Some(CampaignDelivery {
+        delivery: Some(CampaignExclusions {
             unusable: unusable.collect(),
             duplicate_outcomes: collected.twice,
             unexpected_reports: collected.strange,

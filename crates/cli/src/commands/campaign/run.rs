@@ -15,7 +15,7 @@ use horolog_campaign::order::OrderEvent;
 use horolog_campaign::placement::{PlacedJob, Placement};
 use horolog_campaign::plan::{PLAN_BYTES_MAX, Plan};
 use horolog_campaign::{AgentName, FileError};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use super::over_nats::OverNatsArgs;
 use super::plans;
@@ -165,7 +165,7 @@ pub(super) fn run(args: &CampaignRunArgs) -> Result<(), CommandFailure> {
     let result = local::run(&plan, &options, &mut shown);
     shown.progress.finish();
     let result = result?;
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     no_error(&result.findings)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::clocks::{COUNT_MAX, ClockComparison, ClockError, ClockName, CompareOptions};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use super::figures::{OffsetOf, of_clocks, of_comparison};
 use crate::ci::CiArgs;
@@ -122,6 +122,6 @@ pub(super) fn run(args: &ClockCompareArgs) -> Result<(), CommandFailure> {
     let judge =
         |limit: &Limit<OffsetOf>| limit.judge_named(of_clocks(&result.clocks, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }

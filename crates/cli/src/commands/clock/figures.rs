@@ -1,7 +1,7 @@
 //! Metrics of simulated and compared clocks for `--fail-if`: their offsets, as absolute values.
 //! Pure.
 
-use horolog_record::{ClockMethod, ComparedClock, ExactSummary, LimitResult, LimitUnit};
+use horolog_record::{ComparedClock, DisciplineResult, ExactSummary, LimitResult, LimitUnit};
 
 use crate::limit::{Limit, LimitedMetric};
 
@@ -56,7 +56,7 @@ pub(super) fn of_simulation(text: &str) -> Result<Limit<ClockMetric>, String> {
 
 impl ClockMetric {
     /// Evaluates a limit on the error, or on each outage.
-    pub(super) fn judge(limit: &Limit<Self>, method: &ClockMethod) -> LimitResult {
+    pub(super) fn judge(limit: &Limit<Self>, method: &DisciplineResult) -> LimitResult {
         match limit.metric {
             Self::Error(of) => limit.judge([method.error_ns.as_ref().and_then(of)]),
             Self::Recovery => limit.judge_named(method.outages.iter().map(|outage| {
@@ -69,13 +69,13 @@ impl ClockMetric {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{ClockMethodKind, ClockOutage, ComparedKind};
+    use horolog_record::{ClockOutage, ComparedClockKind, DisciplineMethod};
 
     use super::*;
 
-    fn method(recovered_after_s: Option<u64>) -> ClockMethod {
-        ClockMethod {
-            kind: ClockMethodKind::Servo,
+    fn method(recovered_after_s: Option<u64>) -> DisciplineResult {
+        DisciplineResult {
+            kind: DisciplineMethod::Servo,
             error_ns: ExactSummary::from_values([-3_000, 1_000]),
             allan: Vec::new(),
             outages: vec![ClockOutage {
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    fn judged(expression: &str, method: &ClockMethod) -> (Option<f64>, bool) {
+    fn judged(expression: &str, method: &DisciplineResult) -> (Option<f64>, bool) {
         let limit = of_simulation(expression).unwrap();
         let judged = ClockMetric::judge(&limit, method);
         (judged.value, judged.failed)
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_breaks_its_limit() {
-        let never = ClockMethod { error_ns: None, ..method(None) };
+        let never = DisciplineResult { error_ns: None, ..method(None) };
         assert_eq!(judged("rms>1s", &never), (None, true));
         assert_eq!(judged("recovery>60s", &never), (None, true));
-        let steady = ClockMethod { outages: Vec::new(), ..method(None) };
+        let steady = DisciplineResult { outages: Vec::new(), ..method(None) };
         assert_eq!(judged("recovery>60s", &steady), (None, true));
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn worst_clock_is_named_and_one_without_offsets_fails_a_limit() {
         let clock = |offsets: &[i64]| ComparedClock {
             name: format!("{offsets:?}"),
-            kind: ComparedKind::Phc,
+            kind: ComparedClockKind::Phc,
             from_first: false,
             missed: 0,
             error: None,

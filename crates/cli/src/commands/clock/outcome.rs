@@ -7,9 +7,9 @@ use horolog_discipline::simulation::{
     OutageErrors, SimulationOutcome, SimulationSample, SimulationSettings,
 };
 use horolog_record::{
-    AllanDeviation, CLOCK_SCHEMA, ClockBucket, ClockConditions, ClockCounts, ClockMethod,
-    ClockMethodKind, ClockOscillator, ClockOutage, ClockResult, Finding, FindingCode, Host,
-    Severity,
+    AllanDeviation, CLOCK_SCHEMA, ClockErrorRange, ClockOscillator, ClockOutage, ClockResult,
+    DisciplineMethod, DisciplineResult, Finding, FindingCode, Host, PulseConditions,
+    PulseOutcomeCounts, Severity,
 };
 
 /// Greatest number of intervals for which the error is recorded: as many as a plot can show apart.
@@ -18,9 +18,9 @@ const STRETCHES_MAX: usize = 1_000;
 /// Function that reads a method's error from a sample.
 type ErrorOf = fn(&SimulationSample) -> i64;
 
-const METHODS: [(ClockMethodKind, ErrorOf); 2] = [
-    (ClockMethodKind::Servo, |sample| sample.steered_ns),
-    (ClockMethodKind::SetAtPulse, |sample| sample.set_per_pulse_ns),
+const METHODS: [(DisciplineMethod, ErrorOf); 2] = [
+    (DisciplineMethod::Servo, |sample| sample.steered_ns),
+    (DisciplineMethod::SetAtPulse, |sample| sample.set_per_pulse_ns),
 ];
 
 /// The record of a simulation, before limits are evaluated.
@@ -39,7 +39,7 @@ pub(super) fn record(
         seed: settings.seed,
         duration_s: outcome.samples.len() as u64,
         oscillator: oscillator(&settings.oscillator),
-        conditions: ClockConditions {
+        conditions: PulseConditions {
             pulse_noise_ns: settings.pulse_noise_ns,
             quantisation_ns: settings.quantisation_ns,
             latency_ns: latency.constant_ns,
@@ -53,7 +53,7 @@ pub(super) fn record(
         steered: settings.servo.is_steering,
         locked_after_s: outcome.locked_after_s().map(|second| second as u64),
         methods: METHODS.iter().map(|(kind, error)| method(outcome, *kind, *error)).collect(),
-        counts: ClockCounts {
+        counts: PulseOutcomeCounts {
             pulses: named(&outcome.verdicts),
             pulse_rejects: named(&outcome.pulse_rejects),
             sentence_rejects: named(&outcome.sentence_rejects),
@@ -78,7 +78,7 @@ fn oscillator(oscillator: &Oscillator) -> ClockOscillator {
     }
 }
 
-fn method(outcome: &SimulationOutcome, kind: ClockMethodKind, error: ErrorOf) -> ClockMethod {
+fn method(outcome: &SimulationOutcome, kind: DisciplineMethod, error: ErrorOf) -> DisciplineResult {
     let allan = outcome.allan_deviations(error).into_iter().map(|point| AllanDeviation {
         tau_s: point.samples as f64,
         // From ns per second.
@@ -91,7 +91,7 @@ fn method(outcome: &SimulationOutcome, kind: ClockMethodKind, error: ErrorOf) ->
         error_max_ns: outage.error_max_ns.unsigned_abs(),
         recovered_after_s: outage.recovered_after_s,
     };
-    ClockMethod {
+    DisciplineResult {
         kind,
         error_ns: outcome.error_summary(error),
         allan: allan.collect(),
@@ -101,11 +101,11 @@ fn method(outcome: &SimulationOutcome, kind: ClockMethodKind, error: ErrorOf) ->
 }
 
 /// The extremes of each interval.
-fn series(samples: &[SimulationSample], error: ErrorOf) -> Vec<ClockBucket> {
+fn series(samples: &[SimulationSample], error: ErrorOf) -> Vec<ClockErrorRange> {
     let length = samples.len().div_ceil(STRETCHES_MAX).max(1);
     let stretch = |(index, stretch): (usize, &[SimulationSample])| {
         let errors = || stretch.iter().map(error);
-        Some(ClockBucket {
+        Some(ClockErrorRange {
             begin_s: (index * length) as u64,
             min_ns: errors().min()?,
             max_ns: errors().max()?,
@@ -159,7 +159,7 @@ mod tests {
     fn both_methods_have_their_own_figures() {
         let result = of(&SimulationSettings { duration_s: 5_003, ..Default::default() });
         let [ours, theirs] = &result.methods[..] else { unreachable!("two methods") };
-        let deviation = |method: &ClockMethod| method.error_ns.unwrap().stddev;
+        let deviation = |method: &DisciplineResult| method.error_ns.unwrap().stddev;
         assert!(deviation(ours) < 200.0 && deviation(theirs) > 1_000.0);
         assert!(ours.allan[0].deviation < 1e-6 && theirs.allan[0].deviation > 1e-6);
         assert_eq!(ours.series.len(), 5_003_usize.div_ceil(6));

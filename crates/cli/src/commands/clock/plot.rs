@@ -45,7 +45,7 @@ fn read(path: &Path) -> Result<ClockLogResult, CommandFailure> {
     let most = CLOCK_LOG_LINE_MAX as u64 + 2;
     while file.by_ref().take(most).read_until(b'\n', &mut line).map_err(unreadable)? > 0 {
         let whole = line.strip_suffix(b"\n");
-        let taken = reader.take(whole.unwrap_or(&line));
+        let taken = reader.read_line(whole.unwrap_or(&line));
         match taken {
             // The writer of the log may be in the middle of its last line.
             Err(_) if whole.is_none() && line.len() <= CLOCK_LOG_LINE_MAX => break,

@@ -10,7 +10,7 @@ use horolog_discipline::simulation::{
 };
 use horolog_discipline::{Oscillator, ServoSettings};
 use horolog_record::rfc3339_now;
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use super::figures::{ClockMetric, of_simulation};
 use super::outcome;
@@ -199,7 +199,7 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), CommandFailure> {
         let judge = |limit: &Limit<ClockMetric>| ClockMetric::judge(limit, ours);
         result.limits = args.fail_if.iter().map(judge).collect();
     }
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 

@@ -20,7 +20,7 @@ use horolog_cycle::run::{
 };
 use horolog_cycle::task::{Task, TaskSet, TaskWork};
 use horolog_record::{CycleResult, CycleTask, Distribution, LimitUnit, TaskPolicy};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 use horolog_time::Span;
 use live::CycleLiveView;
 use tasks::TaskArgs;
@@ -283,7 +283,7 @@ pub(super) fn run(args: CycleRunArgs) -> Result<(), CommandFailure> {
     let mut result = ran?;
     let judge = |limit: &Limit<CycleMetric>| limit.judge_named(of_tasks(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     logged?;
     verdict(&result.limits, &result.findings)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
-use horolog_record::{Finding, HostAllResult, HostPart, LimitResult};
+use horolog_record::{Finding, HostAllResult, HostMeasurement, LimitResult};
 use horolog_report::{html, table, to_json};
 
 use super::ThreadArgs;
@@ -38,7 +38,7 @@ pub(crate) struct AllArgs {
     time: Duration,
     /// Parts to skip, such as 'delay,nic': clock, delay, timer, switch, interrupt, nic.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = part)]
-    skip: Vec<HostPart>,
+    skip: Vec<HostMeasurement>,
     #[command(flatten)]
     threads: ThreadArgs,
     /// Exit with status 1 if this expression is true for a part, such as 'timer.p99>100us' or
@@ -58,9 +58,9 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn part(text: &str) -> Result<HostPart, String> {
-    let names = || HostPart::ALL.map(HostPart::name).join(", ");
-    let found = HostPart::ALL.into_iter().find(|part| part.name() == text);
+fn part(text: &str) -> Result<HostMeasurement, String> {
+    let names = || HostMeasurement::ALL.map(HostMeasurement::name).join(", ");
+    let found = HostMeasurement::ALL.into_iter().find(|part| part.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
@@ -88,11 +88,11 @@ fn limit(text: &str) -> Result<PartLimit, String> {
     };
     let (name, rest) = text.split_once('.').ok_or_else(form)?;
     let of = match part(name.trim()).map_err(|_| form())? {
-        HostPart::Delay => PartFigure::Delay(delay::limit(rest)?),
-        HostPart::Timer => PartFigure::Timer(timer::limit(rest)?),
-        HostPart::Switch => PartFigure::Switch(switch::limit(rest)?),
-        HostPart::Interrupt => PartFigure::Interrupt(interrupt::limit(rest)?),
-        HostPart::Clock | HostPart::Nic => return Err(form()),
+        HostMeasurement::Delay => PartFigure::Delay(delay::limit(rest)?),
+        HostMeasurement::Timer => PartFigure::Timer(timer::limit(rest)?),
+        HostMeasurement::Switch => PartFigure::Switch(switch::limit(rest)?),
+        HostMeasurement::Interrupt => PartFigure::Interrupt(interrupt::limit(rest)?),
+        HostMeasurement::Clock | HostMeasurement::Nic => return Err(form()),
     };
     Ok(PartLimit { expression: text.to_owned(), of })
 }
@@ -118,7 +118,7 @@ impl PartLimit {
 
 pub(super) fn run(args: &AllArgs) -> Result<(), CommandFailure> {
     let parts: Vec<_> =
-        HostPart::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
+        HostMeasurement::ALL.into_iter().filter(|part| !args.skip.contains(part)).collect();
     if parts.is_empty() {
         return Err(CommandFailure::usage("no parts left to measure; give fewer to --skip"));
     }
@@ -166,7 +166,7 @@ mod tests {
         for wrong in ["4s", "2h", "soon"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(part("nic"), Ok(HostPart::Nic));
+        assert_eq!(part("nic"), Ok(HostMeasurement::Nic));
         assert!(part("card").is_err_and(|why| why.contains("interrupt")));
     }
 }

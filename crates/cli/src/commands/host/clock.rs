@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::clock::{HostClockOptions, measure};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
@@ -47,6 +47,6 @@ pub(super) fn run(args: &HostClockArgs) -> Result<(), CommandFailure> {
     let options = HostClockOptions { time: args.time, command: output::command_line() };
     let result = measure(options, &|| output::flow().is_break());
     progress.finish();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&[], &result.findings)
 }

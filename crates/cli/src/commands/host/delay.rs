@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use horolog_probe::host::delay::{HostDelayOptions, measure};
-use horolog_record::{DelayKind, DelaySlack, FindingCode, HostDelayResult, SchedulingPolicy};
+use horolog_record::{
+    FindingCode, HostDelayResult, SchedulingPolicy, TimerSlackSetting, WaitFunction,
+};
 use horolog_report::units::human_ns;
 use horolog_report::{html, setting_name, table, to_json};
 
@@ -34,7 +36,7 @@ pub(crate) struct HostDelayArgs {
     /// usleep, select, nanosleep, clock-nanosleep, clock-nanosleep-absolute, epoll-pwait2, timerfd,
     /// io-uring.
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = function)]
-    functions: Vec<DelayKind>,
+    functions: Vec<WaitFunction>,
     /// Delays to request, such as '50us,2ms', up to 1m.
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = delay,
           default_value = "1us,10us,100us,1ms,10ms,100ms,1s")]
@@ -49,7 +51,7 @@ pub(crate) struct HostDelayArgs {
     policy: Vec<SchedulingPolicy>,
     /// Timer slack: default (as inherited) or minimal (1 ns) [default: default,minimal].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = slack)]
-    slack: Vec<DelaySlack>,
+    slack: Vec<TimerSlackSetting>,
     /// Skip the comparison with common beliefs about clocks and sleep functions, and the test of
     /// sleeps interrupted by signals.
     #[arg(long)]
@@ -69,9 +71,9 @@ pub(super) fn limit(text: &str) -> Result<Limit<TimeOf>, String> {
     Limit::parse(text, time_metrics(|of| of))
 }
 
-fn function(text: &str) -> Result<DelayKind, String> {
-    let names = || DelayKind::ALL.map(DelayKind::name).join(", ");
-    let found = DelayKind::ALL.into_iter().find(|kind| kind.name() == text);
+fn function(text: &str) -> Result<WaitFunction, String> {
+    let names = || WaitFunction::ALL.map(WaitFunction::name).join(", ");
+    let found = WaitFunction::ALL.into_iter().find(|kind| kind.name() == text);
     found.ok_or_else(|| format!("write one of {}", names()))
 }
 
@@ -90,10 +92,10 @@ fn policy(text: &str) -> Result<SchedulingPolicy, String> {
     }
 }
 
-fn slack(text: &str) -> Result<DelaySlack, String> {
+fn slack(text: &str) -> Result<TimerSlackSetting, String> {
     match text {
-        "default" => Ok(DelaySlack::Default),
-        "minimal" => Ok(DelaySlack::Minimal),
+        "default" => Ok(TimerSlackSetting::Default),
+        "minimal" => Ok(TimerSlackSetting::Minimal),
         _ => Err("write default or minimal".into()),
     }
 }
@@ -114,14 +116,17 @@ impl HostDelayArgs {
         let mut delays = selected_values(&self.delays, &[]);
         delays.sort_unstable();
         let options = HostDelayOptions {
-            functions: selected_values(&self.functions, &DelayKind::ALL),
+            functions: selected_values(&self.functions, &WaitFunction::ALL),
             delays,
             samples: self.samples,
             policies: selected_values(
                 &self.policy,
                 &[SchedulingPolicy::Other, SchedulingPolicy::Fifo],
             ),
-            slacks: selected_values(&self.slack, &[DelaySlack::Default, DelaySlack::Minimal]),
+            slacks: selected_values(
+                &self.slack,
+                &[TimerSlackSetting::Default, TimerSlackSetting::Minimal],
+            ),
             claims: !self.no_claims,
             command: output::command_line(),
         };
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn lists_are_read_and_nothing_is_measured_twice() {
-        assert_eq!(function("epoll-pwait2"), Ok(DelayKind::EpollPwait2));
+        assert_eq!(function("epoll-pwait2"), Ok(WaitFunction::EpollPwait2));
         assert!(function("nap").is_err_and(|why| why.contains("clock-nanosleep")));
         assert_eq!(selected_values(&[3, 1, 3], &[7]), [3, 1]);
         assert_eq!(selected_values(&[], &[7, 8]), [7, 8]);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use horolog_probe::host::interrupt::{self, InterruptOptions};
-use horolog_record::{HandlerKind, HostInterruptResult, LimitUnit};
-use horolog_report::{Render, to_json};
+use horolog_record::{HostInterruptResult, LimitUnit, TimerHandlerKind};
+use horolog_report::{RenderResult, to_json};
 
 use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, no_lack, verdict};
@@ -21,7 +21,7 @@ use crate::values;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InterruptMetric {
     /// The delay of a kind of handler.
-    Delay(HandlerKind, TimeOf),
+    Delay(TimerHandlerKind, TimeOf),
     /// The share of the core taken from the spinning thread.
     Stolen,
     /// The longest gap.
@@ -29,15 +29,15 @@ pub(super) enum InterruptMetric {
 }
 
 const FIGURES: [LimitedMetric<InterruptMetric>; 11] = [
-    ("kernel.p99", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Kernel, P99)),
-    ("kernel.mean", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Kernel, MEAN)),
-    ("kernel.max", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Kernel, MAX)),
-    ("signal.mean", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Signal, MEAN)),
-    ("signal.p99", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Signal, P99)),
-    ("signal.max", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Signal, MAX)),
-    ("timerfd.mean", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Timerfd, MEAN)),
-    ("timerfd.p99", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Timerfd, P99)),
-    ("timerfd.max", LimitUnit::Ns, InterruptMetric::Delay(HandlerKind::Timerfd, MAX)),
+    ("kernel.p99", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Kernel, P99)),
+    ("kernel.mean", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Kernel, MEAN)),
+    ("kernel.max", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Kernel, MAX)),
+    ("signal.mean", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Signal, MEAN)),
+    ("signal.p99", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Signal, P99)),
+    ("signal.max", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Signal, MAX)),
+    ("timerfd.mean", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Timerfd, MEAN)),
+    ("timerfd.p99", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Timerfd, P99)),
+    ("timerfd.max", LimitUnit::Ns, InterruptMetric::Delay(TimerHandlerKind::Timerfd, MAX)),
     ("os-noise", LimitUnit::Ratio, InterruptMetric::Stolen),
     ("gap", LimitUnit::Ns, InterruptMetric::Gap),
 ];
@@ -115,7 +115,7 @@ impl std::fmt::Display for HandlerKindArg {
     }
 }
 
-impl From<HandlerKindArg> for HandlerKind {
+impl From<HandlerKindArg> for TimerHandlerKind {
     fn from(kind: HandlerKindArg) -> Self {
         match kind {
             HandlerKindArg::Kernel => Self::Kernel,
@@ -141,7 +141,7 @@ pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
     output::install_interrupt_handler()?;
     let options = InterruptOptions {
         cores: args.cores.map(|list| list.0).unwrap_or_default(),
-        kinds: args.handlers.into_iter().map(HandlerKind::from).collect(),
+        kinds: args.handlers.into_iter().map(TimerHandlerKind::from).collect(),
         expiries: args.expiries,
         repetitions: args.repetitions.into(),
         distance: (args.interval / 10, args.interval * 19 / 10),
@@ -157,7 +157,7 @@ pub(super) fn run(args: InterruptArgs) -> Result<(), CommandFailure> {
     progress.finish();
     let judge = |limit: &Limit<InterruptMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)?;
     no_lack(lack(&result))
 }

@@ -4,7 +4,7 @@
 
 use clap::Args;
 use horolog_probe::host::nic::inspect;
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 use horolog_sys::netlink::NetlinkError;
 
 use crate::failure::{CommandFailure, verdict};
@@ -33,6 +33,6 @@ pub(super) fn run(args: &NicArgs) -> Result<(), CommandFailure> {
         }
         error => CommandFailure::environment(error),
     })?;
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&[], &result.findings)
 }

@@ -5,9 +5,9 @@
 use clap::Args;
 use horolog_probe::host::switch::{self, SwitchOptions, TURNS_MAX};
 use horolog_record::{
-    HostSwitchResult, LimitUnit, SwitchExchange, SwitchMechanism, SwitchPeer, SwitchSteps,
+    HandoverMechanism, HostSwitchResult, LimitUnit, PingPongCost, SwitchPeer, YieldSwitchCost,
 };
-use horolog_report::{Render, exchange_name, peer_name, to_json};
+use horolog_report::{RenderResult, exchange_name, peer_name, to_json};
 
 use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, verdict};
@@ -21,15 +21,15 @@ pub(super) enum SwitchMetric {
     /// A switch by the eight steps.
     Switch(SwitchPeer),
     /// The mean turn of each exchange.
-    Turn(SwitchMechanism),
+    Turn(HandoverMechanism),
 }
 
 const FIGURES: [LimitedMetric<SwitchMetric>; 5] = [
     ("process", LimitUnit::Ns, SwitchMetric::Switch(SwitchPeer::Process)),
     ("thread", LimitUnit::Ns, SwitchMetric::Switch(SwitchPeer::Thread)),
-    ("pipe", LimitUnit::Ns, SwitchMetric::Turn(SwitchMechanism::Pipe)),
-    ("futex", LimitUnit::Ns, SwitchMetric::Turn(SwitchMechanism::Futex)),
-    ("eventfd", LimitUnit::Ns, SwitchMetric::Turn(SwitchMechanism::Eventfd)),
+    ("pipe", LimitUnit::Ns, SwitchMetric::Turn(HandoverMechanism::Pipe)),
+    ("futex", LimitUnit::Ns, SwitchMetric::Turn(HandoverMechanism::Futex)),
+    ("eventfd", LimitUnit::Ns, SwitchMetric::Turn(HandoverMechanism::Eventfd)),
 ];
 
 /// Measure the cost of switching between processes and between threads.
@@ -96,7 +96,7 @@ pub(super) fn run(args: SwitchArgs) -> Result<(), CommandFailure> {
     progress.finish();
     let judge = |limit: &Limit<SwitchMetric>| limit.judge_named(measured(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -108,13 +108,14 @@ pub(super) fn measured(
     match figure {
         SwitchMetric::Switch(peer) => {
             let steps = result.steps.iter().filter(|steps| steps.peer == peer);
-            let per_switch =
-                |steps: &SwitchSteps| (format!("a {}", peer_name(steps.peer)), steps.per_switch_ns);
+            let per_switch = |steps: &YieldSwitchCost| {
+                (format!("a {}", peer_name(steps.peer)), steps.per_switch_ns)
+            };
             steps.map(per_switch).collect()
         }
         SwitchMetric::Turn(way) => {
             let exchanges = result.exchanges.iter().filter(|exchange| exchange.mechanism == way);
-            let turn = |one: &SwitchExchange| (exchange_name(one), one.turn_mean_ns);
+            let turn = |one: &PingPongCost| (exchange_name(one), one.turn_mean_ns);
             exchanges.map(turn).collect()
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use horolog_probe::host::timer::{self, TimerOptions};
 use horolog_record::{Distribution, HostTimerResult, LimitUnit};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use super::{CoreList, ThreadArgs, core_list};
 use crate::failure::{CommandFailure, verdict};
@@ -105,7 +105,7 @@ pub(super) fn run(args: TimerArgs) -> Result<(), CommandFailure> {
     progress.finish();
     let judge = |limit: &Limit<TimerMetric>| limit.judge_named(of_cores(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 

@@ -17,7 +17,7 @@ use horolog_load::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind};
 use horolog_load::ramp::Ramp;
 use horolog_load::target::{RouteHints, TargetName};
 use horolog_load::{LoadJob, LoadOptions, LoadRun, Observer};
-use horolog_record::{Finding, FindingCode, LoadResult, Severity, Spacing, Trial};
+use horolog_record::{Finding, FindingCode, LoadResult, RequestSpacing, Severity, Trial};
 use horolog_report::table::{NtpperfPanel, NtpperfTable};
 use horolog_sys::netlink::Prefix;
 use horolog_time::Span;
@@ -216,8 +216,8 @@ impl NtpperfArgs {
         NtpperfTable { ptp: self.ptp().is_some(), panel }
     }
 
-    fn spacing(&self) -> Spacing {
-        if self.exponential { Spacing::Exponential } else { Spacing::Constant }
+    fn spacing(&self) -> RequestSpacing {
+        if self.exponential { RequestSpacing::Exponential } else { RequestSpacing::Constant }
     }
 
     fn resolve(self) -> Result<LoadOptions, CommandFailure> {
@@ -252,7 +252,7 @@ struct NtpperfRows {
     progress: ProgressLine,
     /// Duration of each rate, in seconds.
     duration_s: f64,
-    spacing: Spacing,
+    spacing: RequestSpacing,
     late_allowed: bool,
     gave_up: bool,
 }
@@ -262,8 +262,8 @@ impl NtpperfRows {
     fn is_behind(&self, trial: &Trial) -> bool {
         let planned = trial.intended_rate * self.duration_s;
         let chance = match self.spacing {
-            Spacing::Constant => 0.0,
-            Spacing::Exponential => DEVIATIONS / planned.max(1.0).sqrt(),
+            RequestSpacing::Constant => 0.0,
+            RequestSpacing::Exponential => DEVIATIONS / planned.max(1.0).sqrt(),
         };
         let least = 1.0 - BEHIND.max(LATE_S / self.duration_s).max(chance);
         (trial.sent as f64) < planned * least || trial.achieved_rate < trial.intended_rate * least

@@ -151,7 +151,7 @@ impl NtsKeObserver for KeTrialRows {
 
     fn trial_ended(&mut self, index: usize, trial: &NtsKeTrial) {
         if let Some(feed) = &self.feed {
-            feed.ended(PartSummary::of_nts_ke(index, trial));
+            feed.ended(PartSummary::from_nts_ke_trial(index, trial));
         }
         if let Some(printer) = &mut self.printer {
             printer.print(table::nts_ke_row(trial, &self.style));

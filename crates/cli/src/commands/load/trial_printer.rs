@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use horolog_load::Observer;
-use horolog_record::{Finding, LiveRun, PartSummary, Point, RequestMode, Snapshot, Trial};
+use horolog_record::{Finding, LiveRun, PartSummary, RequestMode, SeriesPoint, Snapshot, Trial};
 use horolog_report::table;
 
 use super::LoadOutputs;
@@ -100,7 +100,7 @@ impl Observer for TrialPrinter {
         }
     }
 
-    fn interval(&mut self, point: &Point) {
+    fn interval(&mut self, point: &SeriesPoint) {
         if !self.quiet && self.kind == RowKind::Intervals {
             let row = table::interval_row(point, &self.style);
             self.printer.print(row);
@@ -129,7 +129,7 @@ impl Observer for TrialPrinter {
 
     fn trial_ended(&mut self, index: usize, trial: &Trial) -> ControlFlow<()> {
         if let Some(feed) = &self.feed {
-            feed.ended(PartSummary::of_trial(index, trial));
+            feed.ended(PartSummary::from_trial(index, trial));
         }
         if !self.quiet && self.kind != RowKind::Intervals {
             let phase = trial.phase.as_deref().unwrap_or("all");

@@ -11,10 +11,10 @@ use clap::Args;
 use horolog_io::target::TargetName;
 use horolog_probe::path::stall::{PortWatch, StallOptions, StallRun, StallSnapshot, WatchOptions};
 use horolog_record::{
-    Distribution, LimitUnit, PathStallResult, SocketOption, StallCell, StallPattern,
+    Distribution, LimitUnit, PathStallResult, StallMeasurement, StallPattern, StallSocketOption,
     WatchedConnection,
 };
-use horolog_report::{Render, stall_pattern, to_json};
+use horolog_report::{RenderResult, stall_pattern, to_json};
 
 use self::live::StallLiveView;
 use super::tcp::{family, target};
@@ -124,7 +124,7 @@ pub(super) fn run(args: &StallArgs) -> Result<(), CommandFailure> {
     let mut result = measured()?;
     let judge = |limit: &Limit<StallMetric>| limit.judge_named((limit.metric)(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -183,10 +183,10 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn plain(result: &PathStallResult) -> impl Iterator<Item = &StallCell> {
+fn plain(result: &PathStallResult) -> impl Iterator<Item = &StallMeasurement> {
     // A forgotten cork always waits.
     result.cells.iter().filter(|cell| {
-        cell.option == SocketOption::None && cell.pattern != StallPattern::CorkForgotten
+        cell.option == StallSocketOption::None && cell.pattern != StallPattern::CorkForgotten
     })
 }
 

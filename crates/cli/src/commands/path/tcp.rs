@@ -9,7 +9,7 @@ use horolog_io::target::{AddressFamily, TargetName};
 use horolog_probe::path::PathObserver;
 use horolog_probe::path::tcp::{PORT, TcpDirections, TcpOptions, TcpRun};
 use horolog_record::{LimitUnit, PathTcpResult, TcpDirection, TcpSettings};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
@@ -168,7 +168,7 @@ pub(super) fn run(args: &TcpArgs) -> Result<(), CommandFailure> {
     let mut result = result?;
     let judge = |limit: &Limit<TcpMetric>| limit.judge_named(limit.metric.of(&result));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 

@@ -11,7 +11,7 @@ use horolog_probe::path::udp::{
     LoadKind, PathUdp, PathUdpOptions, RowPlan, TABLE_4, TIMEOUT, UdpPathError, WARM_UP,
 };
 use horolog_record::{LimitUnit, PathRow};
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 use horolog_wire::{path_probe, stamp};
 
 use crate::failure::{CommandFailure, verdict};
@@ -243,7 +243,7 @@ pub(super) fn run(args: UdpArgs) -> Result<(), CommandFailure> {
         limit.judge_named(result.rows.iter().map(|row| (name(row), limit.metric.of(row))))
     };
     result.limits = limits.iter().map(of_rows).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 

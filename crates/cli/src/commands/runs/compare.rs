@@ -5,7 +5,7 @@
 use clap::Args;
 use horolog_record::{
     COMPARE_SCHEMA, CompareResult, CompareVerdict, ComparedMetric, ComparedRun, Finding,
-    FindingCode, Host, ResultComparison, Severity, damaged, rfc3339_now,
+    FindingCode, Host, ResultComparison, Severity, find_damaged_histogram, rfc3339_now,
 };
 use horolog_report::{check_result, html, table, to_json, units};
 use horolog_stats::bootstrap;
@@ -96,7 +96,7 @@ pub(super) fn run(args: &RunsCompareArgs) -> Result<(), CommandFailure> {
 fn sound(input: &RunInput) -> Result<(), CommandFailure> {
     let refused = |why: String| CommandFailure::environment(format!("{}: {why}", input.reference));
     check_result(&input.result).map_err(|error| refused(error.to_string()))?;
-    match damaged(&input.result) {
+    match find_damaged_histogram(&input.result) {
         Some((path, why)) => Err(refused(format!("the histogram of {path} is damaged: {why}"))),
         None => Ok(()),
     }
@@ -127,7 +127,7 @@ fn keep_named(result: &mut CompareResult, wanted: &[String]) -> Result<(), Comma
 
 fn compared(earlier: &[RunInput], later: &[RunInput], threshold: f64) -> CompareResult {
     let ResultComparison { metrics, only_earlier, only_later, conditions } =
-        ResultComparison::of(&results_of(earlier), &results_of(later), threshold);
+        ResultComparison::compare(&results_of(earlier), &results_of(later), threshold);
     let run = |input: &RunInput| ComparedRun {
         reference: input.reference.clone(),
         schema: input.schema.clone(),
@@ -177,8 +177,8 @@ fn lateness_findings(metrics: &[ComparedMetric]) -> Vec<Finding> {
 
 /// Status 1 if a metric is worse, 3 if nothing can be compared.
 fn judged(result: &CompareResult) -> Result<(), CommandFailure> {
-    let of = |verdict| result.deciding().filter(move |metric| metric.verdict == verdict);
-    let all = result.deciding().count();
+    let of = |verdict| result.deciding_metrics().filter(move |metric| metric.verdict == verdict);
+    let all = result.deciding_metrics().count();
     if let Some(first) = of(CompareVerdict::Worse).next() {
         return Err(CommandFailure::Limit(format!(
             "worse by more than {}: {} of {} metrics, first {}",

@@ -90,7 +90,7 @@ fn stored_run(run: RunMetadata) -> StoredRun {
         command: facts.command,
         errors,
         warnings,
-        broken_limits: facts.broken,
+        broken_limits: facts.failed_limits,
         bytes,
     }
 }

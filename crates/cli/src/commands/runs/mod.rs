@@ -60,7 +60,7 @@ struct DeleteArgs {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if RunReference::can_be_a_name(text) {
+    if RunReference::is_valid_name(text) {
         Ok(text.to_owned())
     } else {
         Err("use letters, digits, '-', '_' and '.', starting with a letter, and no name that \
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &RunsArgs) -> Result<(), CommandFailure> {
         RunsCommand::Name(args) => {
             let mut store = args.store.open()?;
             let id = store.find(&args.run)?.id;
-            Ok(store.name(id, args.name.as_deref())?)
+            Ok(store.set_name(id, args.name.as_deref())?)
         }
         RunsCommand::Export(args) => transfer::export(args),
         RunsCommand::Import(args) => transfer::import(args),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use horolog_store::{FactsError, RunReference, Store, schema_and_start};
+use horolog_store::{ResultFactsError, RunReference, Store, schema_and_start};
 use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -92,7 +92,7 @@ pub(super) fn of_file(path: &Path) -> Result<String, CommandFailure> {
 }
 
 /// The defect of a text that is not a result, and the fields that can still be read.
-pub(super) fn invalid_result(text: &str, error: &FactsError) -> String {
+pub(super) fn invalid_result(text: &str, error: &ResultFactsError) -> String {
     let fields = readable(text);
     let of = |name: &str| fields.get(name).and_then(Value::as_str);
     let facts = of("schema").filter(|schema| schema.starts_with("horolog.")).map(|schema| {
@@ -152,7 +152,7 @@ mod tests {
             "{message}"
         );
         let strange =
-            invalid_result("{\"schema\": \"foo\"}", &FactsError::Schema("foo".to_owned()));
+            invalid_result("{\"schema\": \"foo\"}", &ResultFactsError::Schema("foo".to_owned()));
         assert!(!strange.contains("begins"), "{strange}");
         assert_eq!(readable("[1]").len(), 0);
         assert_eq!(readable("").len(), 0);

@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use horolog_columns::{ColumnsError, FigureWriter};
+use horolog_columns::{ColumnsError, MetricWriter};
 use horolog_report::csv;
-use horolog_store::{Facts, RunMetadata, RunReference, Store, StoreError, one_line};
+use horolog_store::{ResultFacts, RunMetadata, RunReference, Store, StoreError, compact_json};
 use serde_json::Value;
 
 use super::list::FilterArgs;
@@ -117,7 +117,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), CommandFailure> {
         TransferFormat::Csv => destination.write(&figures(results)?),
         TransferFormat::Parquet => destination.write_bytes(&columns(results)?),
         TransferFormat::Jsonl => {
-            let lines = results.map(|of| Ok(format!("{}\n", one_line(&of?.1))));
+            let lines = results.map(|of| Ok(format!("{}\n", compact_json(&of?.1))));
             destination.write(&lines.collect::<Result<String, CommandFailure>>()?)
         }
     }?;
@@ -146,7 +146,7 @@ fn columns<'a>(
     results: impl Iterator<Item = Result<(&'a RunMetadata, String), CommandFailure>>,
 ) -> Result<Vec<u8>, CommandFailure> {
     let unwritten = |error: ColumnsError| CommandFailure::environment(error);
-    let mut writer = FigureWriter::new(Vec::new()).map_err(unwritten)?;
+    let mut writer = MetricWriter::new(Vec::new()).map_err(unwritten)?;
     for of in results {
         let (run, result) = of?;
         let (name, result) = (run.name.as_deref().unwrap_or_default(), read(run, &result)?);
@@ -182,8 +182,8 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), CommandFailure> {
 }
 
 /// The results of a file: one, or one on each line.
-fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
-    let whole = Facts::of(text);
+fn sound(text: &str) -> Result<Vec<(ResultFacts, String)>, String> {
+    let whole = ResultFacts::parse(text);
     let why = match whole {
         Ok(facts) => return Ok(vec![(facts, text.to_owned())]),
         Err(error) => invalid_result(text, &error),
@@ -191,7 +191,7 @@ fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let lines: Vec<_> = lines.collect();
     // One result over several lines is not complete on any of them.
-    if lines.len() < 2 || lines.first().is_some_and(|(_, line)| Facts::of(line).is_err()) {
+    if lines.len() < 2 || lines.first().is_some_and(|(_, line)| ResultFacts::parse(line).is_err()) {
         return Err(why);
     }
     let of_line = |&(index, line): &(usize, &str)| {
@@ -200,7 +200,7 @@ fn sound(text: &str) -> Result<Vec<(Facts, String)>, String> {
             let before = format!("; sound results before it: {sound}");
             format!("line {}: {}{before}", index + 1, invalid_result(line, &error))
         };
-        Ok((Facts::of(line).map_err(reason)?, line.to_owned()))
+        Ok((ResultFacts::parse(line).map_err(reason)?, line.to_owned()))
     };
     lines.iter().map(of_line).collect()
 }

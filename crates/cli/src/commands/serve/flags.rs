@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_report::html::{Live, live};
+use horolog_report::html::{LivePageKind, live};
 use horolog_server::{
     InterleavedConfig, InterleavedEngine, KeLimits, LeapConfig, LeapSystem, NtsConfig,
     OperationConfig, Sandbox, TimestampsConfig, WebConfig,
@@ -82,7 +82,7 @@ impl OperationArgs {
             web: self.web.map(|address| WebConfig {
                 address,
                 token_file: self.web_token_file,
-                page: live(Live::Serve),
+                page: live(LivePageKind::Serve),
             }),
             sandbox: match self.sandbox {
                 SandboxArg::Auto => Sandbox::BestEffort,

@@ -69,7 +69,8 @@ fn gaps_are_counted_from_the_longest_on() {
 fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
     let clock: HostClockResult = golden("host_clock");
     let mut result = gaps();
-    result.os_noise[0].by_others = OsNoiseShare { gaps: 600, total_ns: 6_000_000, max_ns: 9_000 };
+    result.os_noise[0].by_others =
+        OsNoiseGapSummary { gaps: 600, total_ns: 6_000_000, max_ns: 9_000 };
     result.os_noise[0].gap_ns.as_mut().unwrap().count = 600;
     let mut sources = [
         source(CostRecord::Clock(Box::new(clock))),
@@ -81,7 +82,7 @@ fn ticks_are_as_long_as_the_median_gap_and_not_counted_twice() {
     let short = shown(&all, Kind::Interrupt)[0];
     assert_eq!((short.1, short.2), (6_900, Some(1_000_000_000 / 48)));
     let CostRecord::Interrupt(result) = &mut sources[1].measured else { panic!() };
-    result.os_noise[0].by_others = OsNoiseShare::default();
+    result.os_noise[0].by_others = OsNoiseGapSummary::default();
     let none = extract_costs(&sources, Worst::Max);
     assert_eq!(shown(&none, Kind::Scheduler), [(Some(0), 2_000, Some(4_000_000))]);
     assert_eq!(shown(&none, Kind::Interrupt), []);

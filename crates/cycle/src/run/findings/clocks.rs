@@ -3,7 +3,7 @@
 
 use horolog_conditions::finding;
 use horolog_record::{
-    CycleClock, CycleNode, CycleResult, CycleSignal, Finding, FindingCode, Severity,
+    CycleClockOffset, CycleNode, CycleResult, Finding, FindingCode, ReleaseSignal, Severity,
 };
 
 /// Returns the finding that the system clock of a node was stepped during the run, with the number
@@ -26,7 +26,7 @@ pub(in crate::run) fn clock_step_finding((node, sets): &(String, u64)) -> Findin
 /// Returns the findings about nodes whose clocks exceeded the permitted offset during a run by more
 /// than the error bound. Releases by packets need no accurate clock.
 pub(in crate::run) fn clock_offset_findings(result: &CycleResult, max_ns: u64) -> Vec<Finding> {
-    if result.signal == CycleSignal::Packet {
+    if result.signal == ReleaseSignal::Packet {
         return Vec::new();
     }
     let nodes = result.runs.iter().flat_map(|run| &run.nodes);
@@ -35,7 +35,7 @@ pub(in crate::run) fn clock_offset_findings(result: &CycleResult, max_ns: u64) -
 
 fn clock_offset_finding(node: &CycleNode, max_ns: u64) -> Option<Finding> {
     let offset_min_ns =
-        |clock: &&CycleClock| clock.ahead_ns.unsigned_abs().saturating_sub(clock.error_ns);
+        |clock: &&CycleClockOffset| clock.ahead_ns.unsigned_abs().saturating_sub(clock.error_ns);
     let furthest = node.clocks.iter().max_by_key(offset_min_ns)?;
     (offset_min_ns(&furthest) > max_ns).then(|| {
         let way = if furthest.ahead_ns < 0 { "behind" } else { "ahead of" };
@@ -88,19 +88,20 @@ mod tests {
         let mut result: CycleResult = serde_json::from_str(golden).unwrap();
         result.runs.truncate(1);
         let messages = |result: &mut CycleResult, clocks: &[(i64, u64)]| {
-            let clock = |&(ahead_ns, error_ns): &(i64, u64)| CycleClock { ahead_ns, error_ns };
+            let clock =
+                |&(ahead_ns, error_ns): &(i64, u64)| CycleClockOffset { ahead_ns, error_ns };
             result.runs[0].nodes.iter_mut().for_each(|node| node.clocks.clear());
             result.runs[0].nodes[1].clocks = clocks.iter().map(clock).collect();
             let findings = clock_offset_findings(result, 1_000_000);
             findings.into_iter().map(|one| one.message).collect::<Vec<_>>()
         };
-        for signal in [CycleSignal::Utc, CycleSignal::Packet] {
+        for signal in [ReleaseSignal::Utc, ReleaseSignal::Packet] {
             result.signal = signal;
             assert!(messages(&mut result, &[]).is_empty());
             // Too far if the error is all one way, and not if it is the other way.
             assert!(messages(&mut result, &[(900_000, 1_000), (-1_001_000, 3_000)]).is_empty());
             let strayed = messages(&mut result, &[(0, 0), (-3_000_000, 5_000), (20_000, 1_000)]);
-            assert_eq!(strayed.len(), usize::from(signal == CycleSignal::Utc));
+            assert_eq!(strayed.len(), usize::from(signal == ReleaseSignal::Utc));
             let name = &result.runs[0].nodes[1].name;
             let wanted = format!("The clock of {name} was 3000 us behind the first node's");
             assert!(strayed.iter().all(|one| one.starts_with(&wanted)), "{strayed:?}");

@@ -26,7 +26,7 @@ pub(super) fn run<P: LaneDevice>(
         tracker: RequestTracker::open(&plan, std::mem::take(&mut scene.carried)).unwrap(),
         device: &mut scene.port,
         clock: &TickingClock(Arc::clone(&scene.clock)),
-        schedule: LaneSchedule::with_profile(start, &profile, Spacing::Constant, (0, 1), 1)
+        schedule: LaneSchedule::with_profile(start, &profile, RequestSpacing::Constant, (0, 1), 1)
             .unwrap(),
         end: start + Span::from_ns(profile.duration().as_nanos() as i64),
         timeout: TIMEOUT,

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 
 use horolog_conditions::finding;
 use horolog_record::{
-    Finding, FindingCode, HostAllResult, HostInterruptResult, HostPart, HostPartOutcome,
-    HostPartState, HostTimerResult, HostVerdict, OsNoise, Severity, WorstFinding,
+    Finding, FindingCode, HostAllResult, HostInterruptResult, HostMeasurement,
+    HostMeasurementOutcome, HostMeasurementState, HostTimerResult, HostVerdict, OsNoise,
+    RankedFinding, Severity,
 };
 
 use crate::host::figures::time;
@@ -25,17 +26,18 @@ const WORST: usize = 3;
 
 /// Order of findings of one severity. A clock error affects every value; then comes what takes the
 /// cores, then what is late for it; a NIC is one path of several.
-const ORDER: [HostPart; 6] = [
-    HostPart::Clock,
-    HostPart::Interrupt,
-    HostPart::Timer,
-    HostPart::Switch,
-    HostPart::Delay,
-    HostPart::Nic,
+const ORDER: [HostMeasurement; 6] = [
+    HostMeasurement::Clock,
+    HostMeasurement::Interrupt,
+    HostMeasurement::Timer,
+    HostMeasurement::Switch,
+    HostMeasurement::Delay,
+    HostMeasurement::Nic,
 ];
 
 /// Parts without which the fitness of a host is uncertain.
-const NEEDED: [HostPart; 3] = [HostPart::Clock, HostPart::Timer, HostPart::Interrupt];
+const NEEDED: [HostMeasurement; 3] =
+    [HostMeasurement::Clock, HostMeasurement::Timer, HostMeasurement::Interrupt];
 
 /// Findings about a prerequisite that a part lacked.
 const LACKS: [FindingCode; 6] = [
@@ -48,18 +50,18 @@ const LACKS: [FindingCode; 6] = [
 ];
 
 /// Returns the state of a part with a record, by its findings, and what it lacked.
-pub(super) fn state(findings: &[Finding]) -> (HostPartState, Vec<String>) {
+pub(super) fn state(findings: &[Finding]) -> (HostMeasurementState, Vec<String>) {
     let messages = |is: fn(&&Finding) -> bool| -> Vec<String> {
         findings.iter().filter(is).map(|one| one.message.clone()).collect()
     };
     let ended = messages(|one| one.code == FindingCode::Interrupted);
     let lacked = messages(|one| LACKS.contains(&one.code));
     if !ended.is_empty() {
-        (HostPartState::Interrupted, ended)
+        (HostMeasurementState::Interrupted, ended)
     } else if !lacked.is_empty() {
-        (HostPartState::Reduced, lacked)
+        (HostMeasurementState::Reduced, lacked)
     } else {
-        (HostPartState::Measured, Vec::new())
+        (HostMeasurementState::Measured, Vec::new())
     }
 }
 
@@ -107,25 +109,27 @@ fn taken(interrupt: &HostInterruptResult) -> Vec<Finding> {
 }
 
 /// Reports a part without a result.
-fn unmeasured(outcome: &HostPartOutcome) -> Option<Finding> {
+fn unmeasured(outcome: &HostMeasurementOutcome) -> Option<Finding> {
     let name = match &outcome.interface {
         Some(interface) => format!("{} {interface}", outcome.part.name()),
         None => outcome.part.name().to_owned(),
     };
     let (message, advice) = match outcome.state {
-        HostPartState::Measured | HostPartState::Reduced | HostPartState::Absent => return None,
-        HostPartState::Failed => (
+        HostMeasurementState::Measured
+        | HostMeasurementState::Reduced
+        | HostMeasurementState::Absent => return None,
+        HostMeasurementState::Failed => (
             format!("'{name}' returned no values: {}.", outcome.reason.join("; ")),
             format!("Run 'horolog host {name}' for the reason."),
         ),
-        HostPartState::Interrupted => {
+        HostMeasurementState::Interrupted => {
             (format!("'{name}' was interrupted."), "Run it to completion.".into())
         }
-        HostPartState::NotBegun => (
+        HostMeasurementState::NotBegun => (
             format!("'{name}' was not started: the run was interrupted before."),
             "Run it to completion.".into(),
         ),
-        HostPartState::Skipped => {
+        HostMeasurementState::Skipped => {
             (format!("'{name}' was skipped, so the verdict does not cover it."), String::new())
         }
     };
@@ -135,26 +139,26 @@ fn unmeasured(outcome: &HostPartOutcome) -> Option<Finding> {
 }
 
 /// Returns the findings of a part's record or records.
-fn of_part(result: &HostAllResult, part: HostPart) -> Vec<&Finding> {
+fn of_part(result: &HostAllResult, part: HostMeasurement) -> Vec<&Finding> {
     fn of<R>(record: Option<&R>, findings: fn(&R) -> &Vec<Finding>) -> Vec<&Finding> {
         record.into_iter().flat_map(findings).collect()
     }
     match part {
-        HostPart::Clock => of(result.clock.as_ref(), |one| &one.findings),
-        HostPart::Delay => of(result.delay.as_ref(), |one| &one.findings),
-        HostPart::Timer => of(result.timer.as_ref(), |one| &one.findings),
-        HostPart::Switch => of(result.switch.as_ref(), |one| &one.findings),
-        HostPart::Interrupt => of(result.interrupt.as_ref(), |one| &one.findings),
-        HostPart::Nic => result.nics.iter().flat_map(|one| &one.findings).collect(),
+        HostMeasurement::Clock => of(result.clock.as_ref(), |one| &one.findings),
+        HostMeasurement::Delay => of(result.delay.as_ref(), |one| &one.findings),
+        HostMeasurement::Timer => of(result.timer.as_ref(), |one| &one.findings),
+        HostMeasurement::Switch => of(result.switch.as_ref(), |one| &one.findings),
+        HostMeasurement::Interrupt => of(result.interrupt.as_ref(), |one| &one.findings),
+        HostMeasurement::Nic => result.nics.iter().flat_map(|one| &one.findings).collect(),
     }
 }
 
 /// Returns all findings with their parts: those that follow from the parts together, then part by
 /// part.
-fn all(result: &HostAllResult) -> Vec<(Option<HostPart>, &Finding)> {
+fn all(result: &HostAllResult) -> Vec<(Option<HostMeasurement>, &Finding)> {
     let own = result.findings.iter().map(|one| match one.code {
-        FindingCode::WakeupLatencyHigh => (Some(HostPart::Timer), one),
-        FindingCode::OsNoise => (Some(HostPart::Interrupt), one),
+        FindingCode::WakeupLatencyHigh => (Some(HostMeasurement::Timer), one),
+        FindingCode::OsNoise => (Some(HostMeasurement::Interrupt), one),
         _ => (None, one),
     });
     let parts = ORDER.into_iter().flat_map(|part| {
@@ -172,17 +176,17 @@ fn all(result: &HostAllResult) -> Vec<(Option<HostPart>, &Finding)> {
 
 /// Returns the worst findings: by severity, then in the order of [`all`]. Identical ones of several
 /// parts or cores are reported once.
-fn worst(result: &HostAllResult) -> Vec<WorstFinding> {
-    let mut worst: Vec<WorstFinding> = Vec::new();
+fn worst(result: &HostAllResult) -> Vec<RankedFinding> {
+    let mut worst: Vec<RankedFinding> = Vec::new();
     for (part, finding) in all(result) {
-        let is_same = |one: &&mut WorstFinding| {
+        let is_same = |one: &&mut RankedFinding| {
             let first = &one.finding;
             (first.code, first.severity, &first.advice)
                 == (finding.code, finding.severity, &finding.advice)
         };
         match worst.iter_mut().find(is_same) {
             Some(same) => same.others += 1,
-            None => worst.push(WorstFinding { part, finding: finding.clone(), others: 0 }),
+            None => worst.push(RankedFinding { part, finding: finding.clone(), others: 0 }),
         }
     }
     worst.sort_by_key(|one| Reverse(one.finding.severity));
@@ -193,9 +197,12 @@ fn worst(result: &HostAllResult) -> Vec<WorstFinding> {
 /// Returns true if both measurements that decide the fitness of a host are complete: wake-ups, and
 /// the time that others take. A part that was cut short may have missed something.
 fn is_decided(result: &HostAllResult) -> bool {
-    let is_cut = |one: &HostPartOutcome| {
-        matches!(one.part, HostPart::Timer | HostPart::Interrupt)
-            && matches!(one.state, HostPartState::Interrupted | HostPartState::NotBegun)
+    let is_cut = |one: &HostMeasurementOutcome| {
+        matches!(one.part, HostMeasurement::Timer | HostMeasurement::Interrupt)
+            && matches!(
+                one.state,
+                HostMeasurementState::Interrupted | HostMeasurementState::NotBegun
+            )
     };
     let mut wake_ups = result.timer.iter().flat_map(|timer| &timer.cores);
     let stolen = result.interrupt.iter().any(|one| !one.os_noise.is_empty());
@@ -206,8 +213,8 @@ fn is_decided(result: &HostAllResult) -> bool {
 /// long as anything needed was; fitness requires all that decides it.
 fn verdict(result: &HostAllResult) -> HostVerdict {
     let measured = |part| match part {
-        HostPart::Clock => result.clock.is_some(),
-        HostPart::Timer => result.timer.is_some(),
+        HostMeasurement::Clock => result.clock.is_some(),
+        HostMeasurement::Timer => result.timer.is_some(),
         _ => result.interrupt.is_some(),
     };
     if !NEEDED.into_iter().any(measured) {

@@ -8,8 +8,8 @@ mod plan;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, HOST_ALL_SCHEMA, Host, HostAllResult, HostNicResult, HostPart, HostPartOutcome,
-    HostPartState, HostVerdict, rfc3339_now,
+    Finding, HOST_ALL_SCHEMA, Host, HostAllResult, HostMeasurement, HostMeasurementOutcome,
+    HostMeasurementState, HostNicResult, HostVerdict, rfc3339_now,
 };
 use horolog_sys::netlink::{Link, Netlink, NetlinkError};
 
@@ -21,7 +21,7 @@ pub struct HostAllOptions {
     /// Approximate time of all parts together; at one minute each takes as long as by itself.
     pub time: Duration,
     /// Parts to measure.
-    pub parts: Vec<HostPart>,
+    pub parts: Vec<HostMeasurement>,
     /// Real-time priority of threads that use one; `None` for sched-other threads.
     pub priority: Option<u8>,
     /// True to hold off deep idle states while wake-ups, switches and handlers are measured.
@@ -34,9 +34,9 @@ pub struct HostAllOptions {
 #[derive(Clone, Copy)]
 pub struct HostCallbacks<'a> {
     /// Takes the running part and its current step.
-    pub doing: &'a (dyn Fn(HostPart, &str) + Sync),
+    pub doing: &'a (dyn Fn(HostMeasurement, &str) + Sync),
     /// Takes the outcome of a part.
-    pub done: &'a dyn Fn(&HostPartOutcome),
+    pub done: &'a dyn Fn(&HostMeasurementOutcome),
     /// Returns true if the run is to end.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
@@ -45,12 +45,12 @@ pub struct HostCallbacks<'a> {
 #[must_use]
 pub fn run(options: &HostAllOptions, watch: HostCallbacks<'_>) -> HostAllResult {
     let mut result = empty(options);
-    for part in HostPart::ALL {
+    for part in HostMeasurement::ALL {
         let before = result.parts.len();
         if !options.parts.contains(&part) {
-            result.parts.push(without(part, HostPartState::Skipped, Vec::new()));
+            result.parts.push(without(part, HostMeasurementState::Skipped, Vec::new()));
         } else if (watch.is_over)() {
-            result.parts.push(without(part, HostPartState::NotBegun, Vec::new()));
+            result.parts.push(without(part, HostMeasurementState::NotBegun, Vec::new()));
         } else {
             measure(part, options, watch, &mut result);
         }
@@ -83,12 +83,16 @@ fn empty(options: &HostAllOptions) -> HostAllResult {
 }
 
 /// Returns the outcome of a part without a record.
-fn without(part: HostPart, state: HostPartState, why: Vec<String>) -> HostPartOutcome {
-    HostPartOutcome { part, interface: None, state, reason: why, duration_ns: 0 }
+fn without(
+    part: HostMeasurement,
+    state: HostMeasurementState,
+    why: Vec<String>,
+) -> HostMeasurementOutcome {
+    HostMeasurementOutcome { part, interface: None, state, reason: why, duration_ns: 0 }
 }
 
 fn measure(
-    part: HostPart,
+    part: HostMeasurement,
     options: &HostAllOptions,
     watch: HostCallbacks<'_>,
     result: &mut HostAllResult,
@@ -102,34 +106,34 @@ fn measure(
     let begun = RunningHostPart { part, at: Instant::now() };
     doing("begins");
     let outcome = match part {
-        HostPart::Clock => {
+        HostMeasurement::Clock => {
             let record = Ok::<_, NetlinkError>(clock::measure(plan::clock(options), &is_over));
             begun.ended(record, |one| &one.findings, &mut result.clock)
         }
-        HostPart::Delay => {
+        HostMeasurement::Delay => {
             let record = delay::measure(plan::delay(options), &doing, is_over);
             begun.ended(Ok::<_, NetlinkError>(record), |one| &one.findings, &mut result.delay)
         }
-        HostPart::Timer => {
+        HostMeasurement::Timer => {
             let record = timer::run(plan::timer(options), &of_time, &is_over);
             begun.ended(record, |one| &one.findings, &mut result.timer)
         }
-        HostPart::Switch => {
+        HostMeasurement::Switch => {
             let record = switch::run(plan::switch(options), &of_all, &is_over);
             begun.ended(record, |one| &one.findings, &mut result.switch)
         }
-        HostPart::Interrupt => {
+        HostMeasurement::Interrupt => {
             let record = interrupt::run(plan::interrupt(options), &doing, &is_over);
             begun.ended(record, |one| &one.findings, &mut result.interrupt)
         }
-        HostPart::Nic => return nics(options, result),
+        HostMeasurement::Nic => return nics(options, result),
     };
     result.parts.push(outcome);
 }
 
 /// Running part.
 struct RunningHostPart {
-    part: HostPart,
+    part: HostMeasurement,
     at: Instant,
 }
 
@@ -140,14 +144,14 @@ impl RunningHostPart {
         record: Result<R, E>,
         findings: fn(&R) -> &[Finding],
         stored: &mut Option<R>,
-    ) -> HostPartOutcome {
+    ) -> HostMeasurementOutcome {
         let (state, why) = match &record {
             Ok(record) => judge::state(findings(record)),
-            Err(error) => (HostPartState::Failed, vec![error.to_string()]),
+            Err(error) => (HostMeasurementState::Failed, vec![error.to_string()]),
         };
         *stored = record.ok();
         let took_ns = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        HostPartOutcome { duration_ns: took_ns, ..without(self.part, state, why) }
+        HostMeasurementOutcome { duration_ns: took_ns, ..without(self.part, state, why) }
     }
 }
 
@@ -158,20 +162,20 @@ fn nics(options: &HostAllOptions, result: &mut HostAllResult) {
         Ok(links) => select_interfaces(&links),
         Err(error) => {
             let why = vec![error.to_string()];
-            result.parts.push(without(HostPart::Nic, HostPartState::Failed, why));
+            result.parts.push(without(HostMeasurement::Nic, HostMeasurementState::Failed, why));
             return;
         }
     };
     if names.is_empty() {
         let why = vec!["no interface except loopback is up".to_owned()];
-        result.parts.push(without(HostPart::Nic, HostPartState::Absent, why));
+        result.parts.push(without(HostMeasurement::Nic, HostMeasurementState::Absent, why));
     }
     for name in names {
-        let begun = RunningHostPart { part: HostPart::Nic, at: Instant::now() };
+        let begun = RunningHostPart { part: HostMeasurement::Nic, at: Instant::now() };
         let mut stored: Option<HostNicResult> = None;
         let record = nic::inspect(&name, options.command.clone());
         let outcome = begun.ended(record, |one| &one.findings, &mut stored);
-        result.parts.push(HostPartOutcome { interface: Some(name), ..outcome });
+        result.parts.push(HostMeasurementOutcome { interface: Some(name), ..outcome });
         result.nics.extend(stored);
     }
 }
@@ -226,18 +230,18 @@ mod tests {
     fn skipped_parts_are_reported() {
         let options = HostAllOptions {
             time: Duration::from_secs(5),
-            parts: vec![HostPart::Nic],
+            parts: vec![HostMeasurement::Nic],
             priority: None,
             hold_awake: false,
             command: Vec::new(),
         };
         let watch = HostCallbacks { doing: &|_, _| (), done: &|_| (), is_over: &|| false };
         let result = run(&options, watch);
-        let skipped = result.parts.iter().filter(|one| one.state == HostPartState::Skipped);
+        let skipped = result.parts.iter().filter(|one| one.state == HostMeasurementState::Skipped);
         assert_eq!((skipped.count(), result.verdict), (5, HostVerdict::Unjudged));
         let reported = result.findings.iter().filter(|one| one.message.contains("was skipped"));
         assert_eq!(reported.count(), 5, "{:?}", result.findings);
         let ended = run(&options, HostCallbacks { is_over: &|| true, ..watch });
-        assert!(ended.parts.iter().any(|one| one.state == HostPartState::NotBegun));
+        assert!(ended.parts.iter().any(|one| one.state == HostMeasurementState::NotBegun));
     }
 }

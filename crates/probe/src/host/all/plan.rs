@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use horolog_record::{DelayKind, DelaySlack, HandlerKind, SchedulingPolicy};
+use horolog_record::{SchedulingPolicy, TimerHandlerKind, TimerSlackSetting, WaitFunction};
 
 use super::HostAllOptions;
 use crate::host::clock::HostClockOptions;
@@ -52,11 +52,11 @@ pub(super) fn delay(options: &HostAllOptions) -> HostDelayOptions {
     let claims = options.time >= CLAIMS_MIN;
     let is_possible = |delay: &Duration| claims || *delay <= SHORT_MAX;
     HostDelayOptions {
-        functions: DelayKind::ALL.to_vec(),
+        functions: WaitFunction::ALL.to_vec(),
         delays: DELAYS.into_iter().filter(is_possible).collect(),
         samples: scaled(100, options.time).max(3),
         policies: vec![SchedulingPolicy::Other, SchedulingPolicy::Fifo],
-        slacks: vec![DelaySlack::Default, DelaySlack::Minimal],
+        slacks: vec![TimerSlackSetting::Default, TimerSlackSetting::Minimal],
         claims,
         command: options.command.clone(),
     }
@@ -90,7 +90,7 @@ pub(super) fn switch(options: &HostAllOptions) -> SwitchOptions {
 pub(super) fn interrupt(options: &HostAllOptions) -> InterruptOptions {
     InterruptOptions {
         cores: Vec::new(),
-        kinds: vec![HandlerKind::Kernel, HandlerKind::Signal, HandlerKind::Timerfd],
+        kinds: vec![TimerHandlerKind::Kernel, TimerHandlerKind::Signal, TimerHandlerKind::Timerfd],
         expiries: scaled(1_000, options.time),
         repetitions: 5,
         distance: (Duration::from_micros(50), Duration::from_micros(950)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use flate2::read::GzDecoder;
-use horolog_record::{HzSource, TickFacts, TickMode};
+use horolog_record::{TickFacts, TickMode, TickRateSource};
 use horolog_sys::posix_clock::{PosixClock, user_hz};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -36,7 +36,7 @@ pub(crate) fn measure_tick() -> TickFacts {
     let measured_ns = step_of(PosixClock::MONOTONIC_COARSE);
     let (path, configured) = config.unzip();
     let (hz, known_by) = ticks_per_second(configured, coarse_resolution_ns, measured_ns).unzip();
-    let is_configured = known_by == Some(HzSource::Config);
+    let is_configured = known_by == Some(TickRateSource::Config);
     let facts = TickFacts {
         hz,
         known_by,
@@ -59,16 +59,16 @@ fn ticks_per_second(
     configured: Option<Configured>,
     coarse_resolution_ns: Option<u64>,
     measured_ns: Option<u64>,
-) -> Option<(u32, HzSource)> {
+) -> Option<(u32, TickRateSource)> {
     let of_tick = |ns: Option<u64>| {
         let hz = (NS_PER_S as f64 / ns.filter(|ns| *ns > 0)? as f64).round();
         // Linux has no tick outside this range.
         (1.0..=10_000.0).contains(&hz).then_some(hz as u32)
     };
-    let configured = configured.and_then(|config| config.hz).map(|hz| (hz, HzSource::Config));
+    let configured = configured.and_then(|config| config.hz).map(|hz| (hz, TickRateSource::Config));
     configured
-        .or_else(|| Some((of_tick(coarse_resolution_ns)?, HzSource::Resolution)))
-        .or_else(|| Some((of_tick(measured_ns)?, HzSource::Measured)))
+        .or_else(|| Some((of_tick(coarse_resolution_ns)?, TickRateSource::Resolution)))
+        .or_else(|| Some((of_tick(measured_ns)?, TickRateSource::Measured)))
 }
 
 /// Adds the times at which tick counters wrap.
@@ -183,12 +183,12 @@ mod tests {
         assert_eq!(configured, Configured { hz: Some(300), mode: Some(TickMode::Idle) });
         let known = |config, stated, measured| ticks_per_second(config, stated, measured);
         let (stated, measured) = (Some(4_000_000), Some(10_000_000));
-        assert_eq!(known(Some(configured), stated, measured), Some((300, HzSource::Config)));
-        assert_eq!(known(None, stated, measured), Some((250, HzSource::Resolution)));
-        assert_eq!(known(None, None, measured), Some((100, HzSource::Measured)));
+        assert_eq!(known(Some(configured), stated, measured), Some((300, TickRateSource::Config)));
+        assert_eq!(known(None, stated, measured), Some((250, TickRateSource::Resolution)));
+        assert_eq!(known(None, None, measured), Some((100, TickRateSource::Measured)));
         assert_eq!(known(None, Some(0), Some(1)), None);
         // 300 does not divide 10⁹: the tick is 3,333,333 ns.
-        assert_eq!(known(None, Some(3_333_333), None), Some((300, HzSource::Resolution)));
+        assert_eq!(known(None, Some(3_333_333), None), Some((300, TickRateSource::Resolution)));
     }
 
     #[test]

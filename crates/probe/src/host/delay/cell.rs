@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use horolog_record::{DelayCell, DelayKind, Distribution};
+use horolog_record::{DelayMeasurement, Distribution, WaitFunction};
 use horolog_stats::Recorder;
 use horolog_sys::posix_clock::PosixClock;
 
@@ -74,16 +74,16 @@ impl DelayStats {
         u32::try_from(self.requested_ns / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn cell(self, function: DelayKind, setting: usize) -> DelayCell {
+    pub(super) fn cell(self, function: WaitFunction, setting: usize) -> DelayMeasurement {
         let count = self.overshoots.count();
-        let is_here = function != DelayKind::AlarmPause && count > 0;
-        DelayCell {
+        let is_here = function != WaitFunction::AlarmPause && count > 0;
+        DelayMeasurement {
             function,
             setting,
             requested_ns: self.requested_ns,
             early: self.early,
             early_max_ns: self.early_max_ns,
-            overshoot_ns: Distribution::of_recorder(&self.overshoots),
+            overshoot_ns: Distribution::from_recorder(&self.overshoots),
             processor_ns: is_here.then(|| self.processor_ns as f64 / count as f64),
             error: self.error,
         }
@@ -135,7 +135,7 @@ mod tests {
                 Ok(())
             }));
         }
-        let cell = |account: DelayStats| account.cell(DelayKind::Nanosleep, 0);
+        let cell = |account: DelayStats| account.cell(WaitFunction::Nanosleep, 0);
         let (plain, late) = (cell(plain), cell(late));
         let (plain, late) = (plain.overshoot_ns.unwrap(), late.overshoot_ns.unwrap());
         assert!(late.min >= ns(EXTRA), "{late:?}");
@@ -149,7 +149,7 @@ mod tests {
         let mut account = DelayStats::new(Duration::from_secs(1));
         assert!(account.wait(&mut |_| Ok(())));
         account.count(1_000_000_250);
-        let cell = account.cell(DelayKind::Select, 2);
+        let cell = account.cell(WaitFunction::Select, 2);
         let overshoot = cell.overshoot_ns.unwrap();
         assert_eq!((cell.early, overshoot.min, overshoot.max), (1, 0, 250));
         assert!(cell.early_max_ns > 900_000_000, "{}", cell.early_max_ns);
@@ -160,7 +160,7 @@ mod tests {
         let mut account = DelayStats::new(SHORT);
         assert!(account.wait(&mut |_| Err(io::ErrorKind::Interrupted.into())));
         assert!(!account.wait(&mut |_| Err(io::ErrorKind::Unsupported.into())));
-        let cell = account.cell(DelayKind::IoUring, 0);
+        let cell = account.cell(WaitFunction::IoUring, 0);
         assert!(cell.overshoot_ns.is_none() && cell.processor_ns.is_none());
         assert!(cell.error.is_some());
     }
@@ -182,7 +182,7 @@ mod tests {
                 Ok(())
             });
         }
-        let cost = |account: DelayStats| account.cell(DelayKind::Poll, 0).processor_ns.unwrap();
+        let cost = |account: DelayStats| account.cell(WaitFunction::Poll, 0).processor_ns.unwrap();
         let (sleeping, spinning) = (cost(sleeping), cost(spinning));
         assert!(spinning > 3.0 * sleeping, "{spinning} {sleeping}");
     }

@@ -5,15 +5,15 @@ mod of_functions;
 mod of_time;
 
 use horolog_record::{
-    ClaimVerdict, DelayClaim, DelayKind, DelaySlack, Distribution, HostDelayResult,
-    SchedulingPolicy,
+    DelayClaimVerdict, Distribution, HostDelayResult, SchedulingPolicy, TestedDelayClaim,
+    TimerSlackSetting, WaitFunction,
 };
 
 use super::evidence::DelayEvidence;
 use crate::host::figures::time;
 
 /// Returns all claims in the usual order.
-pub(super) fn all(result: &HostDelayResult, evidence: &DelayEvidence) -> Vec<DelayClaim> {
+pub(super) fn all(result: &HostDelayResult, evidence: &DelayEvidence) -> Vec<TestedDelayClaim> {
     let input = DelayClaimInput { result, evidence };
     let mut claims = of_time::all(&input);
     claims.extend(of_functions::all(&input));
@@ -29,15 +29,15 @@ struct DelayClaimInput<'a> {
 
 impl DelayClaimInput<'_> {
     /// Returns the overshoot of a function at a delay, under sched-other and the default slack.
-    fn overshoot(&self, kind: DelayKind, requested_ns: u64) -> Option<&Distribution> {
-        self.under(kind, requested_ns, DelaySlack::Default)
+    fn overshoot(&self, kind: WaitFunction, requested_ns: u64) -> Option<&Distribution> {
+        self.under(kind, requested_ns, TimerSlackSetting::Default)
     }
 
     fn under(
         &self,
-        kind: DelayKind,
+        kind: WaitFunction,
         requested_ns: u64,
-        slack: DelaySlack,
+        slack: TimerSlackSetting,
     ) -> Option<&Distribution> {
         let setting = self
             .result
@@ -52,21 +52,26 @@ impl DelayClaimInput<'_> {
 }
 
 /// Builds a verdict with its value; `None` means not measured.
-fn claim(id: &str, statement: &str, judged: Option<(bool, String)>) -> DelayClaim {
+fn claim(id: &str, statement: &str, judged: Option<(bool, String)>) -> TestedDelayClaim {
     let (verdict, figure) = match judged {
-        Some((true, figure)) => (ClaimVerdict::Holds, figure),
-        Some((false, figure)) => (ClaimVerdict::Fails, figure),
-        None => (ClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
+        Some((true, figure)) => (DelayClaimVerdict::Holds, figure),
+        Some((false, figure)) => (DelayClaimVerdict::Fails, figure),
+        None => (DelayClaimVerdict::NotMeasured, "not measured in this run".to_owned()),
     };
-    DelayClaim { id: id.to_owned(), statement: statement.to_owned(), verdict, evidence: figure }
+    TestedDelayClaim {
+        id: id.to_owned(),
+        statement: statement.to_owned(),
+        verdict,
+        evidence: figure,
+    }
 }
 
 /// Returns the claims that other commands show.
-fn elsewhere() -> [DelayClaim; 6] {
-    let of = |(id, statement, command): (&str, &str, &str)| DelayClaim {
+fn elsewhere() -> [TestedDelayClaim; 6] {
+    let of = |(id, statement, command): (&str, &str, &str)| TestedDelayClaim {
         id: id.to_owned(),
         statement: statement.to_owned(),
-        verdict: ClaimVerdict::Elsewhere,
+        verdict: DelayClaimVerdict::Elsewhere,
         evidence: format!("see '{command}'"),
     };
     [

@@ -2,7 +2,8 @@
 
 use horolog_conditions::REAL_TIME_ADVICE;
 use horolog_record::{
-    ClaimVerdict, DelaySlack, Finding, FindingCode, HostDelayResult, SchedulingPolicy, Severity,
+    DelayClaimVerdict, Finding, FindingCode, HostDelayResult, SchedulingPolicy, Severity,
+    TimerSlackSetting,
 };
 
 use crate::host::clock::finding;
@@ -28,7 +29,7 @@ pub(super) fn all(result: &HostDelayResult, is_interrupted: bool) -> Vec<Finding
             ));
         }
     }
-    let default = result.settings.iter().find(|one| one.slack == DelaySlack::Default);
+    let default = result.settings.iter().find(|one| one.slack == TimerSlackSetting::Default);
     if let Some(slack) = default.and_then(|one| one.slack_ns).filter(|slack| *slack > SLACK_NS) {
         findings.push(finding(
             FindingCode::TimerSlackLarge,
@@ -89,7 +90,7 @@ fn unavailable(result: &HostDelayResult) -> Option<Finding> {
 }
 
 fn unmeasured(result: &HostDelayResult) -> Option<Finding> {
-    let claims = result.claims.iter().filter(|one| one.verdict == ClaimVerdict::NotMeasured);
+    let claims = result.claims.iter().filter(|one| one.verdict == DelayClaimVerdict::NotMeasured);
     let count = claims.count();
     (count > 0).then(|| {
         finding(

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{InterruptedDelay, Resumption};
+use horolog_record::{InterruptedDelay, InterruptedSleepStrategy};
 use horolog_sys::clock::sleep_until;
 use horolog_sys::delay::nanosleep_once;
 use horolog_sys::wake_signal::{WakeSignal, WakeTarget};
@@ -22,8 +22,12 @@ const INTERVAL: Duration = Duration::from_millis(2);
 /// Multiple of its length after which a repeatedly restarted delay is abandoned.
 const DURATION_FACTOR_MAX: u64 = 3;
 
-const ALL: [Resumption; 4] =
-    [Resumption::None, Resumption::Remaining, Resumption::Absolute, Resumption::Again];
+const ALL: [InterruptedSleepStrategy; 4] = [
+    InterruptedSleepStrategy::None,
+    InterruptedSleepStrategy::Remaining,
+    InterruptedSleepStrategy::Absolute,
+    InterruptedSleepStrategy::Again,
+];
 
 /// Measures all ways to resume, each under a storm of signals, and restores the signal handler.
 pub(super) fn measure() -> io::Result<Vec<InterruptedDelay>> {
@@ -31,7 +35,7 @@ pub(super) fn measure() -> io::Result<Vec<InterruptedDelay>> {
 }
 
 fn under_signals(
-    resumption: Resumption,
+    resumption: InterruptedSleepStrategy,
     delay: Duration,
     interval: Duration,
 ) -> io::Result<InterruptedDelay> {
@@ -59,7 +63,7 @@ fn under_signals(
     })
 }
 
-fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay> {
+fn wait(resumption: InterruptedSleepStrategy, delay: Duration) -> io::Result<InterruptedDelay> {
     let (begun, processor) = (now_ns(), thread_time_ns());
     let due = begun.saturating_add(ns(delay));
     let deadline = begun.saturating_add(ns(delay).saturating_mul(DURATION_FACTOR_MAX));
@@ -67,7 +71,7 @@ fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay>
     let ended = loop {
         calls += 1;
         left = match resumption {
-            Resumption::Absolute => until(due),
+            InterruptedSleepStrategy::Absolute => until(due),
             _ => nanosleep_once(left)?,
         };
         if left.is_zero() {
@@ -75,9 +79,9 @@ fn wait(resumption: Resumption, delay: Duration) -> io::Result<InterruptedDelay>
         }
         interruptions += 1;
         match resumption {
-            Resumption::None => break true,
-            Resumption::Again => left = delay,
-            Resumption::Remaining | Resumption::Absolute => {}
+            InterruptedSleepStrategy::None => break true,
+            InterruptedSleepStrategy::Again => left = delay,
+            InterruptedSleepStrategy::Remaining | InterruptedSleepStrategy::Absolute => {}
         }
         if now_ns() > deadline {
             break false;
@@ -106,18 +110,19 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
 
-    fn outcome(resumption: Resumption) -> InterruptedDelay {
+    fn outcome(resumption: InterruptedSleepStrategy) -> InterruptedDelay {
         under_signals(resumption, SHORT, Duration::from_millis(1)).unwrap()
     }
 
     #[test]
     fn an_abandoned_wait_is_early_and_a_resumed_one_is_not() {
-        let not_resumed = outcome(Resumption::None);
+        let not_resumed = outcome(InterruptedSleepStrategy::None);
         assert!(
             not_resumed.duration_ns < ns(SHORT) && not_resumed.interruptions == 1,
             "{not_resumed:?}"
         );
-        for resumption in [Resumption::Remaining, Resumption::Absolute] {
+        for resumption in [InterruptedSleepStrategy::Remaining, InterruptedSleepStrategy::Absolute]
+        {
             let resumed = outcome(resumption);
             assert!(resumed.duration_ns >= ns(SHORT) && resumed.ended, "{resumed:?}");
             assert!(resumed.interruptions > 1, "{resumed:?}");
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_begins_again_at_each_signal_does_not_end() {
-        let again = outcome(Resumption::Again);
+        let again = outcome(InterruptedSleepStrategy::Again);
         assert!(!again.ended && again.duration_ns > 2 * ns(SHORT), "{again:?}");
     }
 }

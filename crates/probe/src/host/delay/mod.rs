@@ -15,8 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use horolog_record::{
-    DelayCell, DelayKind, DelaySetting, DelaySlack, HOST_DELAY_SCHEMA, Host, HostDelayResult,
-    SchedulingPolicy, rfc3339_now,
+    DelayMeasurement, DelaySetting, HOST_DELAY_SCHEMA, Host, HostDelayResult, SchedulingPolicy,
+    TimerSlackSetting, WaitFunction, rfc3339_now,
 };
 use horolog_sys::affinity::{Scheduling, set_timer_slack_ns, try_real_time};
 use horolog_sys::alarm::{ChildSettings, alarm_and_pause};
@@ -41,7 +41,7 @@ const MINIMAL_SLACK_NS: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct HostDelayOptions {
     /// Functions.
-    pub functions: Vec<DelayKind>,
+    pub functions: Vec<WaitFunction>,
     /// Delays to request.
     pub delays: Vec<Duration>,
     /// Waits of each function at each delay, fewer for long ones.
@@ -49,7 +49,7 @@ pub struct HostDelayOptions {
     /// Scheduling policies.
     pub policies: Vec<SchedulingPolicy>,
     /// Timer slacks.
-    pub slacks: Vec<DelaySlack>,
+    pub slacks: Vec<TimerSlackSetting>,
     /// True to judge common claims; that takes two more seconds.
     pub claims: bool,
     /// Command line, for the record.
@@ -65,7 +65,7 @@ impl HostDelayOptions {
 }
 
 /// Returns true if a function supports exactly this delay.
-fn fits(kind: DelayKind, delay: Duration) -> bool {
+fn fits(kind: WaitFunction, delay: Duration) -> bool {
     let delay_ns = ns(delay);
     delay_ns > 0 && delay_ns.is_multiple_of(kind.unit_ns())
 }
@@ -123,8 +123,8 @@ pub fn measure(
 
 fn settings(options: &HostDelayOptions) -> Vec<DelaySetting> {
     let slack_ns = |slack| match slack {
-        DelaySlack::Default => timer_slack_ns(),
-        DelaySlack::Minimal => Some(MINIMAL_SLACK_NS.into()),
+        TimerSlackSetting::Default => timer_slack_ns(),
+        TimerSlackSetting::Minimal => Some(MINIMAL_SLACK_NS.into()),
     };
     let of = |policy: &SchedulingPolicy| {
         let policy = *policy;
@@ -137,7 +137,7 @@ fn settings(options: &HostDelayOptions) -> Vec<DelaySetting> {
 
 /// Sets the timer slack and scheduling policy of this thread.
 fn apply(setting: &DelaySetting) -> io::Result<()> {
-    if setting.slack == DelaySlack::Minimal {
+    if setting.slack == TimerSlackSetting::Minimal {
         set_timer_slack_ns(MINIMAL_SLACK_NS)?;
     }
     match setting.policy {
@@ -161,7 +161,7 @@ fn of_setting(
     index: usize,
     setting: &DelaySetting,
     is_over: IsOver<'_>,
-) -> Vec<DelayCell> {
+) -> Vec<DelayMeasurement> {
     let all = options.delays.iter().flat_map(|delay| {
         let possible = options.functions.iter().filter(|kind| fits(**kind, *delay));
         possible.map(|kind| (*kind, *delay))
@@ -201,9 +201,9 @@ fn in_turn(
     options: &HostDelayOptions,
     index: usize,
     setting: &DelaySetting,
-    pairs: &[(DelayKind, Duration)],
+    pairs: &[(WaitFunction, Duration)],
     is_over: IsOver<'_>,
-) -> Vec<DelayCell> {
+) -> Vec<DelayMeasurement> {
     let applied = apply(setting);
     let mut cells = Vec::new();
     for group in pairs.chunk_by(|one, next| one.1 == next.1) {
@@ -244,27 +244,27 @@ enum WaitMethod {
 }
 
 impl WaitMethod {
-    fn open(kind: DelayKind, setting: &DelaySetting) -> io::Result<Self> {
+    fn open(kind: WaitFunction, setting: &DelaySetting) -> io::Result<Self> {
         let function = match kind {
-            DelayKind::AlarmPause => {
+            WaitFunction::AlarmPause => {
                 let is_real_time = setting.policy == SchedulingPolicy::Fifo;
-                let is_minimal = setting.slack == DelaySlack::Minimal;
+                let is_minimal = setting.slack == TimerSlackSetting::Minimal;
                 return Ok(Self::InChild(ChildSettings {
                     slack_ns: is_minimal.then_some(MINIMAL_SLACK_NS),
                     real_time_priority: is_real_time.then_some(PRIORITY),
                 }));
             }
-            DelayKind::Sleep => DelayFunction::Sleep,
-            DelayKind::Usleep => DelayFunction::Usleep,
-            DelayKind::Nanosleep => DelayFunction::Nanosleep,
-            DelayKind::ClockNanosleep => DelayFunction::ClockNanosleep,
-            DelayKind::ClockNanosleepAbsolute => DelayFunction::ClockNanosleepAbsolute,
-            DelayKind::Select => DelayFunction::Select,
-            DelayKind::Poll => DelayFunction::Poll,
-            DelayKind::EpollWait => DelayFunction::EpollWait,
-            DelayKind::EpollPwait2 => DelayFunction::EpollPwait2,
-            DelayKind::Timerfd => DelayFunction::Timerfd,
-            DelayKind::IoUring => DelayFunction::IoUring,
+            WaitFunction::Sleep => DelayFunction::Sleep,
+            WaitFunction::Usleep => DelayFunction::Usleep,
+            WaitFunction::Nanosleep => DelayFunction::Nanosleep,
+            WaitFunction::ClockNanosleep => DelayFunction::ClockNanosleep,
+            WaitFunction::ClockNanosleepAbsolute => DelayFunction::ClockNanosleepAbsolute,
+            WaitFunction::Select => DelayFunction::Select,
+            WaitFunction::Poll => DelayFunction::Poll,
+            WaitFunction::EpollWait => DelayFunction::EpollWait,
+            WaitFunction::EpollPwait2 => DelayFunction::EpollPwait2,
+            WaitFunction::Timerfd => DelayFunction::Timerfd,
+            WaitFunction::IoUring => DelayFunction::IoUring,
         };
         Delayer::open(function).map(Self::InThread)
     }
@@ -291,11 +291,11 @@ mod tests {
 
     fn options() -> HostDelayOptions {
         HostDelayOptions {
-            functions: DelayKind::ALL.to_vec(),
+            functions: WaitFunction::ALL.to_vec(),
             delays: [50, 1_000, 6_000].map(Duration::from_micros).to_vec(),
             samples: 4,
             policies: vec![SchedulingPolicy::Other],
-            slacks: vec![DelaySlack::Default, DelaySlack::Minimal],
+            slacks: vec![TimerSlackSetting::Default, TimerSlackSetting::Minimal],
             claims: false,
             command: Vec::new(),
         }
@@ -305,7 +305,10 @@ mod tests {
     fn each_function_waits_for_the_delays_that_it_supports() {
         let result = measure(options(), &|_| (), &|| false);
         let of = |kind| result.cells.iter().filter(|cell| cell.function == kind).count();
-        assert_eq!((of(DelayKind::Sleep), of(DelayKind::Poll), of(DelayKind::Usleep)), (0, 4, 6));
+        assert_eq!(
+            (of(WaitFunction::Sleep), of(WaitFunction::Poll), of(WaitFunction::Usleep)),
+            (0, 4, 6)
+        );
         for cell in result.cells.iter().filter(|cell| cell.error.is_none()) {
             let overshoot = cell.overshoot_ns.as_ref().unwrap();
             // What a signal ends is not counted, and other tests send some.
@@ -332,9 +335,9 @@ mod tests {
             delays: vec![delay],
             ..options()
         };
-        assert!(!of(DelayKind::Sleep, Duration::from_millis(1_500)).is_any_possible());
-        assert!(of(DelayKind::Sleep, Duration::from_secs(2)).is_any_possible());
-        assert!(!of(DelayKind::Poll, Duration::from_micros(10)).is_any_possible());
+        assert!(!of(WaitFunction::Sleep, Duration::from_millis(1_500)).is_any_possible());
+        assert!(of(WaitFunction::Sleep, Duration::from_secs(2)).is_any_possible());
+        assert!(!of(WaitFunction::Poll, Duration::from_micros(10)).is_any_possible());
     }
 
     #[test]

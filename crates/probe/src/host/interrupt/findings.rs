@@ -92,12 +92,12 @@ pub(crate) fn loss(core: &OsNoise) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::OsNoiseShare;
+    use horolog_record::OsNoiseGapSummary;
 
     use super::*;
 
     fn core(by_threads_ns: u64, by_others_ns: u64) -> OsNoise {
-        let part = |total_ns| OsNoiseShare { gaps: 1, total_ns, max_ns: total_ns };
+        let part = |total_ns| OsNoiseGapSummary { gaps: 1, total_ns, max_ns: total_ns };
         OsNoise {
             core: 3,
             duration_ns: 1_000_000_000,

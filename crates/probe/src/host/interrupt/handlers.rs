@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use horolog_conditions as conditions;
-use horolog_record::{Distribution, HandlerDelay, HandlerKind, HandlerRepetition};
+use horolog_record::{Distribution, TimerHandlerKind, TimerHandlerLatency, TimerHandlerRepetition};
 use horolog_stats::{Histogram, Recorder};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::expiry::{SignalTimer, TimerFd};
@@ -17,11 +17,11 @@ use super::InterruptOptions;
 use crate::host::HostError;
 
 /// Returns the name of a kind in progress and findings.
-pub(super) const fn name(kind: HandlerKind) -> &'static str {
+pub(super) const fn name(kind: TimerHandlerKind) -> &'static str {
     match kind {
-        HandlerKind::Kernel => "bpf_timer",
-        HandlerKind::Signal => "signal",
-        HandlerKind::Timerfd => "timerfd",
+        TimerHandlerKind::Kernel => "bpf_timer",
+        TimerHandlerKind::Signal => "signal",
+        TimerHandlerKind::Timerfd => "timerfd",
     }
 }
 
@@ -36,10 +36,10 @@ trait HandlerTimer {
 pub(super) fn measure(
     options: &InterruptOptions,
     core: usize,
-    kind: HandlerKind,
+    kind: TimerHandlerKind,
     stop: &AtomicBool,
-) -> Result<HandlerDelay, HostError> {
-    let mut delay = HandlerDelay {
+) -> Result<TimerHandlerLatency, HostError> {
+    let mut delay = TimerHandlerLatency {
         core,
         kind,
         scheduling: conditions::apply_to_thread(core, options.priority)?,
@@ -71,13 +71,13 @@ pub(super) fn measure(
             }
         }
     }
-    delay.delay_ns = Distribution::of(&all);
+    delay.delay_ns = Distribution::from_histogram(&all);
     Ok(delay)
 }
 
-fn figures(histogram: &Histogram) -> Option<HandlerRepetition> {
+fn figures(histogram: &Histogram) -> Option<TimerHandlerRepetition> {
     let summary = histogram.summary()?;
-    Some(HandlerRepetition {
+    Some(TimerHandlerRepetition {
         count: summary.count,
         mean_ns: summary.mean,
         p99_ns: summary.p99,
@@ -86,19 +86,19 @@ fn figures(histogram: &Histogram) -> Option<HandlerRepetition> {
 }
 
 fn expiring(
-    kind: HandlerKind,
+    kind: TimerHandlerKind,
     distance: (Duration, Duration),
 ) -> Result<Box<dyn HandlerTimer>, String> {
     Ok(match kind {
-        HandlerKind::Kernel => {
+        TimerHandlerKind::Kernel => {
             let timer = KernelTimerProgram::load().map_err(|error| error.to_string())?;
             Box::new(InKernel { timer, distance })
         }
-        HandlerKind::Signal => {
+        TimerHandlerKind::Signal => {
             let timer = SignalTimer::new().map_err(|error| error.to_string())?;
             Box::new(InUserSpace::new(distance, move |due| timer.expire_at(due)))
         }
-        HandlerKind::Timerfd => {
+        TimerHandlerKind::Timerfd => {
             let timer = TimerFd::new().map_err(|error| error.to_string())?;
             Box::new(InUserSpace::new(distance, move |due| timer.expire_at(due)))
         }

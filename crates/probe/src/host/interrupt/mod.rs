@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use horolog_conditions::{self as conditions, MeasurementConditions};
 use horolog_record::{
-    HOST_INTERRUPT_SCHEMA, HandlerDelay, HandlerKind, Host, HostInterruptResult, OsNoise,
-    rfc3339_now,
+    HOST_INTERRUPT_SCHEMA, Host, HostInterruptResult, OsNoise, TimerHandlerKind,
+    TimerHandlerLatency, rfc3339_now,
 };
 
 use super::{HostError, figures};
@@ -32,7 +32,7 @@ pub struct InterruptOptions {
     /// Cores; empty for all that this process may run on.
     pub cores: Vec<usize>,
     /// Kinds of handlers.
-    pub kinds: Vec<HandlerKind>,
+    pub kinds: Vec<TimerHandlerKind>,
     /// Expiries of each repetition.
     pub expiries: u64,
     /// Repetitions of each kind.
@@ -66,7 +66,7 @@ pub fn run(
     let arranged = MeasurementConditions::apply(options.hold_awake);
     let stop = AtomicBool::new(false);
     let clock_ns = figures::clock_ns();
-    let mut handlers: Vec<HandlerDelay> = Vec::new();
+    let mut handlers: Vec<TimerHandlerLatency> = Vec::new();
     for &kind in &options.kinds {
         progress(handlers::name(kind));
         let of_kind =
@@ -140,7 +140,7 @@ mod tests {
     fn options() -> InterruptOptions {
         InterruptOptions {
             cores: Vec::new(),
-            kinds: vec![HandlerKind::Signal, HandlerKind::Timerfd],
+            kinds: vec![TimerHandlerKind::Signal, TimerHandlerKind::Timerfd],
             expiries: 20,
             repetitions: 2,
             distance: (Duration::from_micros(100), Duration::from_micros(300)),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use horolog_conditions as conditions;
-use horolog_record::{Distribution, OsNoise, OsNoiseGap, OsNoiseShare};
+use horolog_record::{Distribution, OsNoise, OsNoiseGap, OsNoiseGapSummary};
 use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::thread_usage::{ContextSwitches, run_delay_ns};
@@ -54,8 +54,8 @@ impl SpinEnvironment for LiveEnvironment<'_> {
 struct NoiseGaps {
     duration_ns: u64,
     lengths: Recorder,
-    by_threads: OsNoiseShare,
-    by_others: OsNoiseShare,
+    by_threads: OsNoiseGapSummary,
+    by_others: OsNoiseGapSummary,
     longest: Vec<OsNoiseGap>,
 }
 
@@ -65,8 +65,8 @@ impl NoiseGaps {
         let mut gaps = Self {
             duration_ns: 0,
             lengths: Recorder::new(),
-            by_threads: OsNoiseShare::default(),
-            by_others: OsNoiseShare::default(),
+            by_threads: OsNoiseGapSummary::default(),
+            by_others: OsNoiseGapSummary::default(),
             longest: Vec::with_capacity(LONGEST + 1),
         };
         let mut switches = here.switches();
@@ -109,9 +109,9 @@ impl NoiseGaps {
         }
     }
 
-    fn all(&self) -> OsNoiseShare {
+    fn all(&self) -> OsNoiseGapSummary {
         let (one, other) = (self.by_threads, self.by_others);
-        OsNoiseShare {
+        OsNoiseGapSummary {
             gaps: one.gaps + other.gaps,
             total_ns: one.total_ns + other.total_ns,
             max_ns: one.max_ns.max(other.max_ns),
@@ -142,7 +142,7 @@ pub(super) fn measure(
         all: gaps.all(),
         by_threads: gaps.by_threads,
         by_others: gaps.by_others,
-        gap_ns: Distribution::of_recorder(&gaps.lengths),
+        gap_ns: Distribution::from_recorder(&gaps.lengths),
         longest: gaps.longest,
         run_delay_ns: since(before.0, after.0),
         steal_ns: since(before.1.steal_ns, after.1.steal_ns),
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_quiet_core_has_none() {
         let gaps = find(&[]);
-        assert!(gaps.all() == OsNoiseShare::default() && gaps.longest.is_empty());
+        assert!(gaps.all() == OsNoiseGapSummary::default() && gaps.longest.is_empty());
         assert!(gaps.duration_ns > 400_000, "{}", gaps.duration_ns);
     }
 }

@@ -1,7 +1,8 @@
 //! Advice on the settings of a NIC for serving or loading time, from its record. Pure.
 
 use horolog_record::{
-    Finding, FindingCode, HostNicResult, NicAdvice, NicPurpose, NicXdpFeature, NicXdpMode, Severity,
+    Finding, FindingCode, HostNicResult, NicRecommendation, NicUse, NicXdpFeature, NicXdpMode,
+    Severity,
 };
 
 use crate::host::clock::finding;
@@ -10,7 +11,7 @@ use crate::host::clock::finding;
 const WAIT_MAX_NS: u64 = 20_000;
 
 /// Returns all advised changes; none for an interface without a wire.
-pub(super) fn all(result: &HostNicResult) -> Vec<NicAdvice> {
+pub(super) fn all(result: &HostNicResult) -> Vec<NicRecommendation> {
     if is_loopback(result) {
         return Vec::new();
     }
@@ -23,11 +24,11 @@ pub(super) fn is_loopback(result: &HostNicResult) -> bool {
     result.interface == "lo"
 }
 
-fn advice(purpose: NicPurpose, text: String, command: Option<String>) -> NicAdvice {
-    NicAdvice { purpose, text, command }
+fn advice(purpose: NicUse, text: String, command: Option<String>) -> NicRecommendation {
+    NicRecommendation { purpose, text, command }
 }
 
-fn queues(result: &HostNicResult) -> Option<NicAdvice> {
+fn queues(result: &HostNicResult) -> Option<NicRecommendation> {
     let (queues, cores) = (result.queues, u32::try_from(result.host.cores).unwrap_or(u32::MAX));
     let wanted = queues.rx_max.min(cores);
     let name = &result.interface;
@@ -38,7 +39,7 @@ fn queues(result: &HostNicResult) -> Option<NicAdvice> {
             format!("rx {wanted} tx {}", queues.tx_max.min(cores))
         };
         advice(
-            NicPurpose::Serving,
+            NicUse::Serving,
             format!(
                 "Use {wanted} receive queues instead of {}, one for each core: a queue is served by \
                  one core at a time.",
@@ -49,7 +50,7 @@ fn queues(result: &HostNicResult) -> Option<NicAdvice> {
     })
 }
 
-fn interrupts(result: &HostNicResult) -> Option<NicAdvice> {
+fn interrupts(result: &HostNicResult) -> Option<NicRecommendation> {
     let busy: Vec<_> = result.interrupts.iter().filter(|one| one.count > 0).collect();
     let mut core_sets: Vec<_> =
         busy.iter().filter_map(|one| one.effective_cores.as_deref()).collect();
@@ -58,7 +59,7 @@ fn interrupts(result: &HostNicResult) -> Option<NicAdvice> {
     core_sets.dedup();
     (all > 1 && core_sets.len() == 1 && result.host.cores > 1).then(|| {
         advice(
-            NicPurpose::Serving,
+            NicUse::Serving,
             format!(
                 "All {all} interrupts are handled by core {}: distribute them, one queue to a \
                  core, and exclude them from irqbalance.",
@@ -69,13 +70,13 @@ fn interrupts(result: &HostNicResult) -> Option<NicAdvice> {
     })
 }
 
-fn rings(result: &HostNicResult) -> Option<NicAdvice> {
+fn rings(result: &HostNicResult) -> Option<NicRecommendation> {
     let rings = result.rings?;
     let lost = result.drops.rx_missed + result.drops.rx_dropped > 0;
     (rings.rx < rings.rx_max).then(|| {
         let why = if lost { "; packets have been dropped here" } else { "" };
         advice(
-            NicPurpose::Serving,
+            NicUse::Serving,
             format!(
                 "Set the receive ring to {} packets instead of {}, so that a burst is not \
                  lost{why}. Queued packets are delayed, not lost.",
@@ -86,13 +87,13 @@ fn rings(result: &HostNicResult) -> Option<NicAdvice> {
     })
 }
 
-fn coalescing(result: &HostNicResult) -> Option<NicAdvice> {
+fn coalescing(result: &HostNicResult) -> Option<NicRecommendation> {
     let set = result.coalescing?;
     let waits = set.rx_ns > WAIT_MAX_NS || set.adaptive_rx;
     waits.then(|| {
         let adaptive = if set.adaptive_rx { " and adapts to the load" } else { "" };
         advice(
-            NicPurpose::Accuracy,
+            NicUse::Accuracy,
             format!(
                 "Interrupt delay is {} µs{adaptive}: kernel receive timestamps are late by as \
                  much. Disable coalescing for accurate timestamps; keep it for the highest request \
@@ -104,11 +105,11 @@ fn coalescing(result: &HostNicResult) -> Option<NicAdvice> {
     })
 }
 
-fn merging(result: &HostNicResult) -> Option<NicAdvice> {
+fn merging(result: &HostNicResult) -> Option<NicRecommendation> {
     let lro = result.offloads.iter().find(|one| one.name == "rx-lro" && one.on && one.changeable);
     lro.map(|_| {
         advice(
-            NicPurpose::Serving,
+            NicUse::Serving,
             "The NIC merges received packets (LRO): this prevents native XDP and delays packets."
                 .to_owned(),
             Some(format!("ethtool -K {} lro off", result.interface)),
@@ -116,10 +117,10 @@ fn merging(result: &HostNicResult) -> Option<NicAdvice> {
     })
 }
 
-fn xdp(result: &HostNicResult) -> Option<NicAdvice> {
+fn xdp(result: &HostNicResult) -> Option<NicRecommendation> {
     if result.xdp.attached == Some(NicXdpMode::Generic) {
         return Some(advice(
-            NicPurpose::Serving,
+            NicUse::Serving,
             "An XDP program is attached in generic mode, which costs a socket buffer for each \
              packet."
                 .to_owned(),
@@ -131,7 +132,7 @@ fn xdp(result: &HostNicResult) -> Option<NicAdvice> {
         return None;
     }
     Some(advice(
-        NicPurpose::Serving,
+        NicUse::Serving,
         "The driver does not support XDP: 'horolog serve' uses sockets here, and 'horolog load' \
          uses AF_PACKET."
             .to_owned(),
@@ -139,7 +140,7 @@ fn xdp(result: &HostNicResult) -> Option<NicAdvice> {
     ))
 }
 
-fn timestamps(result: &HostNicResult) -> Option<NicAdvice> {
+fn timestamps(result: &HostNicResult) -> Option<NicRecommendation> {
     let supported = result.timestamps.as_ref()?;
     let (text, command) = if supported.hardware_rx && supported.hardware_tx {
         let receive = if supported.receive_filters.iter().any(|filter| filter == "all") {
@@ -161,7 +162,7 @@ fn timestamps(result: &HostNicResult) -> Option<NicAdvice> {
                     send call.";
         (text.to_owned(), None)
     };
-    Some(advice(NicPurpose::Accuracy, text, command))
+    Some(advice(NicUse::Accuracy, text, command))
 }
 
 /// Returns the findings.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use horolog_record::{
     HOST_NIC_SCHEMA, Host, HostNicResult, NicCoalescing, NicDrops, NicOffload, NicQueues, NicRings,
-    NicRss, NicTimestamps, NicUnavailable, NicXdp, NicXdpFeature, NicXdpMode, rfc3339_now,
+    NicRssTable, NicTimestamps, NicXdp, NicXdpFeature, NicXdpMode, UnavailableNicFact, rfc3339_now,
 };
 use horolog_sys::ethtool::{Channels, EthtoolError, channels};
 use horolog_sys::netlink::{Link, Netlink, NetlinkError, XdpAttachment, xdp_features};
@@ -143,13 +143,14 @@ fn empty(interface: String, command: Vec<String>) -> HostNicResult {
 }
 
 /// Collector of unavailable items.
-struct UnavailableItems<'a>(&'a mut Vec<NicUnavailable>);
+struct UnavailableItems<'a>(&'a mut Vec<UnavailableNicFact>);
 
 impl UnavailableItems<'_> {
     fn or_why<T, E: ToString>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         result
             .map_err(|error| {
-                self.0.push(NicUnavailable { item: what.to_owned(), reason: error.to_string() });
+                self.0
+                    .push(UnavailableNicFact { item: what.to_owned(), reason: error.to_string() });
             })
             .ok()
     }
@@ -190,7 +191,7 @@ fn of_driver(result: &mut HostNicResult, interface: &str) {
         let why = "no device of its own, or /sys shows another network namespace";
         result
             .unavailable
-            .push(NicUnavailable { item: "interrupts".to_owned(), reason: why.to_owned() });
+            .push(UnavailableNicFact { item: "interrupts".to_owned(), reason: why.to_owned() });
     }
     if let Ok(speed) = nic::speed(interface) {
         (result.speed_mbit_s, result.full_duplex) = (speed.mbit_s, speed.full_duplex);
@@ -230,7 +231,7 @@ fn of_queues(result: &mut HostNicResult, interface: &str, link: &Link) {
             };
             result
                 .unavailable
-                .push(NicUnavailable { item: "queues in use".to_owned(), reason: why });
+                .push(UnavailableNicFact { item: "queues in use".to_owned(), reason: why });
             allocated
         }
     };
@@ -257,13 +258,13 @@ fn waits(set: nic::InterruptCoalescing) -> NicCoalescing {
     }
 }
 
-fn spread(spreading: &nic::RssTable) -> NicRss {
+fn spread(spreading: &nic::RssTable) -> NicRssTable {
     // No driver has more queues; a table that states more is corrupt.
     let possible = |queue: &&u32| **queue < QUEUES_MAX;
     let used = spreading.table.iter().filter(possible).max().map_or(0, |last| last + 1);
     let queues = used.max(spreading.queues.min(QUEUES_MAX));
     let of_queue = |queue: u32| spreading.table.iter().filter(|one| **one == queue).count() as u64;
-    NicRss {
+    NicRssTable {
         entries: spreading.table.len(),
         entries_of_queues: (0..queues).map(of_queue).collect(),
         key_bytes: spreading.key_bytes,

@@ -1,6 +1,6 @@
 //! Switch times from measured times. Pure: an impossible value is discarded.
 
-use horolog_record::{ExchangeRepetition, StepsRepetition};
+use horolog_record::{PingPongRepetition, YieldSwitchRepetition};
 
 /// Share of the switches that must have occurred.
 const SWITCHES_MIN: f64 = 0.99;
@@ -8,13 +8,18 @@ const SWITCHES_MIN: f64 = 0.99;
 /// Computes the eight steps: the loop's time is subtracted, once for each side, and the rest is
 /// divided by two switches per turn. The paper subtracts one side's and counts both switches as
 /// one.
-pub(super) fn steps(turns: u64, loop_ns: u64, turns_ns: u64, switches: u64) -> StepsRepetition {
+pub(super) fn steps(
+    turns: u64,
+    loop_ns: u64,
+    turns_ns: u64,
+    switches: u64,
+) -> YieldSwitchRepetition {
     let (count, alone, together) = (turns as f64, loop_ns as f64, turns_ns as f64);
     let is_complete = turns > 0 && switches as f64 >= count * SWITCHES_MIN;
     // If the loop alone took longer than its share, no value of that repetition is valid.
     let is_sound = is_complete && together >= 2.0 * alone;
     let figure = |ns: f64| is_sound.then_some(ns);
-    StepsRepetition {
+    YieldSwitchRepetition {
         loop_ns,
         turns_ns,
         switches,
@@ -29,11 +34,11 @@ pub(super) fn exchange(
     turns_ns: u64,
     (alone_ns, clock_ns): (f64, u64),
     switches: u64,
-) -> ExchangeRepetition {
+) -> PingPongRepetition {
     let count = turns.max(1) as f64;
     let turn_ns = (turns_ns as f64 / count - clock_ns as f64).max(0.0);
     let per_switch = (turn_ns - 2.0 * alone_ns) / 2.0;
-    ExchangeRepetition {
+    PingPongRepetition {
         baseline_ns: alone_ns,
         turn_ns,
         switches_per_turn: switches as f64 / count,

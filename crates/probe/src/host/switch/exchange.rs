@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use horolog_record::{
-    Distribution, ExchangeRepetition, SwitchExchange, SwitchMechanism, SwitchPeer, SwitchPlacement,
+    Distribution, HandoverMechanism, PingPongCost, PingPongRepetition, SwitchPeer, SwitchPlacement,
 };
 use horolog_stats::Recorder;
 use horolog_sys::clock::MonotonicClock;
@@ -26,10 +26,10 @@ const STRETCH_NS: u64 = 100_000_000;
 /// Measures all repetitions of one handoff with one peer and placement.
 pub(super) fn measure(
     setting: &SwitchSetup<'_>,
-    way: SwitchMechanism,
+    way: HandoverMechanism,
     peer: SwitchPeer,
     (placement, core): (SwitchPlacement, usize),
-) -> SwitchExchange {
+) -> PingPongCost {
     let mut turns = Recorder::new();
     let mut repetitions = Vec::new();
     let mut error = None;
@@ -47,13 +47,13 @@ pub(super) fn measure(
             }
         }
     }
-    SwitchExchange {
+    PingPongCost {
         mechanism: way,
         peer,
         placement,
-        turn_mean_ns: median(repetitions.iter().map(|one: &ExchangeRepetition| Some(one.turn_ns))),
+        turn_mean_ns: median(repetitions.iter().map(|one: &PingPongRepetition| Some(one.turn_ns))),
         per_switch_ns: median(repetitions.iter().map(|one| one.per_switch_ns)),
-        turn_ns: Distribution::of_recorder(&turns),
+        turn_ns: Distribution::from_recorder(&turns),
         repetitions,
         error,
     }
@@ -61,10 +61,10 @@ pub(super) fn measure(
 
 fn repetition(
     setting: &SwitchSetup<'_>,
-    (way, peer): (SwitchMechanism, SwitchPeer),
+    (way, peer): (HandoverMechanism, SwitchPeer),
     peer_placement: PeerPlacement,
     turns: &mut Recorder,
-) -> io::Result<ExchangeRepetition> {
+) -> io::Result<PingPongRepetition> {
     let (way, kind) = (named(way), kind(peer));
     let alone_ns = alone(&SyscallBaseline::open(way, kind)?)?;
     let child = PingPongPeer::start(kind, way, peer_placement)?;
@@ -101,10 +101,10 @@ fn alone(alone: &SyscallBaseline) -> io::Result<f64> {
     Ok((MonotonicClock.now() - begun).as_ns() as f64 / f64::from(ALONE_CALLS))
 }
 
-const fn named(way: SwitchMechanism) -> HandoffMechanism {
+const fn named(way: HandoverMechanism) -> HandoffMechanism {
     match way {
-        SwitchMechanism::Pipe => HandoffMechanism::Pipe,
-        SwitchMechanism::Futex => HandoffMechanism::Futex,
-        SwitchMechanism::Eventfd => HandoffMechanism::EventFd,
+        HandoverMechanism::Pipe => HandoffMechanism::Pipe,
+        HandoverMechanism::Futex => HandoffMechanism::Futex,
+        HandoverMechanism::Eventfd => HandoffMechanism::EventFd,
     }
 }

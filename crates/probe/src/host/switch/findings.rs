@@ -2,7 +2,8 @@
 
 use horolog_conditions::{self as conditions, finding};
 use horolog_record::{
-    Finding, FindingCode, HostSwitchResult, Severity, StepsRepetition, SwitchPeer, SwitchSteps,
+    Finding, FindingCode, HostSwitchResult, Severity, SwitchPeer, YieldSwitchCost,
+    YieldSwitchRepetition,
 };
 
 use super::super::figures::counted;
@@ -51,8 +52,8 @@ pub(super) fn all(
 }
 
 /// Reports repetitions of the eight steps without a value, with the reasons.
-fn refused(steps: &SwitchSteps, turns: u64) -> Option<Finding> {
-    let count = |is: fn(&StepsRepetition, u64) -> bool| {
+fn refused(steps: &YieldSwitchCost, turns: u64) -> Option<Finding> {
+    let count = |is: fn(&YieldSwitchRepetition, u64) -> bool| {
         steps.repetitions.iter().filter(|one| is(one, turns)).count()
     };
     let missing = count(|one, turns| one.switches < turns / 100 * 99);

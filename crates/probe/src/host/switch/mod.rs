@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use horolog_conditions::{self as conditions, MeasurementConditions};
 use horolog_record::{
-    HOST_SWITCH_SCHEMA, Host, HostSwitchResult, SwitchExchange, SwitchMechanism, SwitchPeer,
-    SwitchPlacement, SwitchSteps, ThreadScheduling, rfc3339_now,
+    HOST_SWITCH_SCHEMA, HandoverMechanism, Host, HostSwitchResult, PingPongCost, SwitchPeer,
+    SwitchPlacement, ThreadScheduling, YieldSwitchCost, rfc3339_now,
 };
 use horolog_sys::ping_pong::PeerKind;
 use horolog_sys::signal::InterruptibleThread;
@@ -33,8 +33,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const REPETITION_MAX: Duration = Duration::from_secs(20);
 
 const PARTNERS: [SwitchPeer; 2] = [SwitchPeer::Process, SwitchPeer::Thread];
-const WAYS: [SwitchMechanism; 3] =
-    [SwitchMechanism::Pipe, SwitchMechanism::Futex, SwitchMechanism::Eventfd];
+const WAYS: [HandoverMechanism; 3] =
+    [HandoverMechanism::Pipe, HandoverMechanism::Futex, HandoverMechanism::Eventfd];
 
 /// Options of a switch measurement.
 #[derive(Clone, Debug)]
@@ -149,8 +149,8 @@ impl SwitchWatchdog {
 struct SwitchMeasurements {
     scheduling: ThreadScheduling,
     clock_ns: u64,
-    steps: Vec<SwitchSteps>,
-    exchanges: Vec<SwitchExchange>,
+    steps: Vec<YieldSwitchCost>,
+    exchanges: Vec<PingPongCost>,
 }
 
 fn measure(

@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use horolog_record::{StepsRepetition, SwitchPeer, SwitchSteps};
+use horolog_record::{SwitchPeer, YieldSwitchCost, YieldSwitchRepetition};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::ping_pong::{HandoffMechanism, PeerPlacement, PingPongPeer, SyscallBaseline};
 use horolog_sys::thread_usage::ContextSwitches;
@@ -14,8 +14,8 @@ use super::arithmetic::{self, median};
 use super::{SwitchSetup, kind};
 
 /// Measures all repetitions with one kind of peer.
-pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> SwitchSteps {
-    let mut steps = SwitchSteps {
+pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> YieldSwitchCost {
+    let mut steps = YieldSwitchCost {
         peer,
         repetitions: Vec::new(),
         per_switch_ns: None,
@@ -42,7 +42,7 @@ pub(super) fn measure(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> SwitchStep
 
 /// Runs one repetition. Step 1 was done by the caller: this thread is the parent, pinned to its
 /// core.
-fn repetition(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> io::Result<StepsRepetition> {
+fn repetition(setting: &SwitchSetup<'_>, peer: SwitchPeer) -> io::Result<YieldSwitchRepetition> {
     let kind = kind(peer);
     let alone = SyscallBaseline::open(HandoffMechanism::Yield, kind)?;
     let t1 = MonotonicClock.now(); // step 2

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use horolog_record::{TimerBreak, TimerStretch};
+use horolog_record::{BreakLatency, TimerIntervalMaximum};
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Span, Timestamp};
 
@@ -56,7 +56,7 @@ pub(super) struct CycleStats {
     /// Instants that had passed before the thread began to wait for them.
     pub(super) missed: u64,
     /// Latency that ended the run; its core is not known here.
-    pub(super) broken: Option<TimerBreak>,
+    pub(super) broken: Option<BreakLatency>,
     largest: Vec<u64>,
 }
 
@@ -92,7 +92,7 @@ impl CycleStats {
             if grid.break_above_ns.is_some_and(|limit| latency_ns > limit) {
                 stop.store(true, Ordering::Relaxed);
                 let at_s = grid.at_s(cycle);
-                cycles.broken = Some(TimerBreak { core: 0, cycle, at_s, latency_ns });
+                cycles.broken = Some(BreakLatency { core: 0, cycle, at_s, latency_ns });
             }
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -102,13 +102,16 @@ impl CycleStats {
     }
 
     /// Returns the largest latency of each slice that was begun.
-    pub(super) fn series(&self, grid: &CycleSchedule) -> Vec<TimerStretch> {
+    pub(super) fn series(&self, grid: &CycleSchedule) -> Vec<TimerIntervalMaximum> {
         let stretch = grid.stretch();
         let begun = self.latencies.count().div_ceil(stretch);
         let largest = self.largest.iter().take(usize::try_from(begun).unwrap_or(0));
         (0..)
             .zip(largest)
-            .map(|(index, &max_ns)| TimerStretch { at_s: grid.at_s(index * stretch), max_ns })
+            .map(|(index, &max_ns)| TimerIntervalMaximum {
+                at_s: grid.at_s(index * stretch),
+                max_ns,
+            })
             .collect()
     }
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use horolog_conditions::{self as conditions, MeasurementConditions, finding};
 use horolog_record::{
-    Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host, HostTimerResult, Severity,
-    ThreadScheduling, TimerBreak, TimerCore, TimerCost, rfc3339_now,
+    BreakLatency, CoreWakeupLatency, Distribution, Finding, FindingCode, HOST_TIMER_SCHEMA, Host,
+    HostTimerResult, Severity, ThreadScheduling, TimerMeasurementCost, rfc3339_now,
 };
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -140,7 +140,7 @@ fn measure(
     start: &StartBarrier,
     (index, of): (usize, usize),
     stop: &AtomicBool,
-) -> Result<(TimerCore, Option<TimerBreak>), HostError> {
+) -> Result<(CoreWakeupLatency, Option<BreakLatency>), HostError> {
     let scheduling = conditions::apply_to_thread(core, options.priority);
     let scheduling = scheduling.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
     let cost = cost();
@@ -149,20 +149,20 @@ fn measure(
     };
     let grid = grid(options, begin, index, of);
     let cycles = CycleStats::run(&grid, &mut SystemTimer, stop);
-    let broken = cycles.broken.map(|broken| TimerBreak { core, ..broken });
-    let core = TimerCore {
+    let broken = cycles.broken.map(|broken| BreakLatency { core, ..broken });
+    let core = CoreWakeupLatency {
         core,
         scheduling,
         cost,
         missed: cycles.missed,
-        latency_ns: Distribution::of_recorder(&cycles.latencies),
+        latency_ns: Distribution::from_recorder(&cycles.latencies),
         series: cycles.series(&grid),
     };
     Ok((core, broken))
 }
 
 /// Returns the cost of the measurement itself on this thread's core.
-fn cost() -> TimerCost {
+fn cost() -> TimerMeasurementCost {
     let past = MonotonicClock.now();
     let all_past = CycleSchedule {
         begin: past - Span::from_ms(1_000),
@@ -173,7 +173,7 @@ fn cost() -> TimerCost {
     let begun = MonotonicClock.now();
     CycleStats::run(&all_past, &mut SystemTimer, &AtomicBool::new(false));
     let taken_ns = (MonotonicClock.now() - begun).as_ns().unsigned_abs();
-    TimerCost {
+    TimerMeasurementCost {
         clock_ns: figures::clock_ns(),
         cycle_ns: taken_ns / TRIAL_CYCLES,
         past_ns: figures::median_of_calls(|| sleep_until(past)),
@@ -181,15 +181,19 @@ fn cost() -> TimerCost {
 }
 
 /// Returns the result of a core whose thread was stopped before the first period.
-const fn unmeasured(core: usize, scheduling: ThreadScheduling, cost: TimerCost) -> TimerCore {
-    TimerCore { core, scheduling, cost, missed: 0, latency_ns: None, series: Vec::new() }
+const fn unmeasured(
+    core: usize,
+    scheduling: ThreadScheduling,
+    cost: TimerMeasurementCost,
+) -> CoreWakeupLatency {
+    CoreWakeupLatency { core, scheduling, cost, missed: 0, latency_ns: None, series: Vec::new() }
 }
 
 fn record(
     options: TimerOptions,
     started: String,
     arranged: &MeasurementConditions,
-    measured: Vec<(TimerCore, Option<TimerBreak>)>,
+    measured: Vec<(CoreWakeupLatency, Option<BreakLatency>)>,
 ) -> HostTimerResult {
     let broken = measured.iter().filter_map(|(_, broken)| *broken);
     let broken_by = broken.reduce(|one, other| if other.at_s < one.at_s { other } else { one });
@@ -215,7 +219,7 @@ fn record(
 fn findings(result: &HostTimerResult) -> Vec<Finding> {
     let scheduling: Vec<_> = result.cores.iter().map(|core| &core.scheduling).collect();
     let mut findings = conditions::findings(&result.conditions, &scheduling);
-    let measured = |core: &TimerCore| core.latency_ns.as_ref().map_or(0, |one| one.count);
+    let measured = |core: &CoreWakeupLatency| core.latency_ns.as_ref().map_or(0, |one| one.count);
     let missed: u64 = result.cores.iter().map(|core| core.missed).sum();
     let cycles: u64 = result.cores.iter().map(measured).sum();
     let (were, them) = if missed == 1 { ("was", "it") } else { ("were", "them") };

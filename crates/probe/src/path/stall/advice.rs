@@ -2,7 +2,8 @@
 //! the same run. Pure.
 
 use horolog_record::{
-    Finding, FindingCode, Mechanism, Severity, SocketOption, StallCell, StallPattern, StallWatch,
+    Finding, FindingCode, Severity, StallMeasurement, StallMechanism, StallPattern,
+    StallSocketOption, WatchedTraffic,
 };
 
 use super::claims::stalls;
@@ -10,9 +11,9 @@ use crate::path::tcp::finding;
 use crate::path::time;
 
 /// Returns findings about patterns that stalled without an option.
-pub(super) fn of_cells(cells: &[StallCell]) -> Vec<Finding> {
+pub(super) fn of_cells(cells: &[StallMeasurement]) -> Vec<Finding> {
     let mut patterns: Vec<StallPattern> = Vec::new();
-    let plain = cells.iter().filter(|cell| cell.option == SocketOption::None);
+    let plain = cells.iter().filter(|cell| cell.option == StallSocketOption::None);
     for cell in plain.filter(|cell| stalls(cell) == Some(true)) {
         if !patterns.contains(&cell.pattern) {
             patterns.push(cell.pattern);
@@ -37,29 +38,32 @@ const fn name(pattern: StallPattern) -> &'static str {
     }
 }
 
-const fn holder(mechanism: Mechanism) -> &'static str {
+const fn holder(mechanism: StallMechanism) -> &'static str {
     match mechanism {
-        Mechanism::NagleDelayedAck => {
+        StallMechanism::NagleDelayedAck => {
             "Nagle's algorithm held data back until an acknowledgement arrived, which the other \
              end delayed"
         }
-        Mechanism::WindowDelayedAck => {
+        StallMechanism::WindowDelayedAck => {
             "the congestion window was full until an acknowledgement arrived, which the other end \
              delayed"
         }
-        Mechanism::Cork => "a cork held data back until the kernel's timer expired",
-        Mechanism::LateAnswer => "the far end had the whole request and replied late",
-        Mechanism::Loss => "segments were lost and retransmitted",
-        Mechanism::Elsewhere => "no socket held data back: the path or a host caused the delay",
+        StallMechanism::Cork => "a cork held data back until the kernel's timer expired",
+        StallMechanism::LateAnswer => "the far end had the whole request and replied late",
+        StallMechanism::Loss => "segments were lost and retransmitted",
+        StallMechanism::Elsewhere => {
+            "no socket held data back: the path or a host caused the delay"
+        }
     }
 }
 
-fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
+fn of_pattern(pattern: StallPattern, cells: &[StallMeasurement]) -> Option<Finding> {
     let of = |option| {
-        let is_one = move |cell: &&StallCell| cell.pattern == pattern && cell.option == option;
+        let is_one =
+            move |cell: &&StallMeasurement| cell.pattern == pattern && cell.option == option;
         cells.iter().filter(is_one)
     };
-    let plain = || of(SocketOption::None).filter(|cell| stalls(cell) == Some(true));
+    let plain = || of(StallSocketOption::None).filter(|cell| stalls(cell) == Some(true));
     let worst = plain().max_by_key(|cell| cell.exchange_ns.as_ref().map(|times| times.p50))?;
     let mechanism = worst.mechanism?;
     let stalled: u64 = plain().map(|cell| cell.stalled).sum();
@@ -72,19 +76,23 @@ fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
         holder(mechanism)
     );
     let cures = [
-        (SocketOption::NoDelay, "TCP_NODELAY at the writing end"),
+        (StallSocketOption::NoDelay, "TCP_NODELAY at the writing end"),
         (
-            SocketOption::QuickAckEach,
+            StallSocketOption::QuickAckEach,
             "TCP_QUICKACK at the reading end, set again before every receive",
         ),
-        (SocketOption::Cork, "TCP_CORK around writes that belong together (nginx: tcp_nopush on)"),
+        (
+            StallSocketOption::Cork,
+            "TCP_CORK around writes that belong together (nginx: tcp_nopush on)",
+        ),
     ];
     let is_tried = |option| of(option).any(|cell| stalls(cell).is_some());
     let were_tried = cures.iter().any(|(option, _)| is_tried(*option));
     let works = |option| is_tried(option) && of(option).all(|cell| stalls(cell) == Some(false));
     let cures: Vec<_> =
         cures.into_iter().filter(|(option, _)| works(*option)).map(|(_, text)| text).collect();
-    let by_timer = matches!(mechanism, Mechanism::NagleDelayedAck | Mechanism::WindowDelayedAck);
+    let by_timer =
+        matches!(mechanism, StallMechanism::NagleDelayedAck | StallMechanism::WindowDelayedAck);
     let advice = match cures.is_empty() {
         _ if !by_timer => "No socket option helps here.".to_owned(),
         true if !were_tried => {
@@ -103,10 +111,10 @@ fn of_pattern(pattern: StallPattern, cells: &[StallCell]) -> Option<Finding> {
 }
 
 /// Reports batches that stalled at the congestion window even with `TCP_NODELAY`.
-fn of_window(cells: &[StallCell]) -> Option<Finding> {
+fn of_window(cells: &[StallMeasurement]) -> Option<Finding> {
     let held = cells.iter().find(|cell| {
-        cell.option == SocketOption::NoDelay
-            && cell.mechanism == Some(Mechanism::WindowDelayedAck)
+        cell.option == StallSocketOption::NoDelay
+            && cell.mechanism == Some(StallMechanism::WindowDelayedAck)
             && stalls(cell) == Some(true)
     })?;
     let window = held.far_tcp.map_or(0, |tcp| tcp.cwnd);
@@ -116,7 +124,7 @@ fn of_window(cells: &[StallCell]) -> Option<Finding> {
         held.writes,
         held.stalled,
         held.exchanges,
-        holder(Mechanism::WindowDelayedAck)
+        holder(StallMechanism::WindowDelayedAck)
     );
     let advice = "Write the batch in one call; or raise initcwnd of the route at the writing end; \
                   or set TCP_QUICKACK before every receive at the other.";
@@ -124,7 +132,7 @@ fn of_window(cells: &[StallCell]) -> Option<Finding> {
 }
 
 /// Returns advice for watched traffic.
-pub(super) fn of_watch(watch: &StallWatch) -> Option<Finding> {
+pub(super) fn of_watch(watch: &WatchedTraffic) -> Option<Finding> {
     let worst = watch.connections.first()?;
     let stalls = worst.client_stalls.saturating_add(worst.server_stalls);
     let mechanism = worst.mechanism.filter(|_| stalls > 0)?;
@@ -150,12 +158,16 @@ pub(super) fn of_watch(watch: &StallWatch) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{HoldSamples, WatchedConnection};
+    use horolog_record::{HeldDataSamples, WatchedConnection};
 
     use super::*;
 
-    fn cell(option: SocketOption, stalled: u64, mechanism: Mechanism) -> StallCell {
-        StallCell {
+    fn cell(
+        option: StallSocketOption,
+        stalled: u64,
+        mechanism: StallMechanism,
+    ) -> StallMeasurement {
+        StallMeasurement {
             pattern: StallPattern::WriteWriteRead,
             writes: 2,
             write_bytes: 10,
@@ -167,7 +179,7 @@ mod tests {
             in_band: 0,
             stalled_read: None,
             mechanism: (stalled > 0).then_some(mechanism),
-            held: HoldSamples::default(),
+            held: HeldDataSamples::default(),
             service_max_ns: None,
             near_tcp: None,
             far_tcp: None,
@@ -177,11 +189,11 @@ mod tests {
 
     #[test]
     fn only_cures_that_worked_are_named() {
-        let nagle = Mechanism::NagleDelayedAck;
+        let nagle = StallMechanism::NagleDelayedAck;
         let cells = [
-            cell(SocketOption::None, 9, nagle),
-            cell(SocketOption::NoDelay, 0, nagle),
-            cell(SocketOption::QuickAckEach, 9, nagle),
+            cell(StallSocketOption::None, 9, nagle),
+            cell(StallSocketOption::NoDelay, 0, nagle),
+            cell(StallSocketOption::QuickAckEach, 9, nagle),
         ];
         let findings = of_cells(&cells);
         assert_eq!(findings.len(), 1);
@@ -195,21 +207,21 @@ mod tests {
 
     #[test]
     fn options_that_were_not_tried_are_not_recommended() {
-        let nagle = Mechanism::NagleDelayedAck;
-        let mut cells = vec![cell(SocketOption::None, 9, nagle)];
-        let advice = |cells: &[StallCell]| of_cells(cells)[0].advice.clone();
+        let nagle = StallMechanism::NagleDelayedAck;
+        let mut cells = vec![cell(StallSocketOption::None, 9, nagle)];
+        let advice = |cells: &[StallMeasurement]| of_cells(cells)[0].advice.clone();
         assert!(
             advice(&cells).starts_with("The run ended before any option"),
             "{}",
             advice(&cells)
         );
-        cells.push(cell(SocketOption::NoDelay, 9, nagle));
+        cells.push(cell(StallSocketOption::NoDelay, 9, nagle));
         assert!(advice(&cells).starts_with("No option helped here"), "{}", advice(&cells));
     }
 
     #[test]
     fn a_late_answer_has_no_option() {
-        let findings = of_cells(&[cell(SocketOption::None, 9, Mechanism::LateAnswer)]);
+        let findings = of_cells(&[cell(StallSocketOption::None, 9, StallMechanism::LateAnswer)]);
         assert!(findings[0].advice.contains("No socket option"), "{findings:?}");
     }
 
@@ -223,10 +235,10 @@ mod tests {
             server_stalls: 5,
             stall_ns: None,
             in_band: 0,
-            mechanism: Some(Mechanism::NagleDelayedAck),
+            mechanism: Some(StallMechanism::NagleDelayedAck),
             acks: None,
         };
-        let mut watch = StallWatch {
+        let mut watch = WatchedTraffic {
             port: 80,
             duration_ns: 1,
             connections: vec![one],

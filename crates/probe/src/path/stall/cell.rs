@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{HoldSamples, SocketOption, StallPattern, TcpFigures};
+use horolog_record::{HeldDataSamples, StallPattern, StallSocketOption, TcpInfoSummary};
 use horolog_sys::tcp;
 
 use super::plan::PatternPlan;
@@ -29,8 +29,8 @@ pub(super) struct StallExchange {
 pub(super) struct PatternOutcome {
     pub(super) exchanges: Vec<StallExchange>,
     /// Samples of the data held by this end's socket while it waited.
-    pub(super) held: HoldSamples,
-    pub(super) near: Option<TcpFigures>,
+    pub(super) held: HeldDataSamples,
+    pub(super) near: Option<TcpInfoSummary>,
     pub(super) report: Option<FarEndReport>,
     /// Reason for which the far end was lost; [`ConnectionLoss::Ended`] is not one.
     pub(super) lost: Option<EarlyEnd>,
@@ -93,9 +93,9 @@ fn exchange(
     plan: &PatternPlan,
     (sent, received): (&[u8], &mut [u8]),
     is_last: bool,
-    samples: &mut HoldSamples,
+    samples: &mut HeldDataSamples,
 ) -> Result<StallExchange, ConnectionLoss> {
-    let corked = plan.option == SocketOption::Cork && !plan.is_of_far_end();
+    let corked = plan.option == StallSocketOption::Cork && !plan.is_of_far_end();
     let begun = Instant::now();
     if corked {
         tcp::set_cork(&session.stream, true)?;
@@ -112,7 +112,7 @@ fn exchange(
     let mut before = begun;
     let mut longest = (Duration::ZERO, 1);
     for read in 1..=plan.reads().0 {
-        if plan.option == SocketOption::QuickAckEach {
+        if plan.option == StallSocketOption::QuickAckEach {
             tcp::set_quick_ack(&session.stream, true)?;
         }
         session.read_watching(received, |stream| {

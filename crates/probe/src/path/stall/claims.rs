@@ -2,7 +2,8 @@
 //! they quote), each compared with the measurement. Pure.
 
 use horolog_record::{
-    Mechanism, SocketOption, StallCell, StallClaim, StallKernel, StallPattern, WindowStep,
+    CongestionWindowStep, StallKernelSettings, StallMeasurement, StallMechanism, StallPattern,
+    StallSocketOption, TestedStallClaim,
 };
 
 /// Median with a forgotten cork above which the kernel's timer released the data, in ns.
@@ -13,11 +14,11 @@ const FAST_NS: u64 = 2_000_000;
 /// Input of the claims.
 pub(super) struct StallClaimInput<'a> {
     /// Cells that were run to the end.
-    pub(super) cells: &'a [StallCell],
+    pub(super) cells: &'a [StallMeasurement],
     /// True if these are all planned cells.
     pub(super) is_whole: bool,
-    pub(super) window: &'a [WindowStep],
-    pub(super) kernel: &'a StallKernel,
+    pub(super) window: &'a [CongestionWindowStep],
+    pub(super) kernel: &'a StallKernelSettings,
     /// Congestion control algorithm, which sets the size of the window.
     pub(super) congestion_control: Option<&'a str>,
     /// Exchange with the end of the stream, and its stall threshold.
@@ -34,7 +35,7 @@ pub(super) struct LastWithEnd {
 }
 
 /// Returns true if most exchanges stalled, false if next to none did; `None` in between.
-pub(super) fn stalls(cell: &StallCell) -> Option<bool> {
+pub(super) fn stalls(cell: &StallMeasurement) -> Option<bool> {
     match cell.exchanges {
         0 => None,
         all if cell.stalled.saturating_mul(2) >= all => Some(true),
@@ -43,7 +44,7 @@ pub(super) fn stalls(cell: &StallCell) -> Option<bool> {
     }
 }
 
-fn share(cell: &StallCell) -> String {
+fn share(cell: &StallMeasurement) -> String {
     let median = cell
         .exchange_ns
         .as_ref()
@@ -55,12 +56,17 @@ fn ms(ns: u64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
-fn claim(id: &str, statement: &str, (held, figure): (Option<bool>, String)) -> StallClaim {
-    StallClaim { id: id.to_owned(), statement: statement.to_owned(), holds: held, evidence: figure }
+fn claim(id: &str, statement: &str, (held, figure): (Option<bool>, String)) -> TestedStallClaim {
+    TestedStallClaim {
+        id: id.to_owned(),
+        statement: statement.to_owned(),
+        holds: held,
+        evidence: figure,
+    }
 }
 
 /// Returns all claims in fixed order.
-pub(super) fn all(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
+pub(super) fn all(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     let mut claims = batches(measured);
     claims.extend(nagle(measured));
     claims.extend(quick_ack(measured));
@@ -71,13 +77,14 @@ pub(super) fn all(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
 }
 
 impl StallClaimInput<'_> {
-    fn cell(&self, pattern: StallPattern, option: SocketOption) -> Option<&StallCell> {
+    fn cell(&self, pattern: StallPattern, option: StallSocketOption) -> Option<&StallMeasurement> {
         self.cells.iter().find(|cell| (cell.pattern, cell.option) == (pattern, option))
     }
 
-    fn batches(&self, option: SocketOption) -> impl Iterator<Item = &StallCell> {
-        let of =
-            move |cell: &&StallCell| cell.pattern == StallPattern::Batch && cell.option == option;
+    fn batches(&self, option: StallSocketOption) -> impl Iterator<Item = &StallMeasurement> {
+        let of = move |cell: &&StallMeasurement| {
+            cell.pattern == StallPattern::Batch && cell.option == option
+        };
         self.cells.iter().filter(of)
     }
 
@@ -85,7 +92,7 @@ impl StallClaimInput<'_> {
     fn expect(
         &self,
         pattern: StallPattern,
-        option: SocketOption,
+        option: StallSocketOption,
         is_claimed_to_stall: bool,
     ) -> (Option<bool>, String) {
         match self.cell(pattern, option) {
@@ -97,7 +104,7 @@ impl StallClaimInput<'_> {
     /// Checks all batches of at least three writes.
     fn expect_batches(
         &self,
-        option: SocketOption,
+        option: StallSocketOption,
         is_claimed_to_stall: bool,
     ) -> (Option<bool>, String) {
         let cells: Vec<_> = self.batches(option).filter(|cell| cell.writes >= 3).collect();
@@ -138,8 +145,8 @@ fn list(numbers: &Vec<u32>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-fn batches(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
-    let none = SocketOption::None;
+fn batches(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
+    let none = StallSocketOption::None;
     let few: Vec<_> = measured.batches(none).filter(|cell| cell.writes < 3).collect();
     let few_stall = few.iter().any(|cell| stalls(cell) == Some(true));
     let (many, figure) = measured.expect_batches(none, true);
@@ -184,11 +191,11 @@ fn batches(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     ]
 }
 
-fn nagle(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
+fn nagle(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     use StallPattern::{FullSegments, Single, WriteWriteRead};
-    let none = SocketOption::None;
+    let none = StallSocketOption::None;
     let small = measured.cell(WriteWriteRead, none).map(|cell| {
-        let is_nagle = cell.mechanism == Some(Mechanism::NagleDelayedAck);
+        let is_nagle = cell.mechanism == Some(StallMechanism::NagleDelayedAck);
         let figure = format!(
             "{} observations of waiting sockets: {} held by Nagle, {} by the window",
             cell.held.nagle + cell.held.window + cell.held.cork,
@@ -228,39 +235,39 @@ fn nagle(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
         claim(
             "no-delay",
             "with TCP_NODELAY small segments are sent at once",
-            measured.expect(WriteWriteRead, SocketOption::NoDelay, false),
+            measured.expect(WriteWriteRead, StallSocketOption::NoDelay, false),
         ),
     ]
 }
 
-fn quick_ack(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
+fn quick_ack(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     use StallPattern::WriteWriteRead;
     vec![
         claim(
             "quick-ack-each",
             "TCP_QUICKACK set again after each receive cures batches",
-            measured.expect_batches(SocketOption::QuickAckEach, false),
+            measured.expect_batches(StallSocketOption::QuickAckEach, false),
         ),
         claim(
             "quick-ack-once",
             "TCP_QUICKACK is not permanent: set once, it has no effect",
-            measured.expect(WriteWriteRead, SocketOption::QuickAckOnce, true),
+            measured.expect(WriteWriteRead, StallSocketOption::QuickAckOnce, true),
         ),
     ]
 }
 
-fn windows(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
+fn windows(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     let windows: Vec<_> = measured.window.iter().map(|step| step.cwnd.to_string()).collect();
     let by = measured.congestion_control.map_or_else(String::new, |name| format!("; by {name}"));
     let figure = format!("windows {}{by}", windows.join(", "));
     let at = |index: usize| measured.window.get(index).map(|step| step.cwnd);
-    let held_by_window = measured
-        .batches(SocketOption::NoDelay)
-        .filter(|cell| cell.stalled > 0 && cell.mechanism == Some(Mechanism::WindowDelayedAck));
+    let held_by_window = measured.batches(StallSocketOption::NoDelay).filter(|cell| {
+        cell.stalled > 0 && cell.mechanism == Some(StallMechanism::WindowDelayedAck)
+    });
     let by_window: Vec<_> = held_by_window.map(|cell| cell.writes).collect();
-    let has_batches = measured.batches(SocketOption::NoDelay).next().is_some();
+    let has_batches = measured.batches(StallSocketOption::NoDelay).next().is_some();
     let first = at(0);
-    let single = measured.cell(StallPattern::Single, SocketOption::None);
+    let single = measured.cell(StallPattern::Single, StallSocketOption::None);
     let idle_cwnd = single.and_then(|cell| cell.near_tcp).map(|tcp| tcp.cwnd);
     let before = measured.window.iter().position(|step| step.after_pause);
     let paused = before.and_then(|index| Some((at(index.checked_sub(1)?)?, at(index)?)));
@@ -312,9 +319,9 @@ fn windows(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     ]
 }
 
-fn timers(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
+fn timers(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     let kernel = measured.kernel;
-    let stalled = measured.cell(StallPattern::WriteWriteRead, SocketOption::None);
+    let stalled = measured.cell(StallPattern::WriteWriteRead, StallSocketOption::None);
     let stalled = stalled.filter(|cell| stalls(cell) == Some(true));
     let median = stalled.and_then(|cell| cell.exchange_ns.as_ref()).map(|times| times.p50);
     let tick_ns = kernel.hz.map(|hz| 1_000_000_000 / hz.max(1));
@@ -322,8 +329,10 @@ fn timers(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
         (min.saturating_sub(tick)..=min.saturating_add(3 * tick)).contains(&ns)
     });
     let figure = |ns: Option<u64>| ns.map_or_else(|| "no stall".to_owned(), ms);
-    let nagles =
-        measured.cells.iter().filter(|cell| cell.mechanism == Some(Mechanism::NagleDelayedAck));
+    let nagles = measured
+        .cells
+        .iter()
+        .filter(|cell| cell.mechanism == Some(StallMechanism::NagleDelayedAck));
     let (all, in_band) =
         nagles.fold((0, 0), |(all, band), cell| (all + cell.stalled, band + cell.in_band));
     let ato = stalled.and_then(|cell| cell.far_tcp).map(|tcp| tcp.ato_ns);
@@ -371,9 +380,9 @@ fn timers(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
     ]
 }
 
-fn corks(measured: &StallClaimInput<'_>) -> Vec<StallClaim> {
+fn corks(measured: &StallClaimInput<'_>) -> Vec<TestedStallClaim> {
     use StallPattern::{CorkForgotten, HeaderAndBody, HeaderBodyClose};
-    let (none, cork) = (SocketOption::None, SocketOption::Cork);
+    let (none, cork) = (StallSocketOption::None, StallSocketOption::Cork);
     let forgotten = measured.cell(CorkForgotten, cork).and_then(|cell| {
         let p50 = cell.exchange_ns.as_ref()?.p50;
         Some((Some(p50 >= FORGOTTEN_MIN_NS), format!("median {}", ms(p50))))

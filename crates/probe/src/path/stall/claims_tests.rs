@@ -1,12 +1,17 @@
 //! Claims over cells that are made up.
 
-use horolog_record::{Distribution, HoldSamples, TcpFigures};
+use horolog_record::{Distribution, HeldDataSamples, TcpInfoSummary};
 
 use super::*;
 
 const MS: u64 = 1_000_000;
 
-fn cell(pattern: StallPattern, option: SocketOption, writes: u32, stalled: u64) -> StallCell {
+fn cell(
+    pattern: StallPattern,
+    option: StallSocketOption,
+    writes: u32,
+    stalled: u64,
+) -> StallMeasurement {
     let p50 = if stalled > 5 { 41 * MS } else { MS / 20 };
     let times = Distribution {
         count: 10,
@@ -21,7 +26,7 @@ fn cell(pattern: StallPattern, option: SocketOption, writes: u32, stalled: u64) 
         max: p50,
         histogram: String::new(),
     };
-    StallCell {
+    StallMeasurement {
         pattern,
         writes,
         write_bytes: 132,
@@ -32,25 +37,25 @@ fn cell(pattern: StallPattern, option: SocketOption, writes: u32, stalled: u64) 
         stalled,
         in_band: stalled,
         stalled_read: (stalled > 0).then_some(3),
-        mechanism: (stalled > 0).then_some(Mechanism::NagleDelayedAck),
-        held: HoldSamples { nagle: stalled, ..HoldSamples::default() },
+        mechanism: (stalled > 0).then_some(StallMechanism::NagleDelayedAck),
+        held: HeldDataSamples { nagle: stalled, ..HeldDataSamples::default() },
         service_max_ns: Some(MS / 50),
-        near_tcp: Some(TcpFigures { cwnd: 10, ..TcpFigures::default() }),
-        far_tcp: Some(TcpFigures { ato_ns: 40 * MS, ..TcpFigures::default() }),
+        near_tcp: Some(TcpInfoSummary { cwnd: 10, ..TcpInfoSummary::default() }),
+        far_tcp: Some(TcpInfoSummary { ato_ns: 40 * MS, ..TcpInfoSummary::default() }),
         acks: None,
     }
 }
 
-fn kernel() -> StallKernel {
-    StallKernel {
+fn kernel() -> StallKernelSettings {
+    StallKernelSettings {
         hz: Some(250),
         delayed_ack_min_ns: Some(40 * MS),
         slow_start_after_idle: Some(true),
-        ..StallKernel::default()
+        ..StallKernelSettings::default()
     }
 }
 
-fn held(cells: &[StallCell], window: &[WindowStep], id: &str) -> Option<bool> {
+fn held(cells: &[StallMeasurement], window: &[CongestionWindowStep], id: &str) -> Option<bool> {
     let kernel = kernel();
     let measured = StallClaimInput {
         cells,
@@ -87,7 +92,8 @@ fn what_is_not_run_is_neither_held_nor_not() {
 
 #[test]
 fn batches_are_judged_by_where_they_begin_to_stall() {
-    let batch = |writes, stalled| cell(StallPattern::Batch, SocketOption::None, writes, stalled);
+    let batch =
+        |writes, stalled| cell(StallPattern::Batch, StallSocketOption::None, writes, stalled);
     let as_claimed = [batch(1, 0), batch(2, 0), batch(3, 9), batch(4, 9)];
     assert_eq!(held(&as_claimed, &[], "batch-from-3"), Some(true));
     assert_eq!(held(&as_claimed, &[], "batch-second-round"), Some(true));
@@ -103,9 +109,9 @@ fn batches_are_judged_by_where_they_begin_to_stall() {
 fn timers_and_cures_are_judged() {
     let small = |option, stalled| cell(StallPattern::WriteWriteRead, option, 2, stalled);
     let cells = [
-        small(SocketOption::None, 9),
-        small(SocketOption::NoDelay, 0),
-        small(SocketOption::QuickAckOnce, 0),
+        small(StallSocketOption::None, 9),
+        small(StallSocketOption::NoDelay, 0),
+        small(StallSocketOption::QuickAckOnce, 0),
     ];
     for (id, expected) in [
         ("write-write-read", Some(true)),
@@ -120,15 +126,20 @@ fn timers_and_cures_are_judged() {
     ] {
         assert_eq!(held(&cells, &[], id), expected, "{id}");
     }
-    let undecided = [small(SocketOption::None, 4)];
+    let undecided = [small(StallSocketOption::None, 4)];
     assert_eq!(held(&undecided, &[], "write-write-read"), None);
 }
 
 #[test]
 fn windows_are_judged() {
-    let step = |cwnd, after_pause| WindowStep { sent_bytes: 0, after_pause, cwnd, exchange_ns: 1 };
+    let step = |cwnd, after_pause| CongestionWindowStep {
+        sent_bytes: 0,
+        after_pause,
+        cwnd,
+        exchange_ns: 1,
+    };
     let window = [step(10, false), step(20, false), step(40, false), step(10, true)];
-    let cells = [cell(StallPattern::Single, SocketOption::None, 1, 0)];
+    let cells = [cell(StallPattern::Single, StallSocketOption::None, 1, 0)];
     for (id, expected) in [
         ("first-window", Some(false)),
         ("slow-start", Some(true)),

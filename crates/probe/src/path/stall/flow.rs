@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use horolog_record::{AckDelays, DelayedAck, Mechanism, WatchedConnection};
+use horolog_record::{AckCounts, AckDelaySummary, StallMechanism, WatchedConnection};
 
 use super::judge::ns;
 use super::segment::TcpSegment;
@@ -84,7 +84,7 @@ impl Flows {
     }
 
     /// Returns the acknowledgement delays of all connections and clears them.
-    pub(super) fn drain(&mut self) -> AckDelays {
+    pub(super) fn drain(&mut self) -> AckCounts {
         let flows = std::mem::take(&mut self.by_ends);
         let mut delays: Vec<u64> = Vec::new();
         let (mut pure, mut released) = (0, 0);
@@ -150,9 +150,9 @@ impl StallFlow {
             && at_ns.saturating_sub(ack_ns) <= ns(RELEASE)
         {
             let by = if under_way > 1 {
-                Mechanism::WindowDelayedAck
+                StallMechanism::WindowDelayedAck
             } else {
-                Mechanism::NagleDelayedAck
+                StallMechanism::NagleDelayedAck
             };
             self.stalls.count(from, delay_ns, by);
         }
@@ -169,14 +169,14 @@ impl StallFlow {
     }
 }
 
-fn acks(pure: u64, released: u64, mut delays: Vec<u64>) -> AckDelays {
+fn acks(pure: u64, released: u64, mut delays: Vec<u64>) -> AckCounts {
     delays.sort_unstable();
-    let delay_ns = delays.first().zip(delays.last()).map(|(min, max)| DelayedAck {
+    let delay_ns = delays.first().zip(delays.last()).map(|(min, max)| AckDelaySummary {
         min: *min,
         p50: delays[delays.len() / 2],
         max: *max,
     });
-    AckDelays { pure, delayed: delays.len() as u64, delay_ns, released }
+    AckCounts { pure, delayed: delays.len() as u64, delay_ns, released }
 }
 
 /// Returns true if a sequence number lies before another one, across wrap-around (RFC 9293, section
@@ -231,7 +231,7 @@ mod tests {
         let connections = tracked.connections();
         let one = &connections[0];
         assert_eq!((one.client_stalls, one.server_stalls, one.in_band), (0, 1, 1));
-        assert_eq!(one.mechanism, Some(Mechanism::NagleDelayedAck));
+        assert_eq!(one.mechanism, Some(StallMechanism::NagleDelayedAck));
         assert_eq!((one.stall_ns.as_ref().unwrap().max, one.answers), (40 * MS, Some(3)));
         let acks = one.acks.as_ref().unwrap();
         assert_eq!((acks.pure, acks.delayed, acks.released), (2, 1, 1));
@@ -247,7 +247,7 @@ mod tests {
             (41, segment(true, 1_189, 397, 0)),
             (41, segment(false, 397, 1_189, 792)),
         ]);
-        assert_eq!(tracked.connections()[0].mechanism, Some(Mechanism::WindowDelayedAck));
+        assert_eq!(tracked.connections()[0].mechanism, Some(StallMechanism::WindowDelayedAck));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use horolog_record::{AckDelays, Distribution, HoldSamples, Mechanism, StallCell};
+use horolog_record::{AckCounts, Distribution, HeldDataSamples, StallMeasurement, StallMechanism};
 use horolog_stats::Recorder;
 
 use super::cell::{PatternOutcome, StallExchange};
@@ -28,8 +28,8 @@ pub(super) fn cell(
     plan: &PatternPlan,
     outcome: &PatternOutcome,
     threshold: Duration,
-    acks: Option<AckDelays>,
-) -> StallCell {
+    acks: Option<AckCounts>,
+) -> StallMeasurement {
     let mut times = Recorder::new();
     outcome.exchanges.iter().for_each(|exchange| times.record(ns(exchange.took)));
     let stalled: Vec<_> =
@@ -44,14 +44,14 @@ pub(super) fn cell(
     let read = reads.into_iter().rev().max_by_key(|(_, count)| *count).map(|(read, _)| read);
     let report = outcome.report.as_ref();
     let mechanism = (!stalled.is_empty()).then(|| mechanism(outcome, threshold));
-    StallCell {
+    StallMeasurement {
         pattern: plan.pattern,
         writes: plan.writes,
         write_bytes: plan.write_bytes.into(),
         option: plan.option,
         exchanges: outcome.exchanges.len() as u64,
         first_ns: outcome.exchanges.first().map(|exchange| ns(exchange.took)),
-        exchange_ns: Distribution::of_recorder(&times),
+        exchange_ns: Distribution::from_recorder(&times),
         stalled: stalled.len() as u64,
         in_band: in_band as u64,
         stalled_read: read.filter(|_| plan.reads().0 > 1),
@@ -66,8 +66,8 @@ pub(super) fn cell(
 
 /// Adds the samples of both ends; the delivered data of one end is no evidence while the other
 /// holds data.
-fn both(near: HoldSamples, far: HoldSamples) -> HoldSamples {
-    HoldSamples {
+fn both(near: HeldDataSamples, far: HeldDataSamples) -> HeldDataSamples {
+    HeldDataSamples {
         nagle: near.nagle.saturating_add(far.nagle),
         window: near.window.saturating_add(far.window),
         cork: near.cork.saturating_add(far.cork),
@@ -76,13 +76,13 @@ fn both(near: HoldSamples, far: HoldSamples) -> HoldSamples {
 }
 
 /// Returns the main mechanism that held data.
-fn mechanism(outcome: &PatternOutcome, threshold: Duration) -> Mechanism {
+fn mechanism(outcome: &PatternOutcome, threshold: Duration) -> StallMechanism {
     let far = outcome.report.as_ref();
     let held = both(outcome.held, far.map(|report| report.held).unwrap_or_default());
     let all = [
-        (held.nagle, Mechanism::NagleDelayedAck),
-        (held.window, Mechanism::WindowDelayedAck),
-        (held.cork, Mechanism::Cork),
+        (held.nagle, StallMechanism::NagleDelayedAck),
+        (held.window, StallMechanism::WindowDelayedAck),
+        (held.cork, StallMechanism::Cork),
     ];
     if let Some((most, mechanism)) = all.into_iter().max_by_key(|(samples, _)| *samples)
         && most > 0
@@ -92,17 +92,17 @@ fn mechanism(outcome: &PatternOutcome, threshold: Duration) -> Mechanism {
     let tcp = [outcome.near, far.map(|report| report.tcp)];
     let is_late = far.is_none_or(|report| report.service_max_ns >= ns(threshold) / 2);
     if tcp.into_iter().flatten().any(|tcp| tcp.retransmitted > 0) {
-        Mechanism::Loss
+        StallMechanism::Loss
     } else if held.delivered > 0 && is_late {
-        Mechanism::LateAnswer
+        StallMechanism::LateAnswer
     } else {
-        Mechanism::Elsewhere
+        StallMechanism::Elsewhere
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{SocketOption, StallPattern, TcpFigures};
+    use horolog_record::{StallPattern, StallSocketOption, TcpInfoSummary};
 
     use super::*;
     use crate::path::tcp::protocol::FarEndReport;
@@ -120,7 +120,7 @@ mod tests {
 
     const PLAN: PatternPlan = PatternPlan {
         pattern: StallPattern::Batch,
-        option: SocketOption::None,
+        option: StallSocketOption::None,
         writes: 3,
         write_bytes: 132,
         exchanges: 5,
@@ -133,7 +133,7 @@ mod tests {
         let cell = cell(&PLAN, &ran, THRESHOLD, None);
         assert_eq!((cell.exchanges, cell.stalled, cell.in_band), (5, 3, 1));
         assert_eq!((cell.stalled_read, cell.first_ns), (Some(3), Some(1_000_000)));
-        assert_eq!(cell.mechanism, Some(Mechanism::Elsewhere));
+        assert_eq!(cell.mechanism, Some(StallMechanism::Elsewhere));
     }
 
     #[test]
@@ -149,22 +149,22 @@ mod tests {
         let report = |held, service_ms: u64, retransmitted| FarEndReport {
             held,
             service_max_ns: service_ms * 1_000_000,
-            tcp: TcpFigures { retransmitted, ..TcpFigures::default() },
+            tcp: TcpInfoSummary { retransmitted, ..TcpInfoSummary::default() },
             ..FarEndReport::default()
         };
-        let none = HoldSamples::default();
-        ran.held = HoldSamples { delivered: 9, ..none };
-        ran.report = Some(report(HoldSamples { nagle: 2, delivered: 1, ..none }, 0, 0));
-        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::NagleDelayedAck);
-        ran.report = Some(report(HoldSamples { window: 2, ..none }, 0, 0));
-        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::WindowDelayedAck);
-        ran.report = Some(report(HoldSamples { cork: 1, ..none }, 0, 0));
-        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Cork);
+        let none = HeldDataSamples::default();
+        ran.held = HeldDataSamples { delivered: 9, ..none };
+        ran.report = Some(report(HeldDataSamples { nagle: 2, delivered: 1, ..none }, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), StallMechanism::NagleDelayedAck);
+        ran.report = Some(report(HeldDataSamples { window: 2, ..none }, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), StallMechanism::WindowDelayedAck);
+        ran.report = Some(report(HeldDataSamples { cork: 1, ..none }, 0, 0));
+        assert_eq!(mechanism(&ran, THRESHOLD), StallMechanism::Cork);
         ran.report = Some(report(none, 30, 0));
-        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::LateAnswer);
+        assert_eq!(mechanism(&ran, THRESHOLD), StallMechanism::LateAnswer);
         ran.report = Some(report(none, 0, 1));
-        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Loss);
+        assert_eq!(mechanism(&ran, THRESHOLD), StallMechanism::Loss);
         ran.report = Some(report(none, 0, 0));
-        assert_eq!(mechanism(&ran, THRESHOLD), Mechanism::Elsewhere);
+        assert_eq!(mechanism(&ran, THRESHOLD), StallMechanism::Elsewhere);
     }
 }

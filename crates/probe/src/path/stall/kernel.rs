@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
-use horolog_record::StallKernel;
+use horolog_record::StallKernelSettings;
 use horolog_sys::netlink::Netlink;
 use horolog_sys::tcp;
 
@@ -16,12 +16,12 @@ use super::judge::ns;
 const DELAYED_ACKS_IN_SECOND: u64 = 25;
 
 /// Reads the settings, with those of a connection and of the route to `target` if given.
-pub(super) fn read(stream: Option<&TcpStream>, target: Option<IpAddr>) -> StallKernel {
+pub(super) fn read(stream: Option<&TcpStream>, target: Option<IpAddr>) -> StallKernelSettings {
     let tick = tcp::timer_interval().ok();
     let hz = tick.map(hz);
     let route = target.and_then(|target| Netlink::open().ok()?.route_metrics(target).ok());
     let route = route.unwrap_or_default();
-    StallKernel {
+    StallKernelSettings {
         hz,
         delayed_ack_min_ns: tick.zip(hz).map(|(tick, hz)| ns(tick) * (hz / DELAYED_ACKS_IN_SECOND)),
         tcp_delack_min: number("tcp_delack_min"),

@@ -1,6 +1,6 @@
 //! Plan of the write patterns and the socket options they run under. Pure.
 
-use horolog_record::{SocketOption, StallPattern};
+use horolog_record::{StallPattern, StallSocketOption};
 
 use crate::path::tcp::protocol::{ConnectionFlags, ConnectionJob, Hello};
 
@@ -23,7 +23,7 @@ const EXCHANGE_MS_MAX: u32 = 300;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PatternPlan {
     pub(super) pattern: StallPattern,
-    pub(super) option: SocketOption,
+    pub(super) option: StallSocketOption,
     /// Writes before the reads.
     pub(super) writes: u32,
     /// Payload of each write.
@@ -31,12 +31,12 @@ pub(super) struct PatternPlan {
     pub(super) exchanges: u32,
 }
 
-const OPTIONS: [SocketOption; 5] = [
-    SocketOption::None,
-    SocketOption::NoDelay,
-    SocketOption::QuickAckOnce,
-    SocketOption::QuickAckEach,
-    SocketOption::Cork,
+const OPTIONS: [StallSocketOption; 5] = [
+    StallSocketOption::None,
+    StallSocketOption::NoDelay,
+    StallSocketOption::QuickAckOnce,
+    StallSocketOption::QuickAckEach,
+    StallSocketOption::Cork,
 ];
 
 /// Returns all patterns; the one without a wait comes first. `mss_bytes` is the largest segment.
@@ -50,7 +50,7 @@ pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPla
     };
     let mut plans = Vec::new();
     plans.extend(OPTIONS.map(|option| plan(StallPattern::WriteWriteRead, option, 2, SMALL_BYTES)));
-    let none = SocketOption::None;
+    let none = StallSocketOption::None;
     plans.push(plan(StallPattern::FullSegments, none, 2, mss_bytes));
     plans.push(plan(StallPattern::LastWithEnd, none, 2, SMALL_BYTES));
     for writes in batches {
@@ -59,7 +59,7 @@ pub(super) fn all(count: u32, batches: &[u32], mss_bytes: u32) -> Vec<PatternPla
     }
     let body = |option| plan(StallPattern::HeaderAndBody, option, 1, BODY_BYTES);
     plans.extend(OPTIONS.map(body));
-    let cork = SocketOption::Cork;
+    let cork = StallSocketOption::Cork;
     plans.push(plan(StallPattern::HeaderBodyClose, cork, 1, BODY_BYTES));
     let forgotten = plan(StallPattern::CorkForgotten, cork, 1, BODY_BYTES);
     plans.push(PatternPlan { exchanges: FORGOTTEN_COUNT.min(count), ..forgotten });
@@ -71,7 +71,7 @@ impl PatternPlan {
     pub(super) const fn single(count: u32) -> Self {
         Self {
             pattern: StallPattern::Single,
-            option: SocketOption::None,
+            option: StallSocketOption::None,
             writes: 1,
             write_bytes: 2 * SMALL_BYTES,
             exchanges: count,
@@ -113,16 +113,16 @@ impl PatternPlan {
         let is_batch = self.pattern == StallPattern::Batch;
         let (_, read_bytes) = self.reads();
         let flags = ConnectionFlags {
-            no_delay: self.option == SocketOption::NoDelay,
-            quick_ack_once: self.option == SocketOption::QuickAckOnce,
-            quick_ack_each: self.option == SocketOption::QuickAckEach,
-            cork: self.option == SocketOption::Cork,
+            no_delay: self.option == StallSocketOption::NoDelay,
+            quick_ack_once: self.option == StallSocketOption::QuickAckOnce,
+            quick_ack_each: self.option == StallSocketOption::QuickAckEach,
+            cork: self.option == StallSocketOption::Cork,
             send_file: is_of_far_end,
             close: self.pattern == StallPattern::HeaderBodyClose,
             forget: self.pattern == StallPattern::CorkForgotten,
             observe: true,
             // An option that is set only once has been set by then.
-            settle: self.option == SocketOption::None,
+            settle: self.option == StallSocketOption::None,
         };
         let writes = if is_batch { 1 } else { self.writes };
         Hello {

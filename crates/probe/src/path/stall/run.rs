@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathEnd, PathStallResult, Severity, StallCell,
-    StallEvidence, StallKernel, StallPattern, TcpTarget, WindowStep, rfc3339_now,
+    CongestionWindowStep, Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathEndpoint,
+    PathStallResult, Severity, StallEvidence, StallKernelSettings, StallMeasurement, StallPattern,
+    TcpTarget, rfc3339_now,
 };
 use horolog_sys::netlink::Netlink;
 use horolog_sys::tcp;
@@ -30,19 +31,19 @@ use crate::path::tcp::{
 pub struct StallRun {
     options: StallOptions,
     address: SocketAddr,
-    near: PathEnd,
-    far: Option<PathEnd>,
-    kernel: StallKernel,
+    near: PathEndpoint,
+    far: Option<PathEndpoint>,
+    kernel: StallKernelSettings,
     mss_bytes: u32,
 }
 
 /// Outcome of all patterns.
 #[derive(Default)]
 struct StallOutcome {
-    cells: Vec<StallCell>,
+    cells: Vec<StallMeasurement>,
     threshold_ns: u64,
     last_with_end: Option<LastWithEnd>,
-    window: Vec<WindowStep>,
+    window: Vec<CongestionWindowStep>,
     /// Reason for which the far end was lost.
     lost: Option<EarlyEnd>,
     /// True if the last part was cut short: the last cell or, without any, the window.
@@ -52,7 +53,7 @@ struct StallOutcome {
 impl StallOutcome {
     /// Returns the cells that claims are judged by. A cell that was cut short supports no claim,
     /// nor do an option's batches before all of them were run.
-    fn whole_cells(&self, plans: &[PatternPlan]) -> Vec<StallCell> {
+    fn whole_cells(&self, plans: &[PatternPlan]) -> Vec<StallMeasurement> {
         let whole = self.cells.len() - usize::from(self.is_cut && !self.cells.is_empty());
         let (ran, missed) = plans.split_at(whole.min(plans.len()));
         let is_missed = |plan: &PatternPlan| {
@@ -65,7 +66,7 @@ impl StallOutcome {
     }
 
     /// Returns the steps of the window, if they were completed.
-    fn whole_window(&self) -> &[WindowStep] {
+    fn whole_window(&self) -> &[CongestionWindowStep] {
         if self.is_cut && self.cells.is_empty() { &[] } else { &self.window }
     }
 }
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(whole(plans.len(), false).len(), plans.len());
         assert!(whole(0, true).is_empty() && whole(1, true).is_empty());
         let first = plans.iter().position(|plan| plan.pattern == StallPattern::Batch).unwrap();
-        let of_batch = |cells: &[StallCell]| {
+        let of_batch = |cells: &[StallMeasurement]| {
             cells.iter().filter(|cell| cell.pattern == StallPattern::Batch).count()
         };
         assert_eq!(of_batch(&whole(first + 1, false)), 0, "one of two batches of an option");

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use horolog_record::Mechanism;
+use horolog_record::StallMechanism;
 
 use super::stalls::worst_first;
 
@@ -38,7 +38,7 @@ pub struct ConnectionSnapshot {
     /// Longest wait in ns, if there was one.
     pub longest_ns: Option<u64>,
     /// Mechanism that held most of them.
-    pub mechanism: Option<Mechanism>,
+    pub mechanism: Option<StallMechanism>,
 }
 
 /// Sorts connections into display order.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use horolog_record::{
-    AckDelays, CONNECTIONS_MISSED_MAX, Distribution, Mechanism, WatchedConnection,
+    AckCounts, CONNECTIONS_MISSED_MAX, Distribution, StallMechanism, WatchedConnection,
 };
 use horolog_stats::Recorder;
 
@@ -47,11 +47,11 @@ pub(super) struct Stalls {
 impl Stalls {
     /// Counts data of an end (0 is the client) that waited for `took_ns`, and the mechanism: the
     /// congestion window, or otherwise Nagle's algorithm.
-    pub(super) fn count(&mut self, end: usize, took_ns: u64, by: Mechanism) {
+    pub(super) fn count(&mut self, end: usize, took_ns: u64, by: StallMechanism) {
         self.at[end] += 1;
         self.times.get_or_insert_with(Recorder::new).record(took_ns);
         self.in_band += u64::from(BAND_NS.contains(&took_ns));
-        if by == Mechanism::WindowDelayedAck {
+        if by == StallMechanism::WindowDelayedAck {
             self.by_window += 1;
         } else {
             self.by_nagle += 1;
@@ -64,11 +64,11 @@ impl Stalls {
     }
 
     /// Returns the mechanism that held data most often.
-    fn mechanism(&self) -> Option<Mechanism> {
+    fn mechanism(&self) -> Option<StallMechanism> {
         (self.total() > 0).then_some(if self.by_window > self.by_nagle {
-            Mechanism::WindowDelayedAck
+            StallMechanism::WindowDelayedAck
         } else {
-            Mechanism::NagleDelayedAck
+            StallMechanism::NagleDelayedAck
         })
     }
 
@@ -93,7 +93,7 @@ impl Stalls {
         self,
         (client, server): ConnectionEnds,
         answers: Option<u64>,
-        acks: Option<AckDelays>,
+        acks: Option<AckCounts>,
     ) -> WatchedConnection {
         let mechanism = self.mechanism();
         let [client_stalls, server_stalls] = self.at;
@@ -103,7 +103,7 @@ impl Stalls {
             answers,
             client_stalls,
             server_stalls,
-            stall_ns: self.times.as_ref().and_then(Distribution::of_recorder),
+            stall_ns: self.times.as_ref().and_then(Distribution::from_recorder),
             in_band: self.in_band,
             mechanism,
             acks,
@@ -141,15 +141,15 @@ mod tests {
         let mut stalls = Stalls::default();
         assert_eq!(stalls.now(ends, None).mechanism, None);
         for (end, took_ns, by) in [
-            (0, 40_000_000, Mechanism::WindowDelayedAck),
-            (1, 12_000_000, Mechanism::NagleDelayedAck),
-            (1, 41_000_000, Mechanism::WindowDelayedAck),
+            (0, 40_000_000, StallMechanism::WindowDelayedAck),
+            (1, 12_000_000, StallMechanism::NagleDelayedAck),
+            (1, 41_000_000, StallMechanism::WindowDelayedAck),
         ] {
             stalls.count(end, took_ns, by);
         }
         let now = stalls.now(ends, Some(7));
         assert_eq!((now.stalls, now.longest_ns, now.answers), ([1, 2], Some(41_000_000), Some(7)));
-        assert_eq!(now.mechanism, Some(Mechanism::WindowDelayedAck));
+        assert_eq!(now.mechanism, Some(StallMechanism::WindowDelayedAck));
         let record = stalls.into_record(ends, Some(7), None);
         assert_eq!((record.client_stalls, record.server_stalls, record.in_band), (1, 2, 2));
         assert_eq!(record.mechanism, now.mechanism);

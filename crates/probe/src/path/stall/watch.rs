@@ -7,8 +7,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use horolog_record::{
-    Finding, FindingCode, Host, Mechanism, PATH_STALL_SCHEMA, PathStallResult, Severity,
-    StallWatch, WatchedConnection, rfc3339_now,
+    Finding, FindingCode, Host, PATH_STALL_SCHEMA, PathStallResult, Severity, StallMechanism,
+    WatchedConnection, WatchedTraffic, rfc3339_now,
 };
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::packet;
@@ -139,7 +139,7 @@ impl PortWatch {
                 (held.connections(), missed, 0)
             }
         };
-        let watch = StallWatch {
+        let watch = WatchedTraffic {
             port: options.port,
             duration_ns: ns(begun.elapsed()),
             connections,
@@ -234,7 +234,7 @@ struct SampledSocket {
 #[derive(Clone, Copy)]
 struct HeldSince {
     at: Duration,
-    by: Mechanism,
+    by: StallMechanism,
     /// Bytes acknowledged at that time; a higher number means another wait.
     acknowledged: u64,
 }
@@ -262,8 +262,8 @@ impl SocketSampler {
             let info = &socket.info;
             let held = match (info.not_sent, info.unacknowledged) {
                 (0, _) | (_, 0) => None,
-                (_, under_way) if under_way >= info.cwnd => Some(Mechanism::WindowDelayedAck),
-                _ => Some(Mechanism::NagleDelayedAck),
+                (_, under_way) if under_way >= info.cwnd => Some(StallMechanism::WindowDelayedAck),
+                _ => Some(StallMechanism::NagleDelayedAck),
             };
             let held =
                 held.map(|by| HeldSince { at: now, by, acknowledged: info.bytes_acknowledged });
@@ -306,12 +306,12 @@ mod tests {
     #[test]
     fn data_that_is_held_for_long_is_a_stall_and_what_is_held_shortly_is_none() {
         let mut one = SampledSocket::default();
-        let (nagle, ms) = (Some(Mechanism::NagleDelayedAck), Duration::from_millis);
+        let (nagle, ms) = (Some(StallMechanism::NagleDelayedAck), Duration::from_millis);
         let samples =
             [(0, 7), (4, 7), (40, 0), (44, 0), (50, 9), (54, 0), (60, 10), (96, 20), (100, 0)];
         for (at_ms, acknowledged) in samples {
             let at = ms(at_ms);
-            let since = HeldSince { at, by: Mechanism::NagleDelayedAck, acknowledged };
+            let since = HeldSince { at, by: StallMechanism::NagleDelayedAck, acknowledged };
             one.see(1, (acknowledged > 0).then_some(since), at, ms(10));
         }
         let client = "192.0.2.1:1".parse().unwrap();

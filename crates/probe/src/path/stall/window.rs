@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::WindowStep;
+use horolog_record::CongestionWindowStep;
 use horolog_sys::tcp;
 
 use super::judge::ns;
@@ -26,7 +26,7 @@ pub(super) fn run(
     mss_bytes: u32,
     pause: Duration,
     is_over: &AtomicBool,
-) -> Result<(Vec<WindowStep>, u32), TcpPathError> {
+) -> Result<(Vec<CongestionWindowStep>, u32), TcpPathError> {
     let burst = mss_bytes.saturating_mul(SEGMENTS).clamp(2, BYTES_MAX);
     let hello = Hello {
         work: ConnectionJob::Exchange,
@@ -49,7 +49,7 @@ pub(super) fn run(
             let after_pause = part > 0 && index == 0;
             let sent_bytes = u64::from(burst) * steps.len() as u64;
             match step(&mut session, &payload) {
-                Ok((cwnd, took)) => steps.push(WindowStep {
+                Ok((cwnd, took)) => steps.push(CongestionWindowStep {
                     sent_bytes,
                     after_pause,
                     cwnd: cwnd.into(),

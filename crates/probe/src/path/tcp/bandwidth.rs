@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
-use horolog_record::{ProgressSlots, TcpBandwidth, TcpDirection, TcpFigures, ZeroCopyCounts};
+use horolog_record::{ProgressSlots, TcpBandwidth, TcpDirection, TcpInfoSummary, ZeroCopyCounts};
 use horolog_sys::tcp::{self, ZeroCopySender};
 
 use super::client::{TcpSession, keep_tail};
@@ -26,7 +26,7 @@ const ROOM: usize = 256 << 10;
 struct BandwidthConnectionOutcome {
     bytes: u64,
     duration_ns: u64,
-    tcp: Option<TcpFigures>,
+    tcp: Option<TcpInfoSummary>,
     zero_copy: Option<ZeroCopyCounts>,
     lost: Option<EarlyEnd>,
 }

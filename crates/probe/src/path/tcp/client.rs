@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use horolog_record::PathEnd;
+use horolog_record::PathEndpoint;
 use horolog_sys::tcp;
 
 use super::early_end::ConnectionLoss;
@@ -26,7 +26,7 @@ const LEFT_READS: u32 = 1_000;
 pub(crate) struct TcpSession<'a> {
     pub(crate) stream: TcpStream,
     /// Facts that the far end sent about itself.
-    pub(crate) far: Option<PathEnd>,
+    pub(crate) far: Option<PathEndpoint>,
     is_over: &'a AtomicBool,
 }
 
@@ -193,7 +193,7 @@ fn greet(
     stream: &mut TcpStream,
     address: SocketAddr,
     hello: &Hello,
-) -> Result<Option<PathEnd>, TcpPathError> {
+) -> Result<Option<PathEndpoint>, TcpPathError> {
     let failed = |error: io::Error| match error.kind() {
         // A server of another protocol closes the connection or sends something else.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {

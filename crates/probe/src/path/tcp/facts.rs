@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::{IpAddr, TcpStream};
 
-use horolog_record::{Host, PathEnd};
+use horolog_record::{Host, PathEndpoint};
 use horolog_sys::netlink::{Link, Netlink};
 use horolog_sys::tcp;
 
@@ -15,7 +15,7 @@ pub(super) fn program() -> String {
 
 /// Returns the facts of this end of a connection.
 #[must_use]
-pub(crate) fn near_end(stream: &TcpStream) -> PathEnd {
+pub(crate) fn near_end(stream: &TcpStream) -> PathEndpoint {
     let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
     let link = local.and_then(interface_of);
     let mut end = machine();
@@ -30,24 +30,24 @@ pub(crate) fn near_end(stream: &TcpStream) -> PathEnd {
 
 /// Returns the facts of this host, without a connection.
 #[must_use]
-pub(crate) fn machine() -> PathEnd {
+pub(crate) fn machine() -> PathEndpoint {
     let host = Host::read();
-    PathEnd {
+    PathEndpoint {
         hostname: line("/proc/sys/kernel/hostname"),
         cpu: host.cpu,
         cores: Some(host.cores as u64),
         kernel: host.kernel,
         distribution: fs::read_to_string("/etc/os-release").ok().and_then(|text| pretty(&text)),
         program: Some(program()),
-        ..PathEnd::default()
+        ..PathEndpoint::default()
     }
 }
 
 /// Parses the facts that a far end sent; `None` if there are none but its program.
 #[must_use]
-pub(crate) fn far_end(facts: &[u8]) -> Option<PathEnd> {
+pub(crate) fn far_end(facts: &[u8]) -> Option<PathEndpoint> {
     let end = super::protocol::facts(facts);
-    (end != PathEnd::default()).then_some(end)
+    (end != PathEndpoint::default()).then_some(end)
 }
 
 fn line(path: &str) -> Option<String> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_record::{Distribution, ProgressSlots, TcpFigures, TcpLatency, TcpSettings};
+use horolog_record::{Distribution, ProgressSlots, TcpInfoSummary, TcpLatency, TcpSettings};
 use horolog_stats::Recorder;
 use horolog_sys::tcp;
 
@@ -28,7 +28,7 @@ pub(super) struct TcpRowOutcome<T> {
 /// Outcome of one connection.
 struct LatencyConnectionOutcome {
     times: Recorder,
-    tcp: Option<TcpFigures>,
+    tcp: Option<TcpInfoSummary>,
     lost: Option<EarlyEnd>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn measure(
     let figures = TcpLatency {
         size_bytes: size,
         round_trips: times.count(),
-        rtt_ns: Distribution::of_recorder(&times),
+        rtt_ns: Distribution::from_recorder(&times),
         tcp: combined(&tcp),
     };
     Ok(TcpRowOutcome { figures, lost: outcomes.into_iter().find_map(|outcome| outcome.lost) })

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use horolog_record::{
     LiveCounts, PartSummary, Percentiles, Progress, ProgressPublisher, ProgressSlots, TcpBandwidth,
-    TcpFigures, TcpLatency,
+    TcpInfoSummary, TcpLatency,
 };
 use horolog_stats::Recorder;
 use horolog_time::{Monotonic, Timestamp};
@@ -59,7 +59,7 @@ impl<'a> ProgressReporter<'a> {
     /// Returns the reporter of the connection with this index, inactive without an observer.
     pub(super) fn new(slots: Option<&'a ProgressSlots>, index: usize) -> Self {
         let begun = Instant::now();
-        let slot = slots.and_then(|slots| slots.of(index));
+        let slot = slots.and_then(|slots| slots.slot(index));
         Self {
             begun,
             publisher: slot.map(|slot| ProgressPublisher::new(slot, Timestamp::from_ns(0))),
@@ -95,7 +95,7 @@ fn exchanges(count: u64) -> LiveCounts {
     LiveCounts { sent: count, received: count, ..LiveCounts::default() }
 }
 
-fn sent_again(tcp: Option<&TcpFigures>) -> Option<u64> {
+fn sent_again(tcp: Option<&TcpInfoSummary>) -> Option<u64> {
     tcp.map(|tcp| tcp.retransmitted)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn of_latency(row: &TcpLatency, connections: u32) -> (LiveCounts, Par
         sent: row.round_trips,
         received: row.round_trips,
         retransmitted: sent_again(row.tcp.as_ref()),
-        latency_ns: row.rtt_ns.as_ref().map(Percentiles::of),
+        latency_ns: row.rtt_ns.as_ref().map(Percentiles::from_distribution),
         ..PartSummary::default()
     };
     (exchanges(row.round_trips), ended)

@@ -19,7 +19,7 @@
 //! Requests and answers are all zeros. A far end that reaches a bound of its own sends its report
 //! at once, in place of an answer, and ends.
 
-use horolog_record::{HoldSamples, PathEnd, TcpFigures};
+use horolog_record::{HeldDataSamples, PathEndpoint, TcpInfoSummary};
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 8] = *b"horo-tcp";
@@ -266,9 +266,9 @@ pub struct FarEndReport {
     /// Longest time from a complete request to the write of its answer, in ns.
     pub service_max_ns: u64,
     /// Samples of the data held by its socket while it waited.
-    pub held: HoldSamples,
+    pub held: HeldDataSamples,
     /// State of its socket at the end.
-    pub tcp: TcpFigures,
+    pub tcp: TcpInfoSummary,
     /// Bound of its own at which it ended, if it did.
     pub bound: Option<ByteBudget>,
     /// Size of that bound in bytes.
@@ -288,13 +288,13 @@ impl FarEndReport {
             duration_ns: long(bytes, 16),
             exchanges: long(bytes, 24),
             service_max_ns: long(bytes, 32),
-            held: HoldSamples {
+            held: HeldDataSamples {
                 nagle: small(40),
                 window: small(44),
                 cork: small(48),
                 delivered: small(52),
             },
-            tcp: TcpFigures {
+            tcp: TcpInfoSummary {
                 cwnd: small(56),
                 mss_bytes: small(60),
                 rtt_ns: small(64) * 1_000,
@@ -354,7 +354,7 @@ fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
 
 /// Returns the facts of an end as the text that follows a welcome: one line `name=value` each.
 #[must_use]
-pub fn facts_text(end: &PathEnd) -> Vec<u8> {
+pub fn facts_text(end: &PathEndpoint) -> Vec<u8> {
     let number = |value: Option<u64>| value.map(|value| value.to_string());
     let facts = [
         ("node", end.hostname.clone()),
@@ -381,9 +381,9 @@ pub fn facts_text(end: &PathEnd) -> Vec<u8> {
 
 /// Parses facts. Unknown and unprintable ones are left out.
 #[must_use]
-pub fn facts(text: &[u8]) -> PathEnd {
+pub fn facts(text: &[u8]) -> PathEndpoint {
     let text = String::from_utf8_lossy(text.get(..FACTS_MAX).unwrap_or(text));
-    let mut end = PathEnd::default();
+    let mut end = PathEndpoint::default();
     for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
         let value = shown(value);
         let number = || value.as_ref().and_then(|value| value.parse().ok());

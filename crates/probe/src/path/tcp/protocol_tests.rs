@@ -49,8 +49,8 @@ proptest! {
             duration_ns: longs[1],
             exchanges: longs[2],
             service_max_ns: longs[3],
-            held: HoldSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
-            tcp: TcpFigures {
+            held: HeldDataSamples { nagle: at(0), window: at(1), cork: at(2), delivered: at(3) },
+            tcp: TcpInfoSummary {
                 cwnd: at(4),
                 mss_bytes: at(5),
                 rtt_ns: at(6) * 1_000,

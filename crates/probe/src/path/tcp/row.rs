@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use horolog_record::{Finding, FindingCode, HoldSamples, PathEnd, Severity, TcpFigures};
+use horolog_record::{
+    Finding, FindingCode, HeldDataSamples, PathEndpoint, Severity, TcpInfoSummary,
+};
 use horolog_sys::tcp::TcpInfo;
 
 /// Interval at which a wait checks whether to end.
@@ -21,9 +23,9 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(60);
 
 /// Returns the recorded values of a connection.
 #[must_use]
-pub(crate) fn figures(info: &TcpInfo) -> TcpFigures {
+pub(crate) fn figures(info: &TcpInfo) -> TcpInfoSummary {
     let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    TcpFigures {
+    TcpInfoSummary {
         cwnd: info.cwnd.into(),
         mss_bytes: info.mss.into(),
         rtt_ns: ns(info.rtt),
@@ -34,8 +36,8 @@ pub(crate) fn figures(info: &TcpInfo) -> TcpFigures {
 
 /// Combines several connections: sums of counts, maxima of other values.
 #[must_use]
-pub(crate) fn combined(all: &[TcpFigures]) -> Option<TcpFigures> {
-    all.iter().copied().reduce(|one, other| TcpFigures {
+pub(crate) fn combined(all: &[TcpInfoSummary]) -> Option<TcpInfoSummary> {
+    all.iter().copied().reduce(|one, other| TcpInfoSummary {
         cwnd: one.cwnd.max(other.cwnd),
         mss_bytes: one.mss_bytes.max(other.mss_bytes),
         rtt_ns: one.rtt_ns.max(other.rtt_ns),
@@ -45,7 +47,7 @@ pub(crate) fn combined(all: &[TcpFigures]) -> Option<TcpFigures> {
 }
 
 /// Counts the data held by a waiting socket, by mechanism.
-pub(crate) fn count_held(info: &TcpInfo, is_corked: bool, samples: &mut HoldSamples) {
+pub(crate) fn count_held(info: &TcpInfo, is_corked: bool, samples: &mut HeldDataSamples) {
     if info.not_sent == 0 {
         samples.delivered += u64::from(info.unacknowledged == 0);
     } else if info.unacknowledged == 0 {
@@ -61,7 +63,7 @@ pub(crate) fn count_held(info: &TcpInfo, is_corked: bool, samples: &mut HoldSamp
 }
 
 /// Reports that both ends share a host: its CPUs did the work of both.
-pub(crate) fn same_machine(near: &PathEnd, far: Option<&PathEnd>) -> Option<Finding> {
+pub(crate) fn same_machine(near: &PathEndpoint, far: Option<&PathEndpoint>) -> Option<Finding> {
     let far = far?;
     let is_same =
         near.hostname.is_some() && (&near.hostname, &near.kernel) == (&far.hostname, &far.kernel);
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn the_causes_that_hold_data_back_are_distinguished() {
         let counts_of = |not_sent, unacknowledged, cwnd, is_corked| {
-            let mut samples = HoldSamples::default();
+            let mut samples = HeldDataSamples::default();
             let info = TcpInfo { not_sent, unacknowledged, cwnd, ..TcpInfo::default() };
             count_held(&info, is_corked, &mut samples);
             [samples.nagle, samples.window, samples.cork, samples.delivered]
@@ -95,8 +97,8 @@ mod tests {
 
     #[test]
     fn several_connections_are_summed_up() {
-        let one = TcpFigures { cwnd: 10, retransmitted: 2, ..TcpFigures::default() };
-        let other = TcpFigures { cwnd: 7, retransmitted: 3, ..TcpFigures::default() };
+        let one = TcpInfoSummary { cwnd: 10, retransmitted: 2, ..TcpInfoSummary::default() };
+        let other = TcpInfoSummary { cwnd: 7, retransmitted: 3, ..TcpInfoSummary::default() };
         let both = combined(&[one, other]).unwrap();
         assert_eq!((both.cwnd, both.retransmitted), (10, 5));
         assert_eq!(combined(&[]), None);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use horolog_io::target::require_unicast;
 use horolog_record::{
-    Finding, FindingCode, Host, PATH_TCP_SCHEMA, PathEnd, PathTcpResult, ProgressSlots, Severity,
-    TcpBandwidth, TcpDirection, TcpLatency, TcpTarget, rfc3339_now,
+    Finding, FindingCode, Host, PATH_TCP_SCHEMA, PathEndpoint, PathTcpResult, ProgressSlots,
+    Severity, TcpBandwidth, TcpDirection, TcpLatency, TcpTarget, rfc3339_now,
 };
 
 use super::super::live_sampler::{CurrentRow, PathObserver};
@@ -29,8 +29,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub struct TcpRun {
     options: TcpOptions,
     address: SocketAddr,
-    near: PathEnd,
-    far: Option<PathEnd>,
+    near: PathEndpoint,
+    far: Option<PathEndpoint>,
 }
 
 /// Row of the sweep.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use horolog_record::PathEnd;
+use horolog_record::PathEndpoint;
 use horolog_sys::epoll::Epoll;
 use horolog_sys::listen;
 
@@ -257,9 +257,9 @@ impl OpenConnections {
 
 impl FarEndSettings {
     /// Returns the facts of its host for a connection.
-    pub(super) fn facts(&self, stream: &TcpStream) -> PathEnd {
+    pub(super) fn facts(&self, stream: &TcpStream) -> PathEndpoint {
         if self.hides_host_facts {
-            PathEnd { program: Some(super::facts::program()), ..PathEnd::default() }
+            PathEndpoint { program: Some(super::facts::program()), ..PathEndpoint::default() }
         } else {
             super::facts::near_end(stream)
         }

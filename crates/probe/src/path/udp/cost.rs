@@ -1,7 +1,7 @@
 //! Cost of the measurement itself: the near end's own work for an exchange, repeated many times
 //! without a network.
 
-use horolog_record::PathCost;
+use horolog_record::PathMeasurementCost;
 use horolog_stats::DuplicateWindow;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
@@ -16,8 +16,8 @@ const TIMES: u32 = 10_000;
 const ROUNDS: u32 = 5;
 
 /// Measures the cost, on the calling thread.
-pub(super) fn measure() -> PathCost {
-    PathCost {
+pub(super) fn measure() -> PathMeasurementCost {
+    PathMeasurementCost {
         clock_reading_ns: fastest(|| {
             for _ in 0..TIMES {
                 std::hint::black_box(MonotonicClock.now());

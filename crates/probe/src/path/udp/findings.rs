@@ -1,8 +1,8 @@
 //! Findings of a UDP path run, from its record. Pure.
 
 use horolog_record::{
-    Distribution, Finding, FindingCode, PathMode, PathProtocol, PathRow, PathUdpResult, RowEnd,
-    Severity, TimestampSource,
+    Distribution, Finding, FindingCode, PathProtocol, PathRow, PathSendMode, PathUdpResult,
+    RowEndReason, Severity, TimestampSource,
 };
 
 use crate::path::time;
@@ -62,7 +62,7 @@ pub(super) fn all(result: &PathUdpResult, circumstances: &UdpRunContext) -> Vec<
 
 /// Returns true if a row was ended before the first request that counts.
 fn is_warming_up(row: &PathRow) -> bool {
-    row.ended == Some(RowEnd::Interrupted) && row.counts.sent == 0
+    row.ended == Some(RowEndReason::Interrupted) && row.counts.sent == 0
 }
 
 fn whole(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
@@ -228,7 +228,7 @@ fn pace(
     }
     let late = row.send_late_ns.as_ref().zip(row.delay_ns.as_ref());
     if let Some((late, delay)) = late.filter(|(late, delay)| late.p99 > delay.p99)
-        && result.mode == PathMode::OpenLoop
+        && result.mode == PathSendMode::OpenLoop
     {
         let message = format!(
             "Every hundredth request was sent at least {} late, and T has a 99th percentile of {}: \
@@ -239,7 +239,7 @@ fn pace(
         let advice = if result.busy_polling { "Lower the rate." } else { "Try --busy-poll." };
         add_finding(FindingCode::RequestsLate, Severity::Warning, message, advice);
     }
-    let delay = row.delay_ns.as_ref().filter(|_| result.mode == PathMode::OpenLoop);
+    let delay = row.delay_ns.as_ref().filter(|_| result.mode == PathSendMode::OpenLoop);
     let is_queue = |delay: &&Distribution| delay.p50 > QUEUE_NS.max(delay.min.saturating_mul(10));
     if let Some(delay) = delay.filter(is_queue) {
         let message = format!(
@@ -256,7 +256,7 @@ fn pace(
 /// Returns the number of threads of this end that never sleep; if both ends share this host, the
 /// far end has more.
 fn spinning(result: &PathUdpResult) -> u64 {
-    let threads = if result.mode == PathMode::OpenLoop { 2 } else { 1 };
+    let threads = if result.mode == PathSendMode::OpenLoop { 2 } else { 1 };
     if result.busy_polling { result.flows.saturating_mul(threads) } else { 0 }
 }
 
@@ -276,18 +276,18 @@ fn crowded(result: &PathUdpResult) -> Option<Finding> {
 fn outage(row: &PathRow, protocol: PathProtocol) -> Option<(String, &'static str)> {
     let answered = row.counts.received;
     match row.ended {
-        Some(RowEnd::Vanished) => Some((
+        Some(RowEndReason::Vanished) => Some((
             format!("The far end stopped replying after {answered} replies."),
             "Check that it still runs, and what changed on the path.",
         )),
-        Some(RowEnd::Closed) => Some((
+        Some(RowEndReason::Closed) => Some((
             format!("The far end's port was closed after {answered} replies."),
             match protocol {
                 PathProtocol::Horolog => "Start 'horolog path serve' there again.",
                 PathProtocol::Stamp => "Start the session-reflector there again.",
             },
         )),
-        Some(RowEnd::Failed) => Some((
+        Some(RowEndReason::Failed) => Some((
             format!("This host's socket failed after {answered} replies."),
             "Check the interface and the route.",
         )),
@@ -315,7 +315,8 @@ fn loss(row: &PathRow) -> (String, &'static str) {
     let ways = split(row, |way| way.lost);
     let message =
         format!("{lost} of {sent} requests received no reply in time ({share:.3}%){ways}{late}.");
-    let Some(at) = row.losses().filter(|at| at.far_limit + at.far_socket + at.near_socket > 0)
+    let Some(at) =
+        row.loss_locations().filter(|at| at.far_limit + at.far_socket + at.near_socket > 0)
     else {
         let is_late = counts.late > lost / 2;
         return (
@@ -356,7 +357,7 @@ fn loss(row: &PathRow) -> (String, &'static str) {
 }
 
 /// Formats a count of the forward and of the backward direction.
-fn split(row: &PathRow, of: impl Fn(&horolog_record::PathDirection) -> u64) -> String {
+fn split(row: &PathRow, of: impl Fn(&horolog_record::PathDirectionCounts) -> u64) -> String {
     match (&row.forward, &row.backward) {
         (Some(there), Some(back)) => {
             format!(", {} forward and {} backward", of(there), of(back))

@@ -1,8 +1,8 @@
 //! What is said of losses, of lateness and of pollers without a processor.
 
 use horolog_record::{
-    Host, PATH_UDP_SCHEMA, PathCost, PathCounts, PathDirection, PathHostLosses, PathLoad,
-    PathTarget,
+    Host, PATH_UDP_SCHEMA, PathCounts, PathDirectionCounts, PathHostLosses, PathLoad,
+    PathMeasurementCost, PathTarget,
 };
 use horolog_stats::Recorder;
 
@@ -13,7 +13,7 @@ fn distribution(times_ns: &[u64]) -> Option<Distribution> {
     for ns in times_ns {
         recorder.record(*ns);
     }
-    Distribution::of_recorder(&recorder)
+    Distribution::from_recorder(&recorder)
 }
 
 /// A row of 2,000 requests, of which so many were lost there and back.
@@ -33,8 +33,8 @@ fn row(there: u64, back: u64, late: u64) -> PathRow {
             late,
             ..PathCounts::default()
         },
-        forward: Some(PathDirection { lost: there, ..PathDirection::default() }),
-        backward: Some(PathDirection { lost: back, ..PathDirection::default() }),
+        forward: Some(PathDirectionCounts { lost: there, ..PathDirectionCounts::default() }),
+        backward: Some(PathDirectionCounts { lost: back, ..PathDirectionCounts::default() }),
         host_losses: Some(PathHostLosses {
             far_limited: Some(0),
             far_dropped: Some(0),
@@ -70,7 +70,7 @@ fn result(row: PathRow) -> PathUdpResult {
             clock_error_ns: None,
         },
         protocol: PathProtocol::Horolog,
-        mode: PathMode::OpenLoop,
+        mode: PathSendMode::OpenLoop,
         flows: 1,
         busy_polling: false,
         timestamps: TimestampSource::User,
@@ -79,7 +79,7 @@ fn result(row: PathRow) -> PathUdpResult {
         reply_timeout_ns: 1,
         load_length: 64,
         load_broadcast: false,
-        cost: PathCost::default(),
+        cost: PathMeasurementCost::default(),
         rows: vec![row],
         limits: Vec::new(),
         findings: Vec::new(),
@@ -106,7 +106,7 @@ fn losses_of_the_hosts_are_not_laid_on_the_path() {
         far_dropped: Some(500),
         near_dropped: Some(3),
     });
-    let at = limited.losses().unwrap();
+    let at = limited.loss_locations().unwrap();
     assert_eq!((at.far_limit, at.far_socket, at.path_forward), (30, 10, 0));
     assert_eq!((at.near_socket, at.path_backward), (3, 7));
     let (message, advice) = lost(limited.clone());
@@ -174,7 +174,7 @@ fn an_end_in_the_warm_up_is_reported() {
     let ended = |sent| {
         let row = row(0, 0, 0);
         let counts = horolog_record::PathCounts { sent, ..row.counts };
-        PathRow { counts, ended: Some(RowEnd::Interrupted), ..row }
+        PathRow { counts, ended: Some(RowEndReason::Interrupted), ..row }
     };
     assert!(message_of(ended(0)).contains("in the warm-up of a row"));
     assert!(message_of(ended(1)).contains("The run was interrupted."));

@@ -1,7 +1,7 @@
 //! Stats of the replies of one flow in one row: first, late, duplicate and reordered ones, and
 //! times. Owned by one thread; recording allocates nothing. Pure.
 
-use horolog_record::{LiveCounts, PathCounts, PathDirection, Progress};
+use horolog_record::{LiveCounts, PathCounts, PathDirectionCounts, Progress};
 use horolog_stats::{DuplicateWindow, MarkOutcome, Recorder, SignedRecorder};
 use horolog_time::Span;
 use horolog_wire::path_probe::{HostLosses, SessionCounts};
@@ -189,17 +189,17 @@ impl FlowStats {
 
     /// Returns the counts of both directions, by the counts of both ends; `None` if the far end
     /// counts nothing.
-    pub(super) fn directions(&self) -> Option<(PathDirection, PathDirection)> {
+    pub(super) fn directions(&self) -> Option<(PathDirectionCounts, PathDirectionCounts)> {
         let counted = self.counted?;
         let PathCounts { sent, received, late, duplicate, reordered, .. } = self.counts;
         let there = u64::from(counted.arrivals).saturating_sub(self.forward_duplicate);
         let behind = u64::from(counted.behind).saturating_sub(self.forward_duplicate);
-        let forward = PathDirection {
+        let forward = PathDirectionCounts {
             lost: sent.saturating_sub(there),
             duplicate: self.forward_duplicate,
             reordered: behind,
         };
-        let backward = PathDirection {
+        let backward = PathDirectionCounts {
             lost: there.saturating_sub(received + late),
             duplicate: duplicate.saturating_sub(self.forward_duplicate),
             reordered: reordered.saturating_sub(behind),

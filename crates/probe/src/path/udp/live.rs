@@ -33,7 +33,7 @@ pub(super) fn ended(row: &PathRow) -> PartSummary {
         lost: row.counts.lost,
         late: row.counts.late,
         invalid: row.counts.invalid,
-        latency_ns: row.rtt_ns.as_ref().map(Percentiles::of),
+        latency_ns: row.rtt_ns.as_ref().map(Percentiles::from_distribution),
         ..PartSummary::default()
     }
 }

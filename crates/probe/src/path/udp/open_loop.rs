@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use horolog_record::{ProgressPublisher, RowEnd};
+use horolog_record::{ProgressPublisher, RowEndReason};
 use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::affinity::set_timer_slack_ns;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
@@ -172,7 +172,7 @@ impl FlowReceiver<'_> {
     /// Receives until all replies have arrived or none can be in time any more.
     pub(super) fn run(mut self) -> (FlowOutcome, UdpFlow) {
         let timeout = Span::from_ns(self.shared.timeout.as_nanos() as i64);
-        let mut ended = self.flow.sleep_at_most(TICK).err().map(|_| RowEnd::Failed);
+        let mut ended = self.flow.sleep_at_most(TICK).err().map(|_| RowEndReason::Failed);
         let mut last_received = MonotonicClock.now();
         let mut polls = 0_u32;
         let mut quiet_since = None;
@@ -184,7 +184,7 @@ impl FlowReceiver<'_> {
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::Interrupted => std::hint::spin_loop(),
-                    ErrorKind::ConnectionRefused => ended = Some(RowEnd::Closed),
+                    ErrorKind::ConnectionRefused => ended = Some(RowEndReason::Closed),
                     _ => {}
                 },
             }
@@ -205,7 +205,7 @@ impl FlowReceiver<'_> {
                 if self.flow.is_there(self.shared.to) && self.flow.sleep_at_most(TICK).is_ok() {
                     last_received = MonotonicClock.now();
                 } else {
-                    ended = Some(RowEnd::Vanished);
+                    ended = Some(RowEndReason::Vanished);
                 }
             }
         }

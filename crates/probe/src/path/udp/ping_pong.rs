@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
-use horolog_record::{ProgressPublisher, RowEnd};
+use horolog_record::{ProgressPublisher, RowEndReason};
 use horolog_stats::DuplicateWindow;
 use horolog_sys::clock::{MonotonicClock, sleep_until};
 use horolog_sys::datagram::{self, WaitMode};
@@ -30,7 +30,7 @@ pub(super) struct FlowOutcome {
     pub(super) stats: FlowStats,
     pub(super) begun: Option<Timestamp<Monotonic>>,
     pub(super) over: Timestamp<Monotonic>,
-    pub(super) ended: Option<RowEnd>,
+    pub(super) ended: Option<RowEndReason>,
 }
 
 /// End of the wait for a reply.
@@ -64,7 +64,7 @@ pub(super) fn ping_pong(
     let length = Span::from_ns(shared.time.as_nanos() as i64);
     let (mut begun, mut over) = (None, MonotonicClock.now());
     let (mut last_received, mut refusals) = (over, 0);
-    let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| RowEnd::Failed);
+    let mut ended = flow.sleep_at_most(shared.timeout).err().map(|_| RowEndReason::Failed);
     let warm_until = over + Span::from_ns(WARM_UP_TIME.as_nanos() as i64);
     let mut next = 0;
     while next < shared.count.unwrap_or(u32::MAX) {
@@ -93,10 +93,10 @@ pub(super) fn ping_pong(
         }
         match waited {
             ReplyWait::Answered(_) => (last_received, refusals) = (over, 0),
-            ReplyWait::Failed => ended = Some(RowEnd::Failed),
+            ReplyWait::Failed => ended = Some(RowEndReason::Failed),
             ReplyWait::Refused => {
                 refusals += 1;
-                ended = (refusals >= REFUSALS).then_some(RowEnd::Closed);
+                ended = (refusals >= REFUSALS).then_some(RowEndReason::Closed);
             }
             ReplyWait::TimedOut
                 if over - last_received < UNREACHABLE_AFTER.max(timeout + timeout) => {}
@@ -104,7 +104,7 @@ pub(super) fn ping_pong(
                 if flow.is_there(shared.to) && flow.sleep_at_most(shared.timeout).is_ok() {
                     last_received = over;
                 } else {
-                    ended = Some(RowEnd::Vanished);
+                    ended = Some(RowEndReason::Vanished);
                 }
             }
         }

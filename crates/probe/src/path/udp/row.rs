@@ -1,7 +1,7 @@
 //! Record of a row from the outcomes of its flows. Pure.
 
 use horolog_record::{
-    Distribution, PathCounts, PathDirection, PathHostLosses, PathLoad, PathRow, RowEnd,
+    Distribution, PathCounts, PathDirectionCounts, PathHostLosses, PathLoad, PathRow, RowEndReason,
     SignedDistribution,
 };
 use horolog_stats::Recorder;
@@ -33,7 +33,7 @@ pub(super) fn fragments(length: u64, mtu: u64, is_ipv6: bool) -> u64 {
 #[derive(Debug)]
 pub(super) struct RowOutcome {
     pub(super) stats: FlowStats,
-    pub(super) directions: Option<(PathDirection, PathDirection)>,
+    pub(super) directions: Option<(PathDirectionCounts, PathDirectionCounts)>,
     pub(super) host_losses: Option<PathHostLosses>,
     pub(super) load_arrived: Option<u64>,
     pub(super) late: Option<Recorder>,
@@ -42,7 +42,7 @@ pub(super) struct RowOutcome {
     pub(super) clock_error_ns: Option<u64>,
     pub(super) load: PathLoad,
     pub(super) class_back: Option<u8>,
-    pub(super) ended: Option<RowEnd>,
+    pub(super) ended: Option<RowEndReason>,
     pub(super) planned_rate: Option<f64>,
     pub(super) fragments: u64,
     pub(super) receives_class: bool,
@@ -55,12 +55,13 @@ pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
         lost: stats.counts.sent.saturating_sub(stats.counts.received),
         ..stats.counts
     };
-    let rtt_ns = Distribution::of_recorder(&stats.rtt);
-    let delay_ns = rtt_ns.as_ref().map(Distribution::half);
+    let rtt_ns = Distribution::from_recorder(&stats.rtt);
+    let delay_ns = rtt_ns.as_ref().map(Distribution::halved);
     // One-way delay is known if the clocks differ by less than the delay between the ends.
     let is_known = |error: u64| delay_ns.as_ref().is_some_and(|delay| error <= delay.p50 / 2);
     let one_way = outcome.clock_error_ns.is_some_and(is_known);
-    let signed = |recorder| if one_way { SignedDistribution::of(recorder) } else { None };
+    let signed =
+        |recorder| if one_way { SignedDistribution::from_recorder(recorder) } else { None };
     let dscp = |class: Option<u8>| class.filter(|_| outcome.receives_class).map(|class| class >> 2);
     let (forward, backward) = outcome.directions.unzip();
     PathRow {
@@ -74,13 +75,13 @@ pub(super) fn record(plan: &RowPlan, outcome: RowOutcome) -> PathRow {
         forward,
         backward,
         host_losses: outcome.host_losses,
-        send_late_ns: outcome.late.as_ref().and_then(Distribution::of_recorder),
+        send_late_ns: outcome.late.as_ref().and_then(Distribution::from_recorder),
         forward_ns: signed(&stats.forward),
         backward_ns: signed(&stats.backward),
-        far_ns: Distribution::of_recorder(&stats.far),
-        host_send_ns: Distribution::of_recorder(&stats.host_send),
-        host_receive_ns: Distribution::of_recorder(&stats.host_receive),
-        wire_ns: Distribution::of_recorder(&stats.wire),
+        far_ns: Distribution::from_recorder(&stats.far),
+        host_send_ns: Distribution::from_recorder(&stats.host_send),
+        host_receive_ns: Distribution::from_recorder(&stats.host_receive),
+        wire_ns: Distribution::from_recorder(&stats.wire),
         dscp_forward: dscp(stats.class_there),
         dscp_backward: dscp(outcome.class_back),
         ended: outcome.ended,

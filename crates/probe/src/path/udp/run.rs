@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use horolog_io::target::{is_public, require_unicast};
 use horolog_record::{
-    Host, PATH_UDP_SCHEMA, PathCost, PathLoad, PathMode, PathProtocol, PathRow, PathTarget,
-    PathUdpResult, ProgressPublisher, ProgressSlots, RowEnd, TimestampSource, rfc3339_now,
+    Host, PATH_UDP_SCHEMA, PathLoad, PathMeasurementCost, PathProtocol, PathRow, PathSendMode,
+    PathTarget, PathUdpResult, ProgressPublisher, ProgressSlots, RowEndReason, TimestampSource,
+    rfc3339_now,
 };
 use horolog_stats::{DuplicateWindow, Recorder};
 use horolog_sys::clock::{ClockOffset, MonotonicClock, realtime_minus_monotonic, sleep_until};
@@ -46,7 +47,7 @@ pub struct PathUdp {
     options: PathUdpOptions,
     to: SocketAddr,
     found: FarEndInfo,
-    cost: PathCost,
+    cost: PathMeasurementCost,
 }
 
 impl PathUdp {
@@ -111,11 +112,11 @@ impl PathUdp {
             }
             let ended = row.ended;
             // A row that was ended in its warm-up has nothing to show.
-            if ended != Some(RowEnd::Interrupted) || row.counts.sent > 0 {
+            if ended != Some(RowEndReason::Interrupted) || row.counts.sent > 0 {
                 rows.push(row);
             }
             if ended.is_some() {
-                circumstances.interrupted = ended == Some(RowEnd::Interrupted);
+                circumstances.interrupted = ended == Some(RowEndReason::Interrupted);
                 break;
             }
         }
@@ -144,7 +145,11 @@ impl PathUdp {
                 clock_error_ns: self.found.clock_error_ns,
             },
             protocol: if options.is_stamp { PathProtocol::Stamp } else { PathProtocol::Horolog },
-            mode: if options.rate.is_some() { PathMode::OpenLoop } else { PathMode::PingPong },
+            mode: if options.rate.is_some() {
+                PathSendMode::OpenLoop
+            } else {
+                PathSendMode::PingPong
+            },
             flows: options.flows,
             busy_polling: options.busy_polling,
             timestamps: if options.kernel_timestamps {
@@ -179,8 +184,8 @@ impl PathUdp {
         let flows = (0..options.flows).map(|_| UdpFlow::open(options, self.to, plan.length));
         let flows = match flows.collect::<Result<Vec<_>, _>>() {
             Ok(flows) => flows,
-            Err(UdpPathError::NoReply(..)) => return Ok(self.missed(plan, RowEnd::Vanished)),
-            Err(UdpPathError::Refused(..)) => return Ok(self.missed(plan, RowEnd::Closed)),
+            Err(UdpPathError::NoReply(..)) => return Ok(self.missed(plan, RowEndReason::Vanished)),
+            Err(UdpPathError::Refused(..)) => return Ok(self.missed(plan, RowEndReason::Closed)),
             Err(error) => return Err(error),
         };
         let load = (plan.load_ratio > 0.0)
@@ -250,7 +255,7 @@ impl PathUdp {
         slots: Option<&ProgressSlots>,
     ) -> Vec<(FlowOutcome, UdpFlow, Option<Recorder>)> {
         let start = MonotonicClock.now() + LEAD;
-        let publisher_of = |index| Some(ProgressPublisher::new(slots?.of(index)?, start));
+        let publisher_of = |index| Some(ProgressPublisher::new(slots?.slot(index)?, start));
         thread::scope(|scope| {
             let threads: Vec<_> = flows
                 .into_iter()
@@ -345,7 +350,7 @@ impl PathUdp {
             }
             sum.add(brought, flow);
         }
-        let ended = sum.ended.or((shared.is_over)().then_some(RowEnd::Interrupted));
+        let ended = sum.ended.or((shared.is_over)().then_some(RowEndReason::Interrupted));
         let relaxed = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let gate = &shared.gate;
         let sent = gate.sent().saturating_sub(relaxed(&gate.load_before));
@@ -381,7 +386,7 @@ impl PathUdp {
     }
 
     /// Returns a row that could not begin.
-    fn missed(&self, plan: &RowPlan, ended: RowEnd) -> PathRow {
+    fn missed(&self, plan: &RowPlan, ended: RowEndReason) -> PathRow {
         let outcome = RowOutcome {
             stats: self.flow_stats(),
             directions: None,

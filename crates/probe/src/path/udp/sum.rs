@@ -1,6 +1,6 @@
 //! Sum over several flows of a row. Pure.
 
-use horolog_record::{PathDirection, PathHostLosses, RowEnd};
+use horolog_record::{PathDirectionCounts, PathHostLosses, RowEndReason};
 use horolog_time::{Monotonic, Timestamp};
 
 use super::flow::UdpFlow;
@@ -8,14 +8,14 @@ use super::ping_pong::FlowOutcome;
 
 /// Sums over several flows in addition to their stats.
 pub(super) struct FlowSums {
-    pub(super) directions: Option<(PathDirection, PathDirection)>,
+    pub(super) directions: Option<(PathDirectionCounts, PathDirectionCounts)>,
     pub(super) all_counted: bool,
     pub(super) host_losses: PathHostLosses,
     pub(super) load_arrived: u64,
     pub(super) begun: Option<Timestamp<Monotonic>>,
     pub(super) over: Timestamp<Monotonic>,
     pub(super) class_back: Option<u8>,
-    pub(super) ended: Option<RowEnd>,
+    pub(super) ended: Option<RowEndReason>,
 }
 
 impl Default for FlowSums {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use horolog_record::{
-    Difference, Host, InvalidReason, LeapState, NtsUse, QUERY_SCHEMA, QueryEnd, ServerState,
+    Host, InvalidReason, LeapState, NtsUse, QUERY_SCHEMA, QueryEnd, ServerDifference, ServerState,
 };
 
 use super::super::figures;
@@ -44,7 +44,7 @@ fn findings(servers: Vec<ServerResult>) -> Vec<Finding> {
 fn findings_of(
     servers: Vec<ServerResult>,
     interleaved: bool,
-    differences: Vec<Difference>,
+    differences: Vec<ServerDifference>,
     no_nic_clock: Option<&str>,
 ) -> Vec<Finding> {
     let context = QueryServerContext {
@@ -60,7 +60,7 @@ fn findings_of(
 fn findings_in_context(
     servers: Vec<ServerResult>,
     interleaved: bool,
-    differences: Vec<Difference>,
+    differences: Vec<ServerDifference>,
     contexts: &[QueryServerContext],
 ) -> Vec<Finding> {
     let result = QueryResult {
@@ -275,7 +275,7 @@ fn timestamps_from_a_worse_source_than_requested_are_reported() {
     );
     let found = findings_of(vec![server("a")], false, Vec::new(), Some("'lo' has none"));
     assert!(only(&found, FindingCode::TimestampsMissing).message.contains("a: 'lo' has none"));
-    let clock = horolog_record::HardwareClock {
+    let clock = horolog_record::PhcTimestampSource {
         interface: "eth0".to_owned(),
         clock: 0,
         conversion_uncertainty_ns: 100,
@@ -286,7 +286,7 @@ fn timestamps_from_a_worse_source_than_requested_are_reported() {
 
 #[test]
 fn servers_that_contradict_one_another_are_named() {
-    let difference = Difference {
+    let difference = ServerDifference {
         first: 0,
         second: 1,
         pairs: 1,

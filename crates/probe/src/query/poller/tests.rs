@@ -52,8 +52,8 @@ impl NicClock for SimulatedNicClock {
         (time.interface == NIC_INDEX).then(|| PacketTimestamp::hardware(at, CONVERSION))
     }
 
-    fn describe(&self) -> HardwareClock {
-        HardwareClock { interface: "card".into(), clock: 3, conversion_uncertainty_ns: 40 }
+    fn describe(&self) -> PhcTimestampSource {
+        PhcTimestampSource { interface: "card".into(), clock: 3, conversion_uncertainty_ns: 40 }
     }
 }
 
@@ -267,7 +267,7 @@ fn timestamps_of_the_kernel_give_the_offset_within_its_bound() {
         let back = BACK_NS + TO_NIC_NS + AT_SERVER_NS / 2;
         assert!((sample.delay_ns - there - back).abs() <= 2, "{sample:?}");
         assert!((sample.offset_ns - AHEAD_NS - (there - back) / 2).abs() <= 2, "{sample:?}");
-        assert!((sample.offset_ns - AHEAD_NS).unsigned_abs() <= sample.bound_ns());
+        assert!((sample.offset_ns - AHEAD_NS).unsigned_abs() <= sample.error_bound_ns());
     }
 }
 
@@ -462,7 +462,7 @@ proptest! {
         prop_assert!(account.samples.is_sorted_by(|a, b| a.sequence < b.sequence));
         for sample in &account.samples {
             let off = (sample.offset_ns - AHEAD_NS).unsigned_abs();
-            prop_assert!(off <= sample.bound_ns() + 1, "{:?}", sample);
+            prop_assert!(off <= sample.error_bound_ns() + 1, "{:?}", sample);
         }
     }
 }

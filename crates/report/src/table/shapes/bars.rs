@@ -1,21 +1,22 @@
-//! Bars one below the other from 0 on: a comparison of sizes.
+//! Horizontal bars from 0, to compare sizes.
 
 use super::{BAR_MAX, ROWS_MAX, line, room, titled, top_indices};
 use crate::table::TableStyle;
 use crate::units::amount;
 
-/// Bar with the text next to it.
+/// Bar with a name and a text.
 #[derive(Clone, Debug)]
-pub(crate) struct Bar {
+pub(crate) struct TextBar {
     pub(crate) name: String,
-    /// End of the `#` part; absent if there is no figure.
+    /// Value at the end of the `#` part; `None` if there is no value.
     pub(crate) size: Option<f64>,
-    /// End of the `-` part after it, such as a percentile.
+    /// Value at the end of the `-` part that follows, such as a percentile; `None` without such a
+    /// part.
     pub(crate) tail: Option<f64>,
     pub(crate) value_text: String,
 }
 
-impl Bar {
+impl TextBar {
     /// Creates a bar of `#` alone.
     pub(crate) fn plain(name: String, size: Option<f64>, value_text: String) -> Self {
         Self { name, size, tail: None, value_text }
@@ -26,20 +27,24 @@ impl Bar {
     }
 }
 
-/// Returns the lines, the longest bar as long as there is room; none unless there are two of any
-/// size.
-pub(crate) fn bars(title: &str, all: &[Bar], style: &TableStyle) -> Vec<String> {
-    let full = all.iter().map(Bar::longest).fold(0.0, f64::max);
+/// Returns the bars, scaled to the longest; nothing unless at least two have a length above 0.
+pub(crate) fn bars(title: &str, all: &[TextBar], style: &TableStyle) -> Vec<String> {
+    let full = all.iter().map(TextBar::longest).fold(0.0, f64::max);
     bars_up_to(title, all, full, style)
 }
 
-/// Returns the lines with a known size of a full bar; longer ones end in `>`.
-pub(crate) fn bars_up_to(title: &str, all: &[Bar], full: f64, style: &TableStyle) -> Vec<String> {
+/// Returns the bars, scaled to a full length of `full`; longer ones end in `>`.
+pub(crate) fn bars_up_to(
+    title: &str,
+    all: &[TextBar],
+    full: f64,
+    style: &TableStyle,
+) -> Vec<String> {
     let known = all.iter().filter(|bar| bar.size.and_then(amount).is_some()).count();
     if known < 2 || all.iter().all(|bar| bar.longest() <= 0.0) || full <= 0.0 {
         return Vec::new();
     }
-    let worth: Vec<_> = all.iter().map(Bar::longest).collect();
+    let worth: Vec<_> = all.iter().map(TextBar::longest).collect();
     let (indices, left) = top_indices(&worth);
     let shown: Vec<_> = indices.into_iter().map(|at| &all[at]).collect();
     let texts = shown.iter().map(|bar| (&*bar.name, &*bar.value_text));
@@ -52,8 +57,13 @@ pub(crate) fn bars_up_to(title: &str, all: &[Bar], full: f64, style: &TableStyle
     titled(&format!("{title}:"), lines, style)
 }
 
-/// Returns the lines of bars of which the first are the worst, regardless of their length.
-pub(crate) fn worst_first(title: &str, all: &[Bar], full: f64, style: &TableStyle) -> Vec<String> {
+/// Returns bars that are sorted with the worst first, whatever their length.
+pub(crate) fn worst_first(
+    title: &str,
+    all: &[TextBar],
+    full: f64,
+    style: &TableStyle,
+) -> Vec<String> {
     let shown = &all[..all.len().min(ROWS_MAX)];
     let mut lines = bars_up_to(title, shown, full, style);
     let left = all.len() - shown.len();
@@ -61,7 +71,7 @@ pub(crate) fn worst_first(title: &str, all: &[Bar], full: f64, style: &TableStyl
     lines
 }
 
-impl Bar {
+impl TextBar {
     fn drawn(&self, full: f64, width: usize) -> String {
         let columns = |size: Option<f64>| {
             let share = size.and_then(amount).map_or(0.0, |size| size / full);
@@ -75,7 +85,7 @@ impl Bar {
             drawn.pop();
             drawn.push('>');
         } else if drawn.is_empty() && self.longest() > 0.0 {
-            // A small value must not look like none.
+            // A small value must be distinguishable from 0.
             drawn.push('.');
         }
         format!("{drawn:<width$}")
@@ -90,8 +100,8 @@ mod tests {
 
     const STYLE: TableStyle = TableStyle { colour: false, width: 40 };
 
-    fn bar(name: &str, size: Option<f64>, tail: Option<f64>) -> Bar {
-        Bar { name: name.to_owned(), size, tail, value_text: "figure".to_owned() }
+    fn bar(name: &str, size: Option<f64>, tail: Option<f64>) -> TextBar {
+        TextBar { name: name.to_owned(), size, tail, value_text: "figure".to_owned() }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Distributions of times: a single one as bars with their shares, several as sparklines that can
-//! be compared.
+//! Graphs of distributions of times: a single one as bars with shares, several as sparklines to
+//! compare them.
 
 use horolog_record::Distribution;
 use horolog_stats::Histogram;
@@ -8,20 +8,20 @@ use super::{BAR_MAX, MARKS_MAX, line, mark, room, titled, top_indices};
 use crate::table::TableStyle;
 use crate::units::{full_count, human_ns, percent_of};
 
-/// Bars per decade of time; if that gives too many, the next of these.
+/// Bars per decade of time; the first of these that does not give too many bars is used.
 const BARS_PER_DECADE: [f64; 5] = [4.0, 2.0, 1.0, 0.5, 0.25];
 const BARS_MAX: usize = 9;
 /// Maximum number of columns per decade of time: a histogram is no finer than a hundredth.
 const COLUMNS_PER_DECADE: f64 = 20.0;
 
-/// Returns the distribution of each set of times, one below the other.
+/// Returns a graph of the distributions, one row each.
 pub(crate) fn distributions(
     about: &str,
     all: &[(String, &Distribution)],
     style: &TableStyle,
 ) -> Vec<String> {
     let read = |(name, times): &(String, &Distribution)| {
-        Some((name.clone(), Read::of(times)?, human(times)))
+        Some((name.clone(), DecodedDistribution::of(times)?, human(times)))
     };
     let known: Vec<_> = all.iter().filter_map(read).collect();
     match (all, &known[..]) {
@@ -60,15 +60,16 @@ fn human(times: &Distribution) -> String {
     format!("{min} to {max}, p50 {p50}")
 }
 
-/// Content of a histogram, 0 as 1 since a logarithmic scale has no position for it.
-struct Read {
+/// Decoded histogram of a distribution, with 0 replaced by 1, because a logarithmic scale has no
+/// position for 0.
+struct DecodedDistribution {
     values: Vec<(u64, u64)>,
     least: u64,
     most: u64,
     p99: u64,
 }
 
-impl Read {
+impl DecodedDistribution {
     fn of(times: &Distribution) -> Option<Self> {
         let histogram = Histogram::decode(&times.histogram).ok()?;
         let values: Vec<_> =
@@ -80,10 +81,10 @@ impl Read {
         Some(Self { values, least, most, p99: times.p99 })
     }
 
-    /// Returns the marks from one end to the other, one wherever there are values.
+    /// Returns one character per column between both ends, blank where there are no values.
     fn marks(&self, (least, most): (u64, u64), columns: usize) -> String {
         let mut counts = vec![0_u64; columns];
-        // A bucket's value may be a little beyond the exact ends.
+        // The value of an outer bucket may lie slightly beyond the exact ends.
         let whole = (most as f64 / least as f64).ln();
         for (value, count) in &self.values {
             let share = (*value as f64 / least as f64).ln() / whole;
@@ -96,7 +97,7 @@ impl Read {
     }
 }
 
-/// Returns the distribution of one set of times, with shares.
+/// Returns a single distribution as bars with their shares.
 pub(crate) fn distribution(title: &str, times: &Distribution, style: &TableStyle) -> Vec<String> {
     let all = BARS_PER_DECADE.iter().map(|per_decade| bars(times, *per_decade));
     let Some(bars) = all.into_iter().find(|bars| bars.len() <= BARS_MAX) else { return Vec::new() };
@@ -111,21 +112,21 @@ pub(crate) fn distribution(title: &str, times: &Distribution, style: &TableStyle
     let (name_width, width) = room(texts.iter().map(|(a, b)| (&**a, &**b)), BAR_MAX, style);
     let drawn = bars.iter().zip(&texts).map(|((_, count), (from, share))| {
         let length = (*count as f64 / most as f64 * width as f64).round() as usize;
-        // A few must not look like none.
+        // A few values must be distinguishable from none.
         let bar = if length == 0 && *count > 0 { ".".to_owned() } else { "#".repeat(length) };
         line(from, name_width, &format!("{bar:<width$}"), share)
     });
     titled(&format!("{title}:"), drawn.collect(), style)
 }
 
-/// Returns the lower end of each bar and its count, from the shortest to the longest without a gap.
+/// Returns lower bound and count of each bar in ascending order, including empty bars in between.
 fn bars(times: &Distribution, per_decade: f64) -> Vec<(u64, u64)> {
     let Ok(histogram) = Histogram::decode(&times.histogram) else { return Vec::new() };
     let bucket_index = |value: u64| ((value.max(1) as f64).log10() * per_decade).floor() as i32;
     let mut bars: Vec<(i32, u64)> = Vec::new();
     for (value, count) in histogram.non_empty_buckets() {
         let at = bucket_index(value);
-        // The bars so far are in order.
+        // Bars are appended in ascending order.
         while let Some((last, _)) = bars.last().copied().filter(|(last, _)| *last < at) {
             bars.push((last + 1, 0));
         }
@@ -152,7 +153,7 @@ mod tests {
         for (value, count) in values {
             (0..*count).for_each(|_| histogram.record(*value));
         }
-        Distribution::of(&histogram).unwrap()
+        Distribution::from_histogram(&histogram).unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Shape of a load: loss and tail over the rate or over time as sparklines, and the round trip's
-//! distribution as bars. Loads of requests and of NTS-KE exchanges have the same.
+//! Graphs of a load: loss and p99 latency over the rate or over time as sparklines, and the
+//! distribution of the round trip as bars. Shared by loads of requests and of NTS-KE exchanges.
 
 use horolog_record::{Distribution, LoadResult};
 
@@ -8,14 +8,14 @@ use crate::table::TableStyle;
 use crate::units::{full_count, human_rate};
 use crate::verdict::lower_bound_trial;
 
-/// Drawn values of a trial: its rate, the lost share, its times.
-pub(crate) struct Trials<'a> {
+/// Values of the trials to draw: rate, loss ratio, and distribution of latency.
+pub(crate) struct PlottedTrials<'a> {
     pub(crate) all: Vec<(f64, f64, Option<&'a Distribution>)>,
     /// Lost items, such as requests.
     pub(crate) lost: &'static str,
 }
 
-/// Returns the lines; none for a load that has no shape.
+/// Returns the graphs of a load; nothing if it has too few values.
 pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
     let mut lines = over_time(result).map_or_else(
         || {
@@ -23,7 +23,7 @@ pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
             let all = sent
                 .map(|one| (one.achieved_rate, one.loss_ratio(), one.rtt_ns.as_ref()))
                 .collect();
-            trials(Trials { all, lost: "lost" }, style)
+            trials(PlottedTrials { all, lost: "lost" }, style)
         },
         |sparklines| sparklines.lines(style),
     );
@@ -31,13 +31,14 @@ pub(crate) fn load(result: &LoadResult, style: &TableStyle) -> Vec<String> {
     lines
 }
 
-/// Returns loss and tail over time, if they were recorded over time.
+/// Returns sparklines of loss and p99 latency over time; `None` without a time series.
 fn over_time(result: &LoadResult) -> Option<SparklineGroup> {
     let points = &result.series.as_ref()?.points;
-    let loss =
-        |point: &horolog_record::Point| (point.sent > 0).then(|| (point.at_s, point.loss_ratio()));
+    let loss = |point: &horolog_record::SeriesPoint| {
+        (point.sent > 0).then(|| (point.at_s, point.loss_ratio()))
+    };
     let tail =
-        |point: &horolog_record::Point| Some((point.at_s, point.rtt_ns.as_ref()?.p99 as f64));
+        |point: &horolog_record::SeriesPoint| Some((point.at_s, point.rtt_ns.as_ref()?.p99 as f64));
     let losses = points.iter().filter_map(loss).collect();
     let tails = points.iter().filter_map(tail).collect();
     Some(SparklineGroup::over_time(
@@ -59,9 +60,9 @@ fn over_time(result: &LoadResult) -> Option<SparklineGroup> {
     ))
 }
 
-/// Returns loss and tail from one rate to the next.
-pub(crate) fn trials(trials: Trials<'_>, style: &TableStyle) -> Vec<String> {
-    let Trials { mut all, lost } = trials;
+/// Returns sparklines of the loss ratio and the p99 latency of the trials, ordered by rate.
+pub(crate) fn trials(trials: PlottedTrials<'_>, style: &TableStyle) -> Vec<String> {
+    let PlottedTrials { mut all, lost } = trials;
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(first), Some(last)) = (all.first(), all.last()) else { return Vec::new() };
     let title = format!("by rate, {} to {}", human_rate(first.0), human_rate(last.0));

@@ -8,12 +8,12 @@ use crate::table::query::scientific;
 use crate::units::long_time;
 use crate::units::{ABSENT, human_ns, mean_ns, percent, signed_mean_ns};
 
-/// Scale of heights.
+/// Scale of the heights. If there are more values than columns, one value per column is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SparklineScale {
-    /// From 0 on; of more values than columns the highest of each group is drawn.
+    /// Linear from 0; the highest value of each column is drawn.
     Zero,
-    /// Equal ratios are equal steps; the highest of each group, too.
+    /// Logarithmic; the highest value of each column is drawn.
     Log,
     /// From the lowest to the highest value; of each group the one farthest from the median of all.
     Range,
@@ -59,14 +59,14 @@ impl SparklineUnit {
 #[derive(Clone, Debug)]
 pub(crate) struct SparklineRow {
     pub(crate) name: String,
-    /// Position from left to right, and height. Missing values are gaps.
+    /// Points (position, value); missing values leave gaps.
     pub(crate) points: Vec<(f64, f64)>,
     pub(crate) scale: SparklineScale,
     pub(crate) unit: SparklineUnit,
 }
 
 impl SparklineRow {
-    /// Creates the row of a table's values in their order.
+    /// Creates a row from values at equal distances.
     pub(crate) fn in_order(
         name: String,
         values: impl IntoIterator<Item = Option<f64>>,
@@ -79,12 +79,12 @@ impl SparklineRow {
     }
 }
 
-/// Rows under one title.
+/// Group of sparklines under one title.
 #[derive(Clone, Debug)]
 pub(crate) struct SparklineGroup {
     /// Quantity and its range of positions.
     title: String,
-    /// Leftmost and rightmost position.
+    /// Positions at the left and right end.
     ends: (f64, f64),
     /// Number of values of a row, including missing ones.
     row_len: usize,
@@ -92,7 +92,7 @@ pub(crate) struct SparklineGroup {
 }
 
 impl SparklineGroup {
-    /// Creates rows whose points have their seconds.
+    /// Creates a group whose positions are times in seconds.
     pub(crate) fn over_time(about: &str, rows: Vec<SparklineRow>) -> Self {
         let row_len = rows.iter().map(|row| row.points.len()).max().unwrap_or(0);
         let times = || rows.iter().flat_map(|row| &row.points).map(|(at_s, _)| *at_s);
@@ -103,7 +103,7 @@ impl SparklineGroup {
         Self { title, ends: (from, to), row_len, rows }
     }
 
-    /// Creates rows whose points have the number of their interval, of this many planned ones.
+    /// Creates a group whose positions are interval numbers, for the planned number of intervals.
     pub(crate) fn over_intervals(
         about: &str,
         planned: u64,
@@ -116,7 +116,7 @@ impl SparklineGroup {
         Self { title, ends: (0.0, last), row_len, rows }
     }
 
-    /// Creates rows of this many values, made by [`SparklineRow::in_order`].
+    /// Creates a group of rows with `row_len` values each, from [`SparklineRow::in_order`].
     pub(crate) fn in_order(title: String, row_len: usize, rows: Vec<SparklineRow>) -> Self {
         Self { title, ends: (0.0, row_len.saturating_sub(1) as f64), row_len, rows }
     }
@@ -124,12 +124,12 @@ impl SparklineGroup {
     /// Returns the lines; none if no row has two values.
     pub(crate) fn lines(self, style: &TableStyle) -> Vec<String> {
         let is_log = self.rows.iter().all(|row| row.scale == SparklineScale::Log);
-        let drawn = self.rows.iter().filter_map(|row| Drawn::of(row, is_log));
+        let drawn = self.rows.iter().filter_map(|row| DrawnSparkline::of(row, is_log));
         let mut drawn: Vec<_> = drawn.collect();
         if self.row_len < 2 || drawn.is_empty() {
             return Vec::new();
         }
-        let worth: Vec<_> = drawn.iter().map(Drawn::worth).collect();
+        let worth: Vec<_> = drawn.iter().map(DrawnSparkline::worth).collect();
         let (indices, left) = top_indices(&worth);
         drawn = indices.into_iter().map(|at| drawn[at].clone()).collect();
         let texts = drawn.iter().map(|one| (&*one.row.name, &*one.value_text));
@@ -148,20 +148,20 @@ impl SparklineGroup {
     }
 }
 
-/// Row that has enough values.
+/// Row with at least two values, prepared for drawing.
 #[derive(Clone, Debug)]
-struct Drawn<'a> {
+struct DrawnSparkline<'a> {
     row: &'a SparklineRow,
     least: f64,
     most: f64,
-    /// Median, if it is needed.
+    /// Median of the values.
     middle: f64,
-    /// True if the lowest and the highest value look the same in figures.
+    /// True if the lowest and the highest value have the same text.
     is_flat: bool,
     value_text: String,
 }
 
-impl<'a> Drawn<'a> {
+impl<'a> DrawnSparkline<'a> {
     fn of(row: &'a SparklineRow, is_log: bool) -> Option<Self> {
         let known = row.points.iter().map(|(_, value)| *value).filter(|value| value.is_finite());
         let mut known: Vec<f64> = known.collect();
@@ -195,10 +195,10 @@ impl<'a> Drawn<'a> {
         }
     }
 
-    /// Returns a mark for each column in which there is a value.
+    /// Returns one character per column, blank where there is no value.
     fn marks(&self, (from, to): (f64, f64), columns: usize) -> String {
         let mut shown: Vec<Option<f64>> = vec![None; columns];
-        // A value of unknown position is put to the left.
+        // NaN positions go to the left end.
         let column = |at: f64| ((at - from) / (to - from)).clamp(0.0, 1.0) * columns as f64;
         for (at, value) in self.row.points.iter().filter(|(_, value)| value.is_finite()) {
             let column = (column(*at) as usize).min(columns.saturating_sub(1));
@@ -224,7 +224,7 @@ impl<'a> Drawn<'a> {
         match self.row.scale {
             SparklineScale::Zero if most > 0.0 => value / most,
             _ if self.is_flat => 0.0,
-            // 0 has no position on such a scale, and is drawn as 1.
+            // A logarithmic scale has no position for 0; such values are drawn at its lower end.
             SparklineScale::Log => {
                 let least = if least > 0.0 { least } else { most.min(1.0) };
                 (value.max(least) / least).ln() / (most / least).ln()
@@ -256,7 +256,7 @@ pub(crate) fn allan(clocks: &[(&str, &[AllanDeviation])], style: &TableStyle) ->
     SparklineGroup::in_order(title, row_len, clocks.iter().map(row).collect()).lines(style)
 }
 
-/// Formats seconds of a run.
+/// Formats a time since the start of a run, in seconds.
 fn elapsed(seconds: f64) -> String {
     match seconds {
         _ if !(0.0..1e15).contains(&seconds) => ABSENT.to_owned(),

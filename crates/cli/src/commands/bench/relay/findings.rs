@@ -1,6 +1,6 @@
 //! Findings of the experiment as a whole.
 
-use horolog_record::{Finding, FindingCode, RelayCell, RelayDirect, Severity};
+use horolog_record::{Finding, FindingCode, RelayBaseline, RelayConfigurationResult, Severity};
 
 use crate::output;
 
@@ -23,7 +23,7 @@ pub(super) struct ExperimentEvents {
 impl ExperimentEvents {
     /// Records the share of the host's CPU time that other programs used during a repetition of a
     /// cell.
-    pub(super) fn note_others(&mut self, cell: &RelayCell, share: f64) {
+    pub(super) fn note_others(&mut self, cell: &RelayConfigurationResult, share: f64) {
         if share <= OTHERS_MAX {
             return;
         }
@@ -35,7 +35,7 @@ impl ExperimentEvents {
     }
 
     /// Records that the relay of a cell ended by itself.
-    pub(super) fn note_end(&mut self, cell: &RelayCell, last_words: &str) {
+    pub(super) fn note_end(&mut self, cell: &RelayConfigurationResult, last_words: &str) {
         self.relay_ended = Some(format!("{}: {last_words}", name(cell)));
     }
 
@@ -59,8 +59,8 @@ fn finding(code: FindingCode, severity: Severity, message: String, advice: &str)
 }
 
 pub(super) fn all(
-    cells: &[RelayCell],
-    direct: &[RelayDirect],
+    cells: &[RelayConfigurationResult],
+    direct: &[RelayBaseline],
     events: &ExperimentEvents,
     cores: usize,
 ) -> Vec<Finding> {
@@ -73,7 +73,7 @@ pub(super) fn all(
         ),
         "compare the engines with one another, and the CPU time per copy",
     );
-    let is_limited = |cell: &&RelayCell| is_source_limited(cell, direct);
+    let is_limited = |cell: &&RelayConfigurationResult| is_source_limited(cell, direct);
     let names: Vec<_> = cells.iter().filter(is_limited).map(name).collect();
     let of_source = (!names.is_empty()).then(|| {
         let message = format!("the source was near its maximum rate at {}", names.join("; "));
@@ -84,8 +84,9 @@ pub(super) fn all(
             "these totals are the limit of the source; the relay can do more",
         )
     });
-    let is_lossy =
-        |cell: &&RelayCell| !cell.repetitions.is_empty() && cell.copies_per_s().is_none();
+    let is_lossy = |cell: &&RelayConfigurationResult| {
+        !cell.repetitions.is_empty() && cell.copies_per_s().is_none()
+    };
     let names: Vec<_> = cells.iter().filter(is_lossy).map(name).collect();
     let lossy = (!names.is_empty()).then(|| {
         let message = format!("copies were lost at every rate at {}", names.join("; "));
@@ -121,14 +122,14 @@ pub(super) fn all(
 }
 
 /// Name of a cell.
-pub(super) fn name(cell: &RelayCell) -> String {
-    let RelayCell { size_bytes, children, engine, .. } = cell;
+pub(super) fn name(cell: &RelayConfigurationResult) -> String {
+    let RelayConfigurationResult { size_bytes, children, engine, .. } = cell;
     let plural = if *children == 1 { "child" } else { "children" };
     format!("{}, {size_bytes} B, {children} {plural}", engine.name())
 }
 
 /// Returns true if the source's rate was close to its rate without a relay.
-fn is_source_limited(cell: &RelayCell, direct: &[RelayDirect]) -> bool {
+fn is_source_limited(cell: &RelayConfigurationResult, direct: &[RelayBaseline]) -> bool {
     let alone = direct.iter().find(|direct| direct.size_bytes == cell.size_bytes);
     let packets = cell.copies_per_s().map(|copies| copies / cell.children as f64);
     alone.zip(packets).is_some_and(|(alone, packets)| {
@@ -143,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    fn cell(children: usize) -> RelayCell {
-        RelayCell {
+    fn cell(children: usize) -> RelayConfigurationResult {
+        RelayConfigurationResult {
             size_bytes: 64,
             children,
             engine: RelayEngine::Send,

@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use horolog_record::{RelayDirect, RelayHalfRate, RelayRepetition};
+use horolog_record::{RelayBaseline, RelayHalfRateTrial, RelayRepetition};
 use horolog_report::units;
 use horolog_stats::{LossGoal, Recorder, Search, SearchConfig, SearchStep, TrialOutcome};
 use horolog_sys::affinity;
@@ -119,7 +119,7 @@ impl RelayUnderTest<'_> {
         let duration = self.config.final_duration.max(COST_TIME);
         let load = TrialLoad { rate, duration, ..self.load };
         let arrivals = self.trial(&load)?;
-        measured.round.half_rate = Some(RelayHalfRate {
+        measured.round.half_rate = Some(RelayHalfRateTrial {
             rate: arrivals.rate,
             copies: arrivals.copies,
             lost: arrivals.lost,
@@ -179,7 +179,7 @@ pub(super) fn direct(
     source: &PacketSource,
     size: usize,
     time: Duration,
-) -> Result<RelayDirect, CommandFailure> {
+) -> Result<RelayBaseline, CommandFailure> {
     let (sink, attachment) = stage.direct_sink()?;
     let time = time.max(COST_TIME);
     let lanes = stage.cores.len();
@@ -188,7 +188,7 @@ pub(super) fn direct(
         TrialLoad { rate: MAX_RATE, duration: time, lanes, batch, children: 1, timed: false };
     let flat_out = stage.run_direct(source, &sink, &most)?;
     drop((attachment, sink));
-    Ok(RelayDirect {
+    Ok(RelayBaseline {
         size_bytes: size,
         source_threads: lanes,
         rate: flat_out.rate * flat_out.copies as f64 / flat_out.sent.max(1) as f64,

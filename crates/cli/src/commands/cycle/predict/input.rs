@@ -10,7 +10,7 @@ use horolog_cycle::task::{FILE_MAX, TaskSet};
 use horolog_probe::host::all::{self, HostAllOptions, HostCallbacks};
 use horolog_record::{
     CYCLE_SCHEMA, CycleResult, HOST_ALL_SCHEMA, HOST_CLOCK_SCHEMA, HOST_INTERRUPT_SCHEMA,
-    HOST_SWITCH_SCHEMA, HOST_TIMER_SCHEMA, HostPart, PATH_UDP_SCHEMA,
+    HOST_SWITCH_SCHEMA, HOST_TIMER_SCHEMA, HostMeasurement, PATH_UDP_SCHEMA,
 };
 use serde_json::Value;
 
@@ -90,7 +90,12 @@ fn named(name: &str, measured: Vec<CostRecord>) -> Vec<CostInput> {
 pub(super) fn measured(time: Duration) -> Result<Vec<CostInput>, CommandFailure> {
     let options = HostAllOptions {
         time,
-        parts: vec![HostPart::Clock, HostPart::Timer, HostPart::Switch, HostPart::Interrupt],
+        parts: vec![
+            HostMeasurement::Clock,
+            HostMeasurement::Timer,
+            HostMeasurement::Switch,
+            HostMeasurement::Interrupt,
+        ],
         priority: Some(PRIORITY),
         hold_awake: true,
         command: output::command_line(),

@@ -15,7 +15,7 @@ use horolog_record::{
     CYCLE_PREDICT_SCHEMA, CyclePredictPercentile, CyclePredictResult, CyclePredictTask, Host,
     LimitUnit, rfc3339_now,
 };
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use crate::failure::{CommandFailure, verdict};
 use crate::files::FileArgs;
@@ -134,7 +134,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), CommandFailure> {
         predicted(args, (&set, &runs), &sources, PredictedHost { real_time_share, ..machine })?;
     let judge = |limit: &Limit<PredictMetric>| limit.judge_named(of_tasks(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -174,7 +174,7 @@ fn of_tasks(
     let of = move |task: &CyclePredictTask| match figure {
         PredictMetric::Response => task.safe.as_ref().map(|bound| bound.response_ns as f64),
         PredictMetric::Printed => task.as_published.as_ref().map(|bound| bound.response_ns as f64),
-        PredictMetric::Used => task.used(),
+        PredictMetric::Used => task.deadline_share(),
         PredictMetric::Utilisation => task.utilisation,
     };
     result.tasks.iter().map(move |task| (format!("task {}", task.name), of(task)))

@@ -140,7 +140,7 @@ fn fault_row(fault: &CycleTestFault) -> String {
 
 #[cfg(test)]
 mod tests {
-    use horolog_record::{CycleTestCount, CycleTestDetectionKind, CycleTestFaultKind};
+    use horolog_record::{CycleTestDetectionKind, CycleTestFaultKind, DetectionCount};
 
     use super::*;
 
@@ -158,7 +158,7 @@ mod tests {
             state: None,
             injected: 1,
             first_s: Some(8.0),
-            detections: vec![CycleTestCount {
+            detections: vec![DetectionCount {
                 kind: CycleTestDetectionKind::NodeTimeout,
                 count: 7,
             }],

@@ -17,7 +17,7 @@ use horolog_cycle::application::{
 use horolog_record::{
     CycleTestFault, CycleTestResult, CycleTestRun, Distribution, LimitResult, LimitUnit,
 };
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 use live::CycleTestLiveView;
 
 use super::predict::input;
@@ -174,7 +174,7 @@ pub(super) fn run(args: &TestArgs) -> Result<(), CommandFailure> {
     let mut limits: Vec<LimitResult> = args.fail_if.iter().map(judge).collect();
     limits.extend(args.load_min.map(|least| least_load(&result, least)));
     result.limits = limits;
-    files.write(&result, [to_json, Render::page], Render::text)?;
+    files.write(&result, [to_json, RenderResult::page], RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 
@@ -215,7 +215,7 @@ fn figures(result: &CycleTestResult, figure: CycleTestMetric) -> Vec<(String, Op
 
 fn of_states(
     run: &CycleTestRun,
-    of: impl Fn(&horolog_record::CycleTestState) -> Option<f64>,
+    of: impl Fn(&horolog_record::CycleTestStatePeriods) -> Option<f64>,
 ) -> Vec<(String, Option<f64>)> {
     run.states.iter().map(|state| (format!("state '{}'", state.name), of(state))).collect()
 }

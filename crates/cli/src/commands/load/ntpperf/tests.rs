@@ -34,7 +34,7 @@ fn defaults_are_those_of_ntpperf() {
     assert_eq!((ramp.min, ramp.max, ramp.multiplier), (1e3, 1e6, 1.5));
     assert_eq!(ramp.duration, Duration::from_secs(2));
     assert_eq!((options.threads, options.rate_per_client), (Some(1), Some(10.0)));
-    assert_eq!((options.clients, options.spacing), (None, Spacing::Constant));
+    assert_eq!((options.clients, options.spacing), (None, RequestSpacing::Constant));
     assert!(options.offset.is_none() && options.sessions.is_none() && options.ptp.is_none());
     assert!(!options.interleaved && options.warm_up == 0);
     assert_eq!(options.hints.interface.as_deref(), Some("eth0"));
@@ -76,7 +76,7 @@ fn options_are_written_as_getopt_has_them() {
     let ramp = ramp(&options);
     assert_eq!((ramp.min, ramp.max, ramp.multiplier), (3e3, 3e3, 2.0));
     assert_eq!((ramp.duration, options.threads), (Duration::from_millis(500), Some(2)));
-    assert_eq!(options.spacing, Spacing::Exponential);
+    assert_eq!(options.spacing, RequestSpacing::Exponential);
     let offset = options.offset.unwrap();
     assert_eq!((offset.correction, offset.mean_of_server), (Span::from_ns(-1_000), true));
     assert!(parsed(&["-B", "-l"]).unwrap().late);
@@ -165,11 +165,11 @@ fn a_rate_that_could_not_be_sent_is_known_from_chance() {
         late_allowed: false,
         gave_up: false,
     };
-    let constant = rows(Spacing::Constant);
+    let constant = rows(RequestSpacing::Constant);
     assert!(!constant.is_behind(&trial(19_900, 9_950.0)));
     assert!(constant.is_behind(&trial(19_600, 10_000.0)), "refused on the way out");
     assert!(constant.is_behind(&trial(20_000, 9_800.0)), "sent too slowly");
-    let exponential = rows(Spacing::Exponential);
+    let exponential = rows(RequestSpacing::Exponential);
     assert!(!exponential.is_behind(&trial(19_400, 9_700.0)));
     assert!(exponential.is_behind(&trial(19_200, 9_600.0)));
 }

@@ -103,7 +103,7 @@ fn row(one: &ConnectionSnapshot, width: usize) -> String {
 mod tests {
     use std::time::Duration;
 
-    use horolog_record::Mechanism;
+    use horolog_record::StallMechanism;
 
     use super::*;
 
@@ -115,7 +115,7 @@ mod tests {
             answers: Some(1_234),
             stalls,
             longest_ns: is_held.then_some(41_200_000),
-            mechanism: is_held.then_some(Mechanism::NagleDelayedAck),
+            mechanism: is_held.then_some(StallMechanism::NagleDelayedAck),
         }
     }
 

@@ -98,7 +98,7 @@ fn distribution(arrivals: &[Option<u64>], base_ns: u64) -> Option<Distribution> 
     for ns in arrivals.iter().flatten() {
         recorder.record(ns.saturating_sub(base_ns));
     }
-    Distribution::of_recorder(&recorder)
+    Distribution::from_recorder(&recorder)
 }
 
 /// The least-squares line through values at 0, 1, 2 and so on: its value at 0, and its slope.

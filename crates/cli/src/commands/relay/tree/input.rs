@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use horolog_record::{RelayTreeShape, RelayTreeShapeKind};
+use horolog_record::{AlternativeTree, AlternativeTreeKind};
 use horolog_relay::tree::{
     BuildError, PairDelays, ProcessingTime, Tree, TreeEngine, TreeFile, chain_tree, compact_tree,
     star_tree, tree_delays,
@@ -21,7 +21,7 @@ pub(super) struct TreeInput {
     pub(super) tree: Tree,
     pub(super) engines: Vec<TreeEngine>,
     /// Other trees over the same nodes.
-    pub(super) shapes: Vec<RelayTreeShape>,
+    pub(super) shapes: Vec<AlternativeTree>,
 }
 
 pub(super) fn read(args: &TreeArgs) -> Result<TreeInput, CommandFailure> {
@@ -74,9 +74,9 @@ fn from_pairs(args: &TreeArgs, path: &Path) -> Result<TreeInput, CommandFailure>
     let processing = args.host_based.unwrap_or_default();
     let tree =
         compact_tree(&pairs, root, degree_max, processing).map_err(|error| located(path, error))?;
-    let mut shapes = vec![shape(RelayTreeShapeKind::Compact, &tree, processing)];
+    let mut shapes = vec![shape(AlternativeTreeKind::Compact, &tree, processing)];
     let others: [(_, Make); 2] =
-        [(RelayTreeShapeKind::Star, star_tree), (RelayTreeShapeKind::Chain, chain_tree)];
+        [(AlternativeTreeKind::Star, star_tree), (AlternativeTreeKind::Chain, chain_tree)];
     for (kind, make) in others {
         // A tree with an unknown pair is left out of the comparison.
         shapes.extend(make(&pairs, root).ok().map(|tree| shape(kind, &tree, processing)));
@@ -84,9 +84,9 @@ fn from_pairs(args: &TreeArgs, path: &Path) -> Result<TreeInput, CommandFailure>
     Ok(TreeInput { tree, engines: Vec::new(), shapes })
 }
 
-fn shape(kind: RelayTreeShapeKind, tree: &Tree, processing: ProcessingTime) -> RelayTreeShape {
+fn shape(kind: AlternativeTreeKind, tree: &Tree, processing: ProcessingTime) -> AlternativeTree {
     let all = tree_delays(tree, &TreeEngine::uniform(HOST_BASED, tree, processing));
-    RelayTreeShape {
+    AlternativeTree {
         kind,
         degree_max: tree.degree_max(),
         depth: tree.depth(),

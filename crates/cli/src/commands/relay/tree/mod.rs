@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 use horolog_record::{LimitUnit, RelayTreeResult};
 use horolog_relay::tree::ProcessingTime;
-use horolog_report::{Render, to_json};
+use horolog_report::{RenderResult, to_json};
 
 use crate::ci::CiArgs;
 use crate::failure::{CommandFailure, verdict};
@@ -216,8 +216,8 @@ pub(super) fn run(args: &TreeArgs) -> Result<(), CommandFailure> {
     let judge =
         |limit: &Limit<TreeMetric>| limit.judge_named(outcome::figures(&result, limit.metric));
     result.limits = args.fail_if.iter().map(judge).collect();
-    let forms: [fn(&RelayTreeResult) -> String; 3] = [outcome::toml, to_json, Render::page];
-    files.write(&result, forms, Render::text)?;
+    let forms: [fn(&RelayTreeResult) -> String; 3] = [outcome::toml, to_json, RenderResult::page];
+    files.write(&result, forms, RenderResult::text)?;
     verdict(&result.limits, &result.findings)
 }
 

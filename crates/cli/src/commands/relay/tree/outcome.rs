@@ -2,8 +2,8 @@
 //! facts that begin a record.
 
 use horolog_record::{
-    Host, RELAY_TREE_SCHEMA, RelayTreeAssumption, RelayTreeEngine, RelayTreeEquation4,
-    RelayTreeGain, RelayTreeNode, RelayTreeNodeGain, RelayTreeProcessing, RelayTreeResult,
+    Host, NodeProcessingTime, RELAY_TREE_SCHEMA, RegularTreeAssumption, RegularTreeGain,
+    RelayTreeEngineDelays, RelayTreeGain, RelayTreeNode, RelayTreeNodeGain, RelayTreeResult,
     rfc3339_now,
 };
 use horolog_relay::tree::{
@@ -53,11 +53,11 @@ fn node(node: &horolog_relay::tree::TreeNode) -> RelayTreeNode {
     }
 }
 
-fn predicted(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngine {
+fn predicted(tree: &Tree, engine: &TreeEngine) -> RelayTreeEngineDelays {
     let all = tree_delays(tree, engine);
     let times =
-        |one: &ProcessingTime| RelayTreeProcessing { first_ns: one.first_ns, next_ns: one.next_ns };
-    RelayTreeEngine {
+        |one: &ProcessingTime| NodeProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
+    RelayTreeEngineDelays {
         name: engine.name.clone(),
         processing: engine.processing.iter().map(times).collect(),
         delays_ns: all.node_ns,
@@ -82,7 +82,7 @@ fn gained(gain: ReplacementGain) -> RelayTreeGain {
         same_path: gain.same_path,
         published_mean_ns: gain.mean_as_published_ns,
         nodes: nodes.collect(),
-        regular: RelayTreeEquation4 {
+        regular: RegularTreeGain {
             broken: regular.violated_assumptions.into_iter().map(assumption).collect(),
             degree: regular.degree,
             processing_ns: regular.processing_ns,
@@ -94,19 +94,19 @@ fn gained(gain: ReplacementGain) -> RelayTreeGain {
     }
 }
 
-const fn assumption(assumption: Equation4Assumption) -> RelayTreeAssumption {
+const fn assumption(assumption: Equation4Assumption) -> RegularTreeAssumption {
     match assumption {
-        Equation4Assumption::SameDegree => RelayTreeAssumption::SameDegree,
-        Equation4Assumption::SameDepth => RelayTreeAssumption::SameDepth,
-        Equation4Assumption::SameProcessing => RelayTreeAssumption::SameNodes,
-        Equation4Assumption::SamePath => RelayTreeAssumption::SamePath,
-        Equation4Assumption::SameIndex => RelayTreeAssumption::SameIndex,
+        Equation4Assumption::SameDegree => RegularTreeAssumption::SameDegree,
+        Equation4Assumption::SameDepth => RegularTreeAssumption::SameDepth,
+        Equation4Assumption::SameProcessing => RegularTreeAssumption::SameNodes,
+        Equation4Assumption::SamePath => RegularTreeAssumption::SamePath,
+        Equation4Assumption::SameIndex => RegularTreeAssumption::SameIndex,
     }
 }
 
 /// All values of a metric, with the engine's name.
 pub(super) fn figures(result: &RelayTreeResult, figure: TreeMetric) -> Vec<(String, Option<f64>)> {
-    let of = |engine: &RelayTreeEngine| {
+    let of = |engine: &RelayTreeEngineDelays| {
         let largest = |of: fn(&horolog_record::Distribution) -> u64| {
             let measured = engine.measured.as_ref()?;
             let all: Option<Vec<u64>> =
@@ -131,7 +131,7 @@ pub(super) fn toml(result: &RelayTreeResult) -> String {
     };
     let edges: Vec<TreeEdge> = result.nodes.iter().enumerate().filter_map(hang).collect();
     let times =
-        |one: &RelayTreeProcessing| ProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
+        |one: &NodeProcessingTime| ProcessingTime { first_ns: one.first_ns, next_ns: one.next_ns };
     let engines = result.engines.iter().map(|engine| TreeEngine {
         name: engine.name.clone(),
         processing: engine.processing.iter().map(times).collect(),

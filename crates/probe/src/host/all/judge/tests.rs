@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use horolog_record::{
-    Distribution, Host, HostClockResult, HostConditions, HostInterruptResult, OsNoiseShare,
-    SchedulingPolicy, ThreadScheduling, TimerCore, TimerCost,
+    CoreWakeupLatency, Distribution, Host, HostClockResult, HostConditions, HostInterruptResult,
+    OsNoiseGapSummary, SchedulingPolicy, ThreadScheduling, TimerMeasurementCost,
 };
 use horolog_stats::Histogram;
 
@@ -15,7 +15,7 @@ fn timer(p99_ns: &[u64]) -> HostTimerResult {
     let core = |(core, p99_ns): (usize, &u64)| {
         let mut histogram = Histogram::new();
         histogram.record(*p99_ns);
-        TimerCore {
+        CoreWakeupLatency {
             core,
             scheduling: ThreadScheduling {
                 policy: SchedulingPolicy::Fifo,
@@ -23,9 +23,9 @@ fn timer(p99_ns: &[u64]) -> HostTimerResult {
                 error: None,
                 timer_slack_ns: None,
             },
-            cost: TimerCost { clock_ns: 27, cycle_ns: 31, past_ns: 3_000 },
+            cost: TimerMeasurementCost { clock_ns: 27, cycle_ns: 31, past_ns: 3_000 },
             missed: 0,
-            latency_ns: Distribution::of(&histogram),
+            latency_ns: Distribution::from_histogram(&histogram),
             series: Vec::new(),
         }
     };
@@ -91,7 +91,7 @@ fn sample_finding(code: FindingCode, severity: Severity, message: &str) -> Findi
 fn measured() -> HostAllResult {
     let mut result = empty(&HostAllOptions {
         time: Duration::from_mins(1),
-        parts: HostPart::ALL.to_vec(),
+        parts: HostMeasurement::ALL.to_vec(),
         priority: None,
         hold_awake: false,
         command: Vec::new(),
@@ -144,7 +144,7 @@ fn late_wakeups_are_reported_of_the_worst_core() {
         if verdict != HostVerdict::Fit {
             let [late] = &result.findings[..] else { panic!("one finding: {:?}", result.findings) };
             assert!(late.message.contains("Core 0 wakes up"), "{late:?}");
-            assert_eq!(result.worst_findings[0].part, Some(HostPart::Timer));
+            assert_eq!(result.worst_findings[0].part, Some(HostMeasurement::Timer));
         }
     }
 }
@@ -172,7 +172,7 @@ fn the_worst_are_by_severity_and_then_by_part() {
     );
     let stolen = &result.worst_findings[2];
     assert_eq!((stolen.others, &*stolen.finding.message), (1, "Core 1."));
-    assert_eq!(stolen.part, Some(HostPart::Interrupt));
+    assert_eq!(stolen.part, Some(HostMeasurement::Interrupt));
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn an_unmeasured_part_is_a_finding_and_leaves_no_verdict() {
     let mut result = measured();
     result.timer = None;
     let why = vec!["no core".to_owned()];
-    result.parts.push(without(HostPart::Timer, HostPartState::Failed, why));
-    result.parts.push(without(HostPart::Delay, HostPartState::Skipped, Vec::new()));
+    result.parts.push(without(HostMeasurement::Timer, HostMeasurementState::Failed, why));
+    result.parts.push(without(HostMeasurement::Delay, HostMeasurementState::Skipped, Vec::new()));
     let result = judged(result);
     assert_eq!(result.verdict, HostVerdict::Unjudged);
     let severities: Vec<_> = result.findings.iter().map(|one| one.severity).collect();
@@ -224,8 +224,8 @@ fn what_decides_has_to_be_measured_to_its_end() {
     let no_stolen = verdict(|all| all.interrupt = Some(interrupt(Vec::new())));
     assert_eq!(no_stolen, HostVerdict::Unjudged);
     let mut cut = measured();
-    cut.parts.push(without_one(HostPart::Timer, HostPartState::Interrupted));
-    cut.parts.push(without_one(HostPart::Nic, HostPartState::NotBegun));
+    cut.parts.push(without_one(HostMeasurement::Timer, HostMeasurementState::Interrupted));
+    cut.parts.push(without_one(HostMeasurement::Nic, HostMeasurementState::NotBegun));
     let cut = judged(cut);
     assert_eq!(cut.verdict, HostVerdict::Unjudged);
     assert!(cut.findings[0].message.contains("was interrupted"), "{:?}", cut.findings);
@@ -240,19 +240,19 @@ fn what_decides_has_to_be_measured_to_its_end() {
 
 #[test]
 fn a_part_reports_what_it_lacked() {
-    assert_eq!(state(&[]), (HostPartState::Measured, Vec::new()));
+    assert_eq!(state(&[]), (HostMeasurementState::Measured, Vec::new()));
     let refused = sample_finding(FindingCode::RealTimeRefused, Severity::Warning, "Refused.");
     let missed = sample_finding(FindingCode::PeriodsMissed, Severity::Warning, "Missed.");
     let lacked = vec!["Refused.".to_owned()];
-    assert_eq!(state(&[missed.clone(), refused.clone()]), (HostPartState::Reduced, lacked));
+    assert_eq!(state(&[missed.clone(), refused.clone()]), (HostMeasurementState::Reduced, lacked));
     let ended = sample_finding(FindingCode::Interrupted, Severity::Note, "Ended.");
     let (state, why) = state(&[refused, ended]);
-    assert_eq!((state, why), (HostPartState::Interrupted, vec!["Ended.".to_owned()]));
+    assert_eq!((state, why), (HostMeasurementState::Interrupted, vec!["Ended.".to_owned()]));
 }
 
 /// Cores of which others took so much, in percent, with the findings of the part itself.
 fn taken_of(percent: &[u64]) -> HostInterruptResult {
-    let part = |total_ns| OsNoiseShare { gaps: 1, total_ns, max_ns: total_ns };
+    let part = |total_ns| OsNoiseGapSummary { gaps: 1, total_ns, max_ns: total_ns };
     let core = |(core, percent): (usize, &u64)| OsNoise {
         core,
         duration_ns: 1_000_000_000,
@@ -285,7 +285,10 @@ fn a_core_of_which_a_tenth_is_taken_makes_a_host_unfit() {
     assert_eq!(unfit.verdict, HostVerdict::Unfit);
     let worst = &unfit.worst_findings[0];
     assert!(worst.finding.message.starts_with("Core 1 was taken for 40"), "{worst:?}");
-    assert_eq!((worst.part, worst.finding.severity), (Some(HostPart::Interrupt), Severity::Error));
+    assert_eq!(
+        (worst.part, worst.finding.severity),
+        (Some(HostMeasurement::Interrupt), Severity::Error)
+    );
     // The other core is told with it, and the part's warnings of both are not told again.
     assert_eq!((worst.others, unfit.worst_findings.len()), (1, 1), "{:?}", unfit.worst_findings);
     let parted = of(&[2, 40]);

@@ -1,6 +1,6 @@
 //! Claims about the wait functions.
 
-use horolog_record::{DelayClaim, DelayKind, DelaySlack, Resumption};
+use horolog_record::{InterruptedSleepStrategy, TestedDelayClaim, TimerSlackSetting, WaitFunction};
 use horolog_sys::alarm::AlarmInteraction;
 
 use super::{DelayClaimInput, claim, time};
@@ -11,7 +11,7 @@ const S: u64 = 1_000_000_000;
 /// Ratio of two medians below which they count as equal on a busy host.
 const ALIKE: f64 = 1.5;
 
-pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
+pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<TestedDelayClaim> {
     let mut claims = Vec::from(of_sleep(input));
     claims.extend(of_usleep(input));
     claims.extend(of_usleep_s_faults(input));
@@ -32,7 +32,7 @@ fn describe_interaction(interaction: AlarmInteraction) -> String {
     )
 }
 
-fn of_sleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
+fn of_sleep(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 3] {
     let exact = |kind| {
         input.overshoot(kind, S).map(|d| {
             let figure = format!("a second took {} longer at the median", time(d.p50));
@@ -40,7 +40,7 @@ fn of_sleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
         })
     };
     [
-        claim("sleep-exact", "sleep() is accurate to the second.", exact(DelayKind::Sleep)),
+        claim("sleep-exact", "sleep() is accurate to the second.", exact(WaitFunction::Sleep)),
         claim(
             "sleep-is-alarm",
             "sleep() installs a handler for SIGALRM, calls alarm() and pauses.",
@@ -53,13 +53,13 @@ fn of_sleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
             "alarm-ends-pause",
             "pause() returns after the signal of alarm() has been handled, and the program \
              continues.",
-            exact(DelayKind::AlarmPause),
+            exact(WaitFunction::AlarmPause),
         ),
     ]
 }
 
-fn of_usleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
-    let shortest = || input.overshoot(DelayKind::Usleep, US);
+fn of_usleep(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 4] {
+    let shortest = || input.overshoot(WaitFunction::Usleep, US);
     let tick_ns = input.result.tick.tick_ns;
     [
         claim(
@@ -75,7 +75,7 @@ fn of_usleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
         claim("usleep-at-least", "usleep() waits at least the requested time.", {
             let cells = || {
                 input.result.cells.iter().filter(|cell| {
-                    cell.function == DelayKind::Usleep && cell.overshoot_ns.is_some()
+                    cell.function == WaitFunction::Usleep && cell.overshoot_ns.is_some()
                 })
             };
             let waits: u64 =
@@ -86,7 +86,7 @@ fn of_usleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
         claim(
             "short-is-longer",
             "Short delays take longer than requested.",
-            input.overshoot(DelayKind::Usleep, 100 * US).map(|d| {
+            input.overshoot(WaitFunction::Usleep, 100 * US).map(|d| {
                 let share = d.p50 as f64 / (100 * US) as f64;
                 let figure = format!(
                     "100 µs took {:.0}% longer at the median, at least {} longer",
@@ -99,18 +99,21 @@ fn of_usleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 4] {
         claim(
             "switch-10-ms",
             "A switch into the kernel and back takes 10 to 30 ms.",
-            input.under(DelayKind::Usleep, US, DelaySlack::Minimal).or_else(shortest).map(|d| {
-                let figure = format!(
-                    "a wait of 1 µs, including sleep and wake-up, took {} longer at the median",
-                    time(d.p50)
-                );
-                (d.p50 >= 5 * MS, figure)
-            }),
+            input
+                .under(WaitFunction::Usleep, US, TimerSlackSetting::Minimal)
+                .or_else(shortest)
+                .map(|d| {
+                    let figure = format!(
+                        "a wait of 1 µs, including sleep and wake-up, took {} longer at the median",
+                        time(d.p50)
+                    );
+                    (d.p50 >= 5 * MS, figure)
+                }),
         ),
     ]
 }
 
-fn of_usleep_s_faults(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
+fn of_usleep_s_faults(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 3] {
     let evidence = input.evidence;
     [
         claim(
@@ -142,8 +145,8 @@ fn of_usleep_s_faults(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
     ]
 }
 
-fn of_nanosleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
-    let at = |ns| input.overshoot(DelayKind::Nanosleep, ns);
+fn of_nanosleep(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 6] {
+    let at = |ns| input.overshoot(WaitFunction::Nanosleep, ns);
     let resumed =
         |resumption| input.result.interrupted.iter().find(|one| one.resumption == resumption);
     [
@@ -164,15 +167,17 @@ fn of_nanosleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
         claim(
             "nanosleep-beats-usleep",
             "nanosleep() is more accurate than usleep() can be.",
-            at(100 * US).zip(input.overshoot(DelayKind::Usleep, 100 * US)).map(|(nano, micro)| {
-                let ratio = micro.p50 as f64 / nano.p50.max(1) as f64;
-                let figure = format!(
-                    "at 100 µs usleep() overshoots by {}, nanosleep() by {}",
-                    time(micro.p50),
-                    time(nano.p50)
-                );
-                (ratio > ALIKE, figure)
-            }),
+            at(100 * US).zip(input.overshoot(WaitFunction::Usleep, 100 * US)).map(
+                |(nano, micro)| {
+                    let ratio = micro.p50 as f64 / nano.p50.max(1) as f64;
+                    let figure = format!(
+                        "at 100 µs usleep() overshoots by {}, nanosleep() by {}",
+                        time(micro.p50),
+                        time(nano.p50)
+                    );
+                    (ratio > ALIKE, figure)
+                },
+            ),
         ),
         claim(
             "nanosleep-errors",
@@ -192,7 +197,7 @@ fn of_nanosleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
         claim(
             "nanosleep-interrupted",
             "A signal ends nanosleep() early, which its return value reports.",
-            resumed(Resumption::None).map(|one| {
+            resumed(InterruptedSleepStrategy::None).map(|one| {
                 let figure = format!(
                     "{} returned after {} when the return value was ignored",
                     time(one.requested_ns),
@@ -204,7 +209,7 @@ fn of_nanosleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
         claim(
             "nanosleep-resumed",
             "A wait resumed with the remaining time lasts as long as it should, and sleeps.",
-            resumed(Resumption::Remaining).map(|one| {
+            resumed(InterruptedSleepStrategy::Remaining).map(|one| {
                 let share = one.processor_ns as f64 / one.duration_ns.max(1) as f64;
                 let is_so = one.duration_ns >= one.requested_ns
                     && one.duration_ns < 2 * one.requested_ns
@@ -222,20 +227,20 @@ fn of_nanosleep(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
     ]
 }
 
-fn of_select(input: &DelayClaimInput<'_>) -> [DelayClaim; 2] {
+fn of_select(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 2] {
     [
         claim(
             "select-exact",
             "select() is accurate to the microsecond.",
-            input.overshoot(DelayKind::Select, 10 * MS).map(|d| {
+            input.overshoot(WaitFunction::Select, 10 * MS).map(|d| {
                 (d.p50 < 2 * US, format!("10 ms took {} longer at the median", time(d.p50)))
             }),
         ),
         claim(
             "select-best",
             "select() is the best function for a delay.",
-            input.overshoot(DelayKind::Select, 100 * MS)
-                .zip(input.overshoot(DelayKind::ClockNanosleepAbsolute, 100 * MS))
+            input.overshoot(WaitFunction::Select, 100 * MS)
+                .zip(input.overshoot(WaitFunction::ClockNanosleepAbsolute, 100 * MS))
                 .map(|(select, nano)| {
                     // The minimum, since a busy host adds an arbitrary time to either.
                     let ratio = nano.min as f64 / select.min.max(1) as f64;

@@ -1,6 +1,6 @@
 //! Claims about the tick, its counters, and the clocks.
 
-use horolog_record::DelayClaim;
+use horolog_record::TestedDelayClaim;
 
 use super::{DelayClaimInput, claim, time};
 
@@ -11,14 +11,14 @@ const USUAL_HZ: [u32; 4] = [100, 250, 300, 1_000];
 /// Claimed range of 32 bits of ticks at 100 per second, in days.
 const CLAIMED_DAYS: f64 = 497.0;
 
-pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<DelayClaim> {
+pub(super) fn all(input: &DelayClaimInput<'_>) -> Vec<TestedDelayClaim> {
     let mut claims = Vec::from(of_the_tick(input));
     claims.extend(of_jiffies(input));
     claims.extend(of_clocks(input));
     claims
 }
 
-fn of_the_tick(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
+fn of_the_tick(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 6] {
     let (tick, evidence) = (&input.result.tick, input.evidence);
     let hz = tick.hz;
     let is_hz = |wanted: u32| hz.map(|hz| (hz == wanted, format!("HZ = {hz}")));
@@ -63,7 +63,7 @@ fn of_the_tick(input: &DelayClaimInput<'_>) -> [DelayClaim; 6] {
     ]
 }
 
-fn of_jiffies(input: &DelayClaimInput<'_>) -> [DelayClaim; 5] {
+fn of_jiffies(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 5] {
     let tick = &input.result.tick;
     let days_at_100 = 2_f64.powi(32) / 100.0 / SECONDS_PER_DAY;
     let here = tick
@@ -124,7 +124,7 @@ const fn is_plainly_after(now: u32, then: u32) -> bool {
     now > then
 }
 
-fn of_clocks(input: &DelayClaimInput<'_>) -> [DelayClaim; 3] {
+fn of_clocks(input: &DelayClaimInput<'_>) -> [TestedDelayClaim; 3] {
     let (tick, evidence) = (&input.result.tick, input.evidence);
     [
         claim(

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use horolog_record::{
-    DelayCell, DelaySetting, HOST_DELAY_SCHEMA, Host, InterruptedDelay, Resumption, TickFacts,
+    DelayMeasurement, DelaySetting, HOST_DELAY_SCHEMA, Host, InterruptedDelay,
+    InterruptedSleepStrategy, TickFacts,
 };
 use horolog_stats::Recorder;
 use horolog_sys::alarm::AlarmInteraction;
@@ -16,17 +17,17 @@ const MS: u64 = 1_000_000;
 /// A machine where every overshoot is the same.
 fn result(overshoot_ns: u64) -> HostDelayResult {
     let delays = [1_000, 100_000, 10 * MS, 100 * MS, 1_000 * MS];
-    let all = DelayKind::ALL.iter().flat_map(|kind| delays.map(|delay| (*kind, delay)));
-    let cell = |(function, requested_ns): (DelayKind, u64)| {
+    let all = WaitFunction::ALL.iter().flat_map(|kind| delays.map(|delay| (*kind, delay)));
+    let cell = |(function, requested_ns): (WaitFunction, u64)| {
         let mut overshoots = Recorder::new();
         overshoots.record(overshoot_ns);
-        DelayCell {
+        DelayMeasurement {
             function,
             setting: 0,
             requested_ns,
             early: 0,
             early_max_ns: 0,
-            overshoot_ns: Distribution::of_recorder(&overshoots),
+            overshoot_ns: Distribution::from_recorder(&overshoots),
             processor_ns: None,
             error: None,
         }
@@ -49,13 +50,13 @@ fn result(overshoot_ns: u64) -> HostDelayResult {
         own_cost_ns: 30,
         settings: vec![DelaySetting {
             policy: SchedulingPolicy::Other,
-            slack: DelaySlack::Default,
+            slack: TimerSlackSetting::Default,
             slack_ns: Some(50_000),
             error: None,
         }],
         cells: all.map(cell).collect(),
         interrupted: vec![InterruptedDelay {
-            resumption: Resumption::Remaining,
+            resumption: InterruptedSleepStrategy::Remaining,
             requested_ns: 60 * MS,
             duration_ns: 61 * MS,
             ended: true,
@@ -96,7 +97,7 @@ fn evidence() -> DelayEvidence {
     }
 }
 
-fn verdict(claims: &[DelayClaim], id: &str) -> ClaimVerdict {
+fn verdict(claims: &[TestedDelayClaim], id: &str) -> DelayClaimVerdict {
     claims.iter().find(|claim| claim.id == id).unwrap_or_else(|| panic!("no {id}")).verdict
 }
 
@@ -120,11 +121,11 @@ fn what_fails_on_a_kernel_of_today_fails_and_the_rest_holds() {
     for claim in &claims {
         let expected = match &*claim.id {
             // Where all overshoot alike, none is better.
-            "select-best" => ClaimVerdict::Fails,
-            "nanosleep-interrupted" => ClaimVerdict::NotMeasured,
-            id if fail.contains(&id) => ClaimVerdict::Fails,
-            _ if claim.verdict == ClaimVerdict::Elsewhere => ClaimVerdict::Elsewhere,
-            _ => ClaimVerdict::Holds,
+            "select-best" => DelayClaimVerdict::Fails,
+            "nanosleep-interrupted" => DelayClaimVerdict::NotMeasured,
+            id if fail.contains(&id) => DelayClaimVerdict::Fails,
+            _ if claim.verdict == DelayClaimVerdict::Elsewhere => DelayClaimVerdict::Elsewhere,
+            _ => DelayClaimVerdict::Holds,
         };
         assert_eq!(claim.verdict, expected, "{claim:?}");
         assert!(!claim.evidence.is_empty() && !claim.evidence.contains("NaN"), "{claim:?}");
@@ -158,7 +159,7 @@ fn an_old_kernel_behaves_as_claimed() {
         "usleep-tick",
         "usleep-limit",
     ] {
-        assert_eq!(verdict(&claims, id), ClaimVerdict::Holds, "{id}");
+        assert_eq!(verdict(&claims, id), DelayClaimVerdict::Holds, "{id}");
     }
 }
 
@@ -170,10 +171,10 @@ fn a_resumed_wait_that_spins_or_overruns_fails_the_claim() {
         result.interrupted[0].processor_ns = processor_ns;
         verdict(&all(&result, &evidence()), "nanosleep-resumed")
     };
-    assert_eq!(of(61 * MS, MS), ClaimVerdict::Holds);
-    assert_eq!(of(61 * MS, 60 * MS), ClaimVerdict::Fails);
-    assert_eq!(of(59 * MS, MS), ClaimVerdict::Fails);
-    assert_eq!(of(130 * MS, MS), ClaimVerdict::Fails);
+    assert_eq!(of(61 * MS, MS), DelayClaimVerdict::Holds);
+    assert_eq!(of(61 * MS, 60 * MS), DelayClaimVerdict::Fails);
+    assert_eq!(of(59 * MS, MS), DelayClaimVerdict::Fails);
+    assert_eq!(of(130 * MS, MS), DelayClaimVerdict::Fails);
 }
 
 #[test]
@@ -184,6 +185,6 @@ fn what_was_not_measured_is_not_judged() {
     result.tick = TickFacts::default();
     let claims = all(&result, &DelayEvidence::default());
     for id in ["hz-default", "jiffies-per-second", "usleep-tick", "select-exact", "usleep-limit"] {
-        assert_eq!(verdict(&claims, id), ClaimVerdict::NotMeasured, "{id}");
+        assert_eq!(verdict(&claims, id), DelayClaimVerdict::NotMeasured, "{id}");
     }
 }
