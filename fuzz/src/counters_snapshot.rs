@@ -4,7 +4,7 @@
 #![no_main]
 
 use horolog_counters::{
-    CounterQuery, CounterSnapshot, Softnet, Token, UdpCounters, UdpSocketCounts, text,
+    CounterQuery, CounterSnapshot, SoftnetCounts, Token, UdpCounts, UdpSocketCounts, text,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,9 +20,9 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(query) = CounterQuery::parse(text) {
         assert_eq!(CounterQuery::parse(&query.to_string()), Ok(query));
     }
-    let _ = UdpCounters::parse_snmp(text);
-    let _ = UdpCounters::parse_snmp6(text);
-    let _ = Softnet::parse(text);
+    let _ = UdpCounts::parse_snmp(text);
+    let _ = UdpCounts::parse_snmp6(text);
+    let _ = SoftnetCounts::parse(text);
     let _ = UdpSocketCounts::parse_table(text);
     let _ = Token::parse(text);
 });

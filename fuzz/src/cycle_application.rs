@@ -3,11 +3,11 @@
 #![no_main]
 
 use horolog_cycle::application::TestPlan;
-use horolog_cycle::application::report::{HEADER_LEN, TestSourceReport};
+use horolog_cycle::application::report::{HEADER_LEN, ReportHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(report) = TestSourceReport::read(bytes) {
+    if let Ok(report) = ReportHeader::read(bytes) {
         let mut again = bytes.to_vec();
         again[..HEADER_LEN].fill(0);
         report.write(&mut again);
@@ -16,15 +16,15 @@ fuzz_target!(|bytes: &[u8]| {
     // No checksum of random bytes is right, so one that is goes the same way.
     if bytes.len() >= HEADER_LEN {
         let report =
-            TestSourceReport { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+            ReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let mut written = bytes.to_vec();
         report.write(&mut written);
-        assert_eq!(TestSourceReport::read(&written), Ok(report));
+        assert_eq!(ReportHeader::read(&written), Ok(report));
     }
     let Ok(text) = str::from_utf8(bytes) else { return };
     match TestPlan::parse(text) {
         Ok(plan) => {
-            assert!(plan.cycles() > 0);
+            assert!(plan.period_count() > 0);
             assert_eq!(plan.clone().on(plan.nodes), Ok(plan));
         }
         Err(fault) => assert!(!fault.to_string().contains('\n'), "{fault}"),

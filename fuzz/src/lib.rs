@@ -39,8 +39,8 @@ pub fn page() -> ClockPage {
         realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
         realtime_step: Span::ZERO,
         tai_minus_utc_s: None,
-        distance: Span::ZERO,
-        distance_recent: Span::ZERO,
+        root_distance: Span::ZERO,
+        root_distance_recent_max: Span::ZERO,
         leap_after: LeapIndicator::None,
     }
 }

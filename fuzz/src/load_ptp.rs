@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use horolog_load::clients::LaneClients;
 use horolog_load::offset::ReceiveTimestamps;
 use horolog_load::ptp::{
-    ExpectedPtpMessages, PtpKind, PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms,
+    ExpectedPtpMessages, PtpRequestKind, PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms,
 };
 use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
 use horolog_load::token::TokenCodec;
@@ -52,9 +52,9 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn plan(selector: u8) -> TrackerConfig {
     let kind = match selector & 0x11 {
-        0 => PtpKind::Delay,
-        1 => PtpKind::Nsm,
-        _ => PtpKind::Unicast(UnicastTerms {
+        0 => PtpRequestKind::Delay,
+        1 => PtpRequestKind::Nsm,
+        _ => PtpRequestKind::Unicast(UnicastTerms {
             messages: UnicastMessages::new(&[MessageType::Sync]).expect("one that is sent"),
             log_interval: 0,
             duration_s: 10,

@@ -11,8 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     limit(text);
     match profile_file::parse(text, None) {
         Ok(course) => {
-            assert!(course.intervals() > 0 && course.lowest() > 0.0);
-            assert_eq!(course.ends().last(), Some(&course.intervals()));
+            assert!(course.interval_count() > 0 && course.rate_min() > 0.0);
+            assert_eq!(course.ends().last(), Some(&course.interval_count()));
         }
         Err(fault) => {
             let lines = 1 + text.matches('\n').count();

@@ -30,14 +30,14 @@ fuzz_target!(|bytes: &[u8]| {
     let mut answer = datagram.to_vec();
     let latest = request_id(age / INTERVAL);
     let transmit = TOKEN.encode(latest);
-    for (token, is_interleaved) in [(transmit, false), (TokenCodec::receive_of(transmit), true)] {
+    for (token, is_interleaved) in [(transmit, false), (TokenCodec::interleaved_receive(transmit), true)] {
         let Some(origin) = answer.get_mut(ORIGIN) else { return };
         origin.copy_from_slice(&token.to_be_bytes());
         let verdict = verify(&answer, now, true);
         check(&answer, now, verdict);
         assert!(!matches!(verdict, Err(InvalidReason::Origin | InvalidReason::Client)));
         if let Ok(reply) = verdict {
-            assert_eq!(reply.question, latest);
+            assert_eq!(reply.request, latest);
             assert_eq!(reply.answer == ReplyMode::Interleaved, is_interleaved);
         }
         // Who did not ask in interleaved mode takes no such answer.
@@ -82,15 +82,15 @@ fn check(
     assert_eq!(is_unsynchronised, reply.unsynchronised);
     assert!(is_unsynchronised || datagram[40..48] != [0; 8], "no transmit timestamp");
 
-    let transmit = TOKEN.encode(reply.question);
+    let transmit = TOKEN.encode(reply.request);
     let token = match reply.answer {
         ReplyMode::Basic { response_ns } => {
             assert!(is_unsynchronised || response_ns.is_some());
             assert!(response_ns.is_none_or(|ns| ns < 1 << TIME_BITS));
             transmit
         }
-        ReplyMode::Interleaved => TokenCodec::receive_of(transmit),
+        ReplyMode::Interleaved => TokenCodec::interleaved_receive(transmit),
     };
     assert_eq!(datagram[ORIGIN], token.to_be_bytes(), "no token of ours");
-    assert!(was_sent(reply.question) && reply.question.intended <= now, "never sent");
+    assert!(was_sent(reply.request) && reply.request.intended <= now, "never sent");
 }

@@ -2,16 +2,16 @@
 //! and the tree built from it has all nodes within the limit.
 #![no_main]
 
-use horolog_relay::tree::{Pairs, Processing, compact};
+use horolog_relay::tree::{PairDelays, ProcessingTime, compact_tree};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let [degree, bytes @ ..] = bytes else { return };
     let Ok(text) = str::from_utf8(bytes) else { return };
-    match Pairs::parse(text) {
+    match PairDelays::parse(text) {
         Ok(pairs) => {
             let degree_max = 1 + usize::from(*degree) % 8;
-            let processing = Processing { first_ns: 20e3, next_ns: 6e3 };
+            let processing = ProcessingTime { first_ns: 20e3, next_ns: 6e3 };
             match compact(&pairs, 0, degree_max, processing) {
                 Ok(tree) => {
                     assert_eq!(tree.nodes().len(), pairs.names().len());

@@ -2,7 +2,7 @@
 //! is the same when it was written and read again, and its delays are those of a tree.
 #![no_main]
 
-use horolog_relay::tree::{TreeDelays, TreeFile, delays, gain};
+use horolog_relay::tree::{TreeDelays, TreeFile, delays, replacement_gain};
 use libfuzzer_sys::fuzz_target;
 
 fn same(a: f64, b: f64) -> bool {
@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(old.mean_ns <= old.tree_ns * (1.0 + 1e-9));
     }
     if let [before, after] = &file.engines[..] {
-        let gain = gain(&file.tree, before, after);
-        assert!(gain.tree_ns.is_finite() && gain.mean_ns.is_finite());
+        let replacement_gain = replacement_gain(&file.tree, before, after);
+        assert!(replacement_gain.tree_ns.is_finite() && replacement_gain.mean_ns.is_finite());
     }
 });

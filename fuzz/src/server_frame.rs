@@ -5,7 +5,7 @@
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
 use horolog_server::{
-    Admission, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
+    Admission, FrameInterleavedHandling, FrameDecisionInputs, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
     Limiter, LimitsConfig, ListenSet, RequestClass, as_transmit, decide_frame, may_be_interleaved,
 };
 use horolog_sys::netlink::VlanId;
@@ -95,8 +95,8 @@ fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
     let table = InterleavedTable::new(1, HashKey([1, 2])).expect("a small table");
     table.remember([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
     let page = page();
-    let interleaved = FrameInterleaved::Answer(&table);
-    let server = FrameServer { listen: &listen, page: &page, limiter, interleaved };
+    let interleaved = FrameInterleavedHandling::Answer(&table);
+    let server = FrameDecisionInputs { listen: &listen, page: &page, limiter, interleaved };
     let arrival = FrameTimes { now: NOW, received: RECEIVED, transmit: TRANSMIT };
     decide_frame(frame, &server, &arrival)
 }

@@ -2,7 +2,7 @@
 //! sentence is longer than one can be, and a whole sentence behind the noise is found and read.
 #![no_main]
 
-use horolog_source::{Framer, LeapReport, ParsedSentence};
+use horolog_source::{SentenceFramer, LeapReport, ParsedSentence};
 use horolog_time::{NS_PER_S, Timestamp};
 use libfuzzer_sys::fuzz_target;
 
@@ -11,14 +11,14 @@ const WHOLE: &[u8] = b"$GPZDA,081253.00,27,02,2019,00,00*66\r\n";
 const NAMED: i64 = 1_551_255_173 * NS_PER_S;
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut framer = Framer::default();
+    let mut framer = SentenceFramer::default();
     let mut last = None;
     for (index, byte) in bytes.iter().chain(WHOLE).enumerate() {
         if let Some((text, began)) = framer.take(*byte, Timestamp::from_ns(index as i64)) {
             assert!(text.is_ascii() && text.len() < bytes.len() + WHOLE.len());
             assert!(began.as_ns() < index as i64);
             last = ParsedSentence::read(text);
-            is_possible(LeapReport::of_sentence(text));
+            is_possible(LeapReport::from_sentence(text));
         }
     }
     let sentence = last.expect("a kind that is known").expect("readable");
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(all <= (bytes.len() + WHOLE.len()) as u64);
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = ParsedSentence::read(text);
-        is_possible(LeapReport::of_sentence(text));
+        is_possible(LeapReport::from_sentence(text));
     }
 });
 

@@ -10,10 +10,10 @@ use libfuzzer_sys::fuzz_target;
 const NOW: Timestamp<horolog_time::Utc> = Timestamp::from_ns(1_795_305_600_000_000_000);
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(GpsdLine::Sample { truth, system, .. }) = GpsdLine::parse(bytes) {
-        let _ = (truth - system).as_seconds();
+    if let Some(GpsdLine::Sample { true_time, system, .. }) = GpsdLine::parse(bytes) {
+        let _ = (true_time - system).as_seconds();
     }
-    if let Some(report) = LeapReport::of_gpsd(bytes, NOW) {
+    if let Some(report) = LeapReport::from_gpsd(bytes, NOW) {
         assert!((30..=60).contains(&report.tai_minus_utc_s));
         if let Some(NextLeap::At(leap)) = report.next {
             let days = (leap.midnight - NOW).as_seconds() / 86_400.0;

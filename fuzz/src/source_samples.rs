@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         *word = u32::from_ne_bytes(chunk.try_into().expect("four bytes"));
     }
     if let Some(sample) = parse_segment(&words) {
-        let _ = (sample.truth - sample.system).as_seconds();
+        let _ = (sample.true_time - sample.system).as_seconds();
     }
     if let Some(sample) = SockSample::parse(bytes) {
         let again = SockSample::parse(&sample.emit()).expect("what was written is read");

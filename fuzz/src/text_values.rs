@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use horolog_load::clients::SourceNetwork;
-use horolog_load::target::{TargetName, permit};
+use horolog_load::target::{TargetName, check_permitted};
 use horolog_nts::MasterSecret;
 use horolog_sys::netlink::Prefix;
 use horolog_wire::ethernet::MacAddress;
@@ -39,7 +39,7 @@ fn target(text: &str) {
     };
     assert_ne!(address.port(), 0);
     assert_eq!(again.resolve(None, Some("lo")).ok(), Some(address));
-    let _ = permit(address.ip(), false);
+    let _ = check_permitted(address.ip(), false);
 }
 
 fn prefix(text: &str) {
@@ -54,8 +54,8 @@ fn prefix(text: &str) {
     let Ok(network) = SourceNetwork::new(prefix, outside, &[]) else { return };
     for client in (0..network.room()).take(1).chain(network.room().checked_sub(1)) {
         let address = network.address(client);
-        assert!(permit(address, false).is_ok(), "{address} may be a stranger's");
+        assert!(check_permitted(address, false).is_ok(), "{address} may be a stranger's");
         assert!(prefix.contains(address));
-        assert_eq!(network.client(address), Some(client));
+        assert_eq!(network.client_of(address), Some(client_of));
     }
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use horolog_time::Timestamp;
-use horolog_time::leap::{LeapList, LeapSources, Outlook, SMEAR_DEFAULT, Smear};
+use horolog_time::leap::{LeapList, LeapSources, LeapOutlook, SMEAR_DEFAULT, Smear};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -21,9 +21,9 @@ fuzz_target!(|bytes: &[u8]| {
     for leap in list.leaps() {
         assert_eq!(leap.midnight.as_ns() % 86_400_000_000_000, 0);
         let before = Timestamp::from_ns(leap.instant().as_ns().saturating_sub(1));
-        let next = Outlook::new(&sources, before).next;
+        let next = LeapOutlook::new(&sources, before).next;
         assert!(next.is_none() || next == Some(*leap));
-        assert_eq!(Outlook::latest(Some(&list), leap.midnight), Some(*leap));
+        assert_eq!(LeapOutlook::latest(Some(&list), leap.midnight), Some(*leap));
         let _ = Smear { length: SMEAR_DEFAULT }.at(leap, before);
     }
 });

@@ -7,8 +7,8 @@
 
 use anyhow::{Context, Result, ensure};
 use horolog_server::{
-    ClockPage, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
-    ListenSet, SystemVariables, clock_update, decide_frame,
+    ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
+    InterleavedTable, ListenSet, SystemVariables, clock_update, decide_frame,
 };
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NO_STEP, NOMINAL_RATE, NtpShort, NtpTimestamp, Span, Timebase};
@@ -54,8 +54,8 @@ pub(crate) fn page(random: &mut Random) -> ClockPage {
         realtime_minus_monotonic: Span::ZERO,
         realtime_step: Span::ZERO,
         tai_minus_utc_s: None,
-        distance: Span::ZERO,
-        distance_recent: Span::ZERO,
+        root_distance: Span::ZERO,
+        root_distance_recent_max: Span::ZERO,
         leap_after: LeapIndicator::None,
     }
 }
@@ -96,8 +96,8 @@ fn compare(
 ) -> Result<bool> {
     let unknown = NtpTimestamp::UNKNOWN;
     let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
-    let interleaved = FrameInterleaved::Answer(&table);
-    let server = FrameServer { listen, page, limiter: None, interleaved };
+    let interleaved = FrameInterleavedHandling::Answer(&table);
+    let server = FrameDecisionInputs { listen, page, limiter: None, interleaved };
     let judge = |received, transmit| {
         decide_frame(frame, &server, &FrameTimes { now: page.timebase.anchor, received, transmit })
     };

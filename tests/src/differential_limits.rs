@@ -11,8 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_server::decide_frame;
 use horolog_server::{
-    ClockPage, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedConfig,
-    InterleavedTable, Limiter, LimitsConfig, ListenSet, as_transmit, responder_settings,
+    ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
+    InterleavedConfig, InterleavedTable, Limiter, LimitsConfig, ListenSet, as_transmit,
+    responder_settings,
 };
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, NtpTimestamp};
@@ -136,11 +137,11 @@ impl Pair {
         let (received, _) =
             if verdict == XdpAction::Transmit { timestamps(&returned)? } else { unknown };
         let arrival = FrameTimes { now, received, transmit: as_transmit(received) };
-        let server = FrameServer {
+        let server = FrameDecisionInputs {
             listen: &self.listen,
             page: &self.page,
             limiter: self.limiter.as_ref(),
-            interleaved: FrameInterleaved::Answer(&self.table),
+            interleaved: FrameInterleavedHandling::Answer(&self.table),
         };
         match (verdict, decide_frame(frame, &server, &arrival)) {
             (XdpAction::Drop, FrameVerdict::Drop) => self.count("dropped"),
@@ -179,7 +180,7 @@ fn sequence(config: &LimitsConfig, random: &mut Random) -> Result<BTreeMap<&'sta
     let settings = responder_settings(KEY, config, &interleaved);
     let (responder, mut writer) = Responder::load(&settings)?;
     listen_by(&responder)?;
-    responder.set_limits(&config.rules(), &config.listed())?;
+    responder.set_limits(&config.rules(), &config.listed_prefixes())?;
     let mut pair = Pair {
         responder,
         limiter: Limiter::new(config, KEY),
@@ -217,7 +218,7 @@ fn sequence(config: &LimitsConfig, random: &mut Random) -> Result<BTreeMap<&'sta
 /// Takes the lists away, or puts them back, for both.
 fn relist(pair: &mut Pair, config: &LimitsConfig, without: bool) -> Result<()> {
     let Some(limiter) = &pair.limiter else { return Ok(()) };
-    if config.listed().is_empty() {
+    if config.listed_prefixes().is_empty() {
         return Ok(());
     }
     let mut changed = config.clone();
@@ -225,7 +226,7 @@ fn relist(pair: &mut Pair, config: &LimitsConfig, without: bool) -> Result<()> {
         changed.deny.clear();
     }
     let rules = changed.rules();
-    pair.responder.set_limits(&rules, &changed.listed())?;
+    pair.responder.set_limits(&rules, &changed.listed_prefixes())?;
     pair.limiter = Some(limiter.successor(&changed));
     Ok(())
 }
@@ -267,7 +268,7 @@ fn limited(config: &LimitsConfig, random: &mut Random) -> Result<(Responder, Clo
     let settings = responder_settings(KEY, config, &InterleavedConfig::default());
     let (responder, mut writer) = Responder::load(&settings)?;
     listen_by(&responder)?;
-    responder.set_limits(&config.rules(), &config.listed())?;
+    responder.set_limits(&config.rules(), &config.listed_prefixes())?;
     publish(&mut writer, &page(random));
     Ok((responder, writer))
 }
@@ -299,15 +300,15 @@ pub(crate) fn clients_keep_their_entries_through_changes() -> Result<()> {
     let known = frame_of(Ipv4Addr::new(10, 0, 0, 1).into(), 40_000, &PLAIN);
     ensure!(responder.test_run(&known)?.verdict == XdpAction::Transmit, "the first newcomer");
     for config in [&other, &one].into_iter().cycle().take(31) {
-        responder.set_limits(&config.rules(), &config.listed())?;
+        responder.set_limits(&config.rules(), &config.listed_prefixes())?;
     }
     exhaust_new_clients(&responder)?;
     ensure!(responder.test_run(&known)?.verdict == XdpAction::Transmit, "it was forgotten");
     // A verdict is not taken for one of the same epoch long ago.
     for config in [&other, &one].into_iter().cycle().take(14) {
-        responder.set_limits(&config.rules(), &config.listed())?;
+        responder.set_limits(&config.rules(), &config.listed_prefixes())?;
     }
-    responder.set_limits(&closed.rules(), &closed.listed())?;
+    responder.set_limits(&closed.rules(), &closed.listed_prefixes())?;
     ensure!(responder.test_run(&known)?.verdict == XdpAction::Drop, "it is denied");
     Ok(())
 }

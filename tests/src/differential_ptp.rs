@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use horolog_server::ClockPage;
-use horolog_server::ptp::{DelayAnswer, DelayReqContext, FastPort, ptp_at};
+use horolog_server::ptp::{DelayReqContext, DelayResponder, DelayResponse, ptp_time_of_page};
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::netlink::Prefix;
@@ -143,8 +143,8 @@ fn message(
     (group, admitted): (bool, bool),
     request: &[u8],
     receive: PtpTimestamp,
-) -> Option<DelayAnswer> {
-    let port = FastPort {
+) -> Option<DelayResponse> {
+    let port = DelayResponder {
         identity: PortIdentity { clock: CLOCK, port: number(transport) },
         domain: DOMAIN,
         sdo_id: SDO_ID,
@@ -154,7 +154,7 @@ fn message(
         monitor: answers.monitor.then(|| monitor(transport)),
     };
     let context = DelayReqContext { group, granted: false, admitted };
-    port.answer_bytes(request, context, receive).ok()
+    port.respond_to_bytes(request, context, receive).ok()
 }
 
 /// Whether whoever has this address may be answered.
@@ -185,7 +185,7 @@ fn frame(request: &[u8], answers: Answers, receive: PtpTimestamp) -> Option<(Vec
         let mut reply = vec![0; LINK_LEN];
         Header { destination, source: MAC, ..link }.emit(&mut reply);
         reply.extend_from_slice(answer.bytes());
-        return Some((reply, answer.owes_sync));
+        return Some((reply, answer.needs_sync));
     }
     let datagram = UdpFrame::parse(request).ok()?;
     let (source, destination) = (datagram.source.ip(), datagram.destination.ip());
@@ -224,7 +224,7 @@ fn frame(request: &[u8], answers: Answers, receive: PtpTimestamp) -> Option<(Vec
             mend(&mut reply);
         }
     }
-    Some((reply, answer.owes_sync))
+    Some((reply, answer.needs_sync))
 }
 
 /// The time that a frame tells: when a request was received, or when this left.
@@ -278,7 +278,7 @@ fn check_copies(
     let follow_up = leave(copy)?;
     let left = time_of(&sync)?;
     let received = time_of(response)?;
-    let now = ptp_at(page, MonotonicClock.now()).context("the page has expired")?;
+    let now = ptp_time_of_page(page, MonotonicClock.now()).context("the page has expired")?;
     let in_order = [received, left, now].is_sorted();
     // UTC may have stepped in between.
     let steps = page.timebase.step_at != NO_STEP && page.tai_minus_utc_s.is_none();
@@ -361,7 +361,8 @@ fn compare(
     let by_model = hexadecimal(&model);
     ensure!(outcome.frame == model, "program {by_program}\nmodel   {by_model}");
     ensure!(page.variables.leap != LeapIndicator::Unsynchronised, "answered without a clock");
-    let at = |instant| ptp_at(page, instant).context("answered from a page that has expired");
+    let at =
+        |instant| ptp_time_of_page(page, instant).context("answered from a page that has expired");
     let instants = [at(before)?, receive, at(after)?];
     // Only UTC has a step, which may lie between the two.
     let steps = before < page.timebase.step_at && page.timebase.step_at <= after;

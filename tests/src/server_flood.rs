@@ -160,7 +160,7 @@ fn forged() -> Vec<u8> {
 fn flood(nts: &WithNts) -> Result<()> {
     const BATCH: usize = 64;
     let host = nts.lab.client();
-    let options = PacketOptions { selection: FrameSelection::Nothing, ..PacketOptions::default() };
+    let options = PacketOptions { selection: FrameSelection::NoFrames, ..PacketOptions::default() };
     let mut device = host.run(|| PacketDevice::open(&host.first_interface().name, &options))??;
     let payload = forged();
     let mut random = Random::new(SEED);

@@ -11,11 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use horolog_lab::{Lab, LabConfig, LabHost};
 use horolog_server::{
-    ClockPage, FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
-    clock_update, decide_frame,
+    ClockPage, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
+    InterleavedTable, clock_update, decide_frame,
 };
 use horolog_sys::clock::{MonotonicClock, Realtime};
-use horolog_time::leap::{LeapKind, LeapSecond, Smear, Timeline};
+use horolog_time::leap::{LeapKind, LeapSecond, Smear, UtcTimeline};
 use horolog_time::{Clock, Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp, Utc};
 use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator};
 use horolog_xdp::{ClockWriter, Responder, ResponderSettings, XdpAction};
@@ -61,7 +61,8 @@ fn the_program_steps_as_its_model_does() -> Result<()> {
         serve_stations(&responder)?;
         let smeared = round % 2;
         for (index, address) in LISTEN.into_iter().enumerate() {
-            let timeline = if index == smeared { Timeline::Smeared } else { Timeline::Stepped };
+            let timeline =
+                if index == smeared { UtcTimeline::Smeared } else { UtcTimeline::Stepped };
             responder.answer_with_timeline(address, timeline)?;
         }
         let counts = around_a_step(&mut random, &responder, &mut writer, smeared)
@@ -123,9 +124,10 @@ fn compare(
     let listen = listen_set();
     let (receive, transmit) = timestamps(reply)?;
     let table = InterleavedTable::new(0, HashKey([0; 2])).context("a table without slots")?;
-    let interleaved = FrameInterleaved::Answer(&table);
-    let page_then = page.at(sent_at);
-    let server = FrameServer { listen: &listen, page: &page_then, limiter: None, interleaved };
+    let interleaved = FrameInterleavedHandling::Answer(&table);
+    let page_then = page.for_reply_at(sent_at);
+    let server =
+        FrameDecisionInputs { listen: &listen, page: &page_then, limiter: None, interleaved };
     let arrival = FrameTimes { now: sent_at, received: receive, transmit };
     let model = decide_frame(request, &server, &arrival);
     let expected = FrameVerdict::Transmit(reply.to_vec());
@@ -168,7 +170,7 @@ fn a_leap_second_is_served(engine: Engine) -> Result<()> {
     let server = Server::start(lab.server(), engine, &[stepped], &arguments)?;
 
     let mut watch = Watch { offset, counts: [[0; 2]; 2], last_smeared: None };
-    let endpoints = [(stepped, Timeline::Stepped), (smeared, Timeline::Smeared)];
+    let endpoints = [(stepped, UtcTimeline::Stepped), (smeared, UtcTimeline::Smeared)];
     let sockets = endpoints.map(|(at, timeline)| (client_socket(lab.client(), at), at, timeline));
     while Realtime.now() + offset < LEAP.midnight + BEYOND {
         for (socket, at, timeline) in &sockets {
@@ -198,7 +200,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn query(&mut self, socket: &UdpSocket, server: SocketAddr, timeline: Timeline) -> Result<()> {
+    fn query(
+        &mut self,
+        socket: &UdpSocket,
+        server: SocketAddr,
+        timeline: UtcTimeline,
+    ) -> Result<()> {
         let token = client::now();
         let sent_at = Realtime.now() + self.offset - READING_ERROR;
         socket.send_to(&client::request(4, token), server)?;
@@ -209,12 +216,12 @@ impl Watch {
         ensure!(
             rest.is_empty() && header.mode == AssociationMode::Server && header.origin == token
         );
-        let is_after = sent_at >= LEAP.instant();
-        if is_after == (received_at >= LEAP.instant()) {
+        let is_after = sent_at >= LEAP.step_instant();
+        if is_after == (received_at >= LEAP.step_instant()) {
             self.counts[timeline as usize][usize::from(is_after)] += 1;
             check(&header, timeline, sent_at, received_at)?;
         }
-        if timeline == Timeline::Smeared {
+        if timeline == UtcTimeline::Smeared {
             let last = self.last_smeared.replace(header.transmit);
             let runs_on = last.is_none_or(|last| header.transmit.since(last) > Span::ZERO);
             ensure!(runs_on, "smeared time runs back from {last:?}: {header:?}");
@@ -226,24 +233,24 @@ impl Watch {
 /// Holds a reply against the exact time at `asked` and `came`, on the scale before the leap.
 fn check(
     header: &Header,
-    timeline: Timeline,
+    timeline: UtcTimeline,
     sent_at: Timestamp<Utc>,
     received_at: Timestamp<Utc>,
 ) -> Result<()> {
-    let is_after = sent_at >= LEAP.instant();
+    let is_after = sent_at >= LEAP.step_instant();
     let exact = |instant: Timestamp<Utc>| match timeline {
-        Timeline::Smeared => SMEAR.at(&LEAP, instant).instant,
-        Timeline::Stepped if is_after => instant + LEAP.step(),
-        Timeline::Stepped => instant,
+        UtcTimeline::Smeared => SMEAR.reading_at(&LEAP, instant).instant,
+        UtcTimeline::Stepped if is_after => instant + LEAP.step(),
+        UtcTimeline::Stepped => instant,
     };
     let served = [header.receive, header.transmit].map(|ntp| ntp.to_utc(LEAP.midnight));
     let in_order = [exact(sent_at), served[0], served[1], exact(received_at)];
     ensure!(in_order.is_sorted(), "{timeline:?}: out of order: {in_order:?}");
-    let announced = timeline == Timeline::Stepped && !is_after;
+    let announced = timeline == UtcTimeline::Stepped && !is_after;
     let expected = if announced { LeapIndicator::Insert } else { LeapIndicator::None };
     ensure!(header.leap == expected, "{timeline:?} at {sent_at:?}: {header:?}");
     let is_smear = header.reference_id[0] == 254;
-    ensure!(is_smear == (timeline == Timeline::Smeared), "{timeline:?}: {header:?}");
+    ensure!(is_smear == (timeline == UtcTimeline::Smeared), "{timeline:?}: {header:?}");
     let ahead = header.reference.since(header.transmit);
     ensure!(ahead <= Span::ZERO, "{timeline:?}: the reference lies ahead: {header:?}");
     Ok(())

@@ -191,7 +191,7 @@ fn carry(lab: &Lab, random: &mut Random, message: &[u8]) -> Result<Vec<u8>> {
 /// Sends hostile frames for as long as that takes, and says how many.
 fn flood(lab: &Lab) -> Result<usize> {
     let client = lab.client();
-    let options = PacketOptions { selection: FrameSelection::Nothing, ..PacketOptions::default() };
+    let options = PacketOptions { selection: FrameSelection::NoFrames, ..PacketOptions::default() };
     let mut device =
         client.run(|| PacketDevice::open(&client.first_interface().name, &options))??;
     let mut random = Random::new(SEED);

@@ -108,7 +108,7 @@ mod tests {
         let mut noise = PulseNoise::new(2_000.0);
         for count in 0..1_000_u32 {
             // Twelve uniform numbers have the variance of one.
-            let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+            let normal = (0..12).map(|_| random.next_f64()).sum::<f64>() - 6.0;
             let outlier = if count % 50 == 0 { 1e6 } else { 0.0 };
             noise.add_innovation(of(100.0 * normal + 5.0 * f64::from(count) + outlier));
         }

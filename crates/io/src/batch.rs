@@ -1,26 +1,26 @@
-//! Fixed number of packet buffers, allocated once and reused. It does no I/O and never grows.
+//! Packet buffers of a fixed number and size, allocated once and reused.
 
 use horolog_sys::message::{AncillaryData, ReceiveInfo};
 use horolog_time::{Monotonic, Timestamp, Utc};
 
 /// Packets to send, or as received: `slots` buffers of `capacity` bytes each, of which the first
-/// [`Batch::len`] are in use. Its memory is allocated by [`Batch::new`] and never again.
+/// [`Batch::len`] are in use. Only [`Batch::new`] allocates memory.
 #[derive(Debug)]
 pub struct Batch<A> {
     bytes: Box<[u8]>,
-    notes: Box<[PacketMetadata<A>]>,
+    metadata: Box<[PacketMetadata<A>]>,
     capacity: usize,
     len: usize,
 }
 
-/// Metadata of a packet.
+/// Metadata of a packet in a batch; the bytes are in its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketMetadata<A> {
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) received_at: Option<Timestamp<Utc>>,
     pub(crate) received_monotonic: Option<Timestamp<Monotonic>>,
-    pub(crate) hardware: Option<HardwareTime>,
+    pub(crate) hardware: Option<HardwareTimestamp>,
     pub(crate) wants_timestamp: bool,
     pub(crate) address: A,
 }
@@ -33,7 +33,7 @@ impl<A> PacketMetadata<A> {
             truncated: received.truncated,
             received_at: received.control.received_at,
             received_monotonic: None,
-            hardware: HardwareTime::of(&received.control),
+            hardware: HardwareTimestamp::from_ancillary(&received.control),
             wants_timestamp: false,
             address,
         }
@@ -53,17 +53,17 @@ impl<A> PacketMetadata<A> {
     }
 }
 
-/// Instant on the clock of an interface.
+/// Hardware timestamp: an instant on the PHC of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HardwareTime {
-    /// Index of the interface.
+pub struct HardwareTimestamp {
+    /// Index of the interface whose PHC took the timestamp.
     pub interface: u32,
-    /// Nanoseconds since the zero of that clock.
+    /// Time of that PHC, in ns since its epoch.
     pub ns: i64,
 }
 
-impl HardwareTime {
-    fn of(control: &AncillaryData) -> Option<Self> {
+impl HardwareTimestamp {
+    fn from_ancillary(control: &AncillaryData) -> Option<Self> {
         let interface = match control.clock_interface {
             0 => control.interface,
             index => index,
@@ -87,8 +87,9 @@ pub struct BatchPacket<'a, A> {
     /// one.
     pub received_monotonic: Option<Timestamp<Monotonic>>,
     /// Hardware receive timestamp, on the interface's own clock; `None` if disabled or not taken.
-    pub hardware: Option<HardwareTime>,
-    /// True for a packet to send that needs a transmit timestamp ([`crate::BatchDevice::sent`]).
+    pub hardware: Option<HardwareTimestamp>,
+    /// True if a packet to send requests a transmit timestamp
+    /// ([`crate::BatchDevice::receive_transmitted`]).
     pub wants_timestamp: bool,
 }
 
@@ -99,7 +100,7 @@ pub struct PacketMut<'a, A> {
     pub bytes: &'a mut [u8],
     /// Destination address.
     pub address: &'a mut A,
-    /// True if it needs a transmit timestamp ([`crate::BatchDevice::sent`]).
+    /// True to request a transmit timestamp ([`crate::BatchDevice::receive_transmitted`]).
     pub wants_timestamp: &'a mut bool,
 }
 
@@ -112,10 +113,10 @@ impl<A: Copy + Default> Batch<A> {
     #[must_use]
     pub fn new(slots: usize, capacity: usize) -> Self {
         assert!(slots > 0 && capacity > 0, "a batch holds at least one byte of one packet");
-        let note = PacketMetadata::outgoing(0, A::default());
+        let metadata = PacketMetadata::outgoing(0, A::default());
         Self {
             bytes: vec![0; slots * capacity].into_boxed_slice(),
-            notes: vec![note; slots].into_boxed_slice(),
+            metadata: vec![metadata; slots].into_boxed_slice(),
             capacity,
             len: 0,
         }
@@ -124,7 +125,7 @@ impl<A: Copy + Default> Batch<A> {
     /// Returns the maximum number of packets.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.notes.len()
+        self.metadata.len()
     }
 
     /// Returns the maximum length of a packet in bytes.
@@ -151,13 +152,13 @@ impl<A: Copy + Default> Batch<A> {
         self.len == self.slots()
     }
 
-    /// Removes all packets. Their bytes stay in the buffers.
+    /// Removes all packets; the buffers retain their bytes.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Sets the number of packets to `len`; each slot keeps the bytes, length and address that it
-    /// last had. A batch once filled from a template can thus be reused without writing it anew.
+    /// Sets the number of packets to `len`. Each slot has the bytes, length and address that it
+    /// last had, so that a batch filled once from a template can be reused.
     ///
     /// # Panics
     ///
@@ -188,7 +189,7 @@ impl<A: Copy + Default> Batch<A> {
         }
         let start = self.len * self.capacity;
         let len = write(&mut self.bytes[start..start + self.capacity]).min(self.capacity);
-        self.notes[self.len] = PacketMetadata::outgoing(len, address);
+        self.metadata[self.len] = PacketMetadata::outgoing(len, address);
         self.len += 1;
         true
     }
@@ -200,8 +201,8 @@ impl<A: Copy + Default> Batch<A> {
     /// If the batch holds no such packet.
     pub fn shorten(&mut self, index: usize, len: usize) {
         assert!(index < self.len, "packet {index} of {}", self.len);
-        let note = &mut self.notes[index];
-        note.len = note.len.min(len);
+        let metadata = &mut self.metadata[index];
+        metadata.len = metadata.len.min(len);
     }
 
     /// Removes the packet at `index`; the last one takes its place.
@@ -214,7 +215,7 @@ impl<A: Copy + Default> Batch<A> {
         self.len -= 1;
         let last = self.len * self.capacity;
         self.bytes.copy_within(last..last + self.capacity, index * self.capacity);
-        self.notes[index] = self.notes[self.len];
+        self.metadata[index] = self.metadata[self.len];
     }
 
     /// Returns the packet at `index`.
@@ -225,8 +226,8 @@ impl<A: Copy + Default> Batch<A> {
     #[must_use]
     pub fn packet(&self, index: usize) -> BatchPacket<'_, A> {
         assert!(index < self.len, "packet {index} of {}", self.len);
-        let note = &self.notes[index];
-        view(&self.bytes[index * self.capacity..][..self.capacity], note)
+        let metadata = &self.metadata[index];
+        packet_view(&self.bytes[index * self.capacity..][..self.capacity], metadata)
     }
 
     /// Returns the packet at `index`, mutable in place.
@@ -237,11 +238,11 @@ impl<A: Copy + Default> Batch<A> {
     #[must_use]
     pub fn packet_mut(&mut self, index: usize) -> PacketMut<'_, A> {
         assert!(index < self.len, "packet {index} of {}", self.len);
-        let note = &mut self.notes[index];
+        let metadata = &mut self.metadata[index];
         PacketMut {
-            bytes: &mut self.bytes[index * self.capacity..][..note.len],
-            address: &mut note.address,
-            wants_timestamp: &mut note.wants_timestamp,
+            bytes: &mut self.bytes[index * self.capacity..][..metadata.len],
+            address: &mut metadata.address,
+            wants_timestamp: &mut metadata.wants_timestamp,
         }
     }
 
@@ -250,39 +251,44 @@ impl<A: Copy + Default> Batch<A> {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = BatchPacket<'_, A>> {
         self.bytes
             .chunks_exact(self.capacity)
-            .zip(&self.notes)
+            .zip(&self.metadata)
             .take(self.len)
-            .map(|(buffer, note)| view(buffer, note))
+            .map(|(buffer, metadata)| packet_view(buffer, metadata))
     }
 
     /// Iterates over the packets in order, mutable in place.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = PacketMut<'_, A>> {
-        self.bytes.chunks_exact_mut(self.capacity).zip(&mut self.notes).take(self.len).map(
-            |(buffer, note)| PacketMut {
-                bytes: &mut buffer[..note.len],
-                address: &mut note.address,
-                wants_timestamp: &mut note.wants_timestamp,
+        self.bytes.chunks_exact_mut(self.capacity).zip(&mut self.metadata).take(self.len).map(
+            |(buffer, metadata)| PacketMut {
+                bytes: &mut buffer[..metadata.len],
+                address: &mut metadata.address,
+                wants_timestamp: &mut metadata.wants_timestamp,
             },
         )
     }
 
-    /// Returns all buffers in full, for a device to receive into; [`Batch::fill`] then sets the
-    /// number received.
+    /// Returns all buffers with their full capacity, for a device to receive into; [`Batch::fill`]
+    /// then sets the number of packets received.
     pub(crate) fn buffers_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [u8]> {
         self.bytes.chunks_exact_mut(self.capacity)
     }
 
-    /// Sets the number of packets to `len`, with metadata from `note`.
-    pub(crate) fn fill(&mut self, len: usize, mut note: impl FnMut(usize) -> PacketMetadata<A>) {
+    /// Sets the number of packets to `len`, with the metadata that `metadata_at` returns for each
+    /// index; lengths are limited to the capacity.
+    pub(crate) fn fill(
+        &mut self,
+        len: usize,
+        mut metadata_at: impl FnMut(usize) -> PacketMetadata<A>,
+    ) {
         self.set_len(len);
-        for (index, slot) in self.notes[..len].iter_mut().enumerate() {
-            *slot = note(index);
+        for (index, slot) in self.metadata[..len].iter_mut().enumerate() {
+            *slot = metadata_at(index);
             slot.len = slot.len.min(self.capacity);
         }
     }
 
-    /// Appends a packet received at `received`, truncated to the capacity. Returns true if there
-    /// was room.
+    /// Appends a packet with its receive timestamp `received`, truncated to the capacity. Returns
+    /// false if the batch is full.
     pub(crate) fn push_received(
         &mut self,
         address: A,
@@ -290,52 +296,52 @@ impl<A: Copy + Default> Batch<A> {
         received: Timestamp<Monotonic>,
     ) -> bool {
         let length = bytes.len().min(self.capacity);
-        let taken = self.push(address, &bytes[..length]);
-        if taken {
-            let note = &mut self.notes[self.len - 1];
-            note.truncated = length < bytes.len();
-            note.received_monotonic = Some(received);
+        let is_stored = self.push(address, &bytes[..length]);
+        if is_stored {
+            let metadata = &mut self.metadata[self.len - 1];
+            metadata.truncated = length < bytes.len();
+            metadata.received_monotonic = Some(received);
         }
-        taken
+        is_stored
     }
 
-    /// Appends a packet without readable bytes, marked as truncated. Returns true if there was
-    /// room.
+    /// Appends an empty packet marked as truncated, for one whose bytes cannot be read. Returns
+    /// false if the batch is full.
     pub(crate) fn push_unread(&mut self, address: A) -> bool {
-        let taken = self.push(address, &[]);
-        if taken {
-            self.notes[self.len - 1].truncated = true;
+        let is_stored = self.push(address, &[]);
+        if is_stored {
+            self.metadata[self.len - 1].truncated = true;
         }
-        taken
+        is_stored
     }
 
-    /// Appends a packet with all its metadata, truncated to the capacity. Returns true if there was
-    /// room.
+    /// Appends a packet with all its metadata, truncated to the capacity. Returns false if the
+    /// batch is full.
     #[must_use]
     pub fn push_packet(&mut self, packet: &BatchPacket<'_, A>) -> bool {
         let length = packet.bytes.len().min(self.capacity);
-        let taken = self.push(packet.address, &packet.bytes[..length]);
-        if taken {
-            let note = &mut self.notes[self.len - 1];
-            note.truncated = packet.truncated || length < packet.bytes.len();
-            note.received_at = packet.received_at;
-            note.received_monotonic = packet.received_monotonic;
-            note.hardware = packet.hardware;
-            note.wants_timestamp = packet.wants_timestamp;
+        let is_stored = self.push(packet.address, &packet.bytes[..length]);
+        if is_stored {
+            let metadata = &mut self.metadata[self.len - 1];
+            metadata.truncated = packet.truncated || length < packet.bytes.len();
+            metadata.received_at = packet.received_at;
+            metadata.received_monotonic = packet.received_monotonic;
+            metadata.hardware = packet.hardware;
+            metadata.wants_timestamp = packet.wants_timestamp;
         }
-        taken
+        is_stored
     }
 }
 
-fn view<'a, A: Copy>(buffer: &'a [u8], note: &PacketMetadata<A>) -> BatchPacket<'a, A> {
+fn packet_view<'a, A: Copy>(buffer: &'a [u8], metadata: &PacketMetadata<A>) -> BatchPacket<'a, A> {
     BatchPacket {
-        bytes: &buffer[..note.len],
-        address: note.address,
-        truncated: note.truncated,
-        received_at: note.received_at,
-        received_monotonic: note.received_monotonic,
-        hardware: note.hardware,
-        wants_timestamp: note.wants_timestamp,
+        bytes: &buffer[..metadata.len],
+        address: metadata.address,
+        truncated: metadata.truncated,
+        received_at: metadata.received_at,
+        received_monotonic: metadata.received_monotonic,
+        hardware: metadata.hardware,
+        wants_timestamp: metadata.wants_timestamp,
     }
 }
 
@@ -378,7 +384,7 @@ mod tests {
             truncated: true,
             received_at: Some(Timestamp::from_ns(2)),
             received_monotonic: Some(Timestamp::from_ns(3)),
-            hardware: Some(HardwareTime { interface: 4, ns: 5 }),
+            hardware: Some(HardwareTimestamp { interface: 4, ns: 5 }),
             wants_timestamp: true,
         };
         let mut batch = Batch::new(1, 4);

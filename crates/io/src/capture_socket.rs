@@ -1,8 +1,9 @@
-//! Capture socket on an interface: receives the packets between this host and one other host, in
-//! both directions, with kernel timestamps. It is passive.
+//! Capture socket on an interface: passively receives the packets between this host and one other
+//! host, in both directions, with kernel timestamps.
 //!
-//! The kernel shows capture sockets the packets that pass the network stack or a packet socket's
-//! queue. Packets sent past the queues, and those that XDP sends or takes, are not captured.
+//! Capture sockets receive copies of the packets that pass the network stack or a queueing packet
+//! socket. Packets sent with `PACKET_QDISC_BYPASS`, and those that XDP transmits, redirects or
+//! drops, are not captured.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +14,7 @@ use horolog_sys::socket::Socket;
 use crate::filter::{Conversation, KEEP_NOTHING, PacketSample};
 use crate::{Batch, BatchDevice, FrameSelection, PacketDevice, PacketError, PacketOptions};
 
-/// Frames received at a time, and bytes of each.
+/// Frames per system call, and buffer size of each frame in bytes.
 const SLOTS: usize = 64;
 const FRAME_LEN: usize = 2_048;
 /// Receive buffer size. The kernel charges about 800 bytes for each small frame, so this holds some
@@ -27,7 +28,7 @@ pub struct CaptureSocket {
     batch: Batch<()>,
 }
 
-/// Handle that sets the filter of a capture socket, also while another thread reads it.
+/// Handle that sets the filter of a capture socket, also while another thread reads the socket.
 #[derive(Debug)]
 pub struct CaptureControl {
     socket: Socket,
@@ -89,7 +90,7 @@ impl AsFd for CaptureSocket {
 }
 
 impl CaptureControl {
-    /// Samples the packets from here on with this filter.
+    /// Replaces the filter: from now on the socket receives this sample of the conversation.
     ///
     /// # Errors
     ///

@@ -28,15 +28,16 @@ pub trait BatchDevice {
     /// Errors of the device itself. Packets before the error may have been sent.
     fn send(&mut self, batch: &mut Batch<Self::Address>) -> io::Result<usize>;
 
-    /// Puts the packets that were looped back with a transmit timestamp into the batch, without
-    /// waiting, and returns their number. Each is the whole packet as transmitted, in its frame if
-    /// the interface has frames, with its transmit timestamp instead of a receive timestamp. A
-    /// packet may be looped back late or never; a device without timestamps returns none.
+    /// Receives, without waiting, the packets that the kernel looped back with a transmit timestamp
+    /// (the socket's error queue), and returns their number. Each is the whole packet as
+    /// transmitted, including its link header if the interface has one, with the transmit timestamp
+    /// in place of a receive timestamp. A packet may be looped back late or never; a device without
+    /// transmit timestamps returns 0.
     ///
     /// # Errors
     ///
     /// As for [`BatchDevice::receive`].
-    fn sent(&mut self, batch: &mut Batch<Self::Address>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<Self::Address>) -> io::Result<usize> {
         batch.clear();
         Ok(0)
     }

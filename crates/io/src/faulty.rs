@@ -43,7 +43,7 @@ pub struct FaultCounts {
     pub lost: u64,
     /// Duplicated packets.
     pub duplicated: u64,
-    /// Packets held back for the one after them.
+    /// Packets held back until the next one has passed them.
     pub reordered: u64,
     /// Truncated packets.
     pub truncated: u64,
@@ -53,16 +53,16 @@ pub struct FaultCounts {
     pub delayed: u64,
 }
 
-/// Decides the faults of packets: the plan, the random numbers and the counts.
+/// Random decision on the faults of each packet, and their counts.
 pub(crate) struct FaultDecider {
     plan: FaultPlan,
     random: SplitMix64,
     counts: FaultCounts,
 }
 
-/// Wrapper of a device that injects faults into sent and received packets. Delayed packets are sent
-/// and received with the next call after their time. See [`BatchDevice`] for the rest.
-pub struct Faulty<D: BatchDevice> {
+/// Wrapper that injects faults into the packets that a device sends and receives. A delayed packet
+/// is delivered by the first call after its delay has passed.
+pub struct FaultyDevice<D: BatchDevice> {
     inner: D,
     clock: Arc<dyn Clock<Monotonic> + Send + Sync>,
     decider: FaultDecider,
@@ -71,7 +71,7 @@ pub struct Faulty<D: BatchDevice> {
     scratch: Batch<D::Address>,
 }
 
-impl<D: BatchDevice> Faulty<D> {
+impl<D: BatchDevice> FaultyDevice<D> {
     /// Wraps `inner` for up to `slots` packets of `capacity` bytes at a time. Delays are measured
     /// on `clock`.
     pub fn new(
@@ -107,9 +107,9 @@ impl<D: BatchDevice> Faulty<D> {
         &self.inner
     }
 
-    /// Passes all packets that are ready to the wrapped device; returns the number that it refused.
+    /// Sends all packets that are ready by the wrapped device; returns the number that it refused.
     fn flush(&mut self) -> io::Result<usize> {
-        self.sending.let_out(self.clock.now());
+        self.sending.release_delayed(self.clock.now());
         let mut refused = 0;
         while self.sending.fill(&mut self.scratch) > 0 {
             refused += self.scratch.len() - self.inner.send(&mut self.scratch)?;
@@ -118,7 +118,7 @@ impl<D: BatchDevice> Faulty<D> {
     }
 }
 
-impl<D: BatchDevice> BatchDevice for Faulty<D> {
+impl<D: BatchDevice> BatchDevice for FaultyDevice<D> {
     type Address = D::Address;
 
     fn receive(&mut self, batch: &mut Batch<D::Address>, wait: Duration) -> io::Result<usize> {
@@ -127,12 +127,12 @@ impl<D: BatchDevice> BatchDevice for Faulty<D> {
         let count = self.inner.receive(&mut self.scratch, wait)?;
         let now = self.clock.now();
         for packet in self.scratch.iter() {
-            self.receiving.pass(&packet, &mut self.decider, now);
+            self.receiving.enqueue_with_faults(&packet, &mut self.decider, now);
         }
         if count == 0 {
-            self.receiving.release();
+            self.receiving.release_held();
         }
-        self.receiving.let_out(now);
+        self.receiving.release_delayed(now);
         batch.clear();
         Ok(self.receiving.fill(batch))
     }
@@ -140,19 +140,19 @@ impl<D: BatchDevice> BatchDevice for Faulty<D> {
     fn send(&mut self, batch: &mut Batch<D::Address>) -> io::Result<usize> {
         let now = self.clock.now();
         for packet in batch.iter() {
-            self.sending.pass(&packet, &mut self.decider, now);
+            self.sending.enqueue_with_faults(&packet, &mut self.decider, now);
         }
-        // A lost packet counts as sent, as it does for its sender.
+        // A packet lost on purpose counts as sent: a real sender would not detect the loss.
         Ok(batch.len().saturating_sub(self.flush()?))
     }
 
-    /// Returns the packets that were really sent; their bytes show the faults.
-    fn sent(&mut self, batch: &mut Batch<D::Address>) -> io::Result<usize> {
-        self.inner.sent(batch)
+    /// Receives the packets that the wrapped device transmitted, with their faults.
+    fn receive_transmitted(&mut self, batch: &mut Batch<D::Address>) -> io::Result<usize> {
+        self.inner.receive_transmitted(batch)
     }
 }
 
-impl<D: BatchDevice> std::fmt::Debug for Faulty<D> {
+impl<D: BatchDevice> std::fmt::Debug for FaultyDevice<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Faulty").field("counts", &self.decider.counts).finish_non_exhaustive()
     }

@@ -1,5 +1,5 @@
-//! Filters of packet sockets, so that the kernel delivers only the packets needed: the replies to a
-//! generator of UDP datagrams, or one conversation to a capture socket.
+//! Classic BPF filters of packet sockets, so that the kernel delivers only the packets needed: the
+//! replies to a generator of UDP datagrams, or one conversation to a capture socket.
 
 mod conversation;
 
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use horolog_sys::filter::BpfInstruction;
 
 pub(crate) use conversation::KEEP_NOTHING;
-pub use conversation::{Conversation, ExtraSample, PacketSample, RemoteEnd};
+pub use conversation::{Conversation, NonReplySample, PacketSample, RemoteEnd};
 
 const ETHERTYPE_OFFSET: u32 = 12;
 const ETHERTYPE_IPV4: u32 = 0x0800;
@@ -18,8 +18,8 @@ const IP_OFFSET: u32 = 14;
 const IPV4_HEADER_BYTES: u32 = 20;
 const IPV6_HEADER_BYTES: u32 = 40;
 /// Offsets of the source and the destination address.
-const IPV4_ADDRESS_AT: [u32; 2] = [IP_OFFSET + 12, IP_OFFSET + 16];
-const IPV6_ADDRESS_AT: [u32; 2] = [IP_OFFSET + 8, IP_OFFSET + 24];
+const IPV4_ADDRESS_OFFSETS: [u32; 2] = [IP_OFFSET + 12, IP_OFFSET + 16];
+const IPV6_ADDRESS_OFFSETS: [u32; 2] = [IP_OFFSET + 8, IP_OFFSET + 24];
 /// Offsets of the ports in the UDP header, and its length.
 const SOURCE_PORT: u32 = 0;
 const DESTINATION_PORT: u32 = 2;
@@ -27,14 +27,15 @@ const UDP_HEADER_BYTES: u32 = 8;
 const PROTOCOL_UDP: u32 = 17;
 /// Fragment offset and "more fragments" flag of IPv4 (RFC 791 section 3.1).
 const FRAGMENT_BITS: u32 = 0x3fff;
-/// Return value of a filter that keeps all of a packet.
+/// Return value of a filter that keeps the whole packet.
 const KEEP: u32 = u32::MAX;
 const DROP: u32 = 0;
 
-/// UDP datagrams that pass. Fragments are dropped, and so is IPv6 with extension headers.
+/// UDP datagrams that pass the filter. Fragments, and IPv6 packets with extension headers, are
+/// dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpFilter {
-    /// Source address; only its family passes.
+    /// Source address; datagrams of the other IP version are dropped.
     pub source: IpAddr,
     /// Source port; any if `None`.
     pub source_port: Option<u16>,
@@ -44,91 +45,91 @@ pub struct UdpFilter {
     pub destination_network: Option<(IpAddr, u8)>,
 }
 
-/// Mark of the datagrams of another lane, among several that share addresses and ports: those whose
-/// payload begins with certain bits and has the number of another lane at a certain offset.
+/// Filter by lane number, for lanes that share addresses and ports. It drops datagrams of this kind
+/// that carry the number of another lane, and keeps all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LaneMark {
-    /// Low four bits of the first byte.
+pub struct LaneFilter {
+    /// Kind of the datagrams with a lane number: the low four bits of the first payload byte.
     pub kind: u8,
-    /// Offset of the number in the payload, in bytes; shorter datagrams name no lane.
+    /// Offset of the 16-bit lane number in the payload, in bytes; shorter datagrams are kept.
     pub offset: u32,
     /// Number of this lane.
     pub number: u16,
-    /// Highest lane number; lanes have the numbers from 1, and other numbers name no lane.
+    /// Highest lane number. Lanes are numbered from 1; datagrams with 0 or a higher number are
+    /// kept.
     pub last: u16,
 }
 
-impl LaneMark {
-    /// Returns tests that run after all others have passed: each ends at the instruction that keeps
-    /// the packet (`Some` gives the condition for that) or goes on; after the last one it is
-    /// dropped.
-    fn tests(&self, payload: FieldBase) -> [LaneMarkStep; 9] {
-        let number = LaneMarkStep::Just(payload.half(self.offset));
+impl LaneFilter {
+    /// Returns the steps to run after all other tests have passed. Each step keeps the packet, or
+    /// continues with the next step; after the last one the packet is dropped.
+    fn steps(&self, payload: FieldBase) -> [LaneFilterStep; 9] {
+        let number = LaneFilterStep::Instruction(payload.load_half(self.offset));
         // The length first: reading past the end of a packet drops it.
         [
-            LaneMarkStep::Just(BpfInstruction::load_length()),
-            LaneMarkStep::KeepUnlessGreater(payload.shortest() + self.offset + 1),
-            LaneMarkStep::Just(payload.byte(0)),
-            LaneMarkStep::Just(BpfInstruction::and(0xf)),
-            LaneMarkStep::KeepUnlessEqual(self.kind.into()),
+            LaneFilterStep::Instruction(BpfInstruction::load_length()),
+            LaneFilterStep::KeepUnlessGreater(payload.offset_min() + self.offset + 1),
+            LaneFilterStep::Instruction(payload.load_byte(0)),
+            LaneFilterStep::Instruction(BpfInstruction::and(0xf)),
+            LaneFilterStep::KeepUnlessEqual(self.kind.into()),
             number,
-            LaneMarkStep::KeepIfEqual(self.number.into()),
-            LaneMarkStep::KeepIfEqual(0),
-            LaneMarkStep::KeepIfGreater(self.last.into()),
+            LaneFilterStep::KeepIfEqual(self.number.into()),
+            LaneFilterStep::KeepIfEqual(0),
+            LaneFilterStep::KeepIfGreater(self.last.into()),
         ]
     }
 }
 
-/// Base of a field in a packet.
+/// Base from which the offsets of fields are counted.
 #[derive(Clone, Copy)]
 enum FieldBase {
-    /// Offset past the index register, which holds the length of the IPv4 header.
+    /// Offset plus the index register, which holds the length of the IPv4 header.
     Indexed(u32),
-    /// Absolute offset.
-    At(u32),
+    /// Offset from the start of the frame.
+    Absolute(u32),
 }
 
 impl FieldBase {
-    const fn byte(self, at: u32) -> BpfInstruction {
+    const fn load_byte(self, at: u32) -> BpfInstruction {
         match self {
             Self::Indexed(offset) => BpfInstruction::load_byte_indexed(offset + at),
-            Self::At(offset) => BpfInstruction::load_byte(offset + at),
+            Self::Absolute(offset) => BpfInstruction::load_byte(offset + at),
         }
     }
 
-    const fn half(self, at: u32) -> BpfInstruction {
+    const fn load_half(self, at: u32) -> BpfInstruction {
         match self {
             Self::Indexed(offset) => BpfInstruction::load_half_indexed(offset + at),
-            Self::At(offset) => BpfInstruction::load_half(offset + at),
+            Self::Absolute(offset) => BpfInstruction::load_half(offset + at),
         }
     }
 
-    const fn word(self, at: u32) -> BpfInstruction {
+    const fn load_word(self, at: u32) -> BpfInstruction {
         match self {
             Self::Indexed(offset) => BpfInstruction::load_word_indexed(offset + at),
-            Self::At(offset) => BpfInstruction::load_word(offset + at),
+            Self::Absolute(offset) => BpfInstruction::load_word(offset + at),
         }
     }
 
-    /// Returns the base moved by `bytes`.
-    const fn behind(self, bytes: u32) -> Self {
+    /// Returns the base `bytes` further on.
+    const fn advanced_by(self, bytes: u32) -> Self {
         match self {
             Self::Indexed(offset) => Self::Indexed(offset + bytes),
-            Self::At(offset) => Self::At(offset + bytes),
+            Self::Absolute(offset) => Self::Absolute(offset + bytes),
         }
     }
 
-    /// Returns the bytes before it in the shortest frame.
-    const fn shortest(self) -> u32 {
+    /// Returns the smallest offset of the base in a frame: with an IPv4 header without options.
+    const fn offset_min(self) -> u32 {
         match self {
             Self::Indexed(offset) => offset + IPV4_HEADER_BYTES,
-            Self::At(offset) => offset,
+            Self::Absolute(offset) => offset,
         }
     }
 }
 
-enum LaneMarkStep {
-    Just(BpfInstruction),
+enum LaneFilterStep {
+    Instruction(BpfInstruction),
     KeepIfEqual(u32),
     KeepUnlessEqual(u32),
     KeepIfGreater(u32),
@@ -139,19 +140,20 @@ impl UdpFilter {
     /// Returns the filter as a classic BPF program over Ethernet frames.
     #[must_use]
     pub fn program(&self) -> Vec<BpfInstruction> {
-        self.tests().0.finish()
+        self.packet_tests().0.finish()
     }
 
-    /// Returns the filter without the datagrams of another lane, as a classic BPF program.
+    /// Returns the filter combined with a lane filter, as a classic BPF program.
     #[must_use]
-    pub fn program_of_lane(&self, mark: &LaneMark) -> Vec<BpfInstruction> {
-        let (tests, payload) = self.tests();
-        let marks = mark.tests(payload);
+    pub fn program_of_lane(&self, lane_filter: &LaneFilter) -> Vec<BpfInstruction> {
+        let (tests, payload) = self.packet_tests();
+        let lane_steps = lane_filter.steps(payload);
         let mut program = tests.finish();
-        // The program ends with "keep" and "drop"; the marks replace "keep", so that a
-        // jump to "drop" must go on to the new one, past the marks and their own two instructions.
+        // The program ends with "keep" and "drop". The lane steps and a "drop" of their own are
+        // inserted before these two, so every jump to the last "drop" becomes longer by their
+        // number.
         let keep_at = program.len() - 2;
-        let more = marks.len() as u8 + 1;
+        let more = lane_steps.len() as u8 + 1;
         for (at, instruction) in program[..keep_at].iter_mut().enumerate() {
             let to_drop = (keep_at - at) as u8;
             for jump in [&mut instruction.jump_true, &mut instruction.jump_false] {
@@ -159,20 +161,20 @@ impl UdpFilter {
             }
         }
         let last = program.split_off(keep_at);
-        let count = marks.len();
-        program.extend(marks.into_iter().enumerate().map(|(at, mark)| {
-            // "drop" comes right after the marks, "keep" after it.
+        let count = lane_steps.len();
+        program.extend(lane_steps.into_iter().enumerate().map(|(at, step)| {
+            // After the lane steps come "drop" and then "keep".
             let keep = (count - at) as u8;
-            match mark {
-                LaneMarkStep::Just(instruction) => instruction,
-                LaneMarkStep::KeepIfEqual(value) => BpfInstruction::jump_if_equal(value, keep, 0),
-                LaneMarkStep::KeepUnlessEqual(value) => {
+            match step {
+                LaneFilterStep::Instruction(instruction) => instruction,
+                LaneFilterStep::KeepIfEqual(value) => BpfInstruction::jump_if_equal(value, keep, 0),
+                LaneFilterStep::KeepUnlessEqual(value) => {
                     BpfInstruction::jump_if_equal(value, 0, keep)
                 }
-                LaneMarkStep::KeepIfGreater(value) => {
+                LaneFilterStep::KeepIfGreater(value) => {
                     BpfInstruction::jump_if_greater(value, keep, 0)
                 }
-                LaneMarkStep::KeepUnlessGreater(value) => {
+                LaneFilterStep::KeepUnlessGreater(value) => {
                     BpfInstruction::jump_if_greater(value, 0, keep)
                 }
             }
@@ -182,115 +184,120 @@ impl UdpFilter {
         program
     }
 
-    fn tests(&self) -> (Tests, FieldBase) {
+    fn packet_tests(&self) -> (PacketTests, FieldBase) {
         let ports = [(SOURCE_PORT, self.source_port), (DESTINATION_PORT, self.destination_port)];
-        let mut tests = Tests(Vec::new());
-        let payload = tests.require_datagram((PacketDirection::From, self.source), &ports);
+        let mut tests = PacketTests(Vec::new());
+        let payload = tests.require_datagram((PacketDirection::FromRemote, self.source), &ports);
         if let Some((network, prefix_len)) = self.destination_network {
-            tests.require_network((PacketDirection::To, network), prefix_len);
+            tests.require_network((PacketDirection::ToRemote, network), prefix_len);
         }
         (tests, payload)
     }
 }
 
-/// Direction of the packets of a conversation.
+/// Direction of a packet, relative to the remote end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PacketDirection {
     /// From the remote end.
-    From,
+    FromRemote,
     /// To the remote end.
-    To,
+    ToRemote,
 }
 
-/// Program of tests that must all pass. A failed test skips one instruction less than it takes to
-/// get past the end; [`Tests::finish`] sets that distance once it is known.
-struct Tests(Vec<FilterStep>);
+/// Tests of a packet, all of which must pass. The jump of a failed test to the final "drop" is
+/// resolved by [`PacketTests::finish`], when the length of the program is known.
+struct PacketTests(Vec<FilterStep>);
 
 enum FilterStep {
-    Just(BpfInstruction),
-    Require(u32),
-    Refuse(u32),
-    RefuseAny(u32),
+    Instruction(BpfInstruction),
+    RequireEqual(u32),
+    RefuseEqual(u32),
+    RefuseAnyBit(u32),
 }
 
-impl Tests {
-    fn just(&mut self, instruction: BpfInstruction) {
-        self.0.push(FilterStep::Just(instruction));
+impl PacketTests {
+    fn push_instruction(&mut self, instruction: BpfInstruction) {
+        self.0.push(FilterStep::Instruction(instruction));
     }
 
-    fn require(&mut self, load: BpfInstruction, value: u32) {
-        self.0.extend([FilterStep::Just(load), FilterStep::Require(value)]);
+    fn require_equal(&mut self, load: BpfInstruction, value: u32) {
+        self.0.extend([FilterStep::Instruction(load), FilterStep::RequireEqual(value)]);
     }
 
-    fn refuse_any(&mut self, load: BpfInstruction, mask: u32) {
-        self.0.extend([FilterStep::Just(load), FilterStep::RefuseAny(mask)]);
+    fn refuse_any_bit(&mut self, load: BpfInstruction, mask: u32) {
+        self.0.extend([FilterStep::Instruction(load), FilterStep::RefuseAnyBit(mask)]);
     }
 
-    /// Requires UDP datagrams from or to an address, with these ports; returns the base of their
+    /// Requires a UDP datagram from or to an address, with these ports; returns the base of the
     /// payload.
     fn require_datagram(
         &mut self,
-        (way, address): (PacketDirection, IpAddr),
+        (direction, address): (PacketDirection, IpAddr),
         ports: &[(u32, Option<u16>)],
     ) -> FieldBase {
-        // The end of an IPv4 header is found by its length; IPv6 headers have a fixed one.
+        // An IPv4 header has a variable length; IPv6 packets with extension headers do not pass.
         let udp = match address {
             IpAddr::V4(address) => {
-                let address_at = IPV4_ADDRESS_AT[way as usize];
-                self.require(BpfInstruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
-                self.require(BpfInstruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
-                self.refuse_any(BpfInstruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
-                self.require(BpfInstruction::load_word(address_at), address.to_bits());
-                self.just(BpfInstruction::load_index_ipv4_length(IP_OFFSET));
+                let address_at = IPV4_ADDRESS_OFFSETS[direction as usize];
+                self.require_equal(BpfInstruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV4);
+                self.require_equal(BpfInstruction::load_byte(IP_OFFSET + 9), PROTOCOL_UDP);
+                self.refuse_any_bit(BpfInstruction::load_half(IP_OFFSET + 6), FRAGMENT_BITS);
+                self.require_equal(BpfInstruction::load_word(address_at), address.to_bits());
+                self.push_instruction(BpfInstruction::load_index_ipv4_length(IP_OFFSET));
                 FieldBase::Indexed(IP_OFFSET)
             }
             IpAddr::V6(address) => {
-                let address_at = IPV6_ADDRESS_AT[way as usize];
-                self.require(BpfInstruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
-                self.require(BpfInstruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
-                for (offset, word) in (address_at..).step_by(4).zip(words(address.octets())) {
-                    self.require(BpfInstruction::load_word(offset), word);
+                let address_at = IPV6_ADDRESS_OFFSETS[direction as usize];
+                self.require_equal(BpfInstruction::load_half(ETHERTYPE_OFFSET), ETHERTYPE_IPV6);
+                self.require_equal(BpfInstruction::load_byte(IP_OFFSET + 6), PROTOCOL_UDP);
+                for (offset, word) in (address_at..).step_by(4).zip(address_words(address.octets()))
+                {
+                    self.require_equal(BpfInstruction::load_word(offset), word);
                 }
-                FieldBase::At(IP_OFFSET + IPV6_HEADER_BYTES)
+                FieldBase::Absolute(IP_OFFSET + IPV6_HEADER_BYTES)
             }
         };
         for &(offset, port) in ports {
             if let Some(port) = port {
-                self.require(udp.half(offset), port.into());
+                self.require_equal(udp.load_half(offset), port.into());
             }
         }
-        udp.behind(UDP_HEADER_BYTES)
+        udp.advanced_by(UDP_HEADER_BYTES)
     }
 
-    /// Requires packets from or to a network of the family that was required before.
-    fn require_network(&mut self, (way, network): (PacketDirection, IpAddr), prefix_len: u8) {
+    /// Requires a source or destination network of the IP version already required.
+    fn require_network(&mut self, (direction, network): (PacketDirection, IpAddr), prefix_len: u8) {
         let (address_at, words) = match network {
-            IpAddr::V4(address) => (IPV4_ADDRESS_AT[way as usize], vec![address.to_bits()]),
-            IpAddr::V6(address) => (IPV6_ADDRESS_AT[way as usize], words(address.octets()).into()),
+            IpAddr::V4(address) => {
+                (IPV4_ADDRESS_OFFSETS[direction as usize], vec![address.to_bits()])
+            }
+            IpAddr::V6(address) => {
+                (IPV6_ADDRESS_OFFSETS[direction as usize], address_words(address.octets()).into())
+            }
         };
         let first_bits = (0..).step_by(32);
         for ((offset, word), first_bit) in (address_at..).step_by(4).zip(words).zip(first_bits) {
             let bits = u32::from(prefix_len).saturating_sub(first_bit).min(32);
             if bits > 0 {
                 let mask = u32::MAX << (32 - bits);
-                self.just(BpfInstruction::load_word(offset));
-                self.require(BpfInstruction::and(mask), word & mask);
+                self.push_instruction(BpfInstruction::load_word(offset));
+                self.require_equal(BpfInstruction::and(mask), word & mask);
             }
         }
     }
 
-    /// Ends the program: keeps the packet if every test passed, drops it otherwise.
+    /// Returns the program: it keeps a packet that passes all tests, and drops any other.
     fn finish(self) -> Vec<BpfInstruction> {
         let keep_at = self.0.len();
         let assemble = |(at, step)| {
-            // From after this instruction to the one after `keep_at`. The longest program has some
-            // 40 instructions, so a jump always fits its byte.
+            // Distance from the next instruction to the one after `keep_at`. The longest program
+            // has some 40 instructions, so the distance fits 8 bits.
             let to_drop = (keep_at - at) as u8;
             match step {
-                FilterStep::Just(instruction) => instruction,
-                FilterStep::Require(value) => BpfInstruction::jump_if_equal(value, 0, to_drop),
-                FilterStep::Refuse(value) => BpfInstruction::jump_if_equal(value, to_drop, 0),
-                FilterStep::RefuseAny(mask) => BpfInstruction::jump_if_any_set(mask, to_drop, 0),
+                FilterStep::Instruction(instruction) => instruction,
+                FilterStep::RequireEqual(value) => BpfInstruction::jump_if_equal(value, 0, to_drop),
+                FilterStep::RefuseEqual(value) => BpfInstruction::jump_if_equal(value, to_drop, 0),
+                FilterStep::RefuseAnyBit(mask) => BpfInstruction::jump_if_any_set(mask, to_drop, 0),
             }
         };
         let mut program: Vec<_> = self.0.into_iter().enumerate().map(assemble).collect();
@@ -299,7 +306,7 @@ impl Tests {
     }
 }
 
-fn words(octets: [u8; 16]) -> [u32; 4] {
+fn address_words(octets: [u8; 16]) -> [u32; 4] {
     std::array::from_fn(|index| {
         u32::from_be_bytes(std::array::from_fn(|byte| octets[index * 4 + byte]))
     })

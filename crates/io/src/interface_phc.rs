@@ -1,6 +1,6 @@
-//! PHC of an interface as the source of packet timestamps: enabled, compared with the system clock
-//! on request, and converted to the monotonic clock. The conversion from two readings is in
-//! [`crate::phc_conversion`].
+//! PHC of an interface as the source of packet timestamps: enables hardware timestamps, compares
+//! the PHC with the system clock on request, and provides the conversion to the monotonic clock
+//! ([`crate::phc_conversion`]).
 
 use std::io;
 use std::path::Path;
@@ -14,27 +14,27 @@ use horolog_sys::packet::interface_index;
 use horolog_sys::phc::{PhcDevice, PhcReading};
 use horolog_time::{Span, Timestamp};
 
-use crate::phc_conversion::{ClockPair, PhcConversion};
+use crate::phc_conversion::{CrossTimestamp, PhcConversion};
 
-/// Reason for which an interface's clock is not usable.
+/// Reason for which the PHC of an interface is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfacePhcError {
-    /// Interface without timestamps.
+    /// Interface without hardware timestamps.
     #[error(transparent)]
     Interface(#[from] HardwareTimestampError),
-    /// Clock that cannot be read.
+    /// PHC that cannot be read.
     #[error("cannot read the PHC of '{interface}', /dev/ptp{clock}: {why}", why = explain(.source))]
     Clock {
         /// Interface name.
         interface: String,
-        /// Number of its clock.
+        /// Number N of the PHC `/dev/ptpN`.
         clock: u32,
         /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Clock of an interface. Its hardware timestamps are enabled while this lives.
+/// PHC of an interface. The interface's hardware timestamps are enabled while this value lives.
 #[derive(Debug)]
 pub struct InterfacePhc {
     index: u32,
@@ -42,40 +42,41 @@ pub struct InterfacePhc {
     conversion: PhcConversion,
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, best estimate.
     offset: ClockOffset,
-    uncertainty: Span,
-    // Restored when this is dropped.
-    switched: HardwareTimestamps,
+    error_bound: Span,
+    // Restores the earlier timestamp configuration when dropped.
+    timestamps: HardwareTimestamps,
 }
 
 impl InterfacePhc {
-    /// Enables an interface's timestamps and compares its clock for the first time.
+    /// Enables the hardware timestamps of the interface and compares its PHC for the first time.
     pub fn open(name: &str, purpose: TimestampPurpose) -> Result<Self, InterfacePhcError> {
-        let switched = HardwareTimestamps::enable(name, purpose)?;
-        let clock = switched.clock();
+        let timestamps = HardwareTimestamps::enable(name, purpose)?;
+        let clock = timestamps.clock();
         let unreadable =
             |source| InterfacePhcError::Clock { interface: name.to_owned(), clock, source };
         let index = interface_index(name).map_err(unreadable)?;
         let path = format!("/dev/ptp{clock}");
         let mut device = PhcDevice::open(Path::new(&path)).map_err(unreadable)?;
-        let known = realtime_minus_monotonic();
-        let first = cross(known, realtime_minus_monotonic, || device.read()).map_err(unreadable)?;
+        let earlier_offset = realtime_minus_monotonic();
+        let first = compare_clocks(earlier_offset, realtime_minus_monotonic, || device.read())
+            .map_err(unreadable)?;
         Ok(Self {
             index,
             device,
-            conversion: PhcConversion::new(first.crossing),
+            conversion: PhcConversion::new(first.cross_timestamp),
             offset: first.offset,
-            uncertainty: first.uncertainty,
-            switched,
+            error_bound: first.error_bound,
+            timestamps,
         })
     }
 
-    /// Compares the clocks again. After a failed reading the conversion stays as it is, and expires
-    /// soon.
+    /// Compares the clocks again. If reading fails, the last conversion remains; it expires after a
+    /// few seconds.
     pub fn compare(&mut self) {
         let read = || self.device.read();
-        if let Ok(compared) = cross(self.offset, realtime_minus_monotonic, read) {
-            self.conversion = self.conversion.follow(compared.crossing);
-            (self.offset, self.uncertainty) = (compared.offset, compared.uncertainty);
+        if let Ok(compared) = compare_clocks(self.offset, realtime_minus_monotonic, read) {
+            self.conversion = self.conversion.updated_with(compared.cross_timestamp);
+            (self.offset, self.error_bound) = (compared.offset, compared.error_bound);
         }
     }
 
@@ -85,19 +86,19 @@ impl InterfacePhc {
         self.index
     }
 
-    /// Returns the interface, and the number N of its clock `/dev/ptpN`.
+    /// Returns the interface name, and the number N of its PHC `/dev/ptpN`.
     #[must_use]
-    pub fn name(&self) -> (&str, u32) {
-        (self.switched.interface(), self.switched.clock())
+    pub fn name_and_clock(&self) -> (&str, u32) {
+        (self.timestamps.interface(), self.timestamps.clock())
     }
 
-    /// Returns true if received packets are timestamped too.
+    /// Returns true if received packets get hardware timestamps too.
     #[must_use]
-    pub const fn receives(&self) -> bool {
-        self.switched.received()
+    pub const fn has_receive_timestamps(&self) -> bool {
+        self.timestamps.received()
     }
 
-    /// Returns the conversion of its timestamps.
+    /// Returns the conversion of hardware timestamps to the monotonic clock.
     #[must_use]
     pub const fn conversion(&self) -> PhcConversion {
         self.conversion
@@ -109,26 +110,27 @@ impl InterfacePhc {
         self.offset.offset
     }
 
-    /// Returns the error bound of the last comparison, in either direction: half its duration.
+    /// Returns the error bound of the last comparison, in either direction: half the duration of
+    /// the reading plus the error bound of the clock offset.
     #[must_use]
-    pub const fn uncertainty(&self) -> Span {
-        self.uncertainty
+    pub const fn error_bound(&self) -> Span {
+        self.error_bound
     }
 }
 
-/// Comparison of the clocks.
+/// Result of one comparison of the clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct PhcComparison {
-    crossing: ClockPair,
+    cross_timestamp: CrossTimestamp,
     offset: ClockOffset,
-    uncertainty: Span,
+    error_bound: Span,
 }
 
-/// Reads an interface's clock, which the kernel compares with `CLOCK_REALTIME`, and converts the
-/// middle of its two readings to the monotonic clock, which is never stepped. Also returns the
-/// better one of the offsets used for that; an error if the system clock was stepped meanwhile.
-fn cross(
-    known: ClockOffset,
+/// Reads the PHC between two readings of `CLOCK_REALTIME`, and converts the midpoint of the two to
+/// the monotonic clock, which is never stepped, by the better of `earlier_offset` and the offsets
+/// measured before and after. Fails if the system clock was stepped meanwhile.
+fn compare_clocks(
+    earlier_offset: ClockOffset,
     measure: impl Fn() -> ClockOffset,
     read: impl FnOnce() -> io::Result<PhcReading>,
 ) -> io::Result<PhcComparison> {
@@ -138,12 +140,12 @@ fn cross(
     if !before.agrees(after) {
         return Err(io::Error::other("the system clock was stepped during the reading"));
     }
-    let offset = known.latest_or_tighter(before).latest_or_tighter(after);
+    let offset = earlier_offset.latest_or_tighter(before).latest_or_tighter(after);
     let half = Span::from_ns((reading.after - reading.before).as_ns() / 2);
     let middle = reading.before + half;
     let monotonic = Timestamp::from_ns(middle.as_ns() - offset.offset.as_ns());
-    let crossing = ClockPair { hardware_ns: reading.phc_ns, monotonic };
-    Ok(PhcComparison { crossing, offset, uncertainty: half + offset.uncertainty })
+    let cross_timestamp = CrossTimestamp { hardware_ns: reading.phc_ns, monotonic };
+    Ok(PhcComparison { cross_timestamp, offset, error_bound: half + offset.uncertainty })
 }
 
 #[cfg(test)]
@@ -161,17 +163,17 @@ mod tests {
             let half = Span::from_ns(300);
             PhcReading { before: middle - half, phc_ns: monotonic_ns + 7, after: middle + half }
         };
-        let at = |ns| ClockPair { hardware_ns: ns + 7, monotonic: Timestamp::from_ns(ns) };
+        let at = |ns| CrossTimestamp { hardware_ns: ns + 7, monotonic: Timestamp::from_ns(ns) };
         let mut known = offset(0);
         for (ns, now) in [(1_000, offset(0)), (2_000, offset(-1)), (3_000, offset(400))] {
-            let compared = cross(known, || now, || Ok(reading(ns, now))).unwrap();
-            assert_eq!(compared.crossing, at(ns));
-            assert_eq!(compared.uncertainty, Span::from_ns(350), "half of 600 ns, and 50 ns");
+            let compared = compare_clocks(known, || now, || Ok(reading(ns, now))).unwrap();
+            assert_eq!(compared.cross_timestamp, at(ns));
+            assert_eq!(compared.error_bound, Span::from_ns(350), "half of 600 ns, and 50 ns");
             known = compared.offset;
         }
         let measured = std::cell::Cell::new(0);
         let stepping = || offset(measured.replace(1));
-        assert!(cross(offset(0), stepping, || Ok(reading(4_000, offset(0)))).is_err());
+        assert!(compare_clocks(offset(0), stepping, || Ok(reading(4_000, offset(0)))).is_err());
     }
 
     #[test]

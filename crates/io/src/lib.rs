@@ -2,9 +2,9 @@
 //! sockets, a pair joined in memory, and a wrapper that injects faults. Also the parsing of targets
 //! ([`target`]).
 //!
-//! Packet contents are not interpreted, and there is no `unsafe`: system calls are in
-//! `horolog-sys`. A hot loop receives into one [`Batch`], fills another and sends it; both are
-//! allocated once.
+//! Packet contents are not interpreted, except by filters and for the headers of `AF_XDP` frames.
+//! There is no `unsafe`: system calls are in `horolog-sys`. A hot loop receives into one [`Batch`],
+//! fills another and sends it; both are allocated once.
 
 mod batch;
 mod capture_socket;
@@ -21,16 +21,16 @@ pub mod target;
 mod udp;
 mod xsk;
 
-pub use batch::{Batch, BatchPacket, HardwareTime, PacketMut};
+pub use batch::{Batch, BatchPacket, HardwareTimestamp, PacketMut};
 pub use capture_socket::{CaptureControl, CaptureSocket};
 pub use device::BatchDevice;
-pub use faulty::{FaultCounts, FaultPlan, Faulty};
-pub use filter::{Conversation, ExtraSample, LaneMark, PacketSample, RemoteEnd, UdpFilter};
+pub use faulty::{FaultCounts, FaultPlan, FaultyDevice};
+pub use filter::{Conversation, LaneFilter, NonReplySample, PacketSample, RemoteEnd, UdpFilter};
 pub use horolog_sys::message::TransmitTimestamp;
 pub use interface_phc::{InterfacePhc, InterfacePhcError};
 pub use packet::{FrameSelection, PacketDevice, PacketError, PacketOptions};
-pub use pcapng::{CaptureDirection, Captured, PcapngWriter};
-pub use phc_conversion::{ClockPair, PhcConversion};
-pub use simulated::{Simulated, SimulatedLink};
+pub use pcapng::{CaptureDirection, CapturedPacket, PcapngWriter};
+pub use phc_conversion::{CrossTimestamp, PhcConversion};
+pub use simulated::{SimulatedDevice, SimulatedLink};
 pub use udp::{Endpoints, FrameEndpoints, UdpDevice, UdpError, UdpOptions};
 pub use xsk::XskDevice;

@@ -1,5 +1,5 @@
-//! Raw Ethernet frames on one interface, bypassing the network stack: a packet socket as a device.
-//! The content of the frames is the caller's.
+//! Packet socket as a device: sends and receives raw Ethernet frames on one interface, bypassing
+//! the network stack. The caller builds and parses the frames.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,21 +14,22 @@ use horolog_wire::ethernet::{self, MacAddress};
 
 use crate::batch::{Batch, PacketMetadata};
 use crate::device::BatchDevice;
-use crate::filter::{LaneMark, UdpFilter};
-use crate::queue::{self, KernelQueue, send_all};
+use crate::filter::{LaneFilter, UdpFilter};
+use crate::queue::{self, SocketDevice, send_all};
 
-/// Bits of the VLAN identifier in a VLAN tag; 0 is a priority alone (IEEE 802.1Q, 9.6).
+/// Mask of the VLAN identifier in a VLAN tag; identifier 0 only carries a priority (IEEE 802.1Q,
+/// 9.6).
 const VLAN_IDENTIFIER: u32 = 0x0fff;
 
 /// Selection of the frames that a device receives from the interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrameSelection {
-    /// No frames: the device only sends, and costs the interface nothing.
-    Nothing,
+    /// No frames: the device only sends.
+    NoFrames,
     /// UDP datagrams.
     Udp(UdpFilter),
-    /// UDP datagrams that name no lane other than this one.
-    UdpOfLane(UdpFilter, LaneMark),
+    /// UDP datagrams except those of another lane.
+    UdpOfLane(UdpFilter, LaneFilter),
     /// Frames of this Ethernet type without a VLAN.
     EtherType(u16),
     /// Frames for which a classic BPF program returns a number other than 0; all frames if it is
@@ -52,11 +53,11 @@ pub struct PacketOptions {
     pub receive_timestamps: bool,
     /// True to report hardware receive timestamps, if the interface takes them.
     pub hardware_timestamps: bool,
-    /// Source of transmit timestamps; `None` takes none. Hardware timestamps include those of
-    /// received frames.
+    /// Source of transmit timestamps; `None` requests none. With hardware timestamps, received
+    /// frames get them too.
     pub transmit_timestamps: Option<TransmitTimestamp>,
-    /// True to send frames directly to the driver. It refuses them if it has no room, since there
-    /// is no queue; traffic control does not see them.
+    /// True to pass frames directly to the driver, without queueing and traffic control
+    /// (`PACKET_QDISC_BYPASS`). The driver refuses frames for which it has no room.
     pub bypass_queueing: bool,
     /// Receive buffer size to request, in bytes; the system's default if `None`.
     pub receive_buffer: Option<usize>,
@@ -71,7 +72,7 @@ impl Default for PacketOptions {
     fn default() -> Self {
         Self {
             slots: 32,
-            selection: FrameSelection::Nothing,
+            selection: FrameSelection::NoFrames,
             groups: Vec::new(),
             outgoing: false,
             receive_timestamps: true,
@@ -102,8 +103,8 @@ pub enum PacketError {
     Other(String, io::Error),
 }
 
-/// Packet socket bound to one interface. Its packets are whole Ethernet frames without checksum; a
-/// frame longer than the interface's MTU permits is refused. See [`BatchDevice`] for the rest.
+/// Packet socket bound to one interface. Its packets are whole Ethernet frames without frame check
+/// sequence. Frames longer than the interface's MTU permits are refused.
 #[derive(Debug)]
 pub struct PacketDevice {
     socket: Socket,
@@ -135,8 +136,8 @@ impl PacketDevice {
         })
     }
 
-    /// Waits up to `wait` until frames can be received or sent ones were looped back; returns true
-    /// if so.
+    /// Waits up to `wait` for a received frame, or a sent one that is looped back. Returns true if
+    /// there is one.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ impl PacketDevice {
         self.socket.wait_readable(wait)
     }
 
-    /// Returns another handle on the device's socket, to change its filter.
+    /// Returns another handle on the device's socket, by which its filter can be changed.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl PacketDevice {
     }
 }
 
-impl KernelQueue<()> for PacketDevice {
+impl SocketDevice<()> for PacketDevice {
     fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -188,20 +189,21 @@ impl BatchDevice for PacketDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
-        let (table, socket, stamp) = (&mut self.table, &self.socket, self.transmit_timestamp);
+        let (table, socket, timestamp_source) =
+            (&mut self.table, &self.socket, self.transmit_timestamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
             let frames = batch.iter().skip(first).map(|packet| OutgoingDatagram {
                 bytes: packet.bytes,
                 remote: None,
                 local: None,
-                transmit_timestamp: stamp.filter(|_| packet.wants_timestamp),
+                transmit_timestamp: timestamp_source.filter(|_| packet.wants_timestamp),
             });
             table.send(socket.as_fd(), frames)
         })
     }
 
-    fn sent(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
-        queue::sent(self.socket.as_fd(), &mut self.table, batch, |_| ())
+    fn receive_transmitted(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+        queue::receive_transmitted(self.socket.as_fd(), &mut self.table, batch, |_| ())
     }
 }
 
@@ -222,11 +224,11 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     if let Some(bytes) = options.send_buffer {
         socket.set_send_buffer(bytes)?;
     }
-    // All packet sockets for any protocol come before the programs at the interface's ingress,
-    // those for one protocol after them, where a frame may be gone already; so the filter selects
-    // the protocol.
+    // A socket for all protocols receives a frame before the ingress programs of traffic control;
+    // one for a single protocol receives it after them, if it still exists. So the socket takes all
+    // protocols, and the filter selects.
     let (ether_type, program) = match &options.selection {
-        FrameSelection::Nothing => (None, Vec::new()),
+        FrameSelection::NoFrames => (None, Vec::new()),
         FrameSelection::Udp(filter) => (Some(packet::ANY_PROTOCOL), filter.program()),
         FrameSelection::UdpOfLane(filter, mark) => {
             (Some(packet::ANY_PROTOCOL), filter.program_of_lane(mark))
@@ -234,7 +236,8 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
         FrameSelection::EtherType(number) => (
             Some(packet::ANY_PROTOCOL),
             vec![
-                // The kernel has stripped the tag; a frame of a VLAN is not for this interface.
+                // The kernel has removed the tag; a frame of another VLAN is not for this
+                // interface.
                 BpfInstruction::load_vlan_tag(),
                 BpfInstruction::and(VLAN_IDENTIFIER),
                 BpfInstruction::jump_if_equal(0, 0, 3),
@@ -254,8 +257,8 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
             socket.enable_receive_timestamps(options.hardware_timestamps)?;
         }
     }
-    if let Some(stamp) = options.transmit_timestamps {
-        socket.enable_frame_timestamps(stamp == TransmitTimestamp::Hardware)?;
+    if let Some(source) = options.transmit_timestamps {
+        socket.enable_frame_timestamps(source == TransmitTimestamp::Hardware)?;
     }
     if !program.is_empty() {
         socket.attach_filter(&program)?;
@@ -263,7 +266,7 @@ fn open_socket(interface: u32, options: &PacketOptions) -> io::Result<Socket> {
     for group in &options.groups {
         packet::join_group(&socket, interface, group.0)?;
     }
-    // Last, so that no frame arrives past the filter.
+    // Bound last, so that no frame arrives before the filter is attached.
     packet::bind(&socket, interface, ether_type)?;
     Ok(socket)
 }

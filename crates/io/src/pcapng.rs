@@ -1,21 +1,21 @@
-//! Writer of packets in the format of Wireshark and similar tools: pcapng
-//! (draft-ietf-opsawg-pcapng, sections 4.1 to 4.6), one interface of Ethernet frames, timestamps in
-//! nanoseconds. Whole blocks are written at a time, so that a file that ends early is readable too.
+//! Writer of pcapng files (draft-ietf-opsawg-pcapng, sections 4.1 to 4.6), the format of Wireshark:
+//! one interface of Ethernet frames, timestamps in nanoseconds. Only whole blocks are written, so
+//! that a truncated capture remains readable.
 
 use std::io::{self, Write};
 
 use horolog_time::{Timestamp, Utc};
 
-/// Type numbers of the blocks.
+/// Block types.
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Magic number of the byte order.
+/// Byte-order magic.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u16 = 1;
-/// Option numbers, each specific to its kind of block.
+/// Option codes; their meaning depends on the type of block.
 const OPTION_END: u16 = 0;
 const SECTION_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
@@ -37,80 +37,80 @@ pub enum CaptureDirection {
 
 /// Packet to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Captured<'a> {
+pub struct CapturedPacket<'a> {
     /// Time of capture.
     pub at: Timestamp<Utc>,
     /// Direction.
     pub direction: CaptureDirection,
-    /// Frame, or its beginning.
+    /// Frame, possibly truncated.
     pub bytes: &'a [u8],
 }
 
-/// Writer of a file.
+/// Writer of one file.
 #[derive(Debug)]
 pub struct PcapngWriter<W> {
-    to: W,
-    /// Blocks not written yet.
+    output: W,
+    /// Complete blocks that are not written yet.
     blocks: Vec<u8>,
 }
 
 impl<W: Write> PcapngWriter<W> {
-    /// Begins a file of packets of the interface with this name.
-    pub fn new(to: W, interface: &str) -> io::Result<Self> {
-        let mut writer = Self { to, blocks: Vec::new() };
-        writer.block(SECTION_HEADER, |body| {
+    /// Writes the headers of a file of packets of the interface with this name.
+    pub fn new(output: W, interface: &str) -> io::Result<Self> {
+        let mut writer = Self { output, blocks: Vec::new() };
+        writer.append_block(SECTION_HEADER, |body| {
             body.extend(BYTE_ORDER.to_le_bytes());
             body.extend([1_u16, 0].map(u16::to_le_bytes).concat()); // version 1.0
             body.extend(u64::MAX.to_le_bytes()); // a section of unknown length
-            option(body, SECTION_APPLICATION, b"horolog");
-            option(body, OPTION_END, b"");
+            append_option(body, SECTION_APPLICATION, b"horolog");
+            append_option(body, OPTION_END, b"");
         });
-        writer.block(INTERFACE, |body| {
+        writer.append_block(INTERFACE, |body| {
             body.extend([ETHERNET, 0].map(u16::to_le_bytes).concat());
             body.extend(0_u32.to_le_bytes()); // no limit to the length of a packet
-            option(body, INTERFACE_NAME, interface.as_bytes());
-            option(body, INTERFACE_RESOLUTION, &[NANOSECONDS]);
-            option(body, OPTION_END, b"");
+            append_option(body, INTERFACE_NAME, interface.as_bytes());
+            append_option(body, INTERFACE_RESOLUTION, &[NANOSECONDS]);
+            append_option(body, OPTION_END, b"");
         });
         writer.flush()?;
         Ok(writer)
     }
 
     /// Adds a packet, to be written with the next [`PcapngWriter::flush`].
-    pub fn packet(&mut self, packet: &Captured<'_>) {
-        self.block(PACKET, |body| {
+    pub fn add_packet(&mut self, packet: &CapturedPacket<'_>) {
+        self.append_block(PACKET, |body| {
             body.extend(0_u32.to_le_bytes()); // the first interface
-            body.extend(instant(packet.at));
+            body.extend(timestamp_words(packet.at));
             let length = packet.bytes.len() as u32;
             body.extend([length, length].map(u32::to_le_bytes).concat());
-            padded(body, packet.bytes);
-            option(body, PACKET_FLAGS, &(packet.direction as u32).to_le_bytes());
-            option(body, OPTION_END, b"");
+            append_padded(body, packet.bytes);
+            append_option(body, PACKET_FLAGS, &(packet.direction as u32).to_le_bytes());
+            append_option(body, OPTION_END, b"");
         });
     }
 
     /// Writes the added packets.
     pub fn flush(&mut self) -> io::Result<()> {
-        let written = self.to.write_all(&self.blocks);
+        let written = self.output.write_all(&self.blocks);
         self.blocks.clear();
         written
     }
 
     /// Ends the file with the number of packets captured, and of those lost.
     pub fn finish(mut self, at: Timestamp<Utc>, captured: u64, dropped: u64) -> io::Result<()> {
-        self.block(STATISTICS, |body| {
+        self.append_block(STATISTICS, |body| {
             body.extend(0_u32.to_le_bytes());
-            body.extend(instant(at));
-            option(body, STATISTICS_RECEIVED, &captured.to_le_bytes());
-            option(body, STATISTICS_DROPPED, &dropped.to_le_bytes());
-            option(body, OPTION_END, b"");
+            body.extend(timestamp_words(at));
+            append_option(body, STATISTICS_RECEIVED, &captured.to_le_bytes());
+            append_option(body, STATISTICS_DROPPED, &dropped.to_le_bytes());
+            append_option(body, OPTION_END, b"");
         });
         self.flush()?;
-        self.to.flush()
+        self.output.flush()
     }
 
     /// Appends a block: its type, its length, its body, and its length again for backward readers.
-    fn block(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    fn append_block(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.blocks.len();
         self.blocks.extend(kind.to_le_bytes());
         self.blocks.extend([0; 4]);
@@ -121,8 +121,8 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Returns an instant as two words, the upper one first.
-fn instant(at: Timestamp<Utc>) -> [u8; 8] {
+/// Returns a timestamp as two 32-bit words, the upper one first.
+fn timestamp_words(at: Timestamp<Utc>) -> [u8; 8] {
     let ns = at.as_ns().max(0) as u64;
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&((ns >> 32) as u32).to_le_bytes());
@@ -130,14 +130,14 @@ fn instant(at: Timestamp<Utc>) -> [u8; 8] {
     bytes
 }
 
-fn option(body: &mut Vec<u8>, number: u16, value: &[u8]) {
-    // Names and numbers only: none approaches the limit of the length field.
+fn append_option(body: &mut Vec<u8>, number: u16, value: &[u8]) {
+    // Values are short names and numbers, which fit the 16-bit length field.
     body.extend([number, value.len() as u16].map(u16::to_le_bytes).concat());
-    padded(body, value);
+    append_padded(body, value);
 }
 
 /// Appends bytes, padded to 32-bit words.
-fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
+fn append_padded(body: &mut Vec<u8>, bytes: &[u8]) {
     body.extend(bytes);
     body.extend(std::iter::repeat_n(0, bytes.len().next_multiple_of(4) - bytes.len()));
 }
@@ -167,7 +167,7 @@ mod tests {
         let mut file = Vec::new();
         let mut writer = PcapngWriter::new(&mut file, "eth0").unwrap();
         let at = Timestamp::from_ns(0x0011_2233_4455_6677);
-        writer.packet(&Captured {
+        writer.add_packet(&CapturedPacket {
             at,
             direction: CaptureDirection::Outbound,
             bytes: &[1, 2, 3, 4, 5],
@@ -192,7 +192,7 @@ mod tests {
             let mut writer = PcapngWriter::new(&mut file, &name).unwrap();
             for bytes in &frames {
                 let at = Timestamp::from_ns(1);
-                writer.packet(&Captured { at, direction: CaptureDirection::Inbound, bytes });
+                writer.add_packet(&CapturedPacket { at, direction: CaptureDirection::Inbound, bytes });
             }
             writer.flush().unwrap();
             let packets = &blocks(&file)[2..];

@@ -1,65 +1,66 @@
-//! Conversion of hardware timestamps to the monotonic clock of the system, which is never stepped,
-//! from simultaneous readings of both clocks. It reads no clock.
+//! Conversion of PHC timestamps to the system's monotonic clock, which is never stepped, by a line
+//! through simultaneous readings of both clocks. No clock is read here.
 
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp};
 
-/// Longest distance from the last reading for a conversion: if a thread is stuck, timestamps must
-/// not be converted with an outdated rate.
-const REACH: Span = Span::from_ms(4_000);
-/// Largest plausible rate between two clocks, in parts per billion; a larger one means that a clock
-/// was stepped between two readings.
+/// Largest distance of a timestamp from the last reading of the clocks: if the comparing thread is
+/// stuck, timestamps must not be converted by an outdated rate.
+const CONVERSION_DISTANCE_MAX: Span = Span::from_ms(4_000);
+/// Largest plausible frequency difference of the two clocks, in ppb; a larger one means that a
+/// clock was stepped between two readings.
 const RATE_MAX_PPB: i128 = 1_000_000;
 
-/// Simultaneous readings of both clocks.
+/// Simultaneous readings of a PHC and the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClockPair {
-    /// Clock of the interface, in nanoseconds since its zero.
+pub struct CrossTimestamp {
+    /// PHC reading, in ns since the PHC's epoch.
     pub hardware_ns: i64,
-    /// Monotonic clock of the system.
+    /// Reading of the monotonic clock.
     pub monotonic: Timestamp<Monotonic>,
 }
 
-/// Conversion of an interface's timestamps: a line through the last two readings of both clocks.
+/// Conversion of the timestamps of a PHC: a line through the last two cross timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhcConversion {
-    anchor: ClockPair,
-    /// Rate of the system's clock relative to the interface's, in parts per billion.
-    gain_ppb: i64,
+    anchor: CrossTimestamp,
+    /// Frequency of the monotonic clock relative to the PHC, in ppb.
+    frequency_difference_ppb: i64,
 }
 
 impl PhcConversion {
-    /// Returns a conversion from a first pair: both clocks are assumed to have the same rate.
+    /// Returns a conversion that starts from a first pair of readings and assumes equal
+    /// frequencies.
     #[must_use]
-    pub const fn new(first: ClockPair) -> Self {
-        Self { anchor: first, gain_ppb: 0 }
+    pub const fn new(first: CrossTimestamp) -> Self {
+        Self { anchor: first, frequency_difference_ppb: 0 }
     }
 
-    /// Returns the conversion after a further pair. If that does not fit the one before, because
-    /// one of the clocks was stepped, the conversion restarts with it.
+    /// Returns the conversion after a further pair of readings. If the implied frequency difference
+    /// is implausible, because a clock was stepped, the conversion restarts with that pair.
     #[must_use]
-    pub fn follow(self, next: ClockPair) -> Self {
+    pub fn updated_with(self, next: CrossTimestamp) -> Self {
         let hardware = i128::from(next.hardware_ns) - i128::from(self.anchor.hardware_ns);
         let monotonic = i128::from((next.monotonic - self.anchor.monotonic).as_ns());
         if hardware <= 0 {
             return Self::new(next);
         }
-        let gain_ppb = (monotonic - hardware) * i128::from(NS_PER_S) / hardware;
-        if gain_ppb.abs() > RATE_MAX_PPB {
+        let frequency_difference_ppb = (monotonic - hardware) * i128::from(NS_PER_S) / hardware;
+        if frequency_difference_ppb.abs() > RATE_MAX_PPB {
             return Self::new(next);
         }
-        Self { anchor: next, gain_ppb: gain_ppb as i64 }
+        Self { anchor: next, frequency_difference_ppb: frequency_difference_ppb as i64 }
     }
 
-    /// Returns the instant of a timestamp; `None` if too far from the last reading.
+    /// Converts a PHC timestamp; `None` if it is more than 4 s from the last readings.
     #[must_use]
     pub fn monotonic_of(&self, hardware_ns: i64) -> Option<Timestamp<Monotonic>> {
         let distance = hardware_ns.checked_sub(self.anchor.hardware_ns)?;
-        if distance.unsigned_abs() > REACH.as_ns().unsigned_abs() {
+        if distance.unsigned_abs() > CONVERSION_DISTANCE_MAX.as_ns().unsigned_abs() {
             return None;
         }
-        // Within 4 s and a thousandth, the product fits in 64 bits.
-        let gained = distance * self.gain_ppb / NS_PER_S;
-        Some(self.anchor.monotonic + Span::from_ns(distance + gained))
+        // The distance is at most 4 s and the difference at most 0.1%, so the product fits 64 bits.
+        let correction = distance * self.frequency_difference_ppb / NS_PER_S;
+        Some(self.anchor.monotonic + Span::from_ns(distance + correction))
     }
 }
 
@@ -76,9 +77,9 @@ mod tests {
     }
 
     impl Simulated {
-        fn at(&self, ns: i64) -> ClockPair {
+        fn at(&self, ns: i64) -> CrossTimestamp {
             let gained = i128::from(ns) * i128::from(self.gain_ppb) / i128::from(NS_PER_S);
-            ClockPair {
+            CrossTimestamp {
                 hardware_ns: ns + self.offset_ns + gained as i64,
                 monotonic: Timestamp::from_ns(ns),
             }
@@ -98,7 +99,7 @@ mod tests {
         let first = PhcConversion::new(clock.at(100 * S));
         assert_eq!(error_ns(&first, &clock, 100 * S), 0);
         assert_eq!(error_ns(&first, &clock, 101 * S), 50_000, "the rate is not known yet");
-        let second = first.follow(clock.at(101 * S));
+        let second = first.updated_with(clock.at(101 * S));
         assert!(error_ns(&second, &clock, 102 * S).abs() <= 2);
         assert!(error_ns(&second, &clock, 100 * S).abs() <= 2, "a packet of before");
     }
@@ -106,12 +107,12 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_is_followed() {
         let before = Simulated { offset_ns: 0, gain_ppb: 20_000 };
-        let conversion = PhcConversion::new(before.at(S)).follow(before.at(2 * S));
+        let conversion = PhcConversion::new(before.at(S)).updated_with(before.at(2 * S));
         for offset_ns in [5 * S, -5 * S, 2_000_000] {
             let after = Simulated { offset_ns, gain_ppb: 20_000 };
-            let followed = conversion.follow(after.at(3 * S));
+            let followed = conversion.updated_with(after.at(3 * S));
             assert_eq!(error_ns(&followed, &after, 3 * S), 0, "{offset_ns}");
-            let followed = followed.follow(after.at(4 * S));
+            let followed = followed.updated_with(after.at(4 * S));
             assert!(error_ns(&followed, &after, 5 * S).abs() <= 2, "{offset_ns}");
         }
     }
@@ -132,7 +133,7 @@ mod tests {
                                            step in S / 10..3 * S, later in 0..3 * S) {
             let clock = Simulated { offset_ns, gain_ppb };
             let at = 1_000 * S;
-            let conversion = PhcConversion::new(clock.at(at)).follow(clock.at(at + step));
+            let conversion = PhcConversion::new(clock.at(at)).updated_with(clock.at(at + step));
             // A reading is whole nanoseconds, so the rate is as good as the readings are apart; it
             // is stored in whole parts per billion, a nanosecond in each second.
             let tolerance = 4 + later / S + 2 * later / step;

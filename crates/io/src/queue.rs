@@ -10,18 +10,19 @@ use horolog_sys::socket::Socket;
 
 use crate::batch::{Batch, PacketMetadata};
 
-/// Device on a kernel socket, as far as receiving goes.
-pub(crate) trait KernelQueue<A> {
+/// Receive side of a device on a kernel socket.
+pub(crate) trait SocketDevice<A> {
     /// Returns the socket.
     fn socket(&self) -> &Socket;
 
-    /// Fills the batch with the available packets; `WouldBlock` if there are none.
+    /// Fills the batch with the available packets; fails with `WouldBlock` if there are none.
     fn try_receive(&mut self, batch: &mut Batch<A>) -> io::Result<usize>;
 }
 
-/// Receives available packets, or those that arrive within `wait`.
+/// Receives the available packets; if there are none, those that arrive within `wait`. Returns 0 on
+/// timeout.
 pub(crate) fn receive<A: Copy + Default>(
-    queue: &mut impl KernelQueue<A>,
+    queue: &mut impl SocketDevice<A>,
     batch: &mut Batch<A>,
     wait: Duration,
 ) -> io::Result<usize> {
@@ -36,8 +37,8 @@ pub(crate) fn receive<A: Copy + Default>(
     if nothing_yet(&result) { Ok(0) } else { result }
 }
 
-/// Receives the packets that were looped back with a transmit timestamp.
-pub(crate) fn sent<A: Copy + Default>(
+/// Receives the packets that were looped back with a transmit timestamp, without waiting.
+pub(crate) fn receive_transmitted<A: Copy + Default>(
     socket: BorrowedFd<'_>,
     table: &mut MessageTable,
     batch: &mut Batch<A>,
@@ -55,9 +56,9 @@ pub(crate) fn sent<A: Copy + Default>(
     Ok(count)
 }
 
-/// Sends `total` packets through `send_from`, which sends from an index on and returns the
-/// number sent. Waits up to `wait` for room, skips a packet that the kernel refuses, and gives up
-/// on the rest if there is no room in time. Returns the number sent.
+/// Sends `total` packets by calls to `send_from`, which sends from an index on and returns the
+/// number sent. If the kernel has no room, waits up to `wait` for each attempt and then drops the
+/// rest; a packet that the kernel refuses is skipped. Returns the number sent.
 pub(crate) fn send_all(
     socket: &Socket,
     total: usize,
@@ -83,7 +84,7 @@ pub(crate) fn send_all(
     Ok(sent)
 }
 
-/// Extends the kernel's 32-bit drop counter, which wraps around, to 64 bits.
+/// Counter of drops in 64 bits, from the kernel's 32-bit counter, which wraps around.
 #[derive(Default, Debug)]
 pub(crate) struct DropCounter {
     last: u32,
@@ -91,8 +92,9 @@ pub(crate) struct DropCounter {
 }
 
 impl DropCounter {
-    /// Takes the kernel's present count; returns the drops since the beginning.
-    pub(crate) fn advance(&mut self, count: u32) -> u64 {
+    /// Adopts the kernel's present count; returns the number of drops since this counter was
+    /// created.
+    pub(crate) fn update(&mut self, count: u32) -> u64 {
         self.total += u64::from(count.wrapping_sub(self.last));
         self.last = count;
         self.total
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn drops_are_counted_past_the_wrap() {
         let mut counter = DropCounter::default();
-        assert_eq!(counter.advance(u32::MAX), u64::from(u32::MAX));
-        assert_eq!(counter.advance(4), u64::from(u32::MAX) + 5);
+        assert_eq!(counter.update(u32::MAX), u64::from(u32::MAX));
+        assert_eq!(counter.update(4), u64::from(u32::MAX) + 5);
     }
 }

@@ -1,6 +1,6 @@
-//! Two devices joined in memory, in simulated time: the packets sent by one are received by the
-//! other after the link's delay. Waiting advances the clock instead of taking time. Meant for one
-//! thread, for tests and replays; it allocates.
+//! Two devices joined in memory, in simulated time: packets sent by one are received by the other
+//! after the link's delay. Waiting advances the simulated clock and takes no real time. For tests
+//! and replays in one thread; it allocates.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,27 +9,28 @@ use std::time::Duration;
 
 use horolog_time::{Clock, SimulatedClock, Span, Timestamp, Utc};
 
-use crate::batch::{Batch, BatchPacket, HardwareTime};
+use crate::batch::{Batch, BatchPacket, HardwareTimestamp};
 use crate::device::BatchDevice;
 
 /// Link between two simulated devices.
 #[derive(Clone, Debug)]
 pub struct SimulatedLink {
-    /// Clock of the link. Its instants also serve as receive timestamps.
+    /// Simulated clock; its readings also serve as kernel receive timestamps.
     pub clock: Arc<SimulatedClock>,
     /// Delay from sending to receiving, equal in both directions.
     pub delay: Span,
-    /// Packets in flight or waiting to be received, for each direction; more are dropped.
+    /// Capacity of each direction, in packets in flight or waiting to be received; more are
+    /// dropped.
     pub queue_packets: usize,
-    /// Lead of the interface clock at either end over `clock`, if it timestamps received packets.
-    pub phc_ahead: Option<Span>,
+    /// Offset of the ends' PHCs from `clock`; `None` without hardware receive timestamps.
+    pub phc_offset: Option<Span>,
 }
 
-/// One end of a [`SimulatedLink`]. See [`BatchDevice`] for its behaviour.
+/// One end of a [`SimulatedLink`].
 #[derive(Debug)]
-pub struct Simulated<A> {
+pub struct SimulatedDevice<A> {
     link: SimulatedLink,
-    /// Address of every packet that is received at the other end.
+    /// Address that the other end reports for packets sent by this one.
     address: A,
     incoming: Arc<Mutex<SimulatedQueue<A>>>,
     outgoing: Arc<Mutex<SimulatedQueue<A>>>,
@@ -38,37 +39,41 @@ pub struct Simulated<A> {
 /// Packets of one direction, in the order of arrival.
 #[derive(Debug)]
 struct SimulatedQueue<A> {
-    parcels: VecDeque<Parcel<A>>,
+    packets: VecDeque<SimulatedPacket<A>>,
     dropped: u64,
 }
 
 #[derive(Debug)]
-struct Parcel<A> {
-    arrives: Timestamp<Utc>,
+struct SimulatedPacket<A> {
+    arrives_at: Timestamp<Utc>,
     bytes: Vec<u8>,
     address: A,
 }
 
-impl<A: Copy + Default> Simulated<A> {
-    /// Returns the two ends of a link. Packets of the first are received by the second with the
-    /// address `addresses[0]`, and those of the second with `addresses[1]`.
+impl<A: Copy + Default> SimulatedDevice<A> {
+    /// Returns the two ends of a link. The second end receives packets with the address
+    /// `addresses[0]`, the first one with `addresses[1]`.
     #[must_use]
     pub fn pair(link: &SimulatedLink, addresses: [A; 2]) -> [Self; 2] {
-        let lane = || Arc::new(Mutex::new(SimulatedQueue { parcels: VecDeque::new(), dropped: 0 }));
-        let (there, back) = (lane(), lane());
+        let new_queue =
+            || Arc::new(Mutex::new(SimulatedQueue { packets: VecDeque::new(), dropped: 0 }));
+        let (first_to_second, second_to_first) = (new_queue(), new_queue());
         let end = |address, incoming: &Arc<_>, outgoing: &Arc<_>| Self {
             link: link.clone(),
             address,
             incoming: Arc::clone(incoming),
             outgoing: Arc::clone(outgoing),
         };
-        [end(addresses[0], &back, &there), end(addresses[1], &there, &back)]
+        [
+            end(addresses[0], &second_to_first, &first_to_second),
+            end(addresses[1], &first_to_second, &second_to_first),
+        ]
     }
 
-    /// Returns the number of packets for this end that the link had no room for.
+    /// Returns the number of packets for this end that were dropped because the queue was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        open(&self.incoming).dropped
+        lock_queue(&self.incoming).dropped
     }
 
     fn now(&self) -> Timestamp<Utc> {
@@ -76,30 +81,30 @@ impl<A: Copy + Default> Simulated<A> {
     }
 }
 
-impl<A: Copy + Default> BatchDevice for Simulated<A> {
+impl<A: Copy + Default> BatchDevice for SimulatedDevice<A> {
     type Address = A;
 
     fn receive(&mut self, batch: &mut Batch<A>, wait: Duration) -> io::Result<usize> {
         batch.clear();
-        let mut lane = open(&self.incoming);
+        let mut queue = lock_queue(&self.incoming);
         let timeout = Span::from_ns(i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX));
-        let until_next = lane.parcels.front().map_or(timeout, |next| next.arrives - self.now());
+        let until_next = queue.packets.front().map_or(timeout, |next| next.arrives_at - self.now());
         self.link.clock.advance(until_next.clamp(Span::ZERO, timeout));
         let now = self.now();
         while !batch.is_full() {
-            let Some(parcel) = lane.parcels.pop_front_if(|parcel| parcel.arrives <= now) else {
+            let Some(packet) = queue.packets.pop_front_if(|parcel| parcel.arrives_at <= now) else {
                 break;
             };
             // The batch has room, and a longer packet is truncated.
             let _ = batch.push_packet(&BatchPacket {
-                bytes: &parcel.bytes,
-                address: parcel.address,
+                bytes: &packet.bytes,
+                address: packet.address,
                 truncated: false,
-                received_at: Some(parcel.arrives),
+                received_at: Some(packet.arrives_at),
                 received_monotonic: None,
-                hardware: self.link.phc_ahead.map(|ahead| HardwareTime {
+                hardware: self.link.phc_offset.map(|ahead| HardwareTimestamp {
                     interface: 1,
-                    ns: (parcel.arrives + ahead).as_ns(),
+                    ns: (packet.arrives_at + ahead).as_ns(),
                 }),
                 wants_timestamp: false,
             });
@@ -108,24 +113,24 @@ impl<A: Copy + Default> BatchDevice for Simulated<A> {
     }
 
     fn send(&mut self, batch: &mut Batch<A>) -> io::Result<usize> {
-        let arrives = self.now() + self.link.delay;
-        let mut lane = open(&self.outgoing);
+        let arrives_at = self.now() + self.link.delay;
+        let mut queue = lock_queue(&self.outgoing);
         for packet in batch.iter() {
-            if lane.parcels.len() == self.link.queue_packets {
-                lane.dropped += 1;
+            if queue.packets.len() == self.link.queue_packets {
+                queue.dropped += 1;
                 continue;
             }
             let (bytes, address) = (packet.bytes.to_vec(), self.address);
-            lane.parcels.push_back(Parcel { arrives, bytes, address });
+            queue.packets.push_back(SimulatedPacket { arrives_at, bytes, address });
         }
         Ok(batch.len())
     }
 }
 
-/// Locks a lane. It is consistent after every statement, so one left by a panicking thread is
-/// usable.
-fn open<A>(lane: &Mutex<SimulatedQueue<A>>) -> MutexGuard<'_, SimulatedQueue<A>> {
-    lane.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a queue. The queue is consistent after every statement, so it remains usable after a
+/// thread has panicked.
+fn lock_queue<A>(queue: &Mutex<SimulatedQueue<A>>) -> MutexGuard<'_, SimulatedQueue<A>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -134,15 +139,15 @@ mod tests {
 
     const DELAY: Span = Span::from_ms(3);
 
-    fn pair(queue_packets: usize) -> (Arc<SimulatedClock>, [Simulated<u8>; 2]) {
+    fn pair(queue_packets: usize) -> (Arc<SimulatedClock>, [SimulatedDevice<u8>; 2]) {
         let clock = Arc::new(SimulatedClock::new(1_000));
         let link = SimulatedLink {
             clock: Arc::clone(&clock),
             delay: DELAY,
             queue_packets,
-            phc_ahead: None,
+            phc_offset: None,
         };
-        (clock, Simulated::pair(&link, [1, 2]))
+        (clock, SimulatedDevice::pair(&link, [1, 2]))
     }
 
     fn batch_of(packets: &[&[u8]]) -> Batch<u8> {

@@ -1,5 +1,5 @@
-//! Targets as text: a name or an address becomes a socket address. Also classifies addresses as
-//! public or not, for the tools that must not disturb others.
+//! Targets as text: parses and resolves names and addresses to socket addresses. Also classifies
+//! addresses as public or not, for tools that must not disturb third parties.
 
 use std::fmt;
 use std::io;
@@ -21,16 +21,16 @@ pub enum TargetNameError {
          NAME or NAME:PORT"
     )]
     Syntax(String),
-    /// Address with an invalid zone: unknown on this host, or not permitted for the address.
+    /// Address with an invalid zone: unknown on this host, or not permitted for this address.
     #[error(transparent)]
     Zone(#[from] AddressError),
     /// Link-local address without its zone.
     #[error("{0} is a link-local address; name its interface, as in {0}%eth0")]
     NeedsZone(IpAddr),
-    /// Zone other than the interface to send on.
+    /// Zone of the address that differs from the requested interface.
     #[error("the zone of {0} differs from the interface '{1}'; omit one of them")]
     OtherZone(IpAddr, String),
-    /// Name without an address of the requested family.
+    /// Name that cannot be resolved to an address of the requested IP version.
     #[error(
         "cannot resolve '{name}': {why}; check the name or specify an address",
         why = explain(.source)
@@ -41,23 +41,24 @@ pub enum TargetNameError {
         /// Error of the resolver.
         source: io::Error,
     },
-    /// Address of the other IP version.
+    /// Address of another IP version than requested.
     #[error("{0} is not an {1} address; omit the option, or choose another address")]
     OtherFamily(IpAddr, AddressFamily),
-    /// Address that is not one host's.
+    /// Multicast, broadcast or unspecified address.
     #[error("{0} is not the address of one host; specify a unicast address")]
     NotUnicast(IpAddr),
 }
 
 impl TargetNameError {
-    /// Returns true if another text would help, rather than another environment.
+    /// Returns true if the target's text is wrong, false if the failure depends on the host or
+    /// network.
     #[must_use]
-    pub const fn is_usage(&self) -> bool {
+    pub const fn is_usage_error(&self) -> bool {
         !matches!(self, Self::Unresolved { .. } | Self::Zone(AddressError::NoInterface(_)))
     }
 }
 
-/// IP version to take if a name has addresses of both.
+/// IP version requested for a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressFamily {
     /// IPv4.
@@ -67,7 +68,7 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    fn fits(self, address: IpAddr) -> bool {
+    fn matches_address(self, address: IpAddr) -> bool {
         address.is_ipv4() == (self == Self::V4)
     }
 }
@@ -81,7 +82,7 @@ impl fmt::Display for AddressFamily {
     }
 }
 
-/// Target as text.
+/// Target as text: a host name or address, and a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TargetName {
     host: String,
@@ -107,7 +108,7 @@ impl TargetName {
         let (host, explicit_port) = zone::split_host(text).map_err(|_| syntax())?;
         let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         let is_name = host.bytes().all(is_name_byte);
-        // A resolver may read digits and dots in legacy forms of IPv4 addresses (inet_aton(3)).
+        // A resolver may interpret digits and dots as a legacy form of IPv4 address (inet_aton(3)).
         let is_number = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         if !zone::is_address(host) && (!is_name || is_number) {
             return Err(syntax());
@@ -118,7 +119,7 @@ impl TargetName {
 }
 
 impl From<SocketAddr> for TargetName {
-    /// Converts an address with its zone, but without its port.
+    /// Converts an address with its zone; the port is not taken over.
     fn from(address: SocketAddr) -> Self {
         let zone = zone::zone_index(address).map_or_else(String::new, |index| format!("%{index}"));
         Self { host: format!("{}{zone}", address.ip()), port: ntp::PORT, has_port: false }
@@ -172,25 +173,25 @@ impl TargetName {
         self.host.split_once('%').map_or(&self.host, |(address, _)| address)
     }
 
-    /// Returns its first address, of `family` if set. A link-local address without a zone
-    /// is on `interface` (RFC 4007); without either it has no meaning.
+    /// Resolves the target to its first address, of `family` if set. `interface` supplies the zone
+    /// of a link-local address without one (RFC 4007).
     pub fn resolve(
         &self,
         family: Option<AddressFamily>,
         interface: Option<&str>,
     ) -> Result<SocketAddr, TargetNameError> {
-        scoped(self.find(family)?, interface)
+        with_scope(self.first_address(family)?, interface)
     }
 
-    fn find(&self, family: Option<AddressFamily>) -> Result<SocketAddr, TargetNameError> {
+    fn first_address(&self, family: Option<AddressFamily>) -> Result<SocketAddr, TargetNameError> {
         if let Some(address) = zone::address_without_zone(&self.host) {
-            if let Some(family) = family.filter(|family| !family.fits(address)) {
+            if let Some(family) = family.filter(|family| !family.matches_address(address)) {
                 return Err(TargetNameError::OtherFamily(address, family));
             }
             return Ok(zone::host_address(&self.host, self.port)?);
         }
         let unresolved = |source| TargetNameError::Unresolved { name: self.host.clone(), source };
-        let fits = |at: &SocketAddr| family.is_none_or(|family| family.fits(at.ip()));
+        let fits = |at: &SocketAddr| family.is_none_or(|family| family.matches_address(at.ip()));
         let found = zone::resolve(&self.host, self.port).map_err(unresolved)?;
         found.into_iter().find(fits).ok_or_else(|| {
             unresolved(io::Error::new(io::ErrorKind::NotFound, "no address of this family"))
@@ -198,7 +199,7 @@ impl TargetName {
     }
 }
 
-/// Rejects addresses that are not one host's.
+/// Fails for unspecified, multicast and limited broadcast addresses.
 pub fn require_unicast(address: IpAddr) -> Result<(), TargetNameError> {
     let broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
     if address.is_unspecified() || address.is_multicast() || broadcast {
@@ -207,9 +208,9 @@ pub fn require_unicast(address: IpAddr) -> Result<(), TargetNameError> {
     Ok(())
 }
 
-/// Sets the scope of a link-local address without a zone to `interface` (RFC 4007); fails if there
-/// is neither, or if they differ.
-fn scoped(address: SocketAddr, interface: Option<&str>) -> Result<SocketAddr, TargetNameError> {
+/// Sets the scope of a link-local address without a zone to `interface` (RFC 4007). Fails if
+/// neither is known, or if they differ.
+fn with_scope(address: SocketAddr, interface: Option<&str>) -> Result<SocketAddr, TargetNameError> {
     let SocketAddr::V6(mut v6) = address else { return Ok(address) };
     if !v6.ip().is_unicast_link_local() {
         return Ok(address);
@@ -333,7 +334,7 @@ mod tests {
         let unknown: TargetName = "fe80::1%no-such-link".parse().unwrap();
         let error = unknown.resolve(None, None).unwrap_err();
         let message = error.to_string();
-        assert!(!error.is_usage(), "an interface may come later");
+        assert!(!error.is_usage_error(), "an interface may come later");
         assert!(message.starts_with("interface 'no-such-link' does not exist"), "{message}");
         let bare: TargetName = "fe80::1".parse().unwrap();
         let message = bare.resolve(None, None).unwrap_err().to_string();

@@ -14,38 +14,38 @@ use horolog_wire::ethernet::{MacAddress, VlanTag};
 
 use crate::batch::{Batch, BatchPacket, PacketMetadata};
 use crate::device::BatchDevice;
-use crate::queue::{self, DropCounter, KernelQueue, send_all};
+use crate::queue::{self, DropCounter, SocketDevice, send_all};
 pub use options::{UdpError, UdpOptions};
 
-/// Local and remote end of a datagram.
+/// Local and remote endpoint of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Endpoints {
     /// Source of a received datagram, or destination of one to send. Unspecified with port 0 (the
-    /// default): the peer to which the socket is connected.
+    /// default): the peer of a connected socket.
     pub remote: SocketAddr,
-    /// Local destination address of a received datagram, or source address of one to send.
-    /// Unspecified (the default): the socket's own, or the kernel's choice.
+    /// Destination address of a received datagram on this host, or source address of one to send.
+    /// Unspecified (the default): the socket's own address, or the kernel's choice.
     pub local: IpAddr,
-    /// Index of the receiving interface, 0 if unknown. Sending follows the routing table instead; a
-    /// link-local `remote` carries its interface as scope.
+    /// Index of the receiving interface; 0 if unknown. Ignored when sending, where the routing
+    /// table decides; a link-local `remote` carries its interface as scope.
     pub interface: u32,
-    /// Multicast group that a received datagram was sent to, if the kernel reports it, as it does
-    /// to a socket bound to a wildcard address.
+    /// Multicast group to which a received datagram was sent, if the kernel reports it: only for
+    /// sockets bound to a wildcard address.
     pub group: Option<IpAddr>,
-    /// True if a received datagram was sent to one address of this host alone: to no multicast or
-    /// broadcast address, of IP or of the link. Reported if [`UdpOptions::report_unicast`] is set,
-    /// otherwise true.
+    /// True if a received datagram was sent to a unicast address of this host, at the link layer
+    /// and the IP layer. Reported if [`UdpOptions::report_unicast`] is set, otherwise always true.
     pub unicast: bool,
-    /// Link of a received datagram and of its reply, if the device works on frames.
+    /// MAC addresses and VLAN tag of a received datagram and its reply, if the device works on
+    /// frames.
     pub link: Option<FrameEndpoints>,
 }
 
-/// Local and remote end of a frame.
+/// Link-layer endpoints of a frame, and the local port of its datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameEndpoints {
-    /// Source of a received frame, or destination of one to send.
+    /// Source MAC address of a received frame, or destination of one to send.
     pub remote: MacAddress,
-    /// Local end of the frame.
+    /// MAC address of this host.
     pub local: MacAddress,
     /// VLAN tag, if present.
     pub vlan: Option<VlanTag>,
@@ -54,9 +54,9 @@ pub struct FrameEndpoints {
 }
 
 impl Endpoints {
-    /// Returns the ends of a datagram to `remote`, from a local address chosen by the kernel.
+    /// Returns the endpoints of a datagram to `remote`, from a local address chosen by the kernel.
     #[must_use]
-    pub fn to(remote: SocketAddr) -> Self {
+    pub fn to_remote(remote: SocketAddr) -> Self {
         Self { remote, ..Self::default() }
     }
 
@@ -67,10 +67,10 @@ impl Endpoints {
 
 impl Default for Endpoints {
     fn default() -> Self {
-        let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         Self {
-            remote: SocketAddr::new(nowhere, 0),
-            local: nowhere,
+            remote: SocketAddr::new(unspecified, 0),
+            local: unspecified,
             interface: 0,
             group: None,
             unicast: true,
@@ -100,7 +100,7 @@ impl UdpDevice {
     pub fn bind(local: SocketAddr, options: &UdpOptions) -> Result<Self, UdpError> {
         let other = |error| UdpError::Other(local, error);
         let socket = Socket::udp(local).map_err(other)?;
-        prepare(&socket, local, options).map_err(other)?;
+        set_options(&socket, local, options).map_err(other)?;
         if let Some(name) = &options.interface {
             socket.bind_to_interface(name).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => UdpError::NoInterface(name.clone()),
@@ -140,8 +140,8 @@ impl UdpDevice {
         Self::connect_from(any, remote, options)
     }
 
-    /// Opens a socket on `local` connected to `remote`. With a group as `local` it receives what
-    /// `remote` sends to the group.
+    /// Opens a socket on `local` connected to `remote`. If `local` is a multicast group, the socket
+    /// receives what `remote` sends to the group.
     ///
     /// # Errors
     ///
@@ -181,8 +181,8 @@ impl UdpDevice {
         self.local
     }
 
-    /// Steers each datagram for a shared port to the socket whose index in the order of binding is
-    /// the number of the CPU that received it, modulo `sockets`. To be called on one of the
+    /// Steers each datagram for a shared port (`SO_REUSEPORT`) to the socket with the number of the
+    /// receiving CPU, modulo `sockets`, in the order of binding. Called once, on any of the
     /// sockets, after all are bound.
     ///
     /// # Errors
@@ -192,9 +192,9 @@ impl UdpDevice {
         self.socket.steer_by_cpu(sockets)
     }
 
-    /// Steers as [`UdpDevice::steer_by_cpu`], with the datagrams of more than `len_max` bytes for
-    /// the second half of the sockets and the others for the first; within a half the receiving CPU
-    /// decides, or chance.
+    /// Steers datagrams of more than `len_max` bytes to the second half of the sockets, and the
+    /// others to the first half. Within a half, the receiving CPU selects the socket if `by_cpu`,
+    /// otherwise a random number.
     ///
     /// # Errors
     ///
@@ -203,8 +203,8 @@ impl UdpDevice {
         self.socket.steer_by_length(sockets, len_max, by_cpu)
     }
 
-    /// Waits up to `wait` until this socket or the other can be received from, or packets of either
-    /// were looped back; returns true if so.
+    /// Waits up to `wait` until this socket or `other` has received a packet or a looped-back one.
+    /// Returns true if one of them has.
     ///
     /// # Errors
     ///
@@ -213,8 +213,8 @@ impl UdpDevice {
         self.socket.wait_either(&other.socket, wait)
     }
 
-    /// Joins a multicast group on the interface with this index, and sends to groups on that
-    /// interface only, within its link and not back to this host.
+    /// Joins a multicast group on the interface with this index. Datagrams to groups are then sent
+    /// on that interface only, with the default TTL of 1 and without loopback to this host.
     ///
     /// # Errors
     ///
@@ -230,18 +230,19 @@ impl UdpDevice {
     ///
     /// Errors of the kernel.
     pub fn dropped(&mut self) -> io::Result<u64> {
-        self.socket.drops().map(|drops| self.drops.advance(drops))
+        self.socket.drops().map(|drops| self.drops.update(drops))
     }
 }
 
-impl KernelQueue<Endpoints> for UdpDevice {
+impl SocketDevice<Endpoints> for UdpDevice {
     fn socket(&self) -> &Socket {
         &self.socket
     }
 
     fn try_receive(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         let count = self.table.receive(self.socket.as_fd(), batch.buffers_mut())?;
-        let (table, own, reports_unicast) = (&self.table, self.local.ip(), self.reports_unicast);
+        let (table, bound_ip, reports_unicast) =
+            (&self.table, self.local.ip(), self.reports_unicast);
         batch.fill(count, |slot| {
             let received = table.received(slot);
             let remote = received.remote.unwrap_or(Endpoints::default().remote);
@@ -249,7 +250,7 @@ impl KernelQueue<Endpoints> for UdpDevice {
                 &received,
                 Endpoints {
                     remote: canonical(remote),
-                    local: received.control.local.unwrap_or(own).to_canonical(),
+                    local: received.control.local.unwrap_or(bound_ip).to_canonical(),
                     interface: received.control.interface,
                     group: received.control.group(),
                     unicast: !reports_unicast || received.is_unicast(),
@@ -269,18 +270,20 @@ impl BatchDevice for UdpDevice {
     }
 
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        let (table, socket, family, stamp) =
+        let (table, socket, family, timestamp_source) =
             (&mut self.table, &self.socket, self.local, self.transmit_timestamp);
         send_all(socket, batch.len(), self.send_wait, |first| {
             let packets = batch.iter().skip(first);
-            table.send(socket.as_fd(), packets.map(|packet| outgoing(packet, family, stamp)))
+            table.send(
+                socket.as_fd(),
+                packets.map(|packet| outgoing_datagram(packet, family, timestamp_source)),
+            )
         })
     }
 
-    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        queue::sent(self.socket.as_fd(), &mut self.table, batch, |control| Endpoints {
-            interface: control.interface,
-            ..Endpoints::default()
+    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        queue::receive_transmitted(self.socket.as_fd(), &mut self.table, batch, |control| {
+            Endpoints { interface: control.interface, ..Endpoints::default() }
         })
     }
 }
@@ -291,16 +294,16 @@ impl AsFd for UdpDevice {
     }
 }
 
-/// Sets the options that must be set before the socket is bound.
-fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Result<()> {
+/// Sets the options that must precede binding.
+fn set_options(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Result<()> {
     if local.is_ipv6() {
         socket.set_v6_only(options.v6_only)?;
     }
     if options.share_port {
         socket.set_reuse_port()?;
     }
-    if let Some(stamp) = options.transmit_timestamps {
-        socket.enable_timestamps(local, stamp == TransmitTimestamp::Hardware)?;
+    if let Some(source) = options.transmit_timestamps {
+        socket.enable_timestamps(local, source == TransmitTimestamp::Hardware)?;
     } else if options.receive_timestamps || options.hardware_timestamps {
         socket.enable_receive_timestamps(options.hardware_timestamps)?;
     }
@@ -318,32 +321,32 @@ fn prepare(socket: &Socket, local: SocketAddr, options: &UdpOptions) -> io::Resu
     Ok(())
 }
 
-/// Returns the kernel's metadata for a packet sent from a socket bound to `bound`. Only a wildcard
-/// socket needs the local address: any other has just the one.
-fn outgoing(
+/// Returns the packet in the kernel's form, for a socket bound to `bound`. The source address is
+/// set only on a wildcard socket; any other has just one.
+fn outgoing_datagram(
     packet: BatchPacket<'_, Endpoints>,
     bound: SocketAddr,
-    stamp: Option<TransmitTimestamp>,
+    timestamp_source: Option<TransmitTimestamp>,
 ) -> OutgoingDatagram<'_> {
     let Endpoints { remote, local, .. } = packet.address;
     let chosen = bound.ip().is_unspecified() && !local.is_unspecified();
     OutgoingDatagram {
         bytes: packet.bytes,
-        remote: (!packet.address.is_connected_peer()).then(|| for_family(remote, bound)),
-        local: chosen.then(|| for_family(SocketAddr::new(local, 0), bound).ip()),
-        transmit_timestamp: stamp.filter(|_| packet.wants_timestamp),
+        remote: (!packet.address.is_connected_peer()).then(|| for_socket_family(remote, bound)),
+        local: chosen.then(|| for_socket_family(SocketAddr::new(local, 0), bound).ip()),
+        transmit_timestamp: timestamp_source.filter(|_| packet.wants_timestamp),
     }
 }
 
 /// Converts an IPv4 address on an IPv6 socket to an IPv4-mapped one (RFC 4291 section 2.5.5.2).
-fn for_family(address: SocketAddr, bound: SocketAddr) -> SocketAddr {
+fn for_socket_family(address: SocketAddr, bound: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) if bound.is_ipv6() => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
         other => other,
     }
 }
 
-/// Reverses [`for_family`]; keeps the scope of a link-local address.
+/// Reverses [`for_socket_family`]: converts an IPv4-mapped address to IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(v4) => (v4, address.port()).into(),

@@ -1,6 +1,5 @@
-//! `AF_XDP` sockets as packet devices: UDP datagrams that an XDP program redirects in their frames,
-//! and whose replies are sent in frames built here, both bypassing the network stack. The XDP
-//! program selects the datagrams.
+//! `AF_XDP` sockets as packet devices: receive UDP datagrams in frames that an XDP program selects
+//! and redirects, and send replies in frames built here. Both bypass the network stack.
 
 use std::io;
 use std::thread;
@@ -15,36 +14,36 @@ use crate::batch::{Batch, BatchPacket};
 use crate::device::BatchDevice;
 use crate::udp::{Endpoints, FrameEndpoints};
 
-/// Sleep while no datagram is available but datagrams arrive in quick succession, so that one
-/// wake-up serves several. No timestamp is affected: a datagram carries its receive time, and its
-/// reply its transmit time.
-const NAP: Duration = Duration::from_micros(500);
-/// Longest gap between datagrams in quick succession.
-const SOON: Duration = Duration::from_millis(1);
+/// Sleep while datagrams arrive in quick succession but none is available, so that one wake-up
+/// serves several. Timestamps are unaffected: receive timestamps are taken by the XDP program, and
+/// transmit timestamps after the sleep.
+const BATCHING_SLEEP: Duration = Duration::from_micros(500);
+/// Longest gap between datagrams that arrive in quick succession.
+const BURST_GAP_MAX: Duration = Duration::from_millis(1);
 
 /// `AF_XDP` socket. Its packets are the payloads of UDP datagrams; [`Endpoints::link`] holds the
-/// link of a reply's frame. A frame without UDP counts as a packet without readable bytes. See
-/// [`BatchDevice`] for the rest.
+/// MAC addresses for the frame of a reply. A frame that is not UDP is received as an empty,
+/// truncated packet.
 #[derive(Debug)]
 pub struct XskDevice {
     socket: XskSocket,
     interface: u32,
-    /// Time of the last received datagrams.
-    last: Option<Instant>,
+    /// Time when datagrams were last received.
+    last_received_at: Option<Instant>,
 }
 
 impl XskDevice {
-    /// Returns a device on a socket that is bound to a queue of the interface with this index.
+    /// Returns a device on a socket bound to a receive queue of the interface with this index.
     #[must_use]
     pub const fn new(socket: XskSocket, interface: u32) -> Self {
-        Self { socket, interface, last: None }
+        Self { socket, interface, last_received_at: None }
     }
 
-    fn take(&mut self, batch: &mut Batch<Endpoints>) -> usize {
+    fn receive_available(&mut self, batch: &mut Batch<Endpoints>) -> usize {
         let interface = self.interface;
         let room = batch.slots() - batch.len();
         self.socket.receive(room, |frame| {
-            // There is a slot for each.
+            // The batch has room for each.
             let _ = match UdpFrame::parse(frame.bytes) {
                 Ok(datagram) => {
                     let address = endpoints(&datagram, interface);
@@ -63,18 +62,18 @@ impl BatchDevice for XskDevice {
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
         batch.clear();
-        let mut count = self.take(batch);
+        let mut count = self.receive_available(batch);
         if count == 0 && !wait.is_zero() {
-            if self.last.is_some_and(|last| last.elapsed() < SOON) {
-                thread::sleep(NAP.min(wait));
-                count = self.take(batch);
+            if self.last_received_at.is_some_and(|last| last.elapsed() < BURST_GAP_MAX) {
+                thread::sleep(BATCHING_SLEEP.min(wait));
+                count = self.receive_available(batch);
             }
             if count == 0 && self.socket.wait(wait)? {
-                count = self.take(batch);
+                count = self.receive_available(batch);
             }
         }
         if count > 0 {
-            self.last = Some(Instant::now());
+            self.last_received_at = Some(Instant::now());
         }
         Ok(count)
     }
@@ -109,12 +108,12 @@ fn endpoints(datagram: &UdpFrame<'_>, interface: u32) -> Endpoints {
     }
 }
 
-/// Returns the builder of a frame; `None` for a packet without a link.
+/// Returns the builder of a reply's frame; `None` without complete link-layer endpoints.
 fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<Builder> {
     let Endpoints { remote, local, link, .. } = packet.address;
     let FrameEndpoints { remote: to, local: from, vlan, local_port } = link?;
-    let is_whole = to != MacAddress::default() && remote.is_ipv4() == local.is_ipv4();
-    is_whole.then(|| Builder {
+    let is_complete = to != MacAddress::default() && remote.is_ipv4() == local.is_ipv4();
+    is_complete.then(|| Builder {
         destination_mac: to,
         source_mac: from,
         vlan,
@@ -123,7 +122,7 @@ fn builder(packet: &BatchPacket<'_, Endpoints>) -> Option<Builder> {
     })
 }
 
-/// Writes the frame; returns length 0 if there is no room.
+/// Writes the frame and returns its length; 0 if it exceeds the buffer.
 fn emit(builder: &Builder, payload: &[u8], frame: &mut [u8]) -> usize {
     if builder.headers_len() + payload.len() > frame.len() {
         return 0;

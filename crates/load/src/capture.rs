@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use horolog_io::{
-    CaptureControl, CaptureDirection, CaptureSocket, Captured, Conversation, ExtraSample,
+    CaptureControl, CaptureDirection, CaptureSocket, CapturedPacket, Conversation, NonReplySample,
     PacketError, PacketSample, PcapngWriter, RemoteEnd,
 };
 use horolog_sys::clock::Realtime;
@@ -178,7 +178,7 @@ impl Drop for RunningCapture {
 /// Returns the addresses and ports between which packets are captured.
 fn conversation(plan: &RunPlan) -> Conversation {
     match &plan.ptp {
-        None => Conversation::with(plan.target),
+        None => Conversation::with_udp_remote(plan.target),
         Some(ptp) => ptp_conversation(plan, ptp),
     }
 }
@@ -220,7 +220,11 @@ fn packet_sample(ptp: Option<PtpRequestKind>, bits: u32) -> (u64, PacketSample) 
             // A granted message does not identify its request, so it is sampled by its own sequence
             // ID.
             let answer_kind = MessageType::Signaling as u8;
-            let extra = ExtraSample { answer_kind, offset: PTP_SEQUENCE_WORD, mask: number_mask };
+            let extra = NonReplySample {
+                reply_kind: answer_kind,
+                offset: PTP_SEQUENCE_WORD,
+                mask: number_mask,
+            };
             sample_with(token_bits, PTP_REQUESTER_LOW, PTP_TARGET_LOW, token_mask, Some(extra))
         }
     }
@@ -272,11 +276,11 @@ impl CaptureThread {
                 summary.left_out += 1;
                 continue;
             }
-            let is_answer = conversation.is_answer(packet.bytes);
+            let is_answer = conversation.is_from_remote(packet.bytes);
             let direction =
                 if is_answer { CaptureDirection::Inbound } else { CaptureDirection::Outbound };
             let at = packet.received_at.unwrap_or_else(|| Realtime.now());
-            writer.packet(&Captured { at, direction, bytes: packet.bytes });
+            writer.add_packet(&CapturedPacket { at, direction, bytes: packet.bytes });
             summary.written += 1;
         }
         Ok(batch.len())

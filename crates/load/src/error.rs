@@ -109,7 +109,7 @@ impl LoadError {
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Target(TargetError::Name(error)) => error.is_usage(),
+            Self::Target(TargetError::Name(error)) => error.is_usage_error(),
             Self::Target(error) => matches!(error, TargetError::Public(_)),
             Self::Clients(error) => !matches!(error, ClientsError::NoDefault),
             Self::Engine(error) => {

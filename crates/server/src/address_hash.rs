@@ -1,6 +1,6 @@
-//! Keyed hash of addresses, cheap enough for every packet. It selects slots of tables whose entries
-//! remote clients create by sending requests; the random key, drawn at start, keeps clients from
-//! choosing collisions. The hash is not cryptographic and authenticates nothing.
+//! Keyed hash of addresses, cheap enough for every packet. It selects slots of tables in which
+//! client requests create entries; the random key, generated at start, keeps clients from choosing
+//! collisions. The hash is not cryptographic and authenticates nothing.
 //!
 //! The BPF program computes the same hash (`bpf/hash.h`) over the words as they lie in the packet.
 
@@ -11,10 +11,10 @@ use std::net::IpAddr;
 /// Odd constants of `SplitMix64`'s finaliser (Steele, Lea and Flood, 2014).
 const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
 const SECOND: u64 = 0x94d0_49bb_1331_11eb;
-/// Upper bits of an IPv4 address written as an IPv6 one.
+/// High bits of the low half of an IPv4-mapped IPv6 address.
 const MAPPED: u64 = 0xffff << 32;
 
-/// Key of the hash. Knowledge of the key allows choosing colliding addresses.
+/// Key of the hash. Knowing the key allows a client to choose colliding addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HashKey(pub [u64; 2]);
 
@@ -30,13 +30,13 @@ impl HashKey {
 
     /// Returns the hash of an address.
     #[must_use]
-    pub fn of(self, ip: IpAddr) -> u64 {
-        self.of_words(words(ip))
+    pub fn hash_address(self, ip: IpAddr) -> u64 {
+        self.hash_words(address_words(ip))
     }
 
-    /// Returns the hash of an address, or of a part of it, in the form of [`words`].
+    /// Returns the hash of an address, or of its prefix, in the form of [`address_words`].
     #[must_use]
-    pub const fn of_words(self, [high, low]: [u64; 2]) -> u64 {
+    pub const fn hash_words(self, [high, low]: [u64; 2]) -> u64 {
         let Self([first_key, second_key]) = self;
         let hash = (high ^ first_key).wrapping_mul(FIRST);
         let hash = (hash ^ hash >> 32).wrapping_add(low ^ second_key);
@@ -45,9 +45,10 @@ impl HashKey {
         hash ^ hash >> 32
     }
 
-    /// Returns another hash of the value with this hash; the two cannot be related without the key.
+    /// Returns a second hash of the value with the hash `hash`. Without the key, the two cannot be
+    /// related.
     #[must_use]
-    pub const fn again(hash: u64) -> u64 {
+    pub const fn rehash(hash: u64) -> u64 {
         let hash = hash.wrapping_mul(SECOND);
         hash ^ hash >> 32
     }
@@ -59,10 +60,10 @@ impl fmt::Debug for HashKey {
     }
 }
 
-/// Returns the two halves of an address, each as this host reads its bytes from a packet. An IPv4
-/// address is the lower half of the lower half, below the 16 one bits of its IPv6 form.
+/// Returns the two halves of an address, each as read from a packet in this host's byte order. An
+/// IPv4 address is in the lower 32 bits of the low half, below 16 one bits.
 #[must_use]
-pub(crate) fn words(ip: IpAddr) -> [u64; 2] {
+pub(crate) fn address_words(ip: IpAddr) -> [u64; 2] {
     match ip.to_canonical() {
         IpAddr::V4(ip) => [0, MAPPED | u64::from(u32::from_ne_bytes(ip.octets()))],
         IpAddr::V6(ip) => {
@@ -93,9 +94,11 @@ mod tests {
         let filled = |hash: &dyn Fn(u32) -> u64| {
             (0..ADDRESSES).map(|n| hash(n) % u64::from(ADDRESSES)).collect::<HashSet<_>>().len()
         };
-        let ipv4 = filled(&|n| KEY.of(Ipv4Addr::from_bits(0x0a00_0000 + n).into()));
-        let low = filled(&|n| KEY.of(Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(n)).into()));
-        let high = filled(&|n| KEY.of(Ipv6Addr::from_bits(u128::from(n) << 64).into()));
+        let ipv4 = filled(&|n| KEY.hash_address(Ipv4Addr::from_bits(0x0a00_0000 + n).into()));
+        let low = filled(&|n| {
+            KEY.hash_address(Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(n)).into())
+        });
+        let high = filled(&|n| KEY.hash_address(Ipv6Addr::from_bits(u128::from(n) << 64).into()));
         for count in [ipv4, low, high] {
             assert!((40_000..43_000).contains(&count), "{count} slots of {ADDRESSES} are filled");
         }
@@ -104,15 +107,15 @@ mod tests {
     #[test]
     fn the_key_matters() {
         let ip = "192.0.2.1".parse().unwrap();
-        assert_ne!(KEY.of(ip), HashKey([KEY.0[0] ^ 1, KEY.0[1]]).of(ip));
-        assert_ne!(KEY.of(ip), HashKey([KEY.0[0], KEY.0[1] ^ 1]).of(ip));
+        assert_ne!(KEY.hash_address(ip), HashKey([KEY.0[0] ^ 1, KEY.0[1]]).hash_address(ip));
+        assert_ne!(KEY.hash_address(ip), HashKey([KEY.0[0], KEY.0[1] ^ 1]).hash_address(ip));
         assert_ne!(HashKey::random().unwrap(), HashKey::random().unwrap());
     }
 
     #[test]
     fn a_mapped_address_is_the_same_client() {
         let mapped = "::ffff:192.0.2.1".parse().unwrap();
-        assert_eq!(KEY.of(mapped), KEY.of("192.0.2.1".parse().unwrap()));
+        assert_eq!(KEY.hash_address(mapped), KEY.hash_address("192.0.2.1".parse().unwrap()));
     }
 
     #[test]

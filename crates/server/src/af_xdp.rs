@@ -1,44 +1,45 @@
-//! Redirection of requests longer than a header from the XDP engine to this process: one `AF_XDP`
-//! socket for each receive queue of each interface that XDP answers on. Without it such requests
-//! pass to the sockets, as does everything else that XDP does not answer.
+//! Redirection of requests longer than an NTP header from the XDP engine to this process: one
+//! `AF_XDP` socket for each receive queue of each interface on which XDP answers. Without them,
+//! such requests pass to the UDP sockets like all others that XDP does not answer.
 
 use horolog_io::XskDevice;
 use horolog_sys::ethtool;
 use horolog_xdp::{Attachment, Interface, Responder, XdpError, XskDropCounter, XskSocket};
 
-/// Maximum number of receive queues per interface with a socket, 5 MB each.
+/// Maximum number of receive queues of an interface that get a socket; each takes 5 MB.
 const QUEUES_MAX: u32 = 128;
 
-/// Device that receives redirected requests.
+/// `AF_XDP` socket of one receive queue.
 #[derive(Debug)]
 pub(crate) struct AfXdpQueue {
-    /// Device.
+    /// Device that receives the redirected requests.
     pub(crate) device: XskDevice,
-    /// Counter of packets dropped for lack of room.
+    /// Counter of packets that the kernel dropped because a ring was full.
     pub(crate) drops: XskDropCounter,
 }
 
-/// Returns the number of receive queues of the interface; 1 if the driver does not report it.
-pub(crate) fn queues(interface: &str) -> u32 {
+/// Returns the number of receive queues of the interface, at most [`QUEUES_MAX`]; 1 if the driver
+/// does not report it.
+pub(crate) fn receive_queue_count(interface: &str) -> u32 {
     let channels = ethtool::channels(interface);
     channels.map_or(1, |channels| (channels.rx + channels.combined).clamp(1, QUEUES_MAX))
 }
 
-/// Opens the sockets of an interface and makes the program redirect requests to them, in queues
-/// from number `first` on.
-pub(crate) fn open(
+/// Opens the sockets of an interface and makes the XDP program redirect requests to them; they take
+/// the queue numbers of the program's map from `first` on.
+pub(crate) fn open_queues(
     responder: &Responder,
     attachment: &Attachment,
     first: u32,
 ) -> Result<Vec<AfXdpQueue>, XdpError> {
     let interface: &Interface = attachment.interface();
-    let count = queues(&interface.name);
+    let count = receive_queue_count(&interface.name);
     let sockets: Vec<XskSocket> =
         (0..count).map(|queue| XskSocket::open(interface, queue)).collect::<Result<_, _>>()?;
     responder.redirect_to(interface, &sockets, first)?;
-    let handed = |socket: XskSocket| {
+    let to_queue = |socket: XskSocket| {
         let drops = socket.drop_counter().map_err(XdpError::Map)?;
         Ok(AfXdpQueue { device: XskDevice::new(socket, interface.index), drops })
     };
-    sockets.into_iter().map(handed).collect()
+    sockets.into_iter().map(to_queue).collect()
 }

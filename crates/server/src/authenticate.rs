@@ -1,7 +1,6 @@
-//! Trailer of a request and of its reply: NTS (RFC 8915, section 5) and symmetric-key message
-//! authentication codes (RFC 5905, section 7.3; RFC 8573). Checks the former and writes the latter
-//! in the caller's buffers; the content of the header is decided elsewhere. It allocates nothing,
-//! and no reply becomes longer than its request.
+//! Authentication of requests and replies: NTS (RFC 8915, section 5) and symmetric-key MACs (RFC
+//! 5905, section 7.3; RFC 8573). Checks the trailer of a request and writes that of its reply in
+//! the caller's buffers. It allocates nothing, and no reply becomes longer than its request.
 
 use std::sync::Arc;
 
@@ -25,13 +24,13 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Returns true if any means of authentication is configured.
-    pub(crate) fn is_some(&self) -> bool {
+    /// Returns true if MACs are checked or NTS is on.
+    pub(crate) fn is_configured(&self) -> bool {
         self.keys.is_some() || self.cookies.is_some()
     }
 
-    /// Returns the secrets for one batch, for which they stay constant.
-    pub(crate) fn present(&self) -> SecretsSnapshot {
+    /// Returns the present secrets, which stay constant for one batch.
+    pub(crate) fn snapshot(&self) -> SecretsSnapshot {
         SecretsSnapshot {
             keys: self.keys.as_ref().map(|keys| keys.load()),
             cookies: self.cookies.as_ref().map(|cookies| cookies.load()),
@@ -39,39 +38,39 @@ impl Secrets {
     }
 }
 
-/// Snapshot of [`Secrets`].
+/// Secrets for one batch.
 #[derive(Debug)]
 pub(crate) struct SecretsSnapshot {
     keys: Option<Guard<Arc<KeyTable>>>,
     cookies: Option<Guard<Arc<CookieKeys>>>,
 }
 
-/// Credential of a request, which determines the trailer of its reply.
+/// Authentication of a request, which determines the trailer of its reply.
 #[derive(Debug)]
 pub(crate) enum Credential<'a> {
-    /// No credential that is checked; the reply is the header alone.
+    /// Not authenticated; the reply is a header without trailer.
     None,
-    /// MAC of a key that both sides hold.
+    /// Authenticated by the MAC of a symmetric key.
     Mac(Authentic<'a>),
-    /// NTS with a cookie of this server.
+    /// Authenticated by NTS with a cookie of this server.
     Nts(AuthenticRequest<'a>),
-    /// NTS with a cookie of another server or another client. The reply is a kiss that makes an
-    /// honest client request new cookies (RFC 8915, section 5.7). The value is the request's unique
-    /// identifier.
+    /// NTS request that cannot be authenticated, such as one with a cookie of another server. The
+    /// reply is an NTS NAK, a kiss that makes a genuine client get new cookies (RFC 8915, section
+    /// 5.7). The value is the unique identifier of the request.
     Kiss(&'a [u8]),
 }
 
-/// Credentials of the requests of a batch; `None` for a request that was not checked.
+/// Results for the requests of a batch, by index; `None` for a request that was not checked.
 pub(crate) type Credentials<'a> = [Option<Result<Credential<'a>, IgnoreReason>>; BATCH];
 
 impl SecretsSnapshot {
-    /// Checks the trailers of `requests`, each at least as long as a header. Trailers that are not
-    /// evaluated (a MAC without a key file, NTS without cookie keys, other extension fields)
-    /// authenticate nothing and are otherwise ignored.
+    /// Authenticates `requests`, each at least as long as a header. Trailers that cannot be
+    /// evaluated (a MAC without a key file, NTS without cookie keys, other extension fields) do not
+    /// authenticate and are ignored.
     pub(crate) fn check<'a>(
         &'a self,
         requests: &[Option<&'a [u8]>; BATCH],
-        room: &mut BatchKeys,
+        batch_keys: &mut BatchKeys,
     ) -> Credentials<'a> {
         let mut credentials = [const { None }; BATCH];
         let mut sealed = [None; BATCH];
@@ -92,7 +91,7 @@ impl SecretsSnapshot {
             };
         }
         if let (Some(cookies), true) = (&self.cookies, sealed.iter().any(Option::is_some)) {
-            open_requests(cookies, &sealed, room, |index, opened| {
+            open_requests(cookies, &sealed, batch_keys, |index, opened| {
                 credentials[index] = Some(match opened {
                     Ok(opened) => Ok(Credential::Nts(opened)),
                     Err(refusal) => {
@@ -104,12 +103,12 @@ impl SecretsSnapshot {
         credentials
     }
 
-    /// Writes and seals replies whose headers are final, and returns the length of each; `None` if
-    /// there is no reply.
+    /// Writes and seals NTS replies whose headers are final. Returns the length of each, by index;
+    /// `None` without a reply.
     pub(crate) fn seal<'c>(
         &self,
         replies: impl Iterator<Item = Option<(&'c AuthenticRequest<'c>, &'c Header, &'c mut [u8])>>,
-        room: &mut BatchKeys,
+        batch_keys: &mut BatchKeys,
         nonces: &mut Nonces,
     ) -> [Option<usize>; BATCH] {
         let Some(cookies) = &self.cookies else { return [None; BATCH] };
@@ -117,28 +116,28 @@ impl SecretsSnapshot {
         for (slot, reply) in outgoing.iter_mut().zip(replies) {
             *slot = reply.map(|(opened, header, out)| UnsealedReply {
                 opened,
-                header: bytes_of(header),
+                header: header_bytes(header),
                 out,
                 len: 0,
             });
         }
         if outgoing.iter().any(Option::is_some) {
-            seal_replies(cookies, &mut outgoing, room, &mut |bytes| nonces.fill(bytes));
+            seal_replies(cookies, &mut outgoing, batch_keys, &mut |bytes| nonces.fill(bytes));
         }
         outgoing.each_ref().map(|reply| reply.as_ref().map(|reply| reply.len))
     }
 }
 
-fn bytes_of(header: &Header) -> [u8; HEADER_LEN] {
+fn header_bytes(header: &Header) -> [u8; HEADER_LEN] {
     let mut bytes = [0; HEADER_LEN];
     header.emit(&mut bytes);
     bytes
 }
 
 impl Credential<'_> {
-    /// Writes the reply with the final `header` to the front of `out` and returns its length; 0 if
-    /// there is no room. `out` is at most as long as the request. A reply to be sealed is left to
-    /// [`SecretsSnapshot::seal`], which needs all of `out`.
+    /// Writes the reply with the final `header` to the start of `out` and returns its length; 0 if
+    /// it does not fit. `out` is at most as long as the request. For an NTS reply, all of `out` is
+    /// reserved, and [`SecretsSnapshot::seal`] writes it later.
     pub(crate) fn write(&self, header: &Header, out: &mut [u8]) -> usize {
         match self {
             Self::None => header.emit(out),
@@ -148,22 +147,22 @@ impl Credential<'_> {
             }
             Self::Nts(opened) if opened.reply_len(0) > out.len() => 0,
             Self::Nts(_) => out.len(),
-            Self::Kiss(unique_id) => nak(unique_id, &bytes_of(header), out),
+            Self::Kiss(unique_id) => nak(unique_id, &header_bytes(header), out),
         }
     }
 
-    /// Counts the credential in `turn`.
-    pub(crate) fn count(&self, turn: &mut SocketCounts) {
+    /// Counts the reply by its kind of authentication.
+    pub(crate) fn count(&self, counts: &mut SocketCounts) {
         match self {
             Self::None => {}
-            Self::Mac(_) => turn.mac += 1,
-            Self::Nts(_) => turn.nts += 1,
-            Self::Kiss(_) => turn.nts_kisses += 1,
+            Self::Mac(_) => counts.mac += 1,
+            Self::Nts(_) => counts.nts += 1,
+            Self::Kiss(_) => counts.nts_kisses += 1,
         }
     }
 
-    /// Returns true if the reply may carry time rather than only a request to get new cookies.
-    pub(crate) const fn is_served(&self) -> bool {
+    /// Returns true if the reply may carry time, so that it is not only an NTS NAK.
+    pub(crate) const fn can_carry_time(&self) -> bool {
         !matches!(self, Self::Kiss(_))
     }
 }

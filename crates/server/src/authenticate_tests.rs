@@ -41,7 +41,7 @@ fn nts_request(keys: &CookieKeys, placeholders: usize) -> Vec<u8> {
     let mut cookie = vec![0; 100];
     assert_eq!(keys.seal(&session(), [5; 16], &mut cookie), 100);
     let mut out = vec![0; CAPACITY];
-    let header = bytes_of(&header());
+    let header = header_bytes(&header());
     let len =
         seal_request(&session(), &header, &UNIQUE_ID, &cookie, placeholders, &[6; 16], &mut out);
     out.truncate(len);
@@ -58,7 +58,7 @@ fn reply(secrets: &Secrets, request: &[u8]) -> Answer {
 
 /// The same for several requests at once.
 fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
-    let (present, header) = (secrets.present(), header());
+    let (present, header) = (secrets.snapshot(), header());
     let mut room = BatchKeys::default();
     let requests_of = core::array::from_fn(|index| requests.get(index).copied());
     let credentials = present.check(&requests_of, &mut room);
@@ -88,7 +88,7 @@ fn replies(secrets: &Secrets, requests: &[&[u8]]) -> [Option<Answer>; BATCH] {
 
 fn mac_request(key: &SymmetricKey) -> Vec<u8> {
     let mut out = vec![0; 68];
-    out[..HEADER_LEN].copy_from_slice(&bytes_of(&header()));
+    out[..HEADER_LEN].copy_from_slice(&header_bytes(&header()));
     assert_eq!(key.append(16, &mut out, HEADER_LEN), 68);
     out
 }
@@ -133,12 +133,15 @@ fn authenticators_of_others_are_not_answered_where_there_are_keys_and_passed_ove
     let without_keys = Secrets { keys: None, ..secrets() };
     for authenticator in authenticators_of_others() {
         for field in [&[][..], &[0xf3, 0x23, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] {
-            let request = [&bytes_of(&header())[..], field, &authenticator].concat();
+            let request = [&header_bytes(&header())[..], field, &authenticator].concat();
             let refusal = reply(&secrets(), &request).unwrap_err();
             assert_eq!(refusal, IgnoreReason::Mac, "{field:02x?} {authenticator:02x?}");
             for secrets in [&without_keys, &Secrets::default()] {
                 let (answer, turn) = reply(secrets, &request).unwrap();
-                assert_eq!((answer, turn), (bytes_of(&header()).to_vec(), SocketCounts::default()));
+                assert_eq!(
+                    (answer, turn),
+                    (header_bytes(&header()).to_vec(), SocketCounts::default())
+                );
             }
         }
     }
@@ -185,7 +188,7 @@ fn broken_fields_get_nothing() {
 
 #[test]
 fn each_of_a_batch_gets_what_it_would_get_alone() {
-    let (keys, plain) = (cookie_keys(1), bytes_of(&header()));
+    let (keys, plain) = (cookie_keys(1), header_bytes(&header()));
     let mut forged = nts_request(&keys, 0);
     forged[12] ^= 1;
     let requests = [
@@ -218,9 +221,9 @@ fn each_of_a_batch_gets_what_it_would_get_alone() {
 #[test]
 fn unchecked_requests_get_a_plain_header() {
     let nothing = Secrets::default();
-    assert!(!nothing.is_some());
-    let unknown_field = [&bytes_of(&header())[..], &[0xf3, 0x23, 0, 28], &[0; 24]].concat();
-    let plain = bytes_of(&header()).to_vec();
+    assert!(!nothing.is_configured());
+    let unknown_field = [&header_bytes(&header())[..], &[0xf3, 0x23, 0, 28], &[0; 24]].concat();
+    let plain = header_bytes(&header()).to_vec();
     for (secrets, request) in [
         (&nothing, mac_request(&key(7, 2))),
         (&nothing, nts_request(&cookie_keys(2), 1)),
@@ -228,7 +231,7 @@ fn unchecked_requests_get_a_plain_header() {
         (&secrets(), plain),
     ] {
         let (answer, turn) = reply(secrets, &request).unwrap();
-        assert_eq!((answer, turn), (bytes_of(&header()).to_vec(), SocketCounts::default()));
+        assert_eq!((answer, turn), (header_bytes(&header()).to_vec(), SocketCounts::default()));
     }
 }
 
@@ -248,7 +251,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_checked(rest in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let request = [&bytes_of(&header())[..], &rest].concat();
+        let request = [&header_bytes(&header())[..], &rest].concat();
         if let Ok((answer, turn)) = reply(&secrets(), &request) {
             prop_assert!(answer.len() <= request.len());
             prop_assert_eq!((turn.mac, turn.nts), (0, 0), "nobody guesses a key");

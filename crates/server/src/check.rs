@@ -1,6 +1,6 @@
-//! Checks of a configuration before anything is opened for serving: its own rules, and the
-//! existence of the files and devices that it names. They open no serving socket and no device and
-//! change nothing, so a running server is not affected.
+//! Checks of a configuration before the server starts: its own rules, and the existence of the
+//! files, interfaces and devices that it names. They open no serving socket and no device, so that
+//! a running server is not affected.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use horolog_http::Token;
 use horolog_source::SourceError;
 use horolog_sys::netlink::{Netlink, NetlinkError};
 
-use crate::hardware::{Hardware, HardwareStartError};
+use crate::hardware::{HardwareStartError, HardwareTimestamping};
 use crate::ptp::{OpenPtp, PtpStartError};
-use crate::secrets::FromFiles;
+use crate::secrets::LoadedSecrets;
 use crate::{CalibrationConfig, ConfigError, LeapFile, ServerConfig, SourceSpec};
 
 /// Error in a configuration or in a resource that it names; its text is one line for the user.
@@ -22,27 +22,27 @@ pub enum CheckError {
     /// Missing interface.
     #[error("interface '{0}' not found; `ip link` lists those that {1} may name")]
     NoInterface(String, &'static str),
-    /// Missing time source.
+    /// Time source that is missing or unusable.
     #[error("the source {0} is unusable: {1}")]
     Source(String, SourceError),
     /// Interface without hardware timestamps.
     #[error(transparent)]
     Hardware(#[from] HardwareStartError),
-    /// Impossible PTP port.
+    /// PTP port that cannot be opened as configured.
     #[error(transparent)]
     Ptp(#[from] PtpStartError),
     /// Unknown user.
     #[error("user '{0}' not found; --user takes a name of /etc/passwd")]
     NoUser(String),
-    /// Any other invalid resource named by an option.
+    /// Any other unusable file or resource named by an option.
     #[error("{0}")]
     Other(String),
 }
 
-/// Returns the first error that would prevent the configuration from being served; if there is
-/// none, the advice for the user, if any.
+/// Checks a configuration and the resources that it names. Returns the first error that would
+/// prevent the start; if there is none, a notice for the user, if any.
 ///
-/// A resource that passes may have disappeared when the server starts, so the start checks again.
+/// The server checks again at start, because resources may have disappeared in between.
 pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
     config.check()?;
     for (names, option) in
@@ -50,16 +50,16 @@ pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
     {
         for name in names {
             // In a lab host /sys shows the interfaces of the namespace that mounted it.
-            let mut netlink = Netlink::open().map_err(|error| other(&error))?;
+            let mut netlink = Netlink::open().map_err(|error| other_error(&error))?;
             match netlink.link_by_name(name) {
                 Err(NetlinkError::NoSuchInterface(_)) => {
                     return Err(CheckError::NoInterface(name.clone(), option));
                 }
-                found => drop(found.map_err(|error| other(&error))?),
+                found => drop(found.map_err(|error| other_error(&error))?),
             }
         }
     }
-    Hardware::check(config)?;
+    HardwareTimestamping::check(config)?;
     OpenPtp::check(config)?;
     check_sources(config)?;
     if let Some(name) = &config.operation.user
@@ -70,43 +70,43 @@ pub fn check(config: &ServerConfig) -> Result<Option<String>, CheckError> {
     check_files(config)
 }
 
-/// Rejects time sources if none of them exists; next to an existing one, another may appear later.
+/// Fails if none of the time sources exists. If one exists, the others may appear later.
 fn check_sources(config: &ServerConfig) -> Result<(), CheckError> {
-    let of_source = |source: &SourceSpec| {
+    let check_source = |source: &SourceSpec| {
         source.check_present().map_err(|fault| CheckError::Source(source.text.clone(), fault))
     };
-    let of_receiver = |calibration: &CalibrationConfig| {
+    let check_receiver = |calibration: &CalibrationConfig| {
         calibration.check_present().map_err(|fault| CheckError::Source(calibration.name(), fault))
     };
-    let sources = config.source.sources.iter().map(of_source);
-    let all: Vec<_> = sources.chain(config.calibration.iter().map(of_receiver)).collect();
+    let sources = config.source.sources.iter().map(check_source);
+    let all: Vec<_> = sources.chain(config.calibration.iter().map(check_receiver)).collect();
     if all.iter().any(Result::is_ok) {
         return Ok(());
     }
     all.into_iter().collect()
 }
 
-fn other(error: &dyn std::fmt::Display) -> CheckError {
+fn other_error(error: &dyn std::fmt::Display) -> CheckError {
     CheckError::Other(error.to_string())
 }
 
-/// Reads every file that a start would read, as a start would.
+/// Reads every file that the server reads at start, in the same way.
 fn check_files(config: &ServerConfig) -> Result<Option<String>, CheckError> {
     if let Some(path) = &config.leap_seconds.file {
-        LeapFile::open(path).map_err(|error| other(&error))?;
+        LeapFile::open(path).map_err(|error| other_error(&error))?;
     }
     if let Some(path) = config.operation.web.as_ref().and_then(|web| web.token_file.as_ref()) {
-        Token::load(path).map_err(|error| other(&error))?;
+        Token::load(path).map_err(|error| other_error(&error))?;
     }
-    let secrets = FromFiles::read(&config.nts).map_err(|error| other(&error))?;
+    let secrets = LoadedSecrets::read(&config.nts).map_err(|error| other_error(&error))?;
     if let (Some(certificate), Some(key)) = (&config.nts.certificate, &config.nts.key) {
-        horolog_ke::check_certificate(certificate, key).map_err(|error| other(&error))?;
+        horolog_ke::check_certificate(certificate, key).map_err(|error| other_error(&error))?;
     }
     Ok(secrets.notice)
 }
 
-/// Returns true if the system's user database contains this name. A database other than a file
-/// cannot be checked before the server starts.
+/// Returns true if `/etc/passwd` contains this name, or cannot be read: other user databases cannot
+/// be checked before the start.
 fn user_exists(name: &str) -> bool {
     fs::read_to_string("/etc/passwd")
         .map_or(true, |text| text.lines().any(|line| line.split(':').next() == Some(name)))

@@ -1,6 +1,6 @@
-//! Thread that updates the clock page: it reads the system's clocks, builds a page and publishes it
-//! to every sink, ten times a second. It runs at real-time priority if permitted, so that a host
-//! busy with packets still updates the page; if it cannot run in time, the page expires and the
+//! Clock thread: ten times a second it reads the system's clocks, builds the clock pages and
+//! publishes them to every sink. It runs at real-time priority if permitted, so that a host busy
+//! with packets still updates the pages. If it does not run in time, the pages expire and the
 //! server stops answering.
 
 use std::io;
@@ -20,19 +20,18 @@ use crate::ServerConfig;
 use crate::config::PAGE_UPDATE_INTERVAL;
 use crate::page::PageSink;
 use crate::page_builder::{PageBuilder, SystemClockReading};
-use crate::periodic::Periodic;
+use crate::periodic::PeriodicThread;
 use crate::sources::SharedSources;
 
-/// Lowest real-time priority: above all sched-other threads, below threads that a user has
-/// deliberately made real-time.
+/// Lowest real-time priority: above all sched-other threads, and below all other real-time threads.
 const PRIORITY: i32 = 1;
 
 /// Health of the page updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ClockHealth {
-    /// Pages built.
+    /// Number of page updates.
     pub page_updates: u64,
-    /// Pages that a sink rejected.
+    /// Number of failures to publish pages, over all sinks.
     pub publish_errors: u64,
     /// Longest time between two page updates, in nanoseconds.
     pub gap_max_ns: u64,
@@ -41,16 +40,16 @@ pub struct ClockHealth {
     /// Number of steps of the system clock: changes by more than [`STEP_MIN`] between two page
     /// updates.
     pub steps: u64,
-    /// Size of the last step, in nanoseconds.
+    /// Size of the last step, in nanoseconds; positive if the clock was set forward.
     pub last_step_ns: i64,
 }
 
-/// Smallest change of the system clock against the monotonic one that counts as a step, rather than
-/// as measurement noise.
+/// Smallest change of the offset between the system clock and the monotonic clock that counts as a
+/// step rather than measurement noise.
 pub const STEP_MIN: Span = Span::from_ms(1);
 
 #[derive(Debug, Default)]
-struct Health {
+struct ClockHealthCounters {
     page_updates: AtomicU64,
     publish_errors: AtomicU64,
     gap_max_ns: AtomicU64,
@@ -59,31 +58,31 @@ struct Health {
     last_step_ns: AtomicI64,
 }
 
-/// Reads the system's clocks.
+/// Reads the system's clocks and the kernel's report on their state.
 pub(crate) fn read_clocks() -> SystemClockReading {
     let kernel = kernel_clock().ok();
     let offset = realtime_minus_monotonic();
     SystemClockReading { now: MonotonicClock.now(), offset, kernel }
 }
 
-/// Page-update thread; dropping it ends the thread, and the last page expires.
+/// Clock thread. Dropping it ends the thread; the last pages then expire.
 #[derive(Debug)]
 pub(crate) struct ClockThread {
-    health: Arc<Health>,
-    next: Arc<ArcSwapOption<ServerConfig>>,
-    thread: Periodic,
+    health: Arc<ClockHealthCounters>,
+    next_config: Arc<ArcSwapOption<ServerConfig>>,
+    thread: PeriodicThread,
 }
 
-/// Slot for a configuration that the clock thread is to adopt.
+/// Slot by which a configuration is passed to the clock thread.
 #[derive(Debug)]
-pub(crate) struct NextConfig {
+pub(crate) struct NextConfigSlot {
     slot: Arc<ArcSwapOption<ServerConfig>>,
     thread: Option<Thread>,
 }
 
-impl NextConfig {
-    /// Stores a configuration for immediate adoption.
-    pub(crate) fn put(&self, config: Arc<ServerConfig>) {
+impl NextConfigSlot {
+    /// Stores a configuration and wakes the clock thread to adopt it.
+    pub(crate) fn store_config(&self, config: Arc<ServerConfig>) {
         self.slot.store(Some(config));
         if let Some(thread) = &self.thread {
             thread.unpark();
@@ -92,47 +91,47 @@ impl NextConfig {
 }
 
 impl ClockThread {
-    /// Starts the thread, which updates the page at once and then every [`PAGE_UPDATE_INTERVAL`].
+    /// Starts the thread, which updates the pages at once and then every [`PAGE_UPDATE_INTERVAL`].
     pub(crate) fn start(
-        mut renewal: PageBuilder,
+        mut page_builder: PageBuilder,
         sources: Arc<SharedSources>,
         mut sinks: Vec<Box<dyn PageSink>>,
     ) -> io::Result<Self> {
-        let health = Arc::new(Health::default());
+        let health = Arc::new(ClockHealthCounters::default());
         let shared = Arc::clone(&health);
         let next: Arc<ArcSwapOption<ServerConfig>> = Arc::default();
-        let taken = Arc::clone(&next);
+        let pending_config = Arc::clone(&next);
         let begin = move || {
             let real_time = matches!(try_real_time(PRIORITY), Scheduling::RealTime);
             shared.real_time.store(real_time, Ordering::Relaxed);
             let mut last = Instant::now();
             let mut offset = None;
-            let mut renew = move || {
-                last = shared.renewed_after(last);
-                if let Some(config) = taken.swap(None) {
-                    renewal.reconfigure(&config);
-                    sources.accept();
+            let mut update_page = move || {
+                last = shared.record_page_update(last);
+                if let Some(config) = pending_config.swap(None) {
+                    page_builder.reconfigure(&config);
+                    sources.accept_times();
                 }
-                let pages = renewal.update_from_sources(&sources).pages(&read_clocks());
-                renewal.report_to_sources(&sources);
+                let pages = page_builder.update_from_sources(&sources).pages(&read_clocks());
+                page_builder.report_to_sources(&sources);
                 let ahead = pages.stepped.realtime_minus_monotonic;
-                shared.moved(offset.replace(ahead).map(|before| ahead - before));
+                shared.record_offset_change(offset.replace(ahead).map(|before| ahead - before));
                 let failed = sinks.iter_mut().filter_map(|sink| sink.publish(&pages).err()).count();
                 shared.publish_errors.fetch_add(failed as u64, Ordering::Relaxed);
-                for notice in renewal.take_notices() {
+                for notice in page_builder.take_notices() {
                     sources.push_notice(notice.to_string());
                 }
             };
-            renew();
-            renew
+            update_page();
+            update_page
         };
-        let thread = Periodic::start("clock", PAGE_UPDATE_INTERVAL, begin)?;
-        Ok(Self { health, next, thread })
+        let thread = PeriodicThread::start("clock", PAGE_UPDATE_INTERVAL, begin)?;
+        Ok(Self { health, next_config: next, thread })
     }
 
-    /// Returns the slot for a configuration that the thread is to adopt.
-    pub(crate) fn next(&self) -> NextConfig {
-        NextConfig { slot: Arc::clone(&self.next), thread: self.thread.thread() }
+    /// Returns the slot by which the thread receives a new configuration.
+    pub(crate) fn next_config_slot(&self) -> NextConfigSlot {
+        NextConfigSlot { slot: Arc::clone(&self.next_config), thread: self.thread.thread() }
     }
 
     /// Returns the health of the page updates.
@@ -153,10 +152,11 @@ impl ClockThread {
     }
 }
 
-impl Health {
-    /// Records by how much the system clock advanced further than the monotonic one.
-    fn moved(&self, by: Option<Span>) {
-        if let Some(by) = by
+impl ClockHealthCounters {
+    /// Records the change of `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` since the last update; one
+    /// above [`STEP_MIN`] counts as a step.
+    fn record_offset_change(&self, change: Option<Span>) {
+        if let Some(by) = change
             && (by > STEP_MIN || by < -STEP_MIN)
         {
             self.last_step_ns.store(by.as_ns(), Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Health {
         }
     }
 
-    fn renewed_after(&self, last: Instant) -> Instant {
+    fn record_page_update(&self, last: Instant) -> Instant {
         let now = Instant::now();
         self.page_updates.fetch_add(1, Ordering::Relaxed);
         self.gap_max_ns.fetch_max((now - last).as_nanos() as u64, Ordering::Relaxed);
@@ -179,12 +179,12 @@ mod tests {
 
     use super::*;
     use crate::page;
-    use crate::{ClockTrust, Pages, ServerConfig};
+    use crate::{ClockPages, ClockTrust, ServerConfig};
 
     struct Refusing;
 
     impl PageSink for Refusing {
-        fn publish(&mut self, _: &Pages) -> io::Result<()> {
+        fn publish(&mut self, _: &ClockPages) -> io::Result<()> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
     }
@@ -194,7 +194,7 @@ mod tests {
         let config = ServerConfig { trust: ClockTrust::Local, ..ServerConfig::default() };
         let first = read_clocks();
         let mut renewal = PageBuilder::new(&config, -25, &first);
-        let (writer, reader) = page::shared(&renewal.pages(&first));
+        let (writer, reader) = page::shared_pages(&renewal.pages(&first));
         let before = reader.read();
         let clock =
             ClockThread::start(renewal, Arc::default(), vec![Box::new(Refusing), Box::new(writer)])

@@ -1,5 +1,5 @@
-//! Configuration of a server: resolved options and the rules for them. The module parses no command
-//! line and queries nothing on the host.
+//! Configuration of a server: the values of all options, and the rules for them. No command line is
+//! parsed and nothing on the host is queried.
 
 mod error;
 mod leap;
@@ -19,7 +19,7 @@ use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ntp::{LeapIndicator, PORT};
 
 pub use error::ConfigError;
-pub use leap::{LeapConfig, LeapSystem, SMEARS};
+pub use leap::{LeapConfig, SMEARS, SystemLeapBehaviour};
 pub use limits::LimitsConfig;
 pub use nts::{NtsConfig, NtsConfigError};
 pub use operation::{OperationConfig, Sandbox, WebConfig};
@@ -30,39 +30,39 @@ pub use timestamps::{
 
 use crate::ptp::PtpConfig;
 
-/// Strata that a server may claim (RFC 5905, figure 11).
+/// Range of the strata that a server may announce (RFC 5905, figure 11).
 pub const STRATA: RangeInclusive<u8> = 1..=15;
-/// Stratum claimed by default. The kernel does not know its own; one too high is harmless, whereas
-/// one too low draws clients away from better servers.
+/// Default stratum, because the kernel does not report its own. A high stratum is harmless, whereas
+/// one that is too low attracts clients of better servers.
 pub const DEFAULT_STRATUM: u8 = 10;
 /// Interval between page updates.
 pub const PAGE_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
-/// Range of the life of a clock page. The lower end leaves room for one late page update; the upper
-/// end keeps within the range of [`horolog_time::Timebase::ntp_at`].
+/// Range of the life of a clock page. The lower limit permits one late page update; the upper limit
+/// is within the range of [`horolog_time::Timebase::ntp_at`].
 pub const PAGE_LIVES: RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// Largest test drift, a tenth: no oscillator is off by more.
+/// Largest test drift: 10%, more than that of any oscillator.
 pub const DRIFT_MAX_PPB: u64 = 100_000_000;
-/// Half of the era of an NTP timestamp: a larger offset is equivalent to another one modulo 136
-/// years.
+/// Largest test offset: half an NTP era, because larger offsets are equivalent to smaller ones
+/// modulo 136 years.
 pub const OFFSET_MAX: Span = Span::from_ns((1 << 31) * NS_PER_S);
-/// Largest number of threads, more than any host has cores.
+/// Maximum number of threads.
 pub const THREADS_MAX: usize = 4_096;
 
 /// Distribution of work among the threads of the socket engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Dispatch {
-    /// One socket per thread on the shared port; each thread is pinned to its core and moves
-    /// packets in batches.
+    /// One socket per thread on a shared port; threads are pinned to cores and process packets in
+    /// batches.
     #[default]
     PerThread,
-    /// One socket for all threads, with one lock around receiving and another around sending;
-    /// threads move one packet at a time.
+    /// One socket for all threads, with one lock for receiving and one for sending; threads process
+    /// one packet at a time.
     SharedLock,
 }
 
 impl Dispatch {
-    /// Returns its name on the command line and in reports.
+    /// Returns the name in options and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,20 +72,20 @@ impl Dispatch {
     }
 }
 
-/// Selection of the engines that answer.
+/// Engines that answer requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum EngineSelection {
-    /// XDP where available in native mode, and sockets for the rest.
+    /// XDP on interfaces that support native mode, and sockets for the rest.
     #[default]
     Auto,
     /// Sockets only.
     Socket,
-    /// XDP, and sockets for what it passes; XDP is required to start.
+    /// XDP, and sockets for the packets that XDP passes. The server does not start without XDP.
     Xdp,
 }
 
 impl EngineSelection {
-    /// Returns its name on the command line and in reports.
+    /// Returns the name in options and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,74 +96,73 @@ impl EngineSelection {
     }
 }
 
-/// Transmission method of replies made in XDP.
+/// Method by which the XDP engine transmits replies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum XdpReply {
-    /// By redirect on virtual links (veth), otherwise by transmission.
+pub enum XdpReplyMethod {
+    /// Redirect on virtual links (veth), `XDP_TX` on all others.
     #[default]
     Auto,
-    /// By `XDP_TX`, the fastest. The other end of a virtual link must run an XDP program, otherwise
-    /// it does not receive the replies.
+    /// `XDP_TX`, the fastest. On a veth link the replies arrive only if the other end runs an XDP
+    /// program.
     Transmit,
-    /// By a redirect to the ingress interface of the request.
+    /// `XDP_REDIRECT` to the interface on which the request arrived.
     Redirect,
 }
 
-/// Trust in the kernel's report on the state of its clock.
+/// Trust in the kernel's report on whether the system clock is synchronised.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum ClockTrust {
-    /// Serve the system clock as synchronised only while the kernel reports it as synchronised;
-    /// otherwise serve leap 3, stratum 0.
+    /// The system clock is served as synchronised only while the kernel reports it as synchronised;
+    /// otherwise replies carry leap indicator 3 and stratum 0.
     #[default]
     Kernel,
-    /// Serve the system clock as if it were correct.
+    /// The system clock is served as synchronised whatever the kernel reports.
     Local,
 }
 
 /// Complete configuration of a server.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServerConfig {
-    /// Addresses and ports to listen on. Port 0 takes a free port, the same for all threads.
+    /// Listen addresses and ports. Port 0 stands for a free port, the same for all threads.
     pub listen: Vec<SocketAddr>,
-    /// Engines that answer.
+    /// Engines that answer requests.
     pub engine: EngineSelection,
-    /// Interfaces that XDP answers on; if empty, all that have a listen address.
+    /// Interfaces on which XDP answers; if empty, all interfaces with a listen address.
     pub interfaces: Vec<String>,
-    /// True if XDP may be attached after the driver, in generic mode, instead of in it.
+    /// True to attach XDP programs in generic mode instead of native mode.
     pub xdp_generic: bool,
-    /// Transmission method of replies made in XDP.
-    pub xdp_reply: XdpReply,
-    /// Threads per listen address.
+    /// Method by which the XDP engine transmits replies.
+    pub xdp_reply: XdpReplyMethod,
+    /// Number of threads per listen address.
     pub threads: usize,
     /// Distribution of work among these threads.
     pub dispatch: Dispatch,
-    /// With [`Dispatch::PerThread`]: true if a packet goes to the thread on the core that received
-    /// it, instead of to one selected by a hash of its addresses. Faster if the link spreads
-    /// packets over the cores; slower if one core receives them all.
+    /// With [`Dispatch::PerThread`]: true to steer each packet to the thread on the core that
+    /// received it, instead of by a hash of its addresses. Faster if the NIC spreads packets over
+    /// the cores; slower if one core receives them all.
     pub steer_by_cpu: bool,
-    /// Trust in the kernel's report on its clock.
+    /// Trust in the kernel's report on whether its clock is synchronised.
     pub trust: ClockTrust,
-    /// Stratum claimed while synchronised.
+    /// Stratum announced while synchronised.
     pub stratum: u8,
     /// Reference identifier; by default `LOCL` at stratum 1 and 127.127.1.1 above it.
     pub reference_id: Option<[u8; 4]>,
-    /// Leap indicator while synchronised; the kernel's by default.
+    /// Leap indicator while synchronised; by default the kernel's.
     pub leap: Option<LeapIndicator>,
-    /// Delay to the reference clock.
+    /// Root delay: round-trip delay to the reference clock.
     pub root_delay: Span,
-    /// Dispersion to the reference clock; by default the kernel's estimate of its maximum error,
-    /// and zero with [`ClockTrust::Local`].
+    /// Root dispersion; by default the kernel's estimate of the maximum error, and zero with
+    /// [`ClockTrust::Local`].
     pub root_dispersion: Option<Span>,
-    /// Test: lead of the served time over the system clock.
+    /// Test: offset of the served time from the system clock.
     pub test_offset: Span,
-    /// Test: drift of the served time against the system clock from the start on, in parts per
-    /// billion.
+    /// Test: drift of the served time against the system clock from the start on, in ppb.
     pub test_drift_ppb: i64,
-    /// Life of a clock page, after which it must not be served.
+    /// Time after which a clock page expires.
     pub page_life: Duration,
-    /// Receive buffer requested for each socket, in bytes; the kernel may grant less.
+    /// Receive buffer size to request for each socket, in bytes; the kernel may grant less.
     pub receive_buffer_bytes: usize,
-    /// Path at which to answer `horolog status`; none by default.
+    /// Path of the status socket, used by `horolog status`; none by default.
     pub status_socket: Option<PathBuf>,
     /// Options for rate limits and lists of prefixes.
     pub limits: LimitsConfig,
@@ -175,7 +174,7 @@ pub struct ServerConfig {
     pub source: SourceConfig,
     /// Options for the plausibility of times.
     pub plausibility: PlausibilityConfig,
-    /// Receiver that calibrates the system clock and is one more time source.
+    /// Receiver that calibrates the system clock and is a further time source.
     pub calibration: Option<CalibrationConfig>,
     /// Options for Network Time Security and symmetric keys.
     pub nts: NtsConfig,
@@ -199,7 +198,7 @@ impl Default for ServerConfig {
             engine: EngineSelection::default(),
             interfaces: Vec::new(),
             xdp_generic: false,
-            xdp_reply: XdpReply::default(),
+            xdp_reply: XdpReplyMethod::default(),
             threads: 1,
             dispatch: Dispatch::default(),
             steer_by_cpu: false,
@@ -229,23 +228,23 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Returns the reference identifier sent while synchronised (RFC 5905, figure 12, for stratum
-    /// 1; above it the address by which the reference implementation names its own undisciplined
-    /// clock).
+    /// Returns the reference identifier while synchronised: by default `LOCL` at stratum 1 (RFC
+    /// 5905, figure 12), and 127.127.1.1 above, the address by which the reference implementation
+    /// denotes its undisciplined local clock.
     #[must_use]
     pub fn reference_id(&self) -> [u8; 4] {
         let default = if self.stratum == 1 { *b"LOCL" } else { [127, 127, 1, 1] };
         self.reference_id.unwrap_or(default)
     }
 
-    /// Returns true if the served time is deliberately wrong.
+    /// Returns true if the served time is deliberately wrong, for a test.
     #[must_use]
-    pub fn is_test(&self) -> bool {
+    pub fn has_test_time(&self) -> bool {
         self.test_offset != Span::ZERO || self.test_drift_ppb != 0
     }
 
-    /// Returns true if XDP redirects requests longer than a header to threads of this process,
-    /// bypassing the network stack, instead of passing them: if trailers are evaluated.
+    /// Returns true if XDP redirects requests longer than an NTP header to `AF_XDP` sockets of this
+    /// process, which it does if requests may be authenticated and the mode is not generic.
     #[must_use]
     pub fn uses_af_xdp(&self) -> bool {
         self.nts.authenticates() && !self.xdp_generic
@@ -273,7 +272,7 @@ impl ServerConfig {
         self.check_test()
     }
 
-    /// Returns the listen addresses, those of smeared time last.
+    /// Returns all listen addresses, with those of smeared time last.
     #[must_use]
     pub fn all_listen(&self) -> Vec<SocketAddr> {
         [&self.listen[..], &self.leap_seconds.smear_listen].concat()
@@ -324,17 +323,17 @@ impl ServerConfig {
         if self.test_drift_ppb.unsigned_abs() > DRIFT_MAX_PPB {
             return Err(ConfigError::TestDrift(self.test_drift_ppb));
         }
-        let public = self.all_listen().into_iter().find(|at| !is_out_of_reach(at.ip()));
+        let public = self.all_listen().into_iter().find(|at| !is_not_public(at.ip()));
         match public {
-            Some(address) if self.is_test() => Err(ConfigError::TestInPublic(address)),
+            Some(address) if self.has_test_time() => Err(ConfigError::TestInPublic(address)),
             _ => Ok(()),
         }
     }
 }
 
-/// Returns true if this address is not publicly reachable: loopback, private, link-local or
+/// Returns true if the address is not publicly reachable: loopback, private, link-local or
 /// documentation (RFC 6890; RFC 9637 for `3fff::/20`).
-fn is_out_of_reach(ip: IpAddr) -> bool {
+fn is_not_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
             ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_documentation()

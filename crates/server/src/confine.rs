@@ -1,5 +1,5 @@
-//! Privileges that a server drops once its sockets are open and before its threads start: other
-//! users' rights, files, system calls. Failures to drop are reported.
+//! Confinement of a server once its sockets are open and before its threads start: it drops
+//! privileges and restricts the accessible files and system calls.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::{CalibrationConfig, Sandbox, ServerConfig, SourceSpec, status};
 
-/// Returns the capabilities to retain: ports below 1024 for a reload, real-time priority for
-/// the clock thread, switching hardware timestamps off at the end, and steering the clock if
-/// configured.
+/// Returns the capabilities to retain: for ports below 1024 after a reload, for the real-time
+/// priority of the clock thread, and, if configured, for steering the clock and for disabling
+/// hardware timestamps at the end.
 fn retained_capabilities(config: &ServerConfig) -> Vec<Capability> {
     let mut retained = vec![Capability::NetBindService, Capability::SysNice];
     if config.calibration.as_ref().is_some_and(|calibration| calibration.controls_clock) {
@@ -24,10 +24,10 @@ fn retained_capabilities(config: &ServerConfig) -> Vec<Capability> {
 }
 
 /// System directories that a server or its libraries read while they run.
-const SYSTEM: [&str; 8] =
+const SYSTEM_DIRECTORIES: [&str; 8] =
     ["/etc", "/usr/share", "/usr/lib", "/lib", "/proc", "/sys", "/dev", "/run"];
 
-/// Reason for which a server is not confined as required.
+/// Reason for which a server could not be confined as required.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// Failure to switch to the user.
@@ -41,7 +41,7 @@ pub enum ConfineError {
     Incomplete(String),
 }
 
-/// Confinement in force, as reported by `horolog status`.
+/// Confinement in force, for `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Confinement {
     /// User that the process switched to.
@@ -59,35 +59,39 @@ pub(crate) fn confine(config: &ServerConfig) -> Result<Confinement, ConfineError
     let operation = &config.operation;
     let mut confinement = Confinement::default();
     if let Some(user) = &operation.user {
-        sandbox::switch_user(user, own_directory(config).as_deref())?;
+        sandbox::switch_user(user, user_directory(config).as_deref())?;
         confinement.user = Some(user.clone());
     }
     if operation.sandbox == Sandbox::Off {
         if operation.user.is_some() {
-            // A different user with all capabilities of root would still be root.
+            // With all of root's capabilities, another user would still be root.
             let outcome = sandbox::keep_capabilities(&retained_capabilities(config))
                 .map_err(|error| error.to_string());
-            note(&mut confinement, "capabilities", outcome);
+            record_outcome(&mut confinement, "capabilities", outcome);
         }
         return Ok(confinement);
     }
     let text = |error: std::io::Error| error.to_string();
-    note(
+    record_outcome(
         &mut confinement,
         "capabilities",
         sandbox::keep_capabilities(&retained_capabilities(config)).map_err(text),
     );
-    note(&mut confinement, "no-new-privileges", sandbox::no_new_privileges().map_err(text));
-    note(&mut confinement, "landlock", confine_files(config));
+    record_outcome(
+        &mut confinement,
+        "no-new-privileges",
+        sandbox::no_new_privileges().map_err(text),
+    );
+    record_outcome(&mut confinement, "landlock", confine_files(config));
     let filtered = sandbox::filter_system_calls(FilterScope::Process);
-    note(&mut confinement, "seccomp", filtered.map_err(|error| error.to_string()));
+    record_outcome(&mut confinement, "seccomp", filtered.map_err(|error| error.to_string()));
     if operation.sandbox == Sandbox::Required && !confinement.missing.is_empty() {
         return Err(ConfineError::Incomplete(confinement.missing.join("; ")));
     }
     Ok(confinement)
 }
 
-fn note(confinement: &mut Confinement, name: &'static str, result: Result<(), String>) {
+fn record_outcome(confinement: &mut Confinement, name: &'static str, result: Result<(), String>) {
     match result {
         Ok(()) => confinement.in_force.push(name),
         Err(reason) => confinement.missing.push(format!("{name}: {reason}")),
@@ -105,34 +109,34 @@ fn confine_files(config: &ServerConfig) -> Result<(), String> {
     }
 }
 
-/// Returns the system's directories, and the files and devices named by options with their
-/// directories: a file replaced by another of the same name is a new one.
+/// Returns the readable paths: system directories, and the files and devices named by options with
+/// their directories, because a file replaced under its name is a new file.
 fn readable(config: &ServerConfig) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut all: Vec<PathBuf> = SYSTEM_DIRECTORIES.iter().map(PathBuf::from).collect();
     let devices = config.source.sources.iter().flat_map(SourceSpec::devices);
     let line = config.calibration.iter().flat_map(CalibrationConfig::devices);
     for file in config.operation.files.iter().cloned().chain(devices).chain(line) {
-        // The target of a symbolic link lies elsewhere.
+        // The target of a symbolic link may lie in another directory.
         for path in [file.canonicalize().ok(), Some(file)].into_iter().flatten() {
-            all.extend(parent(&path));
+            all.extend(parent_directory(&path));
             all.push(path);
         }
     }
     all
 }
 
-/// Returns the directories in which sockets are created and finally removed (for the status, and by
-/// time sources) and in which the clock-error log is rotated.
+/// Returns the writable directories: those where sockets are created and removed (the status
+/// socket, sockets of time sources), and where the clock-error log is rotated.
 fn writable(config: &ServerConfig) -> Vec<PathBuf> {
     let sources = config.source.sources.iter().flat_map(SourceSpec::directories);
     let log = config.calibration.as_ref().and_then(|calibration| calibration.error_log.as_ref());
-    let log = log.and_then(|log| parent(&log.path));
-    let status = config.status_socket.as_deref().and_then(parent);
+    let log = log.and_then(|log| parent_directory(&log.path));
+    let status = config.status_socket.as_deref().and_then(parent_directory);
     status.into_iter().chain(sources).chain(log).collect()
 }
 
-/// Returns the directory of a file, except the root directory.
-fn parent(path: &Path) -> Option<PathBuf> {
+/// Returns the directory of a path; `None` for the root directory.
+fn parent_directory(path: &Path) -> Option<PathBuf> {
     let parent = path.parent()?;
     if parent.as_os_str().is_empty() {
         return Some(PathBuf::from("."));
@@ -140,8 +144,10 @@ fn parent(path: &Path) -> Option<PathBuf> {
     (parent != Path::new("/")).then(|| parent.to_owned())
 }
 
-/// Returns the directory of the status socket if it belongs to the user.
-fn own_directory(config: &ServerConfig) -> Option<PathBuf> {
+/// Returns the directory of the status socket if that is the user's default one.
+fn user_directory(config: &ServerConfig) -> Option<PathBuf> {
     let (path, user) = (config.status_socket.as_ref()?, config.operation.user.as_deref()?);
-    (Some(path) == status::default_path(Some(user)).as_ref()).then(|| parent(path)).flatten()
+    (Some(path) == status::default_path(Some(user)).as_ref())
+        .then(|| parent_directory(path))
+        .flatten()
 }

@@ -1,6 +1,6 @@
-//! Counters of a server. Each worker owns one [`Counters`] on its own cache lines and adds a whole
-//! batch to it at once; a reader sums them. Sums are not exact across fields while the server runs:
-//! the fields of one worker are read one after the other.
+//! Counters of a server. Each worker has its own [`Counters`] and adds one batch at a time; a
+//! reader sums them over the workers. While the server runs, the sums of different fields need not
+//! be consistent, because fields are read one after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,11 +10,11 @@ use serde::ser::{SerializeMap, Serializer};
 use crate::IgnoreReason;
 use crate::response::{BUCKETS, ResponseTimes};
 
-/// Declares the counters once: the atomic ones that a worker owns, and their plain sums.
+/// Declares each counter once, for the atomic counters of a worker and for their plain counts.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counters of one worker, aligned so that no two workers share a cache line or the pair of
-        /// lines that x86 processors fetch together.
+        /// lines that x86 processors prefetch together.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
@@ -29,15 +29,15 @@ macro_rules! counters {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
         pub struct SocketCounts {
             $($(#[$doc])* pub $name: u64,)*
-            /// Datagrams deliberately not answered, by reason.
-            pub ignored: Ignored,
-            /// Response times by the replies' own timestamps, including replies that the kernel
-            /// refused.
+            /// Datagrams ignored by a rule, by reason.
+            pub ignored: IgnoredCounts,
+            /// Response times from receive to transmit timestamp, including those of replies that
+            /// the kernel refused.
             pub response_times: ResponseTimes,
         }
 
         impl Counters {
-            /// Adds one batch.
+            /// Adds the counts of one batch.
             pub fn add(&self, batch: &SocketCounts) {
                 $(add(&self.$name, batch.$name);)*
                 for (counter, count) in self.ignored.iter().zip(batch.ignored.0) {
@@ -50,12 +50,12 @@ macro_rules! counters {
                 add(&self.response_times_ns, sum_ns);
             }
 
-            /// Returns the counts so far.
+            /// Returns the present counts.
             #[must_use]
             pub fn totals(&self) -> SocketCounts {
                 SocketCounts {
                     $($name: self.$name.load(Ordering::Relaxed),)*
-                    ignored: Ignored(self.ignored.each_ref().map(|c| c.load(Ordering::Relaxed))),
+                    ignored: IgnoredCounts(self.ignored.each_ref().map(|c| c.load(Ordering::Relaxed))),
                     response_times: ResponseTimes {
                         counts: self.response_times.each_ref().map(|c| c.load(Ordering::Relaxed)),
                         sum_ns: self.response_times_ns.load(Ordering::Relaxed),
@@ -81,21 +81,20 @@ counters! {
     received,
     /// Replies passed to the kernel.
     answered,
-    /// Requests unanswered because the clock page had expired.
+    /// Requests not answered because the clock page had expired.
     expired,
     /// Replies that the kernel refused to send.
     refused,
-    /// Datagrams that the kernel dropped because a socket's receive buffer was full; they are not
-    /// part of `received`.
+    /// Datagrams that the kernel dropped because a socket's receive buffer was full, not part of
+    /// `received`.
     dropped,
     /// Receive calls that failed.
     receive_errors,
     /// Requests with a kernel receive timestamp, part of `received`.
     receive_kernel_timestamps,
-    /// Requests with a hardware receive timestamp, which was served.
+    /// Requests whose hardware receive timestamp was used.
     receive_hardware_timestamps,
-    /// Replies with the transmit time of the previous reply (RFC 9769), part of `answered` or
-    /// `refused`.
+    /// Replies in interleaved mode (RFC 9769), part of `answered` or `refused`.
     interleaved,
     /// Replies in symmetric passive mode (2) to requests in symmetric active mode (1), part of
     /// `answered` or `refused`.
@@ -104,8 +103,7 @@ counters! {
     mac,
     /// Replies with Network Time Security, part of `answered` or `refused`.
     nts,
-    /// Replies with the kiss NTSN, which makes clients get new cookies, part of `answered` or
-    /// `refused`.
+    /// NTS NAK replies (kiss code NTSN), part of `answered` or `refused`.
     nts_kisses,
     /// Replies for which a transmit timestamp was requested.
     transmit_timestamps_requested,
@@ -115,42 +113,42 @@ counters! {
     transmit_hardware_timestamps,
 }
 
-/// Adds to a counter. Most batches leave most counters unchanged; skipping the write keeps their
-/// cache line shared.
+/// Adds to a counter. Zero, the most frequent count, is not added, so that the cache line stays
+/// shared.
 fn add(counter: &AtomicU64, count: u64) {
     if count != 0 {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 }
 
-/// Ignored datagrams by reason; in JSON an object with one key for each reason.
+/// Counts of ignored datagrams by reason; in JSON an object with a key for each reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ignored([u64; IgnoreReason::COUNT]);
+pub struct IgnoredCounts([u64; IgnoreReason::COUNT]);
 
-impl Ignored {
-    /// Counts one datagram.
+impl IgnoredCounts {
+    /// Counts one ignored datagram.
     pub fn count(&mut self, reason: IgnoreReason) {
         self.0[reason as usize] += 1;
     }
 
-    /// Returns the number ignored for this reason.
+    /// Returns the count for this reason.
     #[must_use]
-    pub fn of(&self, reason: IgnoreReason) -> u64 {
+    pub fn count_of(&self, reason: IgnoreReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Returns the number ignored in total.
+    /// Returns the sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
-impl Serialize for Ignored {
+impl Serialize for IgnoredCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(IgnoreReason::COUNT))?;
         for reason in IgnoreReason::ALL {
-            map.serialize_entry(reason.name(), &self.of(reason))?;
+            map.serialize_entry(reason.name(), &self.count_of(reason))?;
         }
         map.end()
     }
@@ -177,7 +175,7 @@ mod tests {
             sum += worker.totals();
         }
         assert_eq!((sum.received, sum.answered, sum.expired), (15, 9, 3));
-        assert_eq!((sum.ignored.of(IgnoreReason::ModeControl), sum.ignored.total()), (3, 3));
+        assert_eq!((sum.ignored.count_of(IgnoreReason::ModeControl), sum.ignored.total()), (3, 3));
         let times = sum.response_times;
         assert_eq!((times.counts[1], times.total(), times.sum_ns), (3, 3, 4_500));
     }

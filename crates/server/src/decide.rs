@@ -1,7 +1,6 @@
-//! Decision on a reply, as a pure function of the request, its source address, the clock page, the
-//! receive timestamp and the stored state of the client. It reads no clock, keeps no state, and
-//! leaves one field of a basic reply open: the transmit timestamp, which is filled in as late as
-//! possible.
+//! Decision on a request: a pure function of the request, its source address, the clock page, the
+//! receive timestamp and the stored timestamps of the client. The transmit timestamp of a basic
+//! reply is left open, so that it can be taken as late as possible.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,42 +10,43 @@ use horolog_wire::ntp::{AssociationMode, HEADER_LEN, Header, LeapIndicator, PORT
 use crate::interleaved::{as_receive, as_transmit, may_be_interleaved};
 use crate::{ClockPage, DropReason, KissCode};
 
-/// Versions with the layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
+/// Versions of NTP with the header layout of version 4: RFC 1059, RFC 1119, RFC 1305, RFC 5905.
 const VERSIONS: std::ops::RangeInclusive<u8> = 1..=4;
 
 /// Decision on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestVerdict {
-    /// Send this reply of 48 bytes.
+    /// Send this reply.
     Reply(Reply),
     /// Send nothing.
     Ignore(IgnoreReason),
 }
 
-/// Reply, with the handling of its transmit timestamp.
+/// Reply without its final transmit timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reply {
-    /// Header of the reply. Its transmit timestamp is final in an interleaved reply and
-    /// [`NtpTimestamp::UNKNOWN`] in every other; see [`Reply::at`].
+    /// Header of the reply. Its transmit timestamp is final in an interleaved reply, and
+    /// [`NtpTimestamp::UNKNOWN`] otherwise, until [`Reply::header_at`] sets it.
     pub header: Header,
-    /// Mode of the reply.
+    /// Mode of the reply, basic or interleaved.
     pub kind: ReplyKind,
 }
 
 /// Mode of a reply (RFC 9769, section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReplyKind {
-    /// Request in basic mode: nothing is stored.
+    /// Basic mode; the reply's timestamps need not be stored.
     Basic,
-    /// Request that may be in interleaved mode but refers to an unknown reply. The reply is in
-    /// basic mode, and its timestamps must be stored.
+    /// Basic mode, because no reply with the request's origin timestamp is stored. The reply's
+    /// timestamps must be stored for the next request.
     First,
-    /// Reply with the transmit time of the previous reply; its own timestamps must be stored.
+    /// Interleaved mode: the reply carries the transmit timestamp of the previous one. Its own
+    /// timestamps must be stored.
     Interleaved,
 }
 
 impl ReplyKind {
-    /// Returns true if the reply's receive timestamp and transmit time must be stored for the
+    /// Returns true if the receive and transmit timestamps of the reply must be stored for the
     /// client's next request.
     #[must_use]
     pub const fn needs_timestamps_stored(self) -> bool {
@@ -55,17 +55,17 @@ impl ReplyKind {
 }
 
 impl Reply {
-    /// Returns the header as sent at `transmit`.
+    /// Returns the header of the reply, sent at `transmit` (T3).
     #[must_use]
-    pub const fn at(mut self, transmit: NtpTimestamp) -> Header {
+    pub const fn header_at(mut self, transmit: NtpTimestamp) -> Header {
         if !matches!(self.kind, ReplyKind::Interleaved) {
             self.header.transmit = as_transmit(transmit);
         }
         self.header
     }
 
-    /// Returns the kiss that replaces a reply in basic mode (RFC 5905, section 7.4). It carries no
-    /// time and is not stored.
+    /// Returns the kiss-o'-death packet to send instead of a basic reply (RFC 5905, section 7.4).
+    /// It carries no time, and its timestamps are not stored.
     #[must_use]
     pub const fn into_kiss(self, code: KissCode) -> Self {
         let header = Header {
@@ -81,20 +81,20 @@ impl Reply {
     }
 }
 
-/// Reason for which a datagram is not answered.
+/// Reason for which a datagram is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(usize)]
 pub enum IgnoreReason {
-    /// Length below that of a header, or a trailer that cannot be extension fields and a message
-    /// authentication code, which consist of 32-bit words.
+    /// Shorter than a header, or with a trailer whose length is no multiple of 4 bytes, as
+    /// extension fields and MACs require.
     Length,
     /// Version other than 1 to 4.
     Version,
-    /// Mode 0, reserved, in a version that has modes, or from the port of a server.
+    /// Mode 0, which is reserved except in version 1, and there only from a port other than 123.
     ModeReserved,
-    /// Mode 2, symmetric passive: a reply to a packet that this server never sends.
+    /// Mode 2, symmetric passive: a reply to a mode that this server never sends.
     ModePassive,
-    /// Mode 4, server: a reply to it could start a loop between two servers.
+    /// Mode 4, server: replies to replies could loop between two servers.
     ModeServer,
     /// Mode 5, broadcast.
     ModeBroadcast,
@@ -102,20 +102,20 @@ pub enum IgnoreReason {
     ModeControl,
     /// Mode 7, private use: a reply could be longer than the request.
     ModePrivate,
-    /// Port 0, which cannot be replied to, or an address that does not identify a single host.
+    /// Source port 0, or a source address that is multicast, broadcast or unspecified.
     Source,
-    /// Message authentication code that is wrong or of an unknown key.
+    /// MAC that is wrong or has an unknown key.
     Mac,
-    /// Fields of Network Time Security that are malformed or lack a cookie.
+    /// NTS extension fields that are malformed or contain no cookie.
     Nts,
-    /// Request in excess of the client's rate limit.
+    /// Request above the client's rate limit.
     Limited,
     /// Client denied by the lists of prefixes.
     Denied,
-    /// Request in excess of the limit for new clients.
+    /// Request above the rate limit for new clients.
     NewClients,
-    /// Multicast or broadcast destination, of IP or of the link: each thread, and each server on
-    /// the link, would reply.
+    /// Destination that is multicast or broadcast, in IP or at the link layer: every thread, and
+    /// every server on the link, would reply.
     NotUnicast,
 }
 
@@ -151,7 +151,7 @@ impl IgnoreReason {
     /// Number of reasons.
     pub const COUNT: usize = 15;
 
-    /// Returns its name in counters.
+    /// Returns the key in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -174,13 +174,12 @@ impl IgnoreReason {
     }
 }
 
-/// Judges the payload of a UDP datagram from `source`, received at `received` (T2). Only for a
-/// request that may be in interleaved mode, `transmit_of` is called for the transmit timestamp of
-/// this client's reply with that receive timestamp.
+/// Decides on the payload of a UDP datagram from `source`, received at `received` (T2). Only for a
+/// request that may be in interleaved mode, `transmit_of` is called with the receive timestamp of
+/// an earlier reply, and returns the transmit timestamp of that reply if it is stored.
 ///
-/// Extension fields and message authentication codes are skipped: the reply has 48 bytes and
-/// authenticates nothing, so a client that requires authentication drops it, as it must. No reply
-/// is longer than its request.
+/// Extension fields and MACs are not evaluated. The reply has 48 bytes and no authentication, so
+/// that a client that requires authentication drops it. No reply is longer than its request.
 #[must_use]
 pub fn decide(
     request: &[u8],
@@ -189,22 +188,22 @@ pub fn decide(
     received: NtpTimestamp,
     transmit_of: impl FnOnce(NtpTimestamp) -> Option<NtpTimestamp>,
 ) -> RequestVerdict {
-    if let Some(reason) = other_layout(request) {
+    if let Some(reason) = layout_ignore_reason(request) {
         return RequestVerdict::Ignore(reason);
     }
     let Ok((request, rest)) = Header::parse(request) else {
         return RequestVerdict::Ignore(IgnoreReason::Length);
     };
-    match objection(&request, rest, source) {
+    match ignore_reason(&request, rest, source) {
         Some(reason) => RequestVerdict::Ignore(reason),
         None => RequestVerdict::Reply(reply(&request, page, received, transmit_of)),
     }
 }
 
-/// Returns the reason to ignore modes with another layout after the first byte, and hence other
-/// lengths. Sockets may truncate a datagram to one byte (see `horolog_io::filter`), so a single
-/// byte has no other layout.
-fn other_layout(request: &[u8]) -> Option<IgnoreReason> {
+/// Returns the reason to ignore modes 6 and 7, which have other layouts and lengths. A single byte
+/// is left to the check of the length, because a socket filter may have truncated the datagram to
+/// it.
+fn layout_ignore_reason(request: &[u8]) -> Option<IgnoreReason> {
     let [first, _, ..] = *request else { return None };
     match AssociationMode::from_bits(first) {
         AssociationMode::Control => Some(IgnoreReason::ModeControl),
@@ -213,24 +212,24 @@ fn other_layout(request: &[u8]) -> Option<IgnoreReason> {
     }
 }
 
-fn objection(request: &Header, rest: &[u8], source: SocketAddr) -> Option<IgnoreReason> {
+fn ignore_reason(request: &Header, rest: &[u8], source: SocketAddr) -> Option<IgnoreReason> {
     if !rest.len().is_multiple_of(4) {
         Some(IgnoreReason::Length)
     } else if !VERSIONS.contains(&request.version) {
         Some(IgnoreReason::Version)
-    } else if let Some(reason) = objection_to_mode(request, source.port()) {
+    } else if let Some(reason) = mode_ignore_reason(request, source.port()) {
         Some(reason)
-    } else if source.port() == 0 || !names_one_host(source.ip()) {
+    } else if source.port() == 0 || !is_single_host(source.ip()) {
         Some(IgnoreReason::Source)
     } else {
         None
     }
 }
 
-/// Returns the reason to ignore the mode, if any. Version 1 had no mode field; its three bits are
-/// zero, and a client is distinguished from a peer by its port, which is not 123 (RFC 1059,
-/// appendix B and section 3; RFC 1305, appendix D).
-fn objection_to_mode(request: &Header, source_port: u16) -> Option<IgnoreReason> {
+/// Returns the reason to ignore the mode, if any. Version 1 has no mode field; its three bits are
+/// zero, and a client differs from a peer by its port, which is not 123 (RFC 1059, appendix B and
+/// section 3; RFC 1305, appendix D).
+fn mode_ignore_reason(request: &Header, source_port: u16) -> Option<IgnoreReason> {
     match request.mode {
         AssociationMode::Client | AssociationMode::SymmetricActive => None,
         AssociationMode::Reserved if request.version == 1 && source_port != PORT => None,
@@ -244,8 +243,8 @@ fn objection_to_mode(request: &Header, source_port: u16) -> Option<IgnoreReason>
 }
 
 /// Returns the mode of the reply. A request in symmetric active mode, as sent by the Windows time
-/// service, gets a reply in symmetric passive mode without an association: mode 2 is never replied
-/// to, so the reply ends the exchange from any port.
+/// service, is answered in symmetric passive mode without an association. No server replies to mode
+/// 2, so that the exchange ends with the reply.
 const fn reply_mode(request: AssociationMode) -> AssociationMode {
     match request {
         AssociationMode::SymmetricActive => AssociationMode::SymmetricPassive,
@@ -253,7 +252,7 @@ const fn reply_mode(request: AssociationMode) -> AssociationMode {
     }
 }
 
-fn names_one_host(ip: IpAddr) -> bool {
+fn is_single_host(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     !(ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST))
 }

@@ -81,7 +81,7 @@ fn symmetric_active_mode_is_answered_in_symmetric_passive_mode() {
         let RequestVerdict::Reply(reply) = judge(&packet(version, 1, 48), source) else {
             panic!("version {version} was ignored");
         };
-        let header = reply.at(RECEIVED);
+        let header = reply.header_at(RECEIVED);
         assert_eq!((header.version, header.mode), (version, AssociationMode::SymmetricPassive));
         assert_eq!(header.origin.to_bits(), 0x0102_0304_0506_0708);
         let mut bytes = [0; HEADER_LEN];
@@ -183,12 +183,12 @@ fn an_interleaved_reply_has_the_transmit_time_of_the_previous_one() {
 
     let reply = exchange(&interleaved(before, 21, 22));
     assert_eq!(reply.kind, ReplyKind::Interleaved);
-    let header = reply.at(leaves);
+    let header = reply.header_at(leaves);
     assert_eq!((header.origin.to_bits(), header.receive, header.transmit), (21, RECEIVED, left));
 
     let reply = exchange(&interleaved(before + 2, 21, 22));
     assert_eq!(reply.kind, ReplyKind::First);
-    let header = reply.at(leaves);
+    let header = reply.header_at(leaves);
     assert_eq!((header.origin.to_bits(), header.receive), (22, RECEIVED));
     assert_eq!(header.transmit.to_bits(), leaves.to_bits() | 1);
 
@@ -211,7 +211,7 @@ fn rfc_9769_figure_1() {
         let received = NtpTimestamp::from_bits(received);
         let verdict = decide(&request, client(), &page(), received, known);
         let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
-        let header = reply.at(NtpTimestamp::from_bits(leaves));
+        let header = reply.header_at(NtpTimestamp::from_bits(leaves));
         if reply.kind.needs_timestamps_stored() {
             stored.set((header.receive.to_bits(), NtpTimestamp::from_bits(leaves)));
         }
@@ -228,7 +228,7 @@ fn receive_timestamps_are_even_and_transmit_timestamps_odd() {
     let odd = NtpTimestamp::from_bits(RECEIVED.to_bits() | 1);
     let verdict = decide(&packet(4, 3, 48), client(), &page(), odd, |_| None);
     let RequestVerdict::Reply(reply) = verdict else { panic!("ignored") };
-    let header = reply.at(RECEIVED);
+    let header = reply.header_at(RECEIVED);
     assert_eq!((header.receive, header.transmit), (RECEIVED, odd));
 }
 
@@ -245,7 +245,7 @@ proptest! {
         if let RequestVerdict::Reply(reply) = decide(&bytes, source, &page(), received, known) {
             prop_assert!(bytes.len() >= HEADER_LEN, "a reply longer than its request");
             let echoed = if reply.kind == ReplyKind::Interleaved { 32..40 } else { 40..48 };
-            let reply = reply.at(received);
+            let reply = reply.header_at(received);
             prop_assert_eq!(&reply.origin.to_bits().to_be_bytes()[..], &bytes[echoed]);
             prop_assert_eq!(reply.receive, as_receive(received));
             let mut emitted = [0; HEADER_LEN];

@@ -1,5 +1,5 @@
-//! Socket engine: opens the sockets, distributes them over pinned threads, and counts their work.
-//! Replies are decided elsewhere.
+//! Socket engine: opens the sockets, starts threads pinned to cores that answer from them, and sums
+//! their counters.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use horolog_io::{
 use horolog_nts::Nonces;
 use horolog_sys::affinity::{allowed_cores, pin_to_core};
 use horolog_sys::clock::MonotonicClock;
-use horolog_time::leap::Timeline;
+use horolog_time::leap::UtcTimeline;
 use horolog_wire::ntp::HEADER_LEN;
 use horolog_xdp::XskDropCounter;
 
@@ -23,22 +23,22 @@ use crate::priority_sockets::PrioritySockets;
 use crate::worker::{Worker, WorkerContext};
 use crate::{Counters, Dispatch, ServerConfig, SocketCounts};
 
-/// Packets that a thread moves at once if it has its own socket.
+/// Maximum number of packets per batch of a thread with its own socket.
 const BATCH: usize = 32;
-/// Bytes of send buffer to request: more than one batch in flight.
+/// Send buffer size to request, in bytes: room for more than one batch.
 const SEND_BUFFER_BYTES: usize = 1 << 20;
-/// Longest wait of a thread for room in the send buffer before it drops a reply.
+/// Longest wait for room in the send buffer, after which a reply is dropped.
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// Sockets of one address, one per thread or one for all; open but not yet served.
+/// Open sockets of one listen address that are not served yet: one per thread, or one for all.
 #[derive(Debug)]
 pub(crate) struct ListenSockets {
     address: SocketAddr,
-    /// Timeline served at the address.
-    timeline: Timeline,
+    /// Timeline served at this address.
+    timeline: UtcTimeline,
     devices: Vec<UdpDevice>,
-    /// Separate sockets, one per thread, for requests longer than a header; empty if no trailer is
-    /// evaluated.
+    /// Additional sockets, one per thread, for requests longer than a header; empty if requests are
+    /// not authenticated.
     preferred: Vec<UdpDevice>,
 }
 
@@ -48,46 +48,47 @@ impl ListenSockets {
         self.address
     }
 
-    /// Returns the timeline served at the address.
-    pub(crate) const fn timeline(&self) -> Timeline {
+    /// Returns the timeline served at this address.
+    pub(crate) const fn timeline(&self) -> UtcTimeline {
         self.timeline
     }
 
-    /// Opens the sockets as configured.
+    /// Opens the sockets of a listen address.
     pub(crate) fn open(
         address: SocketAddr,
-        timeline: Timeline,
+        timeline: UtcTimeline,
         config: &ServerConfig,
     ) -> Result<Self, UdpError> {
         let shared = config.dispatch == Dispatch::SharedLock;
-        let stamp = match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
-            (false, _) => None,
-            (true, true) => Some(TransmitTimestamp::Kernel),
-            (true, false) => Some(TransmitTimestamp::Hardware),
-        };
+        let timestamp_source =
+            match (config.timestamps.transmit, config.timestamps.hardware.is_empty()) {
+                (false, _) => None,
+                (true, true) => Some(TransmitTimestamp::Kernel),
+                (true, false) => Some(TransmitTimestamp::Hardware),
+            };
         let options = UdpOptions {
             slots: if shared { 1 } else { BATCH },
             receive_buffer: Some(config.receive_buffer_bytes),
             send_buffer: Some(SEND_BUFFER_BYTES),
             send_wait: SEND_WAIT,
-            transmit_timestamps: stamp,
+            transmit_timestamps: timestamp_source,
             report_unicast: true,
             ..UdpOptions::default()
         };
-        // A shared port could be shared with a running server without any error. Only a socket that
-        // requests exclusive use detects that.
-        let alone = UdpDevice::bind(address, &options)?;
-        let address = alone.local_address();
-        let apart = config.nts.authenticates() && !shared;
-        if shared || (config.threads == 1 && !apart) {
-            return Ok(Self { address, timeline, devices: vec![alone], preferred: Vec::new() });
+        // Binding a shared port succeeds even if another server of this user has it. Only an
+        // exclusive socket detects that.
+        let exclusive = UdpDevice::bind(address, &options)?;
+        let address = exclusive.local_address();
+        let separates_long_requests = config.nts.authenticates() && !shared;
+        if shared || (config.threads == 1 && !separates_long_requests) {
+            return Ok(Self { address, timeline, devices: vec![exclusive], preferred: Vec::new() });
         }
-        drop(alone);
+        drop(exclusive);
         let options = UdpOptions { share_port: true, ..options };
         let bind = |_| UdpDevice::bind(address, &options);
-        let sockets = if apart { 2 * config.threads } else { config.threads };
+        let sockets = if separates_long_requests { 2 * config.threads } else { config.threads };
         let mut devices: Vec<_> = (0..sockets).map(bind).collect::<Result<_, _>>()?;
-        let steered = match (apart, config.steer_by_cpu) {
+        let steered = match (separates_long_requests, config.steer_by_cpu) {
             (true, by_cpu) => devices[0].steer_by_length(sockets as u32, HEADER_LEN as u32, by_cpu),
             (false, true) => devices[0].steer_by_cpu(sockets as u32),
             (false, false) => Ok(()),
@@ -98,7 +99,7 @@ impl ListenSockets {
     }
 }
 
-/// Threads that answer from sockets; dropping it ends them.
+/// Threads that answer from sockets. Dropping it ends the threads.
 #[derive(Debug)]
 pub(crate) struct SocketEngine {
     stop: Arc<AtomicBool>,
@@ -106,57 +107,56 @@ pub(crate) struct SocketEngine {
     counters: Vec<Arc<Counters>>,
     /// Core of each thread, in the order of `counters`.
     cores: Vec<Option<usize>>,
-    /// Second handles of the sockets, to read the kernel's drop counts.
+    /// Duplicates of the sockets, from which the kernel's drop counts are read.
     sockets: Mutex<Vec<UdpDevice>>,
-    handed_over: Vec<XskDropCounter>,
+    af_xdp_drops: Vec<XskDropCounter>,
 }
 
 impl SocketEngine {
-    fn new(surroundings: &WorkerContext) -> Self {
+    fn new(context: &WorkerContext) -> Self {
         Self {
-            stop: Arc::clone(&surroundings.stop),
+            stop: Arc::clone(&context.stop),
             threads: Mutex::default(),
             counters: Vec::new(),
             cores: Vec::new(),
             sockets: Mutex::default(),
-            handed_over: Vec::new(),
+            af_xdp_drops: Vec::new(),
         }
     }
 
-    /// Starts the threads for redirected requests.
-    pub(crate) fn start_handed_over(
+    /// Starts the threads that answer requests redirected to `AF_XDP` sockets.
+    pub(crate) fn start_af_xdp(
         devices: Vec<AfXdpQueue>,
-        surroundings: &WorkerContext,
+        context: &WorkerContext,
     ) -> io::Result<Self> {
-        let mut engine = Self::new(surroundings);
+        let mut engine = Self::new(context);
         let cores = allowed_cores()?;
-        // No transmit timestamps are taken on these devices.
-        let surroundings =
-            &WorkerContext { has_transmit_timestamps: false, ..surroundings.clone() };
-        for (queue, handed) in devices.into_iter().enumerate() {
-            engine.handed_over.push(handed.drops);
+        // These devices take no transmit timestamps.
+        let context = &WorkerContext { has_transmit_timestamps: false, ..context.clone() };
+        for (queue, af_xdp_queue) in devices.into_iter().enumerate() {
+            engine.af_xdp_drops.push(af_xdp_queue.drops);
             let core = core_for(queue, cores.len().max(1), &cores);
-            engine.spawn(handed.device, BATCH, core, surroundings)?;
+            engine.spawn(af_xdp_queue.device, BATCH, core, context)?;
         }
         Ok(engine)
     }
 
-    /// Starts the threads for the sockets of an address.
+    /// Starts the threads for the sockets of a listen address.
     pub(crate) fn start(
         listener: ListenSockets,
         config: &ServerConfig,
-        surroundings: &WorkerContext,
+        context: &WorkerContext,
     ) -> io::Result<Self> {
-        let mut engine = Self::new(surroundings);
+        let mut engine = Self::new(context);
         let cores = allowed_cores()?;
-        let page = surroundings.page.of(listener.timeline);
-        let surroundings = &WorkerContext { page, ..surroundings.clone() };
+        let page = context.page.with_timeline(listener.timeline);
+        let context = &WorkerContext { page, ..context.clone() };
         let sockets = listener.devices.iter().chain(&listener.preferred);
         let sockets = sockets.map(UdpDevice::try_clone);
         lock(&engine.sockets).extend(sockets.collect::<io::Result<Vec<_>>>()?);
         if config.dispatch == Dispatch::SharedLock {
             for device in listener.devices {
-                engine.spawn_sharing(&device, config.threads, &cores, surroundings)?;
+                engine.spawn_sharing(&device, config.threads, &cores, context)?;
             }
             return Ok(engine);
         }
@@ -166,9 +166,9 @@ impl SocketEngine {
             match preferred.next() {
                 Some(preferred) => {
                     let pair = PrioritySockets::new(preferred, device);
-                    engine.spawn(pair, BATCH, core, surroundings)?;
+                    engine.spawn(pair, BATCH, core, context)?;
                 }
-                None => engine.spawn(device, BATCH, core, surroundings)?,
+                None => engine.spawn(device, BATCH, core, context)?,
             }
         }
         Ok(engine)
@@ -179,7 +179,7 @@ impl SocketEngine {
         device: &UdpDevice,
         threads: usize,
         cores: &[usize],
-        surroundings: &WorkerContext,
+        context: &WorkerContext,
     ) -> io::Result<()> {
         let receiving = Arc::new(Mutex::new(device.try_clone()?));
         let sending = Arc::new(Mutex::new(device.try_clone()?));
@@ -187,9 +187,9 @@ impl SocketEngine {
             let shared = SharedSocket {
                 receiving: Arc::clone(&receiving),
                 sending: Arc::clone(&sending),
-                stop: Arc::clone(&surroundings.stop),
+                stop: Arc::clone(&context.stop),
             };
-            self.spawn(shared, 1, core_for(index, threads, cores), surroundings)?;
+            self.spawn(shared, 1, core_for(index, threads, cores), context)?;
         }
         Ok(())
     }
@@ -199,18 +199,18 @@ impl SocketEngine {
         device: impl BatchDevice<Address = Endpoints> + Send + 'static,
         slots: usize,
         core: Option<usize>,
-        surroundings: &WorkerContext,
+        context: &WorkerContext,
     ) -> io::Result<()> {
         let counters = Arc::new(Counters::default());
         self.counters.push(Arc::clone(&counters));
         self.cores.push(core);
-        let surroundings = surroundings.clone();
+        let context = context.clone();
         let nonces = Nonces::new().map_err(io::Error::other)?;
         let work = move || {
-            // Unpinned threads work as well, only less evenly; a core may have gone offline.
+            // Threads that cannot be pinned, because a core has gone offline, work too.
             let _ = core.map(pin_to_core);
-            // Created here, so that the batches lie in memory near the thread's core.
-            Worker::new(device, MonotonicClock, surroundings, counters, nonces, slots).run();
+            // Created in this thread, so that its batches lie in memory near its core.
+            Worker::new(device, MonotonicClock, context, counters, nonces, slots).run();
         };
         let mut threads = lock(&self.threads);
         let name = format!("answer-{}", threads.len());
@@ -218,7 +218,7 @@ impl SocketEngine {
         Ok(())
     }
 
-    /// Returns the sum over all threads, including the drops at all sockets.
+    /// Returns the sum of the counts of all threads, with the drops at all sockets.
     pub(crate) fn totals(&self) -> SocketCounts {
         let mut totals = SocketCounts::default();
         for counters in &self.counters {
@@ -227,12 +227,12 @@ impl SocketEngine {
         totals.dropped = lock(&self.sockets)
             .iter_mut()
             .filter_map(|socket| socket.dropped().ok())
-            .chain(self.handed_over.iter().filter_map(|socket| socket.count().ok()))
+            .chain(self.af_xdp_drops.iter().filter_map(|socket| socket.count().ok()))
             .sum();
         totals
     }
 
-    /// Returns the core and the counters of each thread; drops are counted by socket, not here.
+    /// Returns the core and the counts of each thread, without drops, which are counted by socket.
     pub(crate) fn workers(&self) -> impl Iterator<Item = (Option<usize>, SocketCounts)> {
         self.cores.iter().copied().zip(self.counters.iter().map(|counters| counters.totals()))
     }
@@ -242,7 +242,7 @@ impl SocketEngine {
         lock(&self.threads).iter().any(JoinHandle::is_finished)
     }
 
-    /// Ends the threads. The counters and the drops remain readable.
+    /// Ends the threads. Their counts and the drops remain readable.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in lock(&self.threads).drain(..) {
@@ -258,7 +258,7 @@ impl Drop for SocketEngine {
     }
 }
 
-/// One socket for several threads, with one lock around receiving and another around sending.
+/// Socket shared by several threads, with one lock for receiving and one for sending.
 #[derive(Debug)]
 struct SharedSocket {
     receiving: Arc<Mutex<UdpDevice>>,
@@ -271,7 +271,8 @@ impl BatchDevice for SharedSocket {
 
     fn receive(&mut self, batch: &mut Batch<Endpoints>, wait: Duration) -> io::Result<usize> {
         let mut socket = lock(&self.receiving);
-        // The threads arrive here one after the other; each would wait anew after the stop.
+        // Threads wait for this lock one after the other; after a stop, each would wait for packets
+        // anew.
         let wait = if self.stop.load(Ordering::Relaxed) { Duration::ZERO } else { wait };
         socket.receive(batch, wait)
     }
@@ -280,18 +281,18 @@ impl BatchDevice for SharedSocket {
         lock(&self.sending).send(batch)
     }
 
-    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        lock(&self.sending).sent(batch)
+    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        lock(&self.sending).receive_transmitted(batch)
     }
 }
 
-/// Locks a mutex. A thread that panicked while it held a lock has left a socket or a list intact.
+/// Locks a mutex. The value stays consistent even if a thread panics while it holds the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the core for a thread: the one whose packets CPU steering delivers to it, if this
-/// process may run there, otherwise the next in turn.
+/// Returns the core for a thread: the one whose packets are steered to it, if this process may use
+/// that core; otherwise cores are assigned in turn.
 fn core_for(index: usize, threads: usize, cores: &[usize]) -> Option<usize> {
     let steered = cores.iter().find(|core| *core % threads == index);
     steered.or_else(|| cores.get(index % cores.len().max(1))).copied()

@@ -1,7 +1,7 @@
-//! Decision of the server over whole Ethernet frames: the model of the XDP program, which must
-//! return the same bytes for the same frames in the same order. It covers only the fast subset;
-//! everything else passes to the sockets. It is written for clarity, not speed, and is not used for
-//! serving.
+//! Reference model of the XDP program: the server's decision on whole Ethernet frames. For the same
+//! frames in the same order the program must return the same bytes. The model answers only what XDP
+//! answers; all other frames pass to the sockets. It is written for clarity, not speed, and serves
+//! no requests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,68 +14,73 @@ use crate::{
     RequestVerdict, as_transmit, decide, may_be_interleaved,
 };
 
-/// Verdict on a frame.
+/// Verdict of the XDP engine on a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrameVerdict {
-    /// Transmit this frame from the ingress interface of the request.
+    /// Transmit this frame on the interface on which the request arrived.
     Transmit(Vec<u8>),
     /// Pass the unchanged frame to the kernel's network stack.
     Pass,
-    /// Drop, by limits or lists.
+    /// Drop the frame, because of limits or lists.
     Drop,
 }
 
 /// Handling of requests that may be in interleaved mode.
 #[derive(Clone, Copy, Debug)]
-pub enum FrameInterleaved<'a> {
-    /// Answered from this table.
+pub enum FrameInterleavedHandling<'a> {
+    /// Answer with the timestamps stored in this table.
     Answer(&'a InterleavedTable),
-    /// Passed, because the sockets have better transmit timestamps.
-    PassUp,
+    /// Pass to the sockets, which have better transmit timestamps.
+    Pass,
 }
 
-/// Inputs of the verdict on a frame, apart from the frame and the time.
+/// Inputs of the decision, apart from the frame and the time.
 #[derive(Clone, Copy, Debug)]
-pub struct FrameServer<'a> {
-    /// Addresses at which requests are answered.
+pub struct FrameDecisionInputs<'a> {
+    /// Addresses and ports at which requests are answered.
     pub listen: &'a ListenSet,
     /// Clock page; the caller has checked that it has not expired.
     pub page: &'a ClockPage,
-    /// Limits and lists, if any.
+    /// Rate limits and lists, if any.
     pub limiter: Option<&'a Limiter>,
     /// Handling of requests that may be in interleaved mode.
-    pub interleaved: FrameInterleaved<'a>,
+    pub interleaved: FrameInterleavedHandling<'a>,
 }
 
-/// Arrival of a frame and departure of its reply.
+/// Times at which a frame arrives and its reply is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameTimes {
-    /// Instant for the rate limits.
+    /// Instant used by the rate limiter.
     pub now: Timestamp<Monotonic>,
     /// Receive time (T2).
     pub received: NtpTimestamp,
-    /// Transmit time of a reply (T3).
+    /// Transmit time of the reply (T3).
     pub transmit: NtpTimestamp,
 }
 
-/// Judges a frame, charges its client, and stores the reply's timestamps if required.
+/// Decides on a frame, charges its client's rate limit, and stores the reply's timestamps if
+/// required.
 ///
 /// Requests are answered if they have exactly 48 bytes, client or symmetric active mode, a
-/// destination in the listen set and a MAC address of this host, in IPv4 (options allowed, no
-/// fragments) or IPv6 (no extension headers), with at most one VLAN tag, of a VLAN of this host,
-/// and without a byte that the length fields do not account for. Version 1 without a mode, IPv6
-/// without a UDP checksum, and a wrong checksum are left to the sockets. On virtual links the
-/// checksum may cover the pseudo-header alone, which is valid. The reply has no IPv4 options, so it
-/// may be shorter than the request, and keeps the VLAN tag. Longer requests of the same kind pass,
-/// but are rate-limited first.
+/// destination in the listen set and a MAC address of this host, over IPv4 (with options, but no
+/// fragments) or IPv6 (without extension headers), with at most one VLAN tag, of a VLAN of this
+/// host, and without bytes beyond the lengths in the headers. Requests of version 1 without a mode,
+/// over IPv6 without a UDP checksum, or with a wrong checksum pass to the sockets. A checksum over
+/// the pseudo-header alone, as on virtual links, is valid. The reply has no IPv4 options, so it may
+/// be shorter than the request, and has the VLAN tag of the request. Longer requests that are
+/// otherwise valid pass, but the rate limits apply to them first.
 #[must_use]
-pub fn decide_frame(frame: &[u8], server: &FrameServer<'_>, arrival: &FrameTimes) -> FrameVerdict {
+pub fn decide_frame(
+    frame: &[u8],
+    server: &FrameDecisionInputs<'_>,
+    arrival: &FrameTimes,
+) -> FrameVerdict {
     let Ok(request) = UdpFrame::parse(frame) else { return FrameVerdict::Pass };
     if !is_request(&request, server.listen) {
         return FrameVerdict::Pass;
     }
-    let class = RequestClass::of(request.payload.len());
-    // The checks of version and source are the same whatever follows.
+    let class = RequestClass::from_length(request.payload.len());
+    // A trailer makes no difference to the checks of version and source.
     let header = &request.payload[..HEADER_LEN];
     let RequestVerdict::Reply(basic) =
         decide(header, request.source, server.page, arrival.received, |_| None)
@@ -92,15 +97,15 @@ pub fn decide_frame(frame: &[u8], server: &FrameServer<'_>, arrival: &FrameTimes
         (Admission::Kiss(code), RequestClass::Plain) => {
             FrameVerdict::Transmit(reply_frame(&request, basic.into_kiss(code), arrival))
         }
-        (Admission::Admit, RequestClass::Plain) => answer(&request, basic, server, arrival),
+        (Admission::Admit, RequestClass::Plain) => answer_request(&request, basic, server, arrival),
     }
 }
 
-/// Answers a request that passed all checks.
-fn answer(
+/// Answers a request that has passed all checks.
+fn answer_request(
     request: &UdpFrame<'_>,
     basic: Reply,
-    server: &FrameServer<'_>,
+    server: &FrameDecisionInputs<'_>,
     arrival: &FrameTimes,
 ) -> FrameVerdict {
     let requests_interleaved =
@@ -108,27 +113,27 @@ fn answer(
     let client = request.source.ip();
     let reply = match server.interleaved {
         _ if !requests_interleaved => basic,
-        FrameInterleaved::PassUp => return FrameVerdict::Pass,
-        FrameInterleaved::Answer(table) => {
-            let known = |origin| table.transmit_of(client, origin);
+        FrameInterleavedHandling::Pass => return FrameVerdict::Pass,
+        FrameInterleavedHandling::Answer(table) => {
+            let transmit_of = |origin| table.transmit_of(client, origin);
             let (page, received) = (server.page, arrival.received);
-            match decide(request.payload, request.source, page, received, known) {
+            match decide(request.payload, request.source, page, received, transmit_of) {
                 RequestVerdict::Reply(reply) => reply,
                 RequestVerdict::Ignore(_) => return FrameVerdict::Pass,
             }
         }
     };
-    if let FrameInterleaved::Answer(table) = server.interleaved
+    if let FrameInterleavedHandling::Answer(table) = server.interleaved
         && reply.kind.needs_timestamps_stored()
     {
-        table.remember(client, reply.header.receive, as_transmit(arrival.transmit));
+        table.store_timestamps(client, reply.header.receive, as_transmit(arrival.transmit));
     }
     FrameVerdict::Transmit(reply_frame(request, reply, arrival))
 }
 
 fn reply_frame(request: &UdpFrame<'_>, reply: Reply, arrival: &FrameTimes) -> Vec<u8> {
     let mut payload = [0; HEADER_LEN];
-    reply.at(arrival.transmit).emit(&mut payload);
+    reply.header_at(arrival.transmit).emit(&mut payload);
     let builder = Builder {
         destination_mac: request.ethernet.source,
         source_mac: request.ethernet.destination,
@@ -141,7 +146,7 @@ fn reply_frame(request: &UdpFrame<'_>, reply: Reply, arrival: &FrameTimes) -> Ve
     reply
 }
 
-/// Returns true if it is a request of the fast subset, or a longer one.
+/// Returns true if the frame is a request that XDP may answer, or a longer one.
 fn is_request(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
     let (source, destination) = (request.source, request.destination);
     !request.ethernet.source.is_group()
@@ -155,14 +160,15 @@ fn is_request(request: &UdpFrame<'_>, listen: &ListenSet) -> bool {
         && listen.has_station(request.ethernet.vlan, request.ethernet.destination)
         && listen.contains(destination.ip(), destination.port())
         && source.ip() != destination.ip()
-        && can_come_from_a_link(source.ip())
+        && is_possible_remote_source(source.ip())
         && !listen.is_broadcast(source.ip())
 }
 
-/// Returns true if a remote host can have this address. Loopback, "this network", multicast and
-/// reserved addresses are left to the kernel, which drops most of them; so are IPv4 addresses
-/// written as IPv6 ones, which must not appear on a link (RFC 4291, section 2.5.5.2; RFC 6890).
-fn can_come_from_a_link(ip: IpAddr) -> bool {
+/// Returns true if the address can be that of a remote host. Frames from loopback, "this network",
+/// multicast and reserved addresses pass to the kernel, which drops most of them; so do those from
+/// IPv4-mapped IPv6 addresses, which must not occur on a link (RFC 4291, section 2.5.5.2; RFC
+/// 6890).
+fn is_possible_remote_source(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => {
             let first = ip.octets()[0];

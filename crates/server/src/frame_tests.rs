@@ -33,16 +33,16 @@ fn listen() -> ListenSet {
 
 fn judge(frame: &[u8]) -> FrameVerdict {
     let table = InterleavedTable::new(0, HashKey([0; 2])).unwrap();
-    judge_with(frame, None, FrameInterleaved::Answer(&table))
+    judge_with(frame, None, FrameInterleavedHandling::Answer(&table))
 }
 
 fn judge_with(
     frame: &[u8],
     limiter: Option<&Limiter>,
-    interleaved: FrameInterleaved<'_>,
+    interleaved: FrameInterleavedHandling<'_>,
 ) -> FrameVerdict {
     let (listen, page) = (listen(), page());
-    let server = FrameServer { listen: &listen, page: &page, limiter, interleaved };
+    let server = FrameDecisionInputs { listen: &listen, page: &page, limiter, interleaved };
     let now = Timestamp::from_ns(100_000_000_000);
     decide_frame(frame, &server, &FrameTimes { now, received: RECEIVED, transmit: TRANSMIT })
 }
@@ -288,26 +288,27 @@ fn interleaved_request(origin: u64) -> Vec<u8> {
 #[test]
 fn interleaved_requests_are_answered_from_the_table_or_pass() {
     let table = InterleavedTable::new(16, HashKey([3, 4])).unwrap();
-    let header = |frame: &[u8]| match judge_with(frame, None, FrameInterleaved::Answer(&table)) {
-        FrameVerdict::Transmit(reply) => {
-            Header::parse(UdpFrame::parse(&reply).unwrap().payload).unwrap().0
-        }
-        other => panic!("{other:?}"),
-    };
+    let header =
+        |frame: &[u8]| match judge_with(frame, None, FrameInterleavedHandling::Answer(&table)) {
+            FrameVerdict::Transmit(reply) => {
+                Header::parse(UdpFrame::parse(&reply).unwrap().payload).unwrap().0
+            }
+            other => panic!("{other:?}"),
+        };
     header(&build(&ipv6_request(), &ntp_request()));
     let first = header(&interleaved_request(RECEIVED.to_bits()));
     assert_eq!((first.origin, first.transmit), (TOKEN, TRANSMIT), "basic mode remembers nothing");
     let second = header(&interleaved_request(RECEIVED.to_bits()));
     assert_eq!((second.origin.to_bits(), second.transmit), (5, TRANSMIT));
     let request = interleaved_request(RECEIVED.to_bits());
-    assert_eq!(judge_with(&request, None, FrameInterleaved::PassUp), FrameVerdict::Pass);
+    assert_eq!(judge_with(&request, None, FrameInterleavedHandling::Pass), FrameVerdict::Pass);
 }
 
 #[test]
 fn limits_hold_for_requests_of_any_length_and_for_nothing_else() {
     let config = LimitsConfig { rate: Some(1.0), burst: 1, kiss_rate: true, ..Default::default() };
     let limiter = Limiter::new(&config, HashKey([3, 4])).unwrap();
-    let judge = |frame: &[u8]| judge_with(frame, Some(&limiter), FrameInterleaved::PassUp);
+    let judge = |frame: &[u8]| judge_with(frame, Some(&limiter), FrameInterleavedHandling::Pass);
     let mut other_mode = ntp_request();
     other_mode[0] ^= 7;
     for _ in 0..3 {

@@ -1,27 +1,27 @@
-//! Hardware timestamps of a running server: compares each PHC with the system clock periodically
-//! and converts its timestamps. One such clock is an [`InterfacePhc`].
+//! Hardware timestamping of a running server: a thread periodically compares the PHCs with the
+//! system clock, so that their timestamps can be converted. Each is an [`InterfacePhc`].
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use horolog_io::{BatchPacket, HardwareTime, InterfacePhc, InterfacePhcError, PhcConversion};
+use horolog_io::{BatchPacket, HardwareTimestamp, InterfacePhc, InterfacePhcError, PhcConversion};
 use horolog_sys::explain::explain;
 use horolog_sys::hardware_timestamps::{HardwareTimestamps, TimestampPurpose};
 use horolog_time::{Monotonic, Timestamp};
 
-use crate::periodic::Periodic;
+use crate::periodic::PeriodicThread;
 use crate::{ClockPage, ServerConfig};
 
-/// Interval between comparisons of the clocks. The rate of an ordinary oscillator changes by far
-/// less than 10 parts per billion in that time, which is 5 ns.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between comparisons of the clocks. The frequency of an ordinary oscillator changes by
+/// far less than 10 ppb in that time, which is 5 ns.
+const COMPARISON_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Reason for which hardware timestamps are unavailable; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum HardwareStartError {
-    /// Interface without hardware timestamps, or with a clock that cannot be read.
+    /// Interface without hardware timestamps, or with a PHC that cannot be read.
     #[error("--timestamps: {0}")]
     Interface(#[from] InterfacePhcError),
     /// Failure to start the thread that compares the clocks.
@@ -30,21 +30,21 @@ pub enum HardwareStartError {
     Thread(#[source] io::Error),
 }
 
-/// Conversions of the few interfaces, by interface index.
+/// Conversions of PHC timestamps, by interface index.
 #[derive(Debug, Default)]
 pub(crate) struct PhcConversions(ArcSwap<Vec<(u32, PhcConversion)>>);
 
 impl PhcConversions {
-    /// Returns the instant of a hardware timestamp; `None` if its clock is not known accurately
-    /// enough.
-    pub(crate) fn monotonic_of(&self, time: HardwareTime) -> Option<Timestamp<Monotonic>> {
+    /// Converts a hardware timestamp to the monotonic clock; `None` without a recent comparison of
+    /// its PHC.
+    pub(crate) fn monotonic_of(&self, time: HardwareTimestamp) -> Option<Timestamp<Monotonic>> {
         let known = self.0.load();
         let (_, conversion) = known.iter().find(|(interface, _)| *interface == time.interface)?;
         conversion.monotonic_of(time.ns)
     }
 
-    /// Returns the better timestamp of a packet read by `now`: the hardware one if it can be
-    /// converted.
+    /// Returns the best timestamp of a packet that was read by `now`, and its source: the hardware
+    /// timestamp if it can be converted, otherwise the kernel's. `None` without any timestamp.
     pub(crate) fn best_timestamp<A>(
         &self,
         packet: &BatchPacket<'_, A>,
@@ -68,7 +68,7 @@ pub(crate) enum TimestampSource {
 }
 
 impl TimestampSource {
-    /// Returns the value that belongs to this source.
+    /// Returns `kernel` or `hardware`, according to this source.
     pub(crate) fn choose<T>(self, kernel: T, hardware: T) -> T {
         match self {
             Self::Kernel => kernel,
@@ -77,51 +77,56 @@ impl TimestampSource {
     }
 }
 
-/// Enabled hardware timestamps; dropping it disables them.
+/// Enabled hardware timestamps and the thread that compares the PHCs. Dropping it disables them.
 #[derive(Debug)]
-pub(crate) struct Hardware {
+pub(crate) struct HardwareTimestamping {
     conversions: Arc<PhcConversions>,
-    thread: Periodic,
+    thread: PeriodicThread,
 }
 
-/// Enabled hardware timestamps whose clocks are not yet compared.
-pub(crate) struct OpenHardware(Vec<InterfacePhc>);
+/// Enabled hardware timestamps whose PHCs are not compared periodically yet.
+pub(crate) struct OpenHardwareTimestamping(Vec<InterfacePhc>);
 
-impl OpenHardware {
-    /// Starts comparing the clocks.
-    pub(crate) fn start(self) -> Result<Hardware, HardwareStartError> {
-        let Self(mut compared) = self;
+impl OpenHardwareTimestamping {
+    /// Starts the thread that compares the PHCs.
+    pub(crate) fn start(self) -> Result<HardwareTimestamping, HardwareStartError> {
+        let Self(mut clocks) = self;
         let conversions = Arc::<PhcConversions>::default();
-        publish(&conversions, &compared);
-        if compared.is_empty() {
-            return Ok(Hardware { conversions, thread: Periodic::default() });
+        publish(&conversions, &clocks);
+        if clocks.is_empty() {
+            return Ok(HardwareTimestamping { conversions, thread: PeriodicThread::default() });
         }
         let published = Arc::clone(&conversions);
         let compare = move || {
-            compared.iter_mut().for_each(InterfacePhc::compare);
-            publish(&published, &compared);
+            clocks.iter_mut().for_each(InterfacePhc::compare);
+            publish(&published, &clocks);
         };
-        let thread = Periodic::start("hardware-clocks", INTERVAL, move || compare);
-        Ok(Hardware { conversions, thread: thread.map_err(HardwareStartError::Thread)? })
+        let thread = PeriodicThread::start("hardware-clocks", COMPARISON_INTERVAL, move || compare);
+        Ok(HardwareTimestamping {
+            conversions,
+            thread: thread.map_err(HardwareStartError::Thread)?,
+        })
     }
 }
 
-impl Hardware {
-    /// Enables them at all configured interfaces, or at none.
-    pub(crate) fn open(config: &ServerConfig) -> Result<OpenHardware, HardwareStartError> {
+impl HardwareTimestamping {
+    /// Enables hardware timestamps on all configured interfaces; on an error, on none.
+    pub(crate) fn open(
+        config: &ServerConfig,
+    ) -> Result<OpenHardwareTimestamping, HardwareStartError> {
         let open = |name: &String| InterfacePhc::open(name, purpose(config, name));
         let interfaces = config.timestamps.hardware.iter();
-        Ok(OpenHardware(interfaces.map(open).collect::<Result<_, _>>()?))
+        Ok(OpenHardwareTimestamping(interfaces.map(open).collect::<Result<_, _>>()?))
     }
 
-    /// Checks that the drivers of these interfaces support them, without enabling them.
+    /// Checks that the drivers support the hardware timestamps, without enabling them.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), HardwareStartError> {
         let check = |name: &String| HardwareTimestamps::check(name, purpose(config, name));
         let checked = config.timestamps.hardware.iter().try_for_each(check);
         checked.map_err(|error| InterfacePhcError::from(error).into())
     }
 
-    /// Returns the conversions of their timestamps.
+    /// Returns the conversions of the PHC timestamps.
     pub(crate) fn conversions(&self) -> Arc<PhcConversions> {
         Arc::clone(&self.conversions)
     }
@@ -132,7 +137,7 @@ impl Hardware {
     }
 }
 
-/// Returns the purpose of an interface's timestamps.
+/// Returns the purpose of an interface's hardware timestamps.
 fn purpose(config: &ServerConfig, interface: &String) -> TimestampPurpose {
     let ptp = &config.ptp;
     match (ptp.interfaces.contains(interface), ptp.one_step) {
@@ -149,16 +154,16 @@ fn publish(conversions: &PhcConversions, compared: &[InterfacePhc]) {
 
 #[cfg(test)]
 mod tests {
-    use horolog_io::ClockPair;
+    use horolog_io::CrossTimestamp;
 
     use super::*;
 
     #[test]
     fn a_timestamp_is_converted_by_its_own_interface() {
         let monotonic = Timestamp::from_ns(1_000);
-        let at = |hardware_ns| PhcConversion::new(ClockPair { hardware_ns, monotonic });
+        let at = |hardware_ns| PhcConversion::new(CrossTimestamp { hardware_ns, monotonic });
         let conversions = PhcConversions(ArcSwap::from_pointee(vec![(3, at(50)), (7, at(90))]));
-        let time = |interface| conversions.monotonic_of(HardwareTime { interface, ns: 90 });
+        let time = |interface| conversions.monotonic_of(HardwareTimestamp { interface, ns: 90 });
         assert_eq!(time(3), Some(Timestamp::from_ns(1_040)));
         assert_eq!(time(7), Some(Timestamp::from_ns(1_000)));
         assert_eq!(time(4), None);
@@ -167,9 +172,9 @@ mod tests {
     #[test]
     fn an_interface_without_is_named() {
         let mut config = ServerConfig::default();
-        assert!(Hardware::open(&config).is_ok());
+        assert!(HardwareTimestamping::open(&config).is_ok());
         config.timestamps.hardware = vec!["lo".to_owned()];
-        let error = Hardware::open(&config).err().unwrap().to_string();
+        let error = HardwareTimestamping::open(&config).err().unwrap().to_string();
         assert!(error.starts_with("--timestamps: 'lo' has no hardware timestamps"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Time known to this host when a server starts: that of its RTC and that last saved on disk. A
-//! clock that was set back, or stood still, is behind the latter.
+//! Time that a host knows when a server starts: that of its RTC, and the time last saved to disk. A
+//! clock behind the saved time was set back or stood still.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,38 +16,41 @@ use horolog_time::{Clock, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp::LeapIndicator;
 
 use crate::page::PageReader;
-use crate::periodic::Periodic;
+use crate::periodic::PeriodicThread;
 use crate::sources::{SharedSources, SourceReading};
 use crate::{PlausibilityConfig, StartError};
 
-/// Intervals at which the need to save the time is checked, and at which it is saved: flash memory
-/// wears.
-const TICK: Duration = Duration::from_mins(1);
-const INTERVAL: Duration = Duration::from_hours(1);
-/// Length of the saved text: seconds since 1970 in decimal, in a fixed width so that each time
-/// completely replaces the previous one.
-const LENGTH: usize = 21;
+/// Intervals at which the need to save the time is checked, and at which it is saved. The latter is
+/// long because flash memory wears.
+const CHECK_INTERVAL: Duration = Duration::from_mins(1);
+const SAVE_INTERVAL: Duration = Duration::from_hours(1);
+/// Length of the saved text, in bytes: seconds since 1970 in decimal and a line feed. The fixed
+/// width lets each text replace the previous one completely.
+const SAVED_TEXT_LEN: usize = 21;
 
-/// Time information available at the start.
+/// Time information available at the start of a server.
 #[derive(Default)]
 pub(crate) struct HostTime {
-    /// Facts by which times are judged.
-    pub(crate) basis: PlausibilityRules,
-    /// Notice about the file.
+    /// Rules by which times are plausible.
+    pub(crate) plausibility_rules: PlausibilityRules,
+    /// Notice about the file of the saved time, if it is unusable.
     notice: Option<String>,
     file: Option<(PathBuf, File)>,
 }
 
 impl HostTime {
-    /// Reads the RTC and opens the file with the time last saved, which is created if missing:
-    /// later the permission may be lacking.
+    /// Reads the RTC, and opens the file with the time last saved. The file is created if missing,
+    /// because the permission may be lacking later.
     pub(crate) fn open(config: &PlausibilityConfig) -> Self {
         let now = MonotonicClock.now();
-        let ahead = |rtc: Timestamp<Utc>| Span::from_ns(rtc.as_ns().saturating_sub(now.as_ns()));
-        let rtc = rtc(Path::new("/sys/class/rtc")).map(ahead);
+        let minus_monotonic =
+            |rtc: Timestamp<Utc>| Span::from_ns(rtc.as_ns().saturating_sub(now.as_ns()));
+        let rtc = rtc_time(Path::new("/sys/class/rtc")).map(minus_monotonic);
         let (build, reach) = (config.build, config.reach);
-        let basis = PlausibilityRules { build, validity: reach, saved: None, rtc };
-        let Some(path) = &config.saved_time else { return Self { basis, ..Self::default() } };
+        let plausibility_rules = PlausibilityRules { build, validity: reach, saved: None, rtc };
+        let Some(path) = &config.saved_time else {
+            return Self { plausibility_rules, ..Self::default() };
+        };
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(path);
         let shown = path.display();
@@ -55,20 +58,22 @@ impl HostTime {
             |error: io::Error| format!("cannot save the time in {shown}: {}", explain(&error));
         let file = match opened {
             Ok(file) => file,
-            Err(error) => return Self { basis, notice: Some(failed(error)), file: None },
+            Err(error) => {
+                return Self { plausibility_rules, notice: Some(failed(error)), file: None };
+            }
         };
-        let (saved, notice) = match read(&file, &basis) {
+        let (saved, notice) = match read_saved_time(&file, &plausibility_rules) {
             Ok(saved) => (saved, None),
             Err(why) => (None, Some(format!("the time saved in {shown} is ignored: {why}"))),
         };
-        let basis = PlausibilityRules { saved, ..basis };
-        Self { basis, notice, file: Some((path.clone(), file)) }
+        let plausibility_rules = PlausibilityRules { saved, ..plausibility_rules };
+        Self { plausibility_rules, notice, file: Some((path.clone(), file)) }
     }
 }
 
-/// Returns the time of the RTC from which the kernel sets the system clock at boot, otherwise of
-/// the first readable one.
-fn rtc(directory: &Path) -> Option<Timestamp<Utc>> {
+/// Returns the time of the RTC by which the kernel set the system clock at boot (`hctosys`),
+/// otherwise of the first readable RTC.
+fn rtc_time(directory: &Path) -> Option<Timestamp<Utc>> {
     let text = |path: PathBuf| fs::read_to_string(path).ok();
     let mut clocks: Vec<_> =
         fs::read_dir(directory).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -78,9 +83,13 @@ fn rtc(directory: &Path) -> Option<Timestamp<Utc>> {
     clocks.iter().find_map(read).map(|seconds| Timestamp::from_timespec(seconds, 0))
 }
 
-/// Returns the time in a file, none in an empty one, or the reason for which it is unusable.
-fn read(file: &File, basis: &PlausibilityRules) -> Result<Option<Timestamp<Utc>>, String> {
-    let mut text = [0; LENGTH];
+/// Returns the saved time; `None` if the file is empty, or an error that states why the time is
+/// unusable.
+fn read_saved_time(
+    file: &File,
+    plausibility_rules: &PlausibilityRules,
+) -> Result<Option<Timestamp<Utc>>, String> {
+    let mut text = [0; SAVED_TEXT_LEN];
     let length = file
         .read_at(&mut text, 0)
         .map_err(|error| format!("cannot read the file: {}", explain(&error)))?;
@@ -90,28 +99,29 @@ fn read(file: &File, basis: &PlausibilityRules) -> Result<Option<Timestamp<Utc>>
     let text = str::from_utf8(&text[..length]).unwrap_or_default().trim();
     let seconds = text.parse().map_err(|_| "the file contains no number of seconds")?;
     let saved = Timestamp::from_timespec(seconds, 0);
-    basis.check(saved).map_err(|why| why.to_string())?;
+    plausibility_rules.check(saved).map_err(|why| why.to_string())?;
     Ok(Some(saved))
 }
 
-/// Replaces the time in a file.
-fn write(file: &File, utc: Timestamp<Utc>) -> io::Result<()> {
-    let text = format!("{:0width$}\n", utc.as_ns().div_euclid(NS_PER_S), width = LENGTH - 1);
+/// Replaces the saved time.
+fn write_saved_time(file: &File, utc: Timestamp<Utc>) -> io::Result<()> {
+    let text =
+        format!("{:0width$}\n", utc.as_ns().div_euclid(NS_PER_S), width = SAVED_TEXT_LEN - 1);
     file.write_all_at(text.as_bytes(), 0)?;
     file.sync_data()
 }
 
-/// Periodic and final saving of the served time while it is synchronised by a confirmed time
-/// source. Saving an unconfirmed system clock could rule out the correct time at the next start if
-/// that clock was wrong.
+/// Thread that saves the served time periodically and at the end, while that time comes from a
+/// confirmed source. The time of an unconfirmed clock is not saved: if it is wrong, it could rule
+/// out the correct time at the next start.
 #[derive(Debug)]
-pub(crate) struct SavedTime {
-    saver: Option<Arc<Saver>>,
-    thread: Periodic,
+pub(crate) struct TimeSaveThread {
+    saver: Option<Arc<TimeSaver>>,
+    thread: PeriodicThread,
 }
 
-impl SavedTime {
-    /// Starts saving if there is a file. A deliberately wrong time is not saved.
+impl TimeSaveThread {
+    /// Starts the thread if there is a file, unless the served time is deliberately wrong.
     pub(crate) fn start(
         host: HostTime,
         is_test: bool,
@@ -120,24 +130,26 @@ impl SavedTime {
     ) -> Result<Self, StartError> {
         host.notice.into_iter().for_each(|notice| notices.push_notice(notice));
         let Some((path, file)) = host.file.filter(|_| !is_test) else {
-            return Ok(Self { saver: None, thread: Periodic::default() });
+            return Ok(Self { saver: None, thread: PeriodicThread::default() });
         };
         let (page, notices) = (page.clone(), Arc::clone(notices));
-        let saver = Arc::new(Saver { path, file, page, notices, failed: AtomicBool::default() });
-        let own = Arc::clone(&saver);
+        let saver =
+            Arc::new(TimeSaver { path, file, page, notices, failed: AtomicBool::default() });
+        let shared_saver = Arc::clone(&saver);
         let begin = move || {
             let mut last: Option<Instant> = None;
             move || {
-                if last.is_none_or(|last| last.elapsed() >= INTERVAL) && own.save() {
+                if last.is_none_or(|last| last.elapsed() >= SAVE_INTERVAL) && shared_saver.save() {
                     last = Some(Instant::now());
                 }
             }
         };
-        let thread = Periodic::start("saved-time", TICK, begin).map_err(StartError::Thread)?;
+        let thread = PeriodicThread::start("saved-time", CHECK_INTERVAL, begin)
+            .map_err(StartError::Thread)?;
         Ok(Self { saver: Some(saver), thread })
     }
 
-    /// Saves the time now, if it is synchronised.
+    /// Saves the time now, if it is synchronised and confirmed.
     pub(crate) fn save(&self) {
         self.saver.iter().for_each(|saver| {
             saver.save();
@@ -151,7 +163,7 @@ impl SavedTime {
 }
 
 #[derive(Debug)]
-struct Saver {
+struct TimeSaver {
     path: PathBuf,
     file: File,
     page: PageReader,
@@ -159,8 +171,9 @@ struct Saver {
     failed: AtomicBool,
 }
 
-impl Saver {
-    /// Returns true if the time was saved. A failure is reported once.
+impl TimeSaver {
+    /// Saves the time if it is synchronised and confirmed; returns true if it was saved. A failure
+    /// is reported once, until saving succeeds again.
     fn save(&self) -> bool {
         let (page, now) = (self.page.read(), MonotonicClock.now());
         let is_confirmed = self.notices.reading(now).is_some_and(is_confirmed);
@@ -168,7 +181,7 @@ impl Saver {
             return false;
         }
         let Some(ntp) = page.timebase.ntp_at(now) else { return false };
-        match write(&self.file, ntp.to_utc(Realtime.now())) {
+        match write_saved_time(&self.file, ntp.to_utc(Realtime.now())) {
             Ok(()) => self.failed.store(false, Ordering::Relaxed),
             Err(_) if self.failed.swap(true, Ordering::Relaxed) => {}
             Err(error) => self.notices.push_notice(format!(
@@ -201,13 +214,17 @@ mod tests {
             HostTime::open(&PlausibilityConfig { saved_time, ..PlausibilityConfig::default() })
         };
         let host = open(&path);
-        assert_eq!((host.basis.saved, host.notice), (None, None), "the first start");
+        assert_eq!((host.plausibility_rules.saved, host.notice), (None, None), "the first start");
         let (_, file) = host.file.unwrap();
         for seconds in [1_900_000_000, 1_800_000_000] {
-            write(&file, Timestamp::from_timespec(seconds, 999_999_999)).unwrap();
+            write_saved_time(&file, Timestamp::from_timespec(seconds, 999_999_999)).unwrap();
             let host = open(&path);
             let saved = Some(Timestamp::from_timespec(seconds, 0));
-            assert_eq!((host.basis.saved, host.notice), (saved, None), "never later than it was");
+            assert_eq!(
+                (host.plausibility_rules.saved, host.notice),
+                (saved, None),
+                "never later than it was"
+            );
         }
         for (bad, why) in [
             ("\n", "no number"),
@@ -220,13 +237,13 @@ mod tests {
         ] {
             fs::write(&path, bad).unwrap();
             let host = open(&path);
-            assert_eq!(host.basis.saved, None, "{bad}");
+            assert_eq!(host.plausibility_rules.saved, None, "{bad}");
             let notice = host.notice.unwrap();
             assert!(notice.contains("is ignored: ") && notice.contains(why), "{bad}: {notice}");
             assert!(host.file.is_some(), "it is written anew");
         }
         let file = File::options().write(true).open(&path).unwrap();
-        let why = read(&file, &PlausibilityRules::default()).unwrap_err();
+        let why = read_saved_time(&file, &PlausibilityRules::default()).unwrap_err();
         assert!(why.starts_with("cannot read the file: "), "{why}");
         let notice = open(Path::new("/there-is-none/time")).notice.unwrap();
         assert!(notice.starts_with("cannot save the time in /there-is-none/time: "), "{notice}");
@@ -264,17 +281,17 @@ mod tests {
     #[test]
     fn the_rtc_that_set_the_clock_is_read() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(rtc(directory.path()), None);
+        assert_eq!(rtc_time(directory.path()), None);
         for (name, sets, seconds) in [("rtc0", "0", "5"), ("rtc1", "1", "1800000000")] {
             let own = directory.path().join(name);
             fs::create_dir(&own).unwrap();
             fs::write(own.join("hctosys"), format!("{sets}\n")).unwrap();
             fs::write(own.join("since_epoch"), format!("{seconds}\n")).unwrap();
         }
-        assert_eq!(rtc(directory.path()), Some(Timestamp::from_timespec(1_800_000_000, 0)));
+        assert_eq!(rtc_time(directory.path()), Some(Timestamp::from_timespec(1_800_000_000, 0)));
         fs::write(directory.path().join("rtc1/since_epoch"), "").unwrap();
         let next = Some(Timestamp::from_timespec(5, 0));
-        assert_eq!(rtc(directory.path()), next, "where one cannot be read");
-        assert_eq!(rtc(Path::new("/there-is-none")), None);
+        assert_eq!(rtc_time(directory.path()), next, "where one cannot be read");
+        assert_eq!(rtc_time(Path::new("/there-is-none")), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Stored state for interleaved mode (RFC 9769, section 2): for each client the receive and
-//! transmit timestamps of its last reply, so that the next reply can carry the transmit timestamp
-//! taken when the last one was really sent. It reads no clock and sends nothing.
+//! Timestamps stored for interleaved mode (RFC 9769, section 2): the receive and transmit
+//! timestamps of the last reply to each client. The next reply can then carry the actual transmit
+//! timestamp of the last one. No clock is read here.
 //!
-//! Every receive timestamp of this server is even and every transmit timestamp odd (a unit is 0.23
-//! ns). So a request with an odd or zero origin refers to no receive timestamp of this server, and
-//! no lookup is made: clients in basic mode cost nothing and leave no state.
+//! All receive timestamps of this server are even and all transmit timestamps odd (in units of 0.23
+//! ns). A request whose origin timestamp is odd or zero therefore refers to no receive timestamp of
+//! this server and needs no lookup, so that clients in basic mode cost nothing and leave no state.
 //!
-//! The table is direct-mapped: one slot of 16 bytes for each value of a keyed hash of the address.
-//! Clients that collide in a slot get basic replies, which are just as correct.
+//! The table is direct-mapped: a keyed hash of the client's address selects one slot of 16 bytes.
+//! Clients that collide in a slot may get basic replies, which are correct too.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,22 +21,22 @@ use crate::address_hash::HashKey;
 /// Bytes of memory per stored client.
 pub const INTERLEAVED_BYTES_PER_CLIENT: usize = size_of::<InterleavedSlot>();
 
-/// Returns the receive timestamp of this server for this instant: even.
+/// Converts an instant to a receive timestamp of this server: an even one.
 #[must_use]
 pub const fn as_receive(instant: NtpTimestamp) -> NtpTimestamp {
     NtpTimestamp::from_bits(instant.to_bits() & !1)
 }
 
-/// Returns the transmit timestamp of this server for this instant: odd.
+/// Converts an instant to a transmit timestamp of this server: an odd one.
 #[must_use]
 pub const fn as_transmit(instant: NtpTimestamp) -> NtpTimestamp {
     NtpTimestamp::from_bits(instant.to_bits() | 1)
 }
 
 /// Returns true if a request may be in interleaved mode: its origin can be a receive timestamp of
-/// this server, and its receive and transmit timestamps differ (RFC 9769, section 2: a request with
-/// equal ones is answered in basic mode). A request in symmetric active mode never is: that
-/// requires an association (section 3).
+/// this server, and its receive and transmit timestamps differ (RFC 9769, section 2). Requests in
+/// symmetric active mode are excluded, because interleaved mode then requires an association
+/// (section 3).
 #[must_use]
 pub fn may_be_interleaved(request: &Header) -> bool {
     let origin = request.origin.to_bits();
@@ -46,17 +46,17 @@ pub fn may_be_interleaved(request: &Header) -> bool {
         && request.receive != request.transmit
 }
 
-/// Two timestamps of one reply: their exclusive or, and the transmit timestamp. The receive
-/// timestamp follows from both, so a slot with halves of different replies yields a receive
+/// Timestamps of one reply: transmit timestamp, and receive timestamp XOR transmit timestamp. If
+/// the two words are of different replies, because of concurrent writes, they yield a receive
 /// timestamp that was never sent to any client.
 #[derive(Debug, FromZeros)]
 #[repr(C, align(16))]
 struct InterleavedSlot {
-    both: AtomicU64,
+    receive_xor_transmit: AtomicU64,
     transmit: AtomicU64,
 }
 
-/// Timestamps of each client's last reply; any number of threads read and write it.
+/// Timestamps of the last reply to each client. Threads read and write concurrently without locks.
 #[derive(Debug)]
 pub struct InterleavedTable {
     slots: Vec<InterleavedSlot>,
@@ -64,9 +64,9 @@ pub struct InterleavedTable {
 }
 
 impl InterleavedTable {
-    /// Creates a table with a slot for each of `clients`, rounded up to a power of two; 0 slots
-    /// disable interleaved mode. The kernel allocates memory as slots are first written. Returns
-    /// `None` if there is not enough memory.
+    /// Creates a table for at least `clients` clients; the number of slots is a power of two, or 0
+    /// to disable interleaved mode. The kernel allocates memory when a slot is first written.
+    /// `None` without enough memory.
     #[must_use]
     pub fn new(clients: usize, key: HashKey) -> Option<Self> {
         let slots = match clients {
@@ -84,7 +84,7 @@ impl InterleavedTable {
         self.slots.len()
     }
 
-    /// Returns the number of slots that hold a client.
+    /// Returns the number of occupied slots.
     #[must_use]
     pub fn clients(&self) -> u64 {
         self.slots.iter().filter(|slot| slot.transmit.load(Ordering::Relaxed) != 0).count() as u64
@@ -92,31 +92,31 @@ impl InterleavedTable {
 
     fn slot(&self, client: IpAddr) -> Option<&InterleavedSlot> {
         let mask = self.slots.len().checked_sub(1)?;
-        self.slots.get(self.key.of(client) as usize & mask)
+        self.slots.get(self.key.hash_address(client) as usize & mask)
     }
 
-    /// Returns the transmit timestamp of the last reply to this client, if `origin` is its receive
-    /// timestamp.
+    /// Returns the transmit timestamp of the last reply to this client, if its receive timestamp
+    /// was `origin`.
     #[must_use]
     pub fn transmit_of(&self, client: IpAddr, origin: NtpTimestamp) -> Option<NtpTimestamp> {
         self.slot(client)?.transmit_of(origin)
     }
 
-    /// Stores the timestamps of a reply to this client, replacing those of an earlier one.
-    pub fn remember(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) {
+    /// Stores the timestamps of a reply to this client and replaces any earlier ones.
+    pub fn store_timestamps(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) {
         if let Some(slot) = self.slot(client) {
             slot.write(receive, transmit);
         }
     }
 
-    /// Replaces the stored transmit timestamp by a better one, if the slot still holds the reply
-    /// with this receive timestamp. A timestamp before the stored one, which was taken before the
-    /// reply was sent, is impossible and changes nothing; the result is then `false`.
+    /// Replaces the stored transmit timestamp by the actual one, if the slot still holds the reply
+    /// with this receive timestamp. Returns false, without a change, if the actual timestamp is
+    /// before the stored one, which was taken before sending.
     #[must_use]
     pub fn correct(&self, client: IpAddr, receive: NtpTimestamp, transmit: NtpTimestamp) -> bool {
         let Some(slot) = self.slot(client) else { return true };
-        let Some(remembered) = slot.transmit_of(receive) else { return true };
-        let is_possible = as_transmit(transmit).since(remembered) >= Span::ZERO;
+        let Some(stored) = slot.transmit_of(receive) else { return true };
+        let is_possible = as_transmit(transmit).since(stored) >= Span::ZERO;
         if is_possible {
             slot.write(receive, transmit);
         }
@@ -126,15 +126,15 @@ impl InterleavedTable {
 
 impl InterleavedSlot {
     fn transmit_of(&self, origin: NtpTimestamp) -> Option<NtpTimestamp> {
-        let both = self.both.load(Ordering::Relaxed);
+        let receive_xor_transmit = self.receive_xor_transmit.load(Ordering::Relaxed);
         let transmit = self.transmit.load(Ordering::Relaxed);
-        let is_of_origin = transmit != 0 && both ^ transmit == origin.to_bits();
+        let is_of_origin = transmit != 0 && receive_xor_transmit ^ transmit == origin.to_bits();
         is_of_origin.then(|| NtpTimestamp::from_bits(transmit))
     }
 
     fn write(&self, receive: NtpTimestamp, transmit: NtpTimestamp) {
         let (receive, transmit) = (as_receive(receive).to_bits(), as_transmit(transmit).to_bits());
-        self.both.store(receive ^ transmit, Ordering::Relaxed);
+        self.receive_xor_transmit.store(receive ^ transmit, Ordering::Relaxed);
         self.transmit.store(transmit, Ordering::Relaxed);
     }
 }
@@ -178,10 +178,10 @@ mod tests {
     fn the_last_reply_is_remembered_and_no_other() {
         let table = table(1);
         assert_eq!(table.transmit_of(client(), stamp(0)), None, "an empty slot");
-        table.remember(client(), stamp(100), stamp(201));
+        table.store_timestamps(client(), stamp(100), stamp(201));
         assert_eq!(table.transmit_of(client(), stamp(100)), Some(stamp(201)));
         assert_eq!(table.transmit_of(client(), stamp(102)), None);
-        table.remember(client(), stamp(300), stamp(401));
+        table.store_timestamps(client(), stamp(300), stamp(401));
         assert_eq!(table.transmit_of(client(), stamp(100)), None);
         assert_eq!(table.transmit_of(client(), stamp(300)), Some(stamp(401)));
     }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn only_the_reply_that_it_is_of_is_corrected() {
         let table = table(16);
-        table.remember(client(), stamp(100), stamp(201));
+        table.store_timestamps(client(), stamp(100), stamp(201));
         assert!(table.correct(client(), stamp(98), stamp(301)));
         assert_eq!(table.transmit_of(client(), stamp(100)), Some(stamp(201)));
         assert!(table.correct(client(), stamp(100), stamp(302)));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!([0, 1, 3, 1 << 20].map(|clients| table(clients).slots()), [0, 1, 4, 1 << 20]);
         assert!(InterleavedTable::new(usize::MAX, KEY).is_none());
         let off = table(0);
-        off.remember(client(), stamp(100), stamp(201));
+        off.store_timestamps(client(), stamp(100), stamp(201));
         assert_eq!(off.transmit_of(client(), stamp(100)), None);
     }
 
@@ -214,9 +214,9 @@ mod tests {
     fn a_torn_slot_matches_no_client() {
         let table = table(1);
         // What a reader meets when a writer is stopped between the halves.
-        table.remember(client(), stamp(0xaaaa_0000), stamp(0xaaaa_1111));
+        table.store_timestamps(client(), stamp(0xaaaa_0000), stamp(0xaaaa_1111));
         let [slot] = &table.slots[..] else { panic!("one slot") };
-        slot.both.store(0xbbbb_0000 ^ 0xbbbb_2223, Ordering::Relaxed);
+        slot.receive_xor_transmit.store(0xbbbb_0000 ^ 0xbbbb_2223, Ordering::Relaxed);
         assert_eq!(table.transmit_of(client(), stamp(0xaaaa_0000)), None);
         assert_eq!(table.transmit_of(client(), stamp(0xbbbb_0000)), None);
     }
@@ -237,7 +237,7 @@ mod tests {
                     let mut n = writer;
                     while !stop.load(Ordering::Relaxed) {
                         let (receive, transmit) = reply(n % 64);
-                        table.remember(client(), receive, transmit);
+                        table.store_timestamps(client(), receive, transmit);
                         n += 1;
                     }
                 });
@@ -259,7 +259,7 @@ mod tests {
         #[test]
         fn what_is_remembered_is_found(ip: IpAddr, receive: u64, transmit: u64, other: u64) {
             let table = table(64);
-            table.remember(ip, stamp(receive), stamp(transmit));
+            table.store_timestamps(ip, stamp(receive), stamp(transmit));
             let receive = as_receive(stamp(receive));
             prop_assert_eq!(table.transmit_of(ip, receive), Some(as_transmit(stamp(transmit))));
             prop_assume!(stamp(other) != receive);

@@ -1,5 +1,5 @@
-//! Leap-seconds file of a server: read at start and again on reload. An invalid file prevents the
-//! start; on reload the last good list stays in force.
+//! File with the list of leap seconds (`leap-seconds.list`), read at start and at every reload. An
+//! invalid file prevents the start; at a reload, the last valid list stays in force.
 
 use horolog_sys::explain::explain;
 use std::fs::File;
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use horolog_time::leap::{LIST_BYTES_MAX, LeapList, ListError};
+use horolog_time::leap::{LIST_BYTES_MAX, LeapList, LeapListError};
 
-/// Reason for which a file yields no list; its text is one line for the user.
+/// Reason for which a file contains no usable list; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum LeapFileError {
     /// Unreadable file.
     #[error("cannot read the leap-seconds file {0}: {why}; choose another with \
              --leap-file", why = explain(.1))]
     Read(PathBuf, #[source] io::Error),
-    /// File that is not a list, or a damaged one.
+    /// File that is not a valid list.
     #[error("the leap-seconds file {0} is ignored: {1}")]
-    List(PathBuf, #[source] ListError),
+    List(PathBuf, #[source] LeapListError),
 }
 
-/// File and the last good list read from it. Clones share the list.
+/// Path of the file, and the last valid list read from it. Clones share the list.
 #[derive(Clone, Debug)]
 pub struct LeapFile {
     path: PathBuf,
@@ -32,31 +32,31 @@ pub struct LeapFile {
 impl LeapFile {
     /// Reads the file, which must be valid.
     pub fn open(path: &Path) -> Result<Self, LeapFileError> {
-        let list = Arc::new(ArcSwap::from_pointee(read(path)?));
+        let list = Arc::new(ArcSwap::from_pointee(read_list(path)?));
         Ok(Self { path: path.to_owned(), list })
     }
 
-    /// Reads the file again and changes nothing; the last good list stays in force.
+    /// Reads the file again and returns its list, without putting that in force.
     pub fn read(&self) -> Result<LeapList, LeapFileError> {
-        read(&self.path)
+        read_list(&self.path)
     }
 
-    /// Puts a previously read list in force.
+    /// Puts a list that was read earlier in force.
     pub fn replace(&self, list: LeapList) {
         self.list.store(Arc::new(list));
     }
 
-    /// Returns the last good list.
+    /// Returns the list in force.
     #[must_use]
     pub fn list(&self) -> Arc<LeapList> {
         self.list.load_full()
     }
 }
 
-fn read(path: &Path) -> Result<LeapList, LeapFileError> {
+fn read_list(path: &Path) -> Result<LeapList, LeapFileError> {
     let failed = |error| LeapFileError::Read(path.to_owned(), error);
     let mut text = String::new();
-    // One byte above the maximum size of a list reveals that the file is too long.
+    // A file one byte longer than the maximum is detected as too long.
     let file = File::open(path).map_err(failed)?;
     file.take(LIST_BYTES_MAX as u64 + 1).read_to_string(&mut text).map_err(failed)?;
     LeapList::parse(&text).map_err(|error| LeapFileError::List(path.to_owned(), error))

@@ -1,41 +1,41 @@
-//! Warnings to the operator about leap seconds, one line each. They are not printed here.
+//! Warnings to the operator about leap seconds, one line each.
 
 use std::fmt;
 
 use horolog_time::leap::{Date, LeapDisagreement, LeapKind, LeapSecond};
 use horolog_time::{Span, Timestamp, Utc};
 
-/// Warning; its text states what happened, to what, and what to do.
+/// Warning; its text states what is wrong, and what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeapNotice {
-    /// List that expires within 28 days, at this instant.
+    /// List that expires within 28 days, with its expiry.
     ExpiresSoon(Timestamp<Utc>),
-    /// List that expired at this instant.
+    /// Expired list, with its expiry.
     Expired(Timestamp<Utc>),
-    /// Disagreement of list and kernel.
-    Discord(LeapDisagreement),
-    /// Missing step of the system clock at the leap.
+    /// Contradiction between the list and the kernel.
+    Disagreement(LeapDisagreement),
+    /// System clock that did not step at the leap second.
     DidNotStep,
 }
 
-fn name(kind: LeapKind) -> &'static str {
+fn participle(kind: LeapKind) -> &'static str {
     match kind {
         LeapKind::Insert => "inserted",
         LeapKind::Delete => "deleted",
     }
 }
 
-/// Describes a coming leap second: insertion or deletion, and the day at whose end it occurs.
-pub(crate) fn pending(leap: &LeapSecond) -> String {
+/// Describes a leap second: insertion or deletion, and the day at whose end it occurs.
+pub(crate) fn describe_leap(leap: &LeapSecond) -> String {
     let what = match leap.kind {
         LeapKind::Insert => "insert",
         LeapKind::Delete => "delete",
     };
-    format!("{what} {}", day(leap))
+    format!("{what} {}", leap_day(leap))
 }
 
-/// Returns the day whose last minute is changed by a leap.
-fn day(leap: &LeapSecond) -> Date {
+/// Returns the day at whose end the leap second occurs.
+fn leap_day(leap: &LeapSecond) -> Date {
     Date(leap.midnight - Span::from_ns(1))
 }
 
@@ -55,27 +55,27 @@ impl fmt::Display for LeapNotice {
                  install a new one and reload, or use --tai-offset",
                 Date(*at)
             ),
-            Self::Discord(LeapDisagreement::KernelOnly(leap)) => write!(
+            Self::Disagreement(LeapDisagreement::KernelOnly(leap)) => write!(
                 f,
                 "the kernel expects a leap second to be {} on {}, which is not in the leap-seconds \
                  file; it is not announced; check where the time daemon has it from",
-                name(leap.kind),
-                day(leap)
+                participle(leap.kind),
+                leap_day(leap)
             ),
-            Self::Discord(LeapDisagreement::ListOnly(leap)) => write!(
+            Self::Disagreement(LeapDisagreement::ListOnly(leap)) => write!(
                 f,
                 "the leap-seconds file contains a leap second to be {} on {}, which the kernel \
                  does not expect; it is announced and served; if the daemon slews the clock \
                  instead, use --leap-system slews",
-                name(leap.kind),
-                day(leap)
+                participle(leap.kind),
+                leap_day(leap)
             ),
-            Self::Discord(LeapDisagreement::Kind(leap)) => write!(
+            Self::Disagreement(LeapDisagreement::OppositeKind(leap)) => write!(
                 f,
                 "the leap-seconds file contains a leap second to be {} on {}, and the kernel \
                  expects the opposite; the file is used; check where the time daemon has it from",
-                name(leap.kind),
-                day(leap)
+                participle(leap.kind),
+                leap_day(leap)
             ),
             Self::DidNotStep => write!(
                 f,

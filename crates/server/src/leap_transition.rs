@@ -1,110 +1,117 @@
-//! Continuity of served time through a leap second, while the system clock steps in time, steps
-//! late, or does not step. Pure: it takes each reading of the clocks and keeps the state needed for
-//! the next.
+//! Continuity of the served time through a leap second, whether the system clock steps in time,
+//! steps late, or does not step. Pure: it is called with each reading of the clocks, and keeps the
+//! state between calls.
 //!
-//! From three seconds before a leap until five seconds after it, the *leap transition* is active:
-//! time is counted on the scale before the leap, and a step of the system clock by the second is
-//! subtracted from readings. So the instant of that step is irrelevant; the served time steps at
-//! the instant stated by the page, which is exact. A source that measures the clock detects a
-//! second that the clock did not step: the second is then part of the source's offset, and is
-//! subtracted from it, or no longer owed.
+//! The *leap transition* lasts from three seconds before to five seconds after a leap second.
+//! During it, time is counted on the timescale before the leap, and a step of the system clock by
+//! the leap second is subtracted from its readings. So it does not matter when the clock steps: the
+//! served time steps at the exact instant stated in the clock page. If the clock does not step, a
+//! source that measures its offset finds it a second off; that second is then part of the source's
+//! offset.
 
 use horolog_sys::adjtimex::{KernelClock, PendingLeap};
 use horolog_sys::clock::ClockOffset;
-use horolog_time::leap::{LeapKind, LeapList, LeapListValidity, LeapSecond, LeapSources, Outlook};
+use horolog_time::leap::{
+    LeapKind, LeapList, LeapListValidity, LeapOutlook, LeapSecond, LeapSources,
+};
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use crate::clock::STEP_MIN;
-use crate::config::LeapSystem;
+use crate::config::SystemLeapBehaviour;
 use crate::leap_notice::LeapNotice;
 use crate::page_builder::SystemClockReading;
 
-/// Start of the transition before a leap. A page built earlier has expired when the leap comes.
-const PASSING_BEFORE: Span = Span::from_ms(3_000);
-/// End of the transition after a leap. No page or receive timestamp from before the leap is used
-/// any more.
-const PASSING_AFTER: Span = Span::from_ms(5_000);
-/// Largest difference of two steps that are regarded as the same one.
-const SAME_STEP: Span = Span::from_ms(250);
-/// Timeout for the step by a kernel that knows of the leap: its timer tick, with ample margin.
+/// Time before a leap second at which the transition starts. A page built earlier expires before
+/// the leap second.
+const TRANSITION_BEFORE_LEAP: Span = Span::from_ms(3_000);
+/// Time after a leap second at which the transition ends. By then, no page or receive timestamp
+/// from before the leap second is in use.
+const TRANSITION_AFTER_LEAP: Span = Span::from_ms(5_000);
+/// Largest difference from an expected step for which a clock change still counts as that step.
+const STEP_TOLERANCE: Span = Span::from_ms(250);
+/// Timeout for the step if the kernel has the leap second pending. The kernel steps at a timer
+/// tick, so the margin is ample.
 const KERNEL_STEP_TIMEOUT: Span = Span::from_ms(2_000);
-/// Timeout for the step by a daemon that steps the clock itself.
+/// Timeout for the step if only a daemon can make it.
 const DAEMON_STEP_TIMEOUT: Span = Span::from_ms(500);
-/// Time after which a clock that was not stepped has been slewed to the correct time, or its daemon
-/// reports otherwise.
+/// Time after which a clock that did not step has been slewed to the correct time, or its daemon
+/// reports it as unsynchronised.
 const UNCERTAIN_AFTER_LEAP: Span = Span::from_ms(3_600_000);
 
-/// Inputs of the leap transition, in addition to the readings.
+/// Inputs of the leap transition other than the reading of the clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeapInputs<'a> {
     /// Behaviour of the system clock at a leap.
-    pub(crate) system: LeapSystem,
-    /// True if the system clock is disciplined by a daemon, which will also correct for a leap.
+    pub(crate) system: SystemLeapBehaviour,
+    /// True if a daemon disciplines the system clock, and so also corrects it at a leap second.
     pub(crate) disciplined: bool,
-    /// True if the kernel's leap state counts: not while the served time is other than that of the
-    /// system clock.
+    /// True if the kernel's pending leap second is used: not if the served time deliberately
+    /// differs from the system clock.
     pub(crate) uses_kernel_leap: bool,
-    /// Lead of the served time over the system clock, deliberate or from a source.
-    pub(crate) ahead: Span,
-    /// Time of the source's report from which that lead derives.
+    /// Offset of the served time from the system clock, from a source or for a test.
+    pub(crate) served_lead: Span,
+    /// Time of the source's report with that offset; `None` without a source.
     pub(crate) source_time: Option<Timestamp<Monotonic>>,
-    /// List of leap seconds.
+    /// List of leap seconds, if there is one.
     pub(crate) list: Option<&'a LeapList>,
-    /// Next leap second reported by a receiver, used if there is no list.
+    /// Next leap second received from satellites, used if there is no valid list.
     pub(crate) receiver_leap: Option<LeapSecond>,
 }
 
 /// Result of one reading of the clocks.
 #[derive(Clone, Debug)]
 pub(crate) struct LeapOutputs {
-    /// Time to serve; on the scale before the leap during a leap transition.
+    /// Time to serve; during a leap transition, on the timescale before the leap.
     pub(crate) utc: Timestamp<Utc>,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, without a step since a leap that is in transition.
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, without a step made for a leap second in
+    /// transition.
     pub(crate) realtime_minus_monotonic: Span,
-    /// Leap in transition.
-    pub(crate) passing: Option<LeapSecond>,
-    /// Next leap, announced or not.
+    /// Leap second in transition.
+    pub(crate) active_leap: Option<LeapSecond>,
+    /// Next leap second, announced or not.
     pub(crate) next: Option<LeapSecond>,
-    /// Last leap.
+    /// Latest past leap second.
     pub(crate) latest: Option<LeapSecond>,
-    /// Leap to announce, before its step.
+    /// Leap second to announce; `None` outside the day before it.
     pub(crate) announced: Option<LeapSecond>,
-    /// True if the system clock did not step, so that its time is uncertain.
+    /// True if the system clock did not step at a leap second, so that its time is uncertain.
     pub(crate) is_uncertain: bool,
-    /// Warnings, repeated as long as their cause lasts.
+    /// Warnings, repeated at each reading while their cause lasts.
     pub(crate) notices: Vec<LeapNotice>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ActiveLeap {
     leap: LeapSecond,
-    /// True if a step of the system clock was detected.
+    /// True if the system clock was observed to step.
     stepped: bool,
     step_timeout: Span,
 }
 
-/// State carried from one reading to the next.
+/// State between readings of the clocks.
 #[derive(Debug)]
 pub(crate) struct LeapTransition {
     offset: ClockOffset,
-    /// Step that served time has made and the system clock has not.
-    owed: Span,
-    /// Step that is contained in the source's offset and is subtracted from it: it is yet to come
-    /// on the scale of a leap in transition, or the clock has made it since.
-    learnt: Span,
-    /// Last offset of the clock reported by the source.
+    /// Step of a past leap second that the system clock has not made; it is added to the clock's
+    /// reading.
+    owed_step: Span,
+    /// Step contained in the source's offset that must be subtracted from it: because the leap
+    /// second is still in transition, or because the clock has stepped since the report.
+    source_step: Span,
+    /// Source's offset of the system clock at the last reading.
     source_offset: Option<Span>,
-    /// Time of the source's report at the last reading, and the total clock step since.
+    /// Time of the source's report at the last reading.
     source_time: Option<Timestamp<Monotonic>>,
-    set: Span,
-    /// Sum of the steps of the leaps before the one in transition.
-    passed: Span,
-    /// Instant up to which leaps are past.
-    reached: Option<Timestamp<Utc>>,
-    passing: Option<ActiveLeap>,
+    steps_since_report: Span,
+    /// Sum of the steps of the leap seconds whose transition has ended.
+    passed_steps: Span,
+    /// Served time at the last reading: leap seconds up to it are past.
+    past_until: Option<Timestamp<Utc>>,
+    active_leap: Option<ActiveLeap>,
     latest: Option<LeapSecond>,
     uncertain_until: Option<Timestamp<Monotonic>>,
-    /// True if the kernel still reports the past leap: its flag stays until it is cleared.
+    /// True while the kernel still reports the last leap second, because its flag has not been
+    /// cleared.
     kernel_is_stale: bool,
 }
 
@@ -112,227 +119,242 @@ impl LeapTransition {
     pub(crate) fn new(offset: ClockOffset) -> Self {
         Self {
             offset,
-            owed: Span::ZERO,
-            learnt: Span::ZERO,
+            owed_step: Span::ZERO,
+            source_step: Span::ZERO,
             source_offset: None,
             source_time: None,
-            set: Span::ZERO,
-            passed: Span::ZERO,
-            reached: None,
-            passing: None,
+            steps_since_report: Span::ZERO,
+            passed_steps: Span::ZERO,
+            past_until: None,
+            active_leap: None,
             latest: None,
             uncertain_until: None,
             kernel_is_stale: false,
         }
     }
 
-    /// Returns the number of leap seconds since the start, counting the present one from its
-    /// instant on.
+    /// Returns the number of leap seconds since the start; one in transition counts from its step
+    /// on. Deleted seconds are negative.
     pub(crate) fn leaps_s(&self) -> i32 {
-        let present = self.passing.map(|passing| passing.leap);
-        let begun = present.filter(|leap| self.reached.is_some_and(|utc| utc >= leap.instant()));
-        let steps = self.passed + begun.map_or(Span::ZERO, |leap| leap.step());
+        let present = self.active_leap.map(|passing| passing.leap);
+        let begun =
+            present.filter(|leap| self.past_until.is_some_and(|utc| utc >= leap.step_instant()));
+        let steps = self.passed_steps + begun.map_or(Span::ZERO, |leap| leap.step());
         (-steps.as_ns() / NS_PER_S) as i32
     }
 
-    /// Returns the number of leap seconds since the start, counting the present one only after its
-    /// transition.
-    pub(crate) fn passed_s(&self) -> i32 {
-        (-self.passed.as_ns() / NS_PER_S) as i32
+    /// Returns the number of leap seconds since the start whose transition has ended. Deleted
+    /// seconds are negative.
+    pub(crate) fn passed_leaps_s(&self) -> i32 {
+        (-self.passed_steps.as_ns() / NS_PER_S) as i32
     }
 
-    /// Advances to the instant of a reading.
+    /// Updates the state with a reading of the clocks.
     pub(crate) fn advance(
         &mut self,
         reading: &SystemClockReading,
-        terms: &LeapInputs<'_>,
+        inputs: &LeapInputs<'_>,
     ) -> LeapOutputs {
-        let shown = self.offset.offset + self.owed;
-        self.take(reading, terms);
-        self.keep_word(self.offset.offset + self.owed - shown, terms);
-        self.learn(reading, terms);
+        let earlier_offset = self.offset.offset + self.owed_step;
+        self.apply_reading(reading, inputs);
+        self.retain_source_offset(self.offset.offset + self.owed_step - earlier_offset, inputs);
+        self.detect_source_step(reading, inputs);
         if self.uncertain_until.is_some_and(|until| reading.now >= until) {
-            (self.uncertain_until, self.owed) = (None, Span::ZERO);
-            self.reached = None;
+            (self.uncertain_until, self.owed_step) = (None, Span::ZERO);
+            self.past_until = None;
         }
-        let utc = self.utc(reading.now, terms);
-        let reached = self.reached.map_or(utc, |reached| reached.min(utc));
-        self.begin(reading, terms, utc);
-        let kernel = self.kernel(reading, terms);
-        let mut outlook = Outlook { next: None, discord: None };
-        if terms.system != LeapSystem::Smears {
-            let kernel_should_know = terms.uses_kernel_leap && terms.disciplined;
-            let sources = LeapSources { list: terms.list, kernel, kernel_should_know };
-            outlook = Outlook::new(&sources, reached);
+        let utc = self.utc(reading.now, inputs);
+        let reached = self.past_until.map_or(utc, |reached| reached.min(utc));
+        self.count_current_leap(reading, inputs, utc);
+        let kernel = self.kernel_leap(reading, inputs);
+        let mut outlook = LeapOutlook { next: None, disagreement: None };
+        if inputs.system != SystemLeapBehaviour::Smears {
+            let kernel_should_know = inputs.uses_kernel_leap && inputs.disciplined;
+            let sources = LeapSources { list: inputs.list, kernel, kernel_should_know };
+            outlook = LeapOutlook::new(&sources, reached);
             let is_listed =
-                terms.list.is_some_and(|list| list.validity(utc) != LeapListValidity::Expired);
+                inputs.list.is_some_and(|list| list.validity(utc) != LeapListValidity::Expired);
             let receiver_leap =
-                terms.receiver_leap.filter(|leap| !is_listed && leap.instant() > reached);
+                inputs.receiver_leap.filter(|leap| !is_listed && leap.step_instant() > reached);
             outlook.next = outlook.next.or(receiver_leap).filter(|leap| Some(*leap) != self.latest);
         }
-        if self.passing.is_none() {
-            self.passing =
-                outlook.next.filter(|leap| leap.instant() - utc <= PASSING_BEFORE).map(|leap| {
-                    ActiveLeap { leap, stepped: false, step_timeout: step_timeout(terms, kernel) }
+        if self.active_leap.is_none() {
+            self.active_leap = outlook
+                .next
+                .filter(|leap| leap.step_instant() - utc <= TRANSITION_BEFORE_LEAP)
+                .map(|leap| ActiveLeap {
+                    leap,
+                    stepped: false,
+                    step_timeout: step_timeout(inputs, kernel),
                 });
         }
-        self.finish(utc, reading, terms);
-        self.point(reading, terms, &outlook)
+        self.end_transition(utc, reading, inputs);
+        self.outputs(reading, inputs, &outlook)
     }
 
-    /// Starts the transition state. A start within an inserted second counts it as already made,
-    /// although its instant recurs.
-    fn begin(&mut self, reading: &SystemClockReading, terms: &LeapInputs<'_>, utc: Timestamp<Utc>) {
+    /// If the kernel is within an inserted leap second at the first reading, counts that leap
+    /// second as past, although its instant is still to recur.
+    fn count_current_leap(
+        &mut self,
+        reading: &SystemClockReading,
+        inputs: &LeapInputs<'_>,
+        utc: Timestamp<Utc>,
+    ) {
         let is_in_it = reading.kernel.as_ref().is_some_and(|kernel| kernel.is_leap_second);
-        if is_in_it && terms.uses_kernel_leap && self.reached.is_none() {
+        if is_in_it && inputs.uses_kernel_leap && self.past_until.is_none() {
             self.latest = Some(LeapSecond::at_end_of_day(utc, LeapKind::Insert));
         }
     }
 
-    /// Applies the measured offset, without the step of a leap in transition.
-    fn take(&mut self, reading: &SystemClockReading, terms: &LeapInputs<'_>) {
+    /// Adopts the measured offset, less the step of a leap second in transition.
+    fn apply_reading(&mut self, reading: &SystemClockReading, inputs: &LeapInputs<'_>) {
         let jump = reading.offset.offset - self.offset.offset;
         let mut offset = reading.offset;
-        if let Some(passing) = &mut self.passing {
+        if let Some(passing) = &mut self.active_leap {
             let (leap, step) = (passing.leap, passing.leap.step());
             let utc = Timestamp::<Utc>::from_ns(reading.now.as_ns())
                 + self.offset.offset
-                + self.owed
-                + self.source_offset.filter(|_| terms.source_time.is_some()).unwrap_or(terms.ahead)
-                - self.learnt;
-            let is_due = utc + SAME_STEP >= leap.instant();
-            passing.stepped = is_due && is(jump, step);
+                + self.owed_step
+                + self
+                    .source_offset
+                    .filter(|_| inputs.source_time.is_some())
+                    .unwrap_or(inputs.served_lead)
+                - self.source_step;
+            let is_due = utc + STEP_TOLERANCE >= leap.step_instant();
+            passing.stepped = is_due && is_step(jump, step);
             if passing.stepped {
                 offset.offset = offset.offset - step;
-            } else if !is(jump, Span::ZERO) {
-                // The clock was set by another process, with or without knowledge of the leap.
-                if utc >= leap.instant() {
-                    self.passed = self.passed + step;
+            } else if !is_step(jump, Span::ZERO) {
+                // Another process set the clock; whether that included the leap second is unknown.
+                if utc >= leap.step_instant() {
+                    self.passed_steps = self.passed_steps + step;
                 }
-                (self.passing, self.owed, self.reached) = (None, Span::ZERO, None);
-                self.learnt = Span::ZERO;
+                (self.active_leap, self.owed_step, self.past_until) = (None, Span::ZERO, None);
+                self.source_step = Span::ZERO;
             }
-        } else if !is(jump, Span::ZERO) {
-            // The owed step has come, or another one that also makes up for it.
-            (self.owed, self.uncertain_until, self.reached) = (Span::ZERO, None, None);
+        } else if !is_step(jump, Span::ZERO) {
+            // The clock has made the owed step, or another one that includes it.
+            (self.owed_step, self.uncertain_until, self.past_until) = (Span::ZERO, None, None);
         }
         self.offset = self.offset.latest_or_tighter(offset);
     }
 
-    /// Keeps the reported offset valid for the clock as it was at the report, however it was moved
-    /// since, until the next report.
-    fn keep_word(&mut self, moved: Span, terms: &LeapInputs<'_>) {
-        let before = std::mem::replace(&mut self.source_time, terms.source_time);
-        if before != terms.source_time {
-            self.set = Span::ZERO;
+    /// Keeps the source's offset valid until its next report: steps of the clock since the report
+    /// are subtracted from it.
+    fn retain_source_offset(&mut self, offset_change: Span, inputs: &LeapInputs<'_>) {
+        let before = std::mem::replace(&mut self.source_time, inputs.source_time);
+        if before != inputs.source_time {
+            self.steps_since_report = Span::ZERO;
         } else if before.is_some()
-            && moved.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs()
+            && offset_change.as_ns().unsigned_abs() >= STEP_MIN.as_ns().unsigned_abs()
         {
-            self.set = self.set + moved;
+            self.steps_since_report = self.steps_since_report + offset_change;
         }
     }
 
-    /// Accounts for a step that the system clock did not make and the source has measured.
-    fn learn(&mut self, reading: &SystemClockReading, terms: &LeapInputs<'_>) {
-        if terms.source_time.is_none() {
+    /// Detects a step that the system clock did not make, and that the source's offset therefore
+    /// contains.
+    fn detect_source_step(&mut self, reading: &SystemClockReading, inputs: &LeapInputs<'_>) {
+        if inputs.source_time.is_none() {
             return;
         }
-        let Some(before) = self.source_offset.replace(terms.ahead) else { return };
-        let jump = terms.ahead - before;
-        let leap = self.passing.map(|passing| passing.leap).filter(|leap| {
-            let utc = self.utc(reading.now, terms) - jump;
-            is(jump, leap.step()) && utc + SAME_STEP >= leap.instant()
+        let Some(before) = self.source_offset.replace(inputs.served_lead) else { return };
+        let jump = inputs.served_lead - before;
+        let leap = self.active_leap.map(|passing| passing.leap).filter(|leap| {
+            let utc = self.utc(reading.now, inputs) - jump;
+            is_step(jump, leap.step()) && utc + STEP_TOLERANCE >= leap.step_instant()
         });
         if let Some(leap) = leap {
-            self.learnt = leap.step();
-        } else if self.learnt != Span::ZERO && is(jump, -self.learnt) {
-            self.learnt = Span::ZERO;
-        } else if self.owed != Span::ZERO && is(jump, self.owed) {
-            (self.owed, self.uncertain_until) = (Span::ZERO, None);
+            self.source_step = leap.step();
+        } else if self.source_step != Span::ZERO && is_step(jump, -self.source_step) {
+            self.source_step = Span::ZERO;
+        } else if self.owed_step != Span::ZERO && is_step(jump, self.owed_step) {
+            (self.owed_step, self.uncertain_until) = (Span::ZERO, None);
         }
     }
 
-    fn utc(&self, now: Timestamp<Monotonic>, terms: &LeapInputs<'_>) -> Timestamp<Utc> {
+    fn utc(&self, now: Timestamp<Monotonic>, inputs: &LeapInputs<'_>) -> Timestamp<Utc> {
         let realtime = Timestamp::from_ns(now.as_ns().saturating_add(self.offset.offset.as_ns()));
-        realtime + self.owed + terms.ahead - self.learnt - self.set
+        realtime + self.owed_step + inputs.served_lead - self.source_step - self.steps_since_report
     }
 
-    fn kernel(
+    fn kernel_leap(
         &mut self,
         reading: &SystemClockReading,
-        terms: &LeapInputs<'_>,
+        inputs: &LeapInputs<'_>,
     ) -> Option<LeapSecond> {
-        let kind = reading.kernel.as_ref().and_then(kind);
+        let kind = reading.kernel.as_ref().and_then(kernel_leap_kind);
         self.kernel_is_stale &= kind.is_some();
-        let kind = kind.filter(|_| terms.uses_kernel_leap && !self.kernel_is_stale)?;
-        // After the leap it is another day, but the kernel still reports the same leap.
-        if let Some(leap) = self.passing.map(|passing| passing.leap) {
+        let kind = kind.filter(|_| inputs.uses_kernel_leap && !self.kernel_is_stale)?;
+        // After the leap second the current day is another, but the kernel still reports the same
+        // leap second.
+        if let Some(leap) = self.active_leap.map(|passing| passing.leap) {
             return Some(LeapSecond { kind, ..leap });
         }
         let system = reading.now.as_ns().saturating_add(reading.offset.offset.as_ns());
         Some(LeapSecond::at_end_of_day(Timestamp::from_ns(system), kind))
     }
 
-    /// Ends the transition when the leap is far enough in the past, and marks the time as uncertain
-    /// if the system clock should have stepped by now.
-    fn finish(
+    /// Ends the transition five seconds after the leap second. Marks the time as uncertain if the
+    /// system clock should have stepped by now.
+    fn end_transition(
         &mut self,
         utc: Timestamp<Utc>,
         reading: &SystemClockReading,
-        terms: &LeapInputs<'_>,
+        inputs: &LeapInputs<'_>,
     ) {
-        self.reached = Some(utc);
-        let Some(ActiveLeap { leap, stepped, step_timeout }) = self.passing else {
+        self.past_until = Some(utc);
+        let Some(ActiveLeap { leap, stepped, step_timeout }) = self.active_leap else {
             return;
         };
-        let behind = utc - leap.instant();
-        let is_known = stepped || self.learnt != Span::ZERO;
-        let is_late = !is_known && terms.disciplined && behind >= step_timeout;
+        let behind = utc - leap.step_instant();
+        let is_known = stepped || self.source_step != Span::ZERO;
+        let is_late = !is_known && inputs.disciplined && behind >= step_timeout;
         if is_known {
             self.uncertain_until = None;
         } else if is_late && self.uncertain_until.is_none() {
             self.uncertain_until = Some(reading.now + UNCERTAIN_AFTER_LEAP);
         }
-        if behind < PASSING_AFTER {
+        if behind < TRANSITION_AFTER_LEAP {
             return;
         }
         if stepped {
             self.offset.offset = self.offset.offset + leap.step();
         } else {
-            // A second measured by a source is contained in its offset.
-            self.owed = self.owed + leap.step() - std::mem::take(&mut self.learnt);
+            // A missing step that the source has measured is part of its offset already.
+            self.owed_step = self.owed_step + leap.step() - std::mem::take(&mut self.source_step);
         }
-        self.passed = self.passed + leap.step();
-        (self.passing, self.latest, self.kernel_is_stale) = (None, Some(leap), true);
-        self.reached = Some(utc + leap.step());
+        self.passed_steps = self.passed_steps + leap.step();
+        (self.active_leap, self.latest, self.kernel_is_stale) = (None, Some(leap), true);
+        self.past_until = Some(utc + leap.step());
     }
 
-    fn point(
+    fn outputs(
         &self,
         reading: &SystemClockReading,
-        terms: &LeapInputs<'_>,
-        outlook: &Outlook,
+        inputs: &LeapInputs<'_>,
+        outlook: &LeapOutlook,
     ) -> LeapOutputs {
-        let utc = self.utc(reading.now, terms);
-        let passing = self.passing.map(|passing| passing.leap);
-        // The leap of the outlook may have passed just now.
+        let utc = self.utc(reading.now, inputs);
+        let passing = self.active_leap.map(|passing| passing.leap);
+        // The next leap second may have become past with this reading.
         let next = passing.or(outlook.next).filter(|leap| Some(*leap) != self.latest);
-        let announced = passing.or(Outlook { next, ..*outlook }.announced(utc));
+        let announced = passing.or(LeapOutlook { next, ..*outlook }.announced(utc));
         let is_uncertain = self.uncertain_until.is_some();
         let mut notices = Vec::new();
-        notices.extend(terms.list.and_then(|list| match list.validity(utc) {
+        notices.extend(inputs.list.and_then(|list| match list.validity(utc) {
             LeapListValidity::Valid => None,
             LeapListValidity::ExpiresSoon => Some(LeapNotice::ExpiresSoon(list.expires())),
             LeapListValidity::Expired => Some(LeapNotice::Expired(list.expires())),
         }));
-        notices.extend(outlook.discord.map(LeapNotice::Discord));
+        notices.extend(outlook.disagreement.map(LeapNotice::Disagreement));
         notices.extend(is_uncertain.then_some(LeapNotice::DidNotStep));
         LeapOutputs {
             utc,
             realtime_minus_monotonic: self.offset.offset,
-            passing,
+            active_leap: passing,
             next,
-            latest: Outlook::latest(terms.list, utc).max(self.latest),
+            latest: LeapOutlook::latest_past_leap(inputs.list, utc).max(self.latest),
             announced,
             is_uncertain,
             notices,
@@ -340,12 +362,12 @@ impl LeapTransition {
     }
 }
 
-/// Returns true if a jump equals this step.
-fn is(jump: Span, step: Span) -> bool {
-    (jump - step).as_ns().unsigned_abs() < SAME_STEP.as_ns().unsigned_abs()
+/// Returns true if a change of the clock is this step, within [`STEP_TOLERANCE`].
+fn is_step(jump: Span, step: Span) -> bool {
+    (jump - step).as_ns().unsigned_abs() < STEP_TOLERANCE.as_ns().unsigned_abs()
 }
 
-fn kind(kernel: &KernelClock) -> Option<LeapKind> {
+fn kernel_leap_kind(kernel: &KernelClock) -> Option<LeapKind> {
     match kernel.leap {
         PendingLeap::None => None,
         PendingLeap::Insert => Some(LeapKind::Insert),
@@ -353,9 +375,9 @@ fn kind(kernel: &KernelClock) -> Option<LeapKind> {
     }
 }
 
-fn step_timeout(terms: &LeapInputs<'_>, kernel: Option<LeapSecond>) -> Span {
-    match terms.system {
-        LeapSystem::Slews => Span::ZERO,
+fn step_timeout(inputs: &LeapInputs<'_>, kernel: Option<LeapSecond>) -> Span {
+    match inputs.system {
+        SystemLeapBehaviour::Slews => Span::ZERO,
         _ if kernel.is_some() => KERNEL_STEP_TIMEOUT,
         _ => DAEMON_STEP_TIMEOUT,
     }

@@ -1,9 +1,9 @@
-//! NTP server: the decision on replies ([`decide()`], pure), served over sockets and in XDP
-//! ([`Server`]), the model with which the XDP program is compared ([`decide_frame`]), and the clock
-//! page that a thread updates.
+//! NTP and PTP server: decides on replies ([`decide()`], pure) and serves them by sockets and XDP
+//! ([`Server`]); also the reference model of the XDP program ([`decide_frame`]), and the clock
+//! pages that a thread updates.
 //!
-//! The stored state of clients (their limits, their last interleaved reply) has a fixed size,
-//! however many clients send requests. Nothing is served from an expired page, and an
+//! The state stored for clients (rate limits, timestamps of the last interleaved reply) has a fixed
+//! size, whatever the number of clients. No time is served from an expired clock page, and an
 //! unsynchronised clock is announced as such.
 
 mod address_hash;
@@ -53,15 +53,17 @@ pub use check::{CheckError, check};
 pub use clock::{ClockHealth, STEP_MIN};
 pub use config::{
     ClockTrust, ConfigError, DEFAULT_STRATUM, DRIFT_MAX_PPB, Dispatch, EngineSelection,
-    InterleavedConfig, InterleavedEngine, LeapConfig, LeapSystem, LimitsConfig, NtsConfig,
-    NtsConfigError, OFFSET_MAX, OperationConfig, PAGE_LIVES, PAGE_UPDATE_INTERVAL,
-    PlausibilityConfig, SMEARS, STRATA, Sandbox, ServerConfig, SourceConfig, THREADS_MAX,
-    TimestampsConfig, TimestampsConfigError, WebConfig, XdpReply,
+    InterleavedConfig, InterleavedEngine, LeapConfig, LimitsConfig, NtsConfig, NtsConfigError,
+    OFFSET_MAX, OperationConfig, PAGE_LIVES, PAGE_UPDATE_INTERVAL, PlausibilityConfig, SMEARS,
+    STRATA, Sandbox, ServerConfig, SourceConfig, SystemLeapBehaviour, THREADS_MAX,
+    TimestampsConfig, TimestampsConfigError, WebConfig, XdpReplyMethod,
 };
 pub use confine::{ConfineError, Confinement};
-pub use counters::{Counters, Ignored, SocketCounts};
+pub use counters::{Counters, IgnoredCounts, SocketCounts};
 pub use decide::{IgnoreReason, Reply, ReplyKind, RequestVerdict, decide};
-pub use frame::{FrameInterleaved, FrameServer, FrameTimes, FrameVerdict, decide_frame};
+pub use frame::{
+    FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, decide_frame,
+};
 pub use hardware::HardwareStartError;
 pub use horolog_ke::KeLimits;
 pub use horolog_source::{
@@ -82,15 +84,20 @@ pub use listen::ListenSet;
 pub use listeners::WorkerStatus;
 pub use metrics::{MetricsError, metric_names};
 pub use nts_ke::NtsKeStatus;
-pub use page::{ClockPage, PageReader, PageSink, PageWriter, Pages, SystemVariables, shared};
+pub use page::{
+    ClockPage, ClockPages, PageReader, PageSink, PageWriter, SystemVariables, shared_pages,
+};
 pub use ptp::{
-    Announced as PtpAnnounced, PtpConfig, PtpConfigError, PtpPortStatus,
+    AnnouncedClock as PtpAnnounced, PtpConfig, PtpConfigError, PtpPortStatus,
     PtpPortTransport as PtpTransport, PtpProfile, PtpStartError, PtpStatus,
 };
-pub use reload::{ReloadError, ReloadHealth, ReloadReport};
+pub use reload::{ReloadError, ReloadHistory, ReloadReport};
 pub use response::ResponseTimes;
 pub use secrets::SecretsError;
-pub use server::{Clients, Server, Status};
+pub use server::{Server, ServerStatus, StoredClients};
 pub use start_error::StartError;
 pub use web::WebError;
-pub use xdp::{Dropped, Kisses, Passed, XdpCounts, XdpEngineError, XdpInterface, clock_update};
+pub use xdp::{
+    XdpCounts, XdpDropCounts, XdpEngineError, XdpInterface, XdpKissCounts, XdpPassCounts,
+    clock_update,
+};

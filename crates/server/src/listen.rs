@@ -1,53 +1,54 @@
-//! Set of the addresses that a server answers at, fast enough to query for every packet. It holds
-//! concrete addresses only: below the sockets it is unknown which destinations belong to this host,
-//! and a wildcard there would answer packets that are only forwarded.
+//! Set of concrete addresses at which a server answers, fast enough to query for every packet. XDP
+//! has no wildcard addresses: a program cannot tell which destinations are this host's, and would
+//! also answer packets that are to be forwarded.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use horolog_sys::netlink::{Prefix, VlanId};
-use horolog_time::leap::Timeline;
+use horolog_time::leap::UtcTimeline;
 use horolog_wire::ethernet::{MacAddress, VlanTag};
 
-/// Concrete addresses and ports, each port with the addresses at which it is open.
+/// Concrete addresses and ports at which requests are answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ListenSet {
     addresses: Vec<SocketAddr>,
-    /// Addresses at which smeared time is served.
+    /// Subset of the addresses, at which smeared time is served.
     smeared: Vec<SocketAddr>,
-    /// Broadcast addresses of this host's networks, at which nothing is answered.
+    /// Broadcast addresses of this host's networks, which are never answered.
     broadcasts: Vec<Ipv4Addr>,
-    /// MAC addresses of this host, each with its VLAN.
+    /// MAC addresses of this host, with the VLAN of each.
     stations: Vec<(Option<VlanId>, MacAddress)>,
 }
 
 impl ListenSet {
-    /// Returns the set for the listen addresses, restricted to `local`, this host's own. A wildcard
-    /// (`0.0.0.0` or `::`) stands for those of its family. Loopback addresses are excluded: nothing
-    /// for them arrives over a link (RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.3).
+    /// Returns the set for listen addresses, restricted to the addresses `local` of this host. A
+    /// wildcard (`0.0.0.0` or `::`) stands for all of its IP version. Loopback addresses are
+    /// excluded, because no packets for them arrive on a link (RFC 1122, section 3.2.1.3; RFC 4291,
+    /// section 2.5.3).
     #[must_use]
     pub fn resolve(listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         let mut addresses: Vec<SocketAddr> =
-            listen.iter().flat_map(|address| concrete(*address, local)).collect();
+            listen.iter().flat_map(|address| concrete_addresses(*address, local)).collect();
         addresses.sort_unstable();
         addresses.dedup();
         Self { addresses, ..Self::default() }
     }
 
-    /// Returns the set with these networks of this host.
+    /// Returns the set with the broadcast addresses of these networks of this host.
     #[must_use]
     pub fn with_networks(mut self, networks: &[Prefix]) -> Self {
         self.broadcasts = networks.iter().filter_map(Prefix::broadcast).collect();
         self
     }
 
-    /// Returns the set for a host with these MAC addresses, each in its VLAN or in none.
+    /// Returns the set with these MAC addresses of this host, each in its VLAN or in none.
     #[must_use]
     pub fn with_stations(mut self, stations: &[(Option<VlanId>, MacAddress)]) -> Self {
         self.stations = stations.to_vec();
         self
     }
 
-    /// Returns the set with additional addresses, at which smeared time is served.
+    /// Returns the set with further addresses at which smeared time is served.
     #[must_use]
     pub fn with_smeared(mut self, listen: &[SocketAddr], local: &[IpAddr]) -> Self {
         self.smeared = Self::resolve(listen, local).addresses;
@@ -57,23 +58,23 @@ impl ListenSet {
         self
     }
 
-    /// Returns the timeline served at one of the addresses.
+    /// Returns the timeline served at this address.
     #[must_use]
-    pub fn timeline(&self, at: SocketAddr) -> Timeline {
-        let is_meant =
+    pub fn timeline(&self, at: SocketAddr) -> UtcTimeline {
+        let is_same =
             |address: &&SocketAddr| address.ip() == at.ip() && address.port() == at.port();
-        self.smeared.iter().find(is_meant).map_or(Timeline::Stepped, |_| Timeline::Smeared)
+        self.smeared.iter().find(is_same).map_or(UtcTimeline::Stepped, |_| UtcTimeline::Smeared)
     }
 
-    /// Returns true if a packet to this address and port is for the server. Scope and flow label do
-    /// not count.
+    /// Returns true if packets to this address and port are answered. Scope and flow label are
+    /// ignored.
     #[must_use]
     pub fn contains(&self, ip: IpAddr, port: u16) -> bool {
         self.addresses.iter().any(|address| address.ip() == ip && address.port() == port)
     }
 
-    /// Returns true if this host accepts such frames to this MAC address: identifier 0 only gives a
-    /// priority (IEEE 802.1Q, section 9.6).
+    /// Returns true if this host accepts frames with this VLAN tag and destination. Identifier 0
+    /// stands for no VLAN: the tag only carries a priority (IEEE 802.1Q, section 9.6).
     #[must_use]
     pub fn has_station(&self, tag: Option<VlanTag>, mac: MacAddress) -> bool {
         let vlan = tag
@@ -81,7 +82,7 @@ impl ListenSet {
         self.stations.contains(&(vlan.filter(|vlan| vlan.identifier != 0), mac))
     }
 
-    /// Returns true for the broadcast address of one of this host's networks.
+    /// Returns true if the address is the broadcast address of one of this host's networks.
     #[must_use]
     pub fn is_broadcast(&self, ip: IpAddr) -> bool {
         matches!(ip, IpAddr::V4(ip) if self.broadcasts.contains(&ip))
@@ -94,7 +95,7 @@ impl ListenSet {
     }
 }
 
-fn concrete(listen: SocketAddr, local: &[IpAddr]) -> impl Iterator<Item = SocketAddr> {
+fn concrete_addresses(listen: SocketAddr, local: &[IpAddr]) -> impl Iterator<Item = SocketAddr> {
     let is_meant = move |ip: &IpAddr| match listen.ip() {
         any if any.is_unspecified() => ip.is_ipv4() == any.is_ipv4() && !ip.is_unspecified(),
         one => *ip == one,
@@ -137,7 +138,7 @@ mod tests {
             .with_smeared(&addresses(&["0.0.0.0:124"]), &local);
         assert_eq!(set.addresses(), addresses(&["10.0.0.1:123", "10.0.0.1:124"]));
         let timelines: Vec<_> = set.addresses().iter().map(|at| set.timeline(*at)).collect();
-        assert_eq!(timelines, [Timeline::Stepped, Timeline::Smeared]);
+        assert_eq!(timelines, [UtcTimeline::Stepped, UtcTimeline::Smeared]);
         assert!(set.contains("10.0.0.1".parse().unwrap(), 124));
     }
 

@@ -1,30 +1,30 @@
-//! Listen addresses of a running server: one socket engine each, so that one can be added or
-//! removed without affecting the sockets of the others.
+//! Listen addresses of a running server, each with its own socket engine, so that a reload can add
+//! or remove one without affecting the others.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use horolog_time::leap::Timeline;
+use horolog_time::leap::UtcTimeline;
 use serde::Serialize;
 
 use crate::af_xdp::AfXdpQueue;
 use crate::engine::{ListenSockets, SocketEngine};
-use crate::reload::{PreparedReload, ReloadError, ReloadPart};
+use crate::reload::{PreparedReload, ReloadError, Reloader};
 use crate::worker::WorkerContext;
-use crate::xdp::{ListenAddresses, SharedListen};
+use crate::xdp::{ListenAddresses, SharedListenAddresses};
 use crate::{ServerConfig, SocketCounts, StartError};
 
 /// Counts of one thread of the socket engine, as reported by `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WorkerStatus {
-    /// Listen address of the thread; absent if it answers redirected requests.
+    /// Listen address of the thread; absent if it answers requests redirected by XDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-    /// Number of the thread among those of this address.
+    /// Index of the thread among those of its address.
     pub thread: usize,
-    /// Core that the thread is pinned to.
+    /// Core to which the thread is pinned.
     pub core: Option<usize>,
     /// Datagrams received.
     pub received: u64,
@@ -32,59 +32,59 @@ pub struct WorkerStatus {
     pub answered: u64,
 }
 
-/// Listener of one address.
+/// Listen address with its running engine.
 #[derive(Debug)]
 struct ActiveListener {
-    /// Address as configured.
+    /// Configured address.
     requested: SocketAddr,
-    /// Address with the port that the kernel chose.
+    /// Address with its actual port.
     address: SocketAddr,
-    timeline: Timeline,
+    timeline: UtcTimeline,
     engine: SocketEngine,
 }
 
 #[derive(Debug, Default)]
 struct ListenersState {
-    listened: Vec<ActiveListener>,
-    /// Threads that answer redirected requests.
-    handed_over: Option<SocketEngine>,
-    /// Counts of engines that have ended.
-    ended: SocketCounts,
+    listeners: Vec<ActiveListener>,
+    /// Threads that answer requests redirected to `AF_XDP` sockets.
+    af_xdp_engine: Option<SocketEngine>,
+    /// Counts of engines that have been stopped.
+    ended_counts: SocketCounts,
 }
 
 impl ListenersState {
     fn engines(&self) -> impl Iterator<Item = &SocketEngine> {
-        self.listened.iter().map(|listened| &listened.engine).chain(&self.handed_over)
+        self.listeners.iter().map(|listened| &listened.engine).chain(&self.af_xdp_engine)
     }
 
     fn addresses(&self) -> ListenAddresses {
-        listens(self.listened.iter().map(|listened| (listened.address, listened.timeline)))
+        group_addresses(self.listeners.iter().map(|listened| (listened.address, listened.timeline)))
     }
 }
 
-/// All listen addresses; dropping it ends all threads.
+/// Running engines of all listen addresses. Dropping it ends their threads.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     state: Mutex<ListenersState>,
-    surroundings: WorkerContext,
-    shared: SharedListen,
+    context: WorkerContext,
+    shared: SharedListenAddresses,
 }
 
-/// Open sockets that are not yet served, by the configured addresses.
+/// Open sockets that are not served yet, with the configured address of each.
 pub(crate) struct OpenListeners(Vec<(SocketAddr, ListenSockets)>);
 
 impl OpenListeners {
-    /// Opens the sockets for all configured addresses, or for none.
+    /// Opens the sockets of all configured addresses. On an error, none remains open.
     pub(crate) fn open(config: &ServerConfig) -> Result<Self, StartError> {
-        let Self(mut opened) = Self::open_some(&config.listen, Timeline::Stepped, config)?;
+        let Self(mut opened) = Self::open_addresses(&config.listen, UtcTimeline::Stepped, config)?;
         let smeared = &config.leap_seconds.smear_listen;
-        opened.extend(Self::open_some(smeared, Timeline::Smeared, config)?.0);
+        opened.extend(Self::open_addresses(smeared, UtcTimeline::Smeared, config)?.0);
         Ok(Self(opened))
     }
 
-    fn open_some(
+    fn open_addresses(
         listen: &[SocketAddr],
-        timeline: Timeline,
+        timeline: UtcTimeline,
         config: &ServerConfig,
     ) -> Result<Self, StartError> {
         let open = |requested: &SocketAddr| {
@@ -93,61 +93,65 @@ impl OpenListeners {
         listen.iter().map(open).collect::<Result<_, StartError>>().map(Self)
     }
 
-    /// Returns the addresses with the ports that the kernel chose.
+    /// Returns the addresses with their actual ports.
     pub(crate) fn addresses(&self) -> ListenAddresses {
-        listens(self.0.iter().map(|(_, listener)| (listener.address(), listener.timeline())))
+        group_addresses(
+            self.0.iter().map(|(_, listener)| (listener.address(), listener.timeline())),
+        )
     }
 }
 
-fn listens(addresses: impl Iterator<Item = (SocketAddr, Timeline)>) -> ListenAddresses {
-    let mut listens = ListenAddresses::default();
+fn group_addresses(addresses: impl Iterator<Item = (SocketAddr, UtcTimeline)>) -> ListenAddresses {
+    let mut grouped = ListenAddresses::default();
     for (address, timeline) in addresses {
         match timeline {
-            Timeline::Stepped => listens.stepped.push(address),
-            Timeline::Smeared => listens.smeared.push(address),
+            UtcTimeline::Stepped => grouped.stepped.push(address),
+            UtcTimeline::Smeared => grouped.smeared.push(address),
         }
     }
-    listens
+    grouped
 }
 
 impl Listeners {
-    /// Answers from these sockets. The addresses are also published to `shared`, now and at every
-    /// change.
+    /// Starts the engines of these sockets, and publishes their addresses to `shared`, now and at
+    /// every change.
     pub(crate) fn start(
         opened: OpenListeners,
-        handed_over: Vec<AfXdpQueue>,
+        af_xdp_queues: Vec<AfXdpQueue>,
         config: &ServerConfig,
-        surroundings: WorkerContext,
-        shared: SharedListen,
+        context: WorkerContext,
+        shared: SharedListenAddresses,
     ) -> io::Result<Self> {
-        let listened = serve(opened, config, &surroundings)?;
-        let handed_over = match handed_over {
+        let listeners = start_engines(opened, config, &context)?;
+        let af_xdp_engine = match af_xdp_queues {
             none if none.is_empty() => None,
-            devices => Some(SocketEngine::start_handed_over(devices, &alone(&surroundings))?),
+            devices => Some(SocketEngine::start_af_xdp(devices, &with_own_stop(&context))?),
         };
-        let state = ListenersState { listened, handed_over, ended: SocketCounts::default() };
-        Ok(Self { state: Mutex::new(state), surroundings, shared })
+        let state =
+            ListenersState { listeners, af_xdp_engine, ended_counts: SocketCounts::default() };
+        Ok(Self { state: Mutex::new(state), context, shared })
     }
 
-    /// Returns the addresses, with the ports that the kernel chose if 0 was requested.
+    /// Returns the addresses with their actual ports.
     pub(crate) fn addresses(&self) -> ListenAddresses {
         self.lock().addresses()
     }
 
-    /// Returns the port of the first address of a configuration, if it is known before that is in
-    /// force: a new address with port 0 has none yet.
+    /// Returns the port of the first address of a configuration. `None` if that is port 0 of a new
+    /// address, which has no port before it is opened.
     pub(crate) fn first_port(&self, config: &ServerConfig) -> Option<u16> {
         let requested = *config.all_listen().first()?;
         let state = self.lock();
-        let bound = state.listened.iter().find(|listened| listened.requested == requested);
+        let bound = state.listeners.iter().find(|listened| listened.requested == requested);
         let port = bound.map_or(requested, |listened| listened.address).port();
         (port != 0).then_some(port)
     }
 
-    /// Returns the sum over all present and past threads, including the drops at all sockets.
+    /// Returns the sum of the counts of all running and stopped engines, with the drops at all
+    /// sockets.
     pub(crate) fn totals(&self) -> SocketCounts {
         let state = self.lock();
-        let mut totals = state.ended;
+        let mut totals = state.ended_counts;
         for engine in state.engines() {
             totals += engine.totals();
         }
@@ -166,8 +170,8 @@ impl Listeners {
                 .collect::<Vec<_>>()
         };
         let state = self.lock();
-        let listened = state.listened.iter().map(|one| (Some(one.address), &one.engine));
-        let handed_over = state.handed_over.iter().map(|engine| (None, engine));
+        let listened = state.listeners.iter().map(|one| (Some(one.address), &one.engine));
+        let handed_over = state.af_xdp_engine.iter().map(|engine| (None, engine));
         listened.chain(handed_over).flat_map(|(listen, engine)| status(listen, engine)).collect()
     }
 
@@ -176,29 +180,29 @@ impl Listeners {
         self.lock().engines().any(SocketEngine::has_died)
     }
 
-    /// Ends all threads. The counters and the drops remain readable.
+    /// Ends all threads. Their counts and the drops remain readable.
     pub(crate) fn stop(&self) {
         self.lock().engines().for_each(SocketEngine::stop);
     }
 
-    /// Adopts new engines and ends those of addresses that are no longer listened on. Engines of
-    /// smeared time are unchanged.
+    /// Adopts new engines, and stops those of addresses that are no longer listened on. The engines
+    /// of smeared time do not change.
     fn replace(&self, listen: &[SocketAddr], mut new: Vec<ActiveListener>) {
         let mut state = self.lock();
-        let is_smeared = |listened: &ActiveListener| listened.timeline == Timeline::Smeared;
+        let is_smeared = |listened: &ActiveListener| listened.timeline == UtcTimeline::Smeared;
         let (smeared, mut old): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut state.listened).into_iter().partition(is_smeared);
-        let mut take = |requested: &SocketAddr| {
+            std::mem::take(&mut state.listeners).into_iter().partition(is_smeared);
+        let mut retained_or_new = |requested: &SocketAddr| {
             let is_it = |listened: &ActiveListener| listened.requested == *requested;
             let retained = old.iter().position(is_it).map(|at| old.remove(at));
             retained.or_else(|| new.iter().position(is_it).map(|at| new.remove(at)))
         };
-        state.listened = listen.iter().filter_map(&mut take).collect();
-        state.listened.extend(smeared);
+        state.listeners = listen.iter().filter_map(&mut retained_or_new).collect();
+        state.listeners.extend(smeared);
         self.shared.store(Arc::new(state.addresses()));
-        for gone in old {
-            gone.engine.stop();
-            state.ended += gone.engine.totals();
+        for removed in old {
+            removed.engine.stop();
+            state.ended_counts += removed.engine.totals();
         }
     }
 
@@ -207,29 +211,29 @@ impl Listeners {
     }
 }
 
-fn serve(
+fn start_engines(
     opened: OpenListeners,
     config: &ServerConfig,
-    surroundings: &WorkerContext,
+    context: &WorkerContext,
 ) -> io::Result<Vec<ActiveListener>> {
     let start = |(requested, listener): (SocketAddr, ListenSockets)| {
         let (address, timeline) = (listener.address(), listener.timeline());
-        let engine = SocketEngine::start(listener, config, &alone(surroundings))?;
+        let engine = SocketEngine::start(listener, config, &with_own_stop(context))?;
         Ok(ActiveListener { requested, address, timeline, engine })
     };
     opened.0.into_iter().map(start).collect()
 }
 
-/// Returns a context for threads that can be stopped separately.
-fn alone(surroundings: &WorkerContext) -> WorkerContext {
-    WorkerContext { stop: Arc::new(AtomicBool::new(false)), ..surroundings.clone() }
+/// Returns the context with a separate stop flag, so that its threads can be stopped separately.
+fn with_own_stop(context: &WorkerContext) -> WorkerContext {
+    WorkerContext { stop: Arc::new(AtomicBool::new(false)), ..context.clone() }
 }
 
 /// Reload of the option `listen` of a running server.
-pub(crate) struct ListenersPart(pub(crate) Arc<Listeners>);
+pub(crate) struct ListenersReloader(pub(crate) Arc<Listeners>);
 
-impl ReloadPart for ListenersPart {
-    fn adopt_fixed(
+impl Reloader for ListenersReloader {
+    fn adopt_options(
         &self,
         in_force: &mut ServerConfig,
         new: &ServerConfig,
@@ -248,7 +252,7 @@ impl ReloadPart for ListenersPart {
         }
         let mut retained = in_force.listen.clone();
         let mut added = next.listen.clone();
-        // Port 0 may occur more than once.
+        // Port 0 may be configured more than once.
         added.retain(|requested| match retained.iter().position(|old| old == requested) {
             Some(at) => {
                 retained.remove(at);
@@ -259,21 +263,21 @@ impl ReloadPart for ListenersPart {
         let own = self.0.addresses();
         for new in &added {
             if let Some(old) =
-                own.stepped.iter().chain(&own.smeared).find(|old| overlap(**old, *new))
+                own.stepped.iter().chain(&own.smeared).find(|old| is_overlapping(**old, *new))
             {
                 return Err(ReloadError::Overlap(*new, *old));
             }
         }
-        let opened = OpenListeners::open_some(&added, Timeline::Stepped, next)?;
-        let new = serve(opened, next, &self.0.surroundings).map_err(StartError::Thread)?;
+        let opened = OpenListeners::open_addresses(&added, UtcTimeline::Stepped, next)?;
+        let new = start_engines(opened, next, &self.0.context).map_err(StartError::Thread)?;
         let (listening, listen) = (Arc::clone(&self.0), next.listen.clone());
         let apply = Box::new(move || listening.replace(&listen, new));
         Ok(Some(PreparedReload { keys: vec!["listen"], apply }))
     }
 }
 
-/// Returns true if one of two addresses is a wildcard that covers the other.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+/// Returns true if one of two addresses is a wildcard that includes the other, with the same port.
+fn is_overlapping(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()
         && (one.ip().is_unspecified() || other.ip().is_unspecified())

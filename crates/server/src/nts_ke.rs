@@ -1,5 +1,5 @@
-//! NTS-KE listener as a part of the server: its addresses, its status, its reload, and the cookies
-//! that it issues. Handshakes are handled elsewhere.
+//! NTS-KE listener of a server: its configuration, its reload, and the cookies that it issues. The
+//! NTS-KE exchanges are handled by `horolog-ke`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,32 +13,32 @@ use serde::Serialize;
 
 use crate::ServerConfig;
 use crate::listeners::Listeners;
-use crate::reload::{PreparedReload, ReloadError, ReloadPart, changed_keys};
+use crate::reload::{PreparedReload, ReloadError, Reloader, changed_keys};
 
 /// Status of the NTS-KE listener of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct NtsKeStatus {
     /// Listen addresses.
     pub listen: Vec<SocketAddr>,
-    /// Outcomes of connections.
+    /// Counts of connections by outcome.
     pub counters: KeCounts,
 }
 
 impl NtsKeStatus {
-    pub(crate) fn of(listener: &KeServer) -> Self {
+    pub(crate) fn from_listener(listener: &KeServer) -> Self {
         Self { listen: listener.listen(), counters: listener.counters() }
     }
 }
 
-/// Returns the configuration of the listener, if enabled. `ntp_port` is that of the first listen
-/// address of the server.
+/// Returns the configuration of the listener, if enabled. `ntp_port` is the port of the server's
+/// first listen address.
 fn ke_config(config: &ServerConfig, ntp_port: Option<u16>) -> Option<KeConfig> {
     let nts = &config.nts;
     let (certificate, key) = (nts.certificate.clone()?, nts.key.clone()?);
-    let at_default = |address: &SocketAddr| SocketAddr::new(address.ip(), horolog_ke::PORT);
+    let with_default_port = |address: &SocketAddr| SocketAddr::new(address.ip(), horolog_ke::PORT);
     let mut listen = nts.ke_listen.clone();
     if listen.is_empty() {
-        listen = config.all_listen().iter().map(at_default).collect();
+        listen = config.all_listen().iter().map(with_default_port).collect();
         listen.sort_unstable();
         listen.dedup();
     }
@@ -64,16 +64,16 @@ pub(crate) fn start(
     KeServer::start(ke_settings, Arc::new(CookieFactory::new(cookies)?)).map(Some)
 }
 
-/// Reload of the listener of a running server: all its options and the content of its files.
-/// Enabling or disabling it requires a restart.
-pub(crate) struct NtsKePart {
+/// Reload of all options of the listener, and of the contents of its files. Enabling or disabling
+/// the listener requires a restart.
+pub(crate) struct NtsKeReloader {
     pub(crate) listener: Arc<KeServer>,
-    /// Source of the port that clients are sent to.
+    /// Listeners of the server, whose port is sent to clients.
     pub(crate) sockets: Arc<Listeners>,
 }
 
-impl ReloadPart for NtsKePart {
-    fn adopt_fixed(
+impl Reloader for NtsKeReloader {
+    fn adopt_options(
         &self,
         in_force: &mut ServerConfig,
         new: &ServerConfig,
@@ -119,7 +119,7 @@ impl ReloadPart for NtsKePart {
     }
 }
 
-/// Keys in the order in which [`NtsKePart`] compares them.
+/// Option names, in the order in which [`NtsKeReloader`] compares the options.
 const NTS_KE_KEYS: [&str; 7] = [
     "nts-cert",
     "nts-key",
@@ -130,7 +130,7 @@ const NTS_KE_KEYS: [&str; 7] = [
     "nts-ke-rate-per-prefix",
 ];
 
-/// Factory of cookies under the current key.
+/// Factory of cookies sealed with the current key.
 struct CookieFactory {
     cookies: Arc<ArcSwap<CookieKeys>>,
     nonces: Mutex<Nonces>,
@@ -156,16 +156,16 @@ impl CookieProvider for CookieFactory {
             .and_then(|algorithm| SessionKeys::new(algorithm, c2s, s2c).ok());
         let Some(session) = session else { return Vec::new() };
         let keys = self.cookies.load();
-        // Nonces are consistent after every call, even one that panicked.
+        // Nonces stay consistent even if a call panics.
         let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        let bake = |_| {
+        let seal_cookie = |_| {
             let (mut nonce, mut cookie) = ([0; 16], vec![0; COOKIE_LEN_MAX]);
             nonces.fill(&mut nonce);
             let len = keys.seal(&session, nonce, &mut cookie);
             cookie.truncate(len);
             cookie
         };
-        (0..count).map(bake).collect()
+        (0..count).map(seal_cookie).collect()
     }
 }
 

@@ -1,24 +1,23 @@
-//! Clock page: all data about the server and its clock in a reply, updated by the clock thread,
-//! read by the engines, and expired if not updated. The module contains its value, the trait of its
-//! receivers, and the copy in memory that the socket threads read. It reads no clock and decides
-//! nothing.
+//! Clock page: the system variables and the time base from which replies are made. The clock thread
+//! updates it, the engines read it, and without updates it expires. This module contains the page,
+//! the trait of its sinks, and the shared copy that the socket threads read.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use horolog_time::leap::Timeline;
+use horolog_time::leap::UtcTimeline;
 use horolog_time::{Monotonic, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
 /// System variables of every reply (RFC 5905, sections 7.3 and 11.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemVariables {
-    /// Leap indicator, before the time base's step.
+    /// Leap indicator before the leap-second step of the time base; see [`ClockPage::leap_after`].
     pub leap: LeapIndicator,
-    /// Stratum, 1 to 15, or 16 when unsynchronised; see [`Self::packet_stratum`].
+    /// Stratum: 1 to 15, or 16 if unsynchronised; see [`Self::packet_stratum`].
     pub stratum: u8,
-    /// Precision of the clock, log2 of seconds.
+    /// Precision of the clock, in log2 seconds.
     pub precision: i8,
     /// Round-trip delay to the reference clock.
     pub root_delay: NtpShort,
@@ -26,74 +25,74 @@ pub struct SystemVariables {
     pub root_dispersion: NtpShort,
     /// Reference identifier.
     pub reference_id: [u8; 4],
-    /// Time of the last setting or correction of the clock; zero if it is not synchronised.
+    /// Reference timestamp: time of the last update of the clock; zero if it is not synchronised.
     pub reference: NtpTimestamp,
 }
 
 impl SystemVariables {
-    /// Returns the stratum as carried in a packet: 0 when unsynchronised (RFC 5905, section 7.3).
+    /// Returns the stratum for a packet: 0 if unsynchronised (RFC 5905, section 7.3).
     #[must_use]
     pub const fn packet_stratum(&self) -> u8 {
         if self.stratum < STRATUM_UNSYNCHRONISED { self.stratum } else { 0 }
     }
 }
 
-/// System variables and the time base that belongs to them.
+/// Clock page: system variables and the time base to which they apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockPage {
     /// System variables of the server.
     pub variables: SystemVariables,
-    /// Conversion of monotonic instants to NTP time, and its expiry.
+    /// Time base: NTP time as a function of monotonic time, with its expiry.
     pub timebase: Timebase,
-    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`: converts the kernel's receive timestamps to the
-    /// scale from which the time base starts.
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, by which the kernel's receive timestamps are
+    /// converted to monotonic time.
     pub realtime_minus_monotonic: Span,
-    /// Step that `CLOCK_REALTIME` may or may not have made since that measurement: around a leap
-    /// second the exact instant of the kernel's step is unknown. Zero otherwise.
+    /// Step that `CLOCK_REALTIME` may have made since this page was built, because the instant of
+    /// the kernel's leap-second step is not known exactly. Zero outside a leap transition.
     pub realtime_step: Span,
-    /// Leap indicator from the time base's step on.
+    /// Leap indicator that applies after the leap-second step of the time base.
     pub leap_after: LeapIndicator,
-    /// TAI minus UTC before the time base's step, in seconds; `None` if unknown.
+    /// TAI minus UTC before the leap-second step of the time base, in seconds; `None` if unknown.
     pub tai_minus_utc_s: Option<i16>,
-    /// Half the width of the interval of true time according to the source: the value that root
-    /// delay and root dispersion express in steps of 15 µs.
-    pub distance: Span,
-    /// Maximum of this distance in the last one to two minutes: the distance grows until the next
-    /// sample of a source and then falls, and rankings of clocks must not oscillate with it.
-    pub distance_recent: Span,
+    /// Root distance of the served time: the error bound that root delay and root dispersion
+    /// express in steps of 15 µs.
+    pub root_distance: Span,
+    /// Maximum of the root distance over the last one to two minutes. The distance grows until the
+    /// next sample of a source and then falls; a ranking of clocks by it must not oscillate.
+    pub root_distance_recent_max: Span,
 }
 
 impl ClockPage {
-    /// Returns the monotonic instant of a kernel receive timestamp that was read by `now`.
+    /// Converts a kernel receive timestamp that was read by `now` to monotonic time.
     ///
     /// If the kernel may have stepped its clock in between, two instants a second apart are
-    /// possible, and the later one that is not ahead of `now` is used: it is the true one for every
-    /// packet that waited less than a second. For one that waited longer it may be up to a second
-    /// late, but never early, so that a client attributes the difference to network delay.
+    /// possible. The later one is returned unless it is ahead of `now`. It is correct for a packet
+    /// that waited less than a second; for any other it may be a second late but never early, so
+    /// that a client sees network delay instead.
     #[must_use]
     pub fn monotonic_of(
         &self,
         instant: Timestamp<Utc>,
         now: Timestamp<Monotonic>,
     ) -> Timestamp<Monotonic> {
-        let read =
+        let to_monotonic =
             |offset: Span| Timestamp::from_ns(instant.as_ns().saturating_sub(offset.as_ns()));
-        let unstepped = read(self.realtime_minus_monotonic);
-        let stepped = read(self.realtime_minus_monotonic + self.realtime_step);
+        let unstepped = to_monotonic(self.realtime_minus_monotonic);
+        let stepped = to_monotonic(self.realtime_minus_monotonic + self.realtime_step);
         let (early, late) = (unstepped.min(stepped), unstepped.max(stepped));
         if late <= now { late } else { early }
     }
 
-    /// Returns the page to use for a reply made at `now`, with the leap indicator valid then.
+    /// Returns the page for a reply at `now`, with the leap indicator that applies then.
     #[must_use]
-    pub fn at(mut self, now: Timestamp<Monotonic>) -> Self {
+    pub fn for_reply_at(mut self, now: Timestamp<Monotonic>) -> Self {
         if now >= self.timebase.step_at {
             self.variables.leap = self.leap_after;
         }
         self
     }
 
-    fn to_words(self) -> [u64; WORDS] {
+    fn to_words(self) -> [u64; PAGE_WORDS] {
         let Self { variables, timebase, realtime_minus_monotonic, .. } = self;
         let bytes = [
             variables.leap as u8,
@@ -119,12 +118,12 @@ impl ClockPage {
             timebase.step.cast_unsigned(),
             self.realtime_step.as_ns().cast_unsigned(),
             self.tai_minus_utc_s.map_or(TAI_UNKNOWN, |offset| i64::from(offset).cast_unsigned()),
-            self.distance.as_ns().cast_unsigned(),
-            self.distance_recent.as_ns().cast_unsigned(),
+            self.root_distance.as_ns().cast_unsigned(),
+            self.root_distance_recent_max.as_ns().cast_unsigned(),
         ]
     }
 
-    fn from_words(words: [u64; WORDS]) -> Self {
+    fn from_words(words: [u64; PAGE_WORDS]) -> Self {
         let [bytes, root, reference, anchor, ntp_at_anchor, rate, expires, ..] = words;
         let [.., offset, step_at, step, realtime_step, tai, distance, distance_lately] = words;
         let [leap, stratum, precision, leap_after, reference_id @ ..] = bytes.to_be_bytes();
@@ -150,76 +149,77 @@ impl ClockPage {
             realtime_step: Span::from_ns(realtime_step.cast_signed()),
             leap_after: LeapIndicator::from_bits(leap_after),
             tai_minus_utc_s: (tai != TAI_UNKNOWN).then_some(tai as i16),
-            distance: Span::from_ns(distance.cast_signed()),
-            distance_recent: Span::from_ns(distance_lately.cast_signed()),
+            root_distance: Span::from_ns(distance.cast_signed()),
+            root_distance_recent_max: Span::from_ns(distance_lately.cast_signed()),
         }
     }
 }
 
-/// Pages of both timelines, built from one reading of the clocks.
+/// Clock pages of both timelines, built from the same reading of the clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pages {
-    /// Page of UTC with its leap seconds.
+pub struct ClockPages {
+    /// Page of UTC with steps at leap seconds.
     pub stepped: ClockPage,
-    /// Page of UTC with its leap seconds smeared.
+    /// Page of UTC with smeared leap seconds.
     pub smeared: ClockPage,
 }
 
-impl Pages {
-    /// Returns the page of one timeline.
+impl ClockPages {
+    /// Returns the page of a timeline.
     #[must_use]
-    pub const fn of(&self, timeline: Timeline) -> &ClockPage {
+    pub const fn page(&self, timeline: UtcTimeline) -> &ClockPage {
         match timeline {
-            Timeline::Stepped => &self.stepped,
-            Timeline::Smeared => &self.smeared,
+            UtcTimeline::Stepped => &self.stepped,
+            UtcTimeline::Smeared => &self.smeared,
         }
     }
 
-    fn to_words(self) -> [[u64; WORDS]; 2] {
-        Timeline::ALL.map(|timeline| self.of(timeline).to_words())
+    fn to_words(self) -> [[u64; PAGE_WORDS]; 2] {
+        UtcTimeline::ALL.map(|timeline| self.page(timeline).to_words())
     }
 }
 
-/// Receiver of clock pages, from which it serves time.
+/// Sink of clock pages: an engine that serves time from them, or a task that runs at each update.
 pub trait PageSink: Send {
-    /// Serves from these pages from now on. An error leaves the previous ones in force, which then
-    /// expire; the clock thread counts the error and continues.
-    fn publish(&mut self, pages: &Pages) -> io::Result<()>;
+    /// Replaces the previous pages. After an error they stay in force until they expire; the clock
+    /// thread counts the error and continues.
+    fn publish(&mut self, pages: &ClockPages) -> io::Result<()>;
 }
 
-const WORDS: usize = 14;
-/// Placeholder of an unknown offset.
+const PAGE_WORDS: usize = 14;
+/// Value for an unknown TAI minus UTC.
 const TAI_UNKNOWN: u64 = 1 << 32;
 
-/// Two slots, each with a page for either timeline, and the number of pages published: page `n` is
-/// in slot `n % 2`. The writer only modifies the slot that is not current, so a writer that is
-/// stopped in the middle leaves a complete page readable, which a plain sequence lock would not.
+/// Two slots of pages, and the number of publications, of which number `n` is in slot `n % 2`. The
+/// writer changes only the slot that is not current, so that a writer stopped half-way leaves
+/// complete pages to readers, unlike a plain sequence lock.
 #[derive(Debug)]
 #[repr(align(128))]
 struct PageSlots {
     published: AtomicU64,
-    slots: [[[AtomicU64; WORDS]; 2]; 2],
+    slots: [[[AtomicU64; PAGE_WORDS]; 2]; 2],
 }
 
-/// Creates pages that one thread writes and any number of threads read, without locks. The reader
-/// is one of the stepped timeline.
+/// Creates shared pages, written by one thread and read by any number of threads without locks.
+/// Returns the only writer, and a reader of the stepped timeline.
 #[must_use]
-pub fn shared(first: &Pages) -> (PageWriter, PageReader) {
+pub fn shared_pages(first: &ClockPages) -> (PageWriter, PageReader) {
     let words = first.to_words();
     let slot = || words.map(|page| page.map(AtomicU64::new));
     let shared = Arc::new(PageSlots { published: AtomicU64::new(0), slots: [slot(), slot()] });
-    (PageWriter(Arc::clone(&shared)), PageReader { shared, timeline: Timeline::Stepped })
+    (PageWriter(Arc::clone(&shared)), PageReader { shared, timeline: UtcTimeline::Stepped })
 }
 
-/// Writing end of the shared pages; there is only one.
+/// Writer of the shared pages.
 #[derive(Debug)]
 pub struct PageWriter(Arc<PageSlots>);
 
 impl PageSink for PageWriter {
-    fn publish(&mut self, pages: &Pages) -> io::Result<()> {
+    fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         let next = self.0.published.load(Ordering::Relaxed) + 1;
-        // A reader that sees a word of page `next` in the slot that it took for page `next - 2`
-        // must also see that page `next - 1` is published. This fence and the reader's ensure that.
+        // A reader that finds a word of publication `next` in the slot of publication `next - 2`
+        // must also find that `next - 1` was published, and so retry. This fence and the reader's
+        // ensure that.
         fence(Ordering::Release);
         let slot = self.0.slots[next as usize % 2].iter().flatten();
         for (word, value) in slot.zip(pages.to_words().into_iter().flatten()) {
@@ -230,21 +230,21 @@ impl PageSink for PageWriter {
     }
 }
 
-/// Reading end of the shared pages of one timeline.
+/// Reader of the shared pages of one timeline.
 #[derive(Clone, Debug)]
 pub struct PageReader {
     shared: Arc<PageSlots>,
-    timeline: Timeline,
+    timeline: UtcTimeline,
 }
 
 impl PageReader {
-    /// Returns a reader of this timeline.
+    /// Returns a reader of another timeline.
     #[must_use]
-    pub fn of(&self, timeline: Timeline) -> Self {
+    pub fn with_timeline(&self, timeline: UtcTimeline) -> Self {
         Self { shared: Arc::clone(&self.shared), timeline }
     }
 
-    /// Returns the newest page. Retries only if a page was published during the read.
+    /// Returns the current page. It retries only if pages are published during the read.
     #[must_use]
     pub fn read(&self) -> ClockPage {
         loop {
@@ -293,15 +293,15 @@ pub(crate) mod tests {
             realtime_minus_monotonic: Span::from_ns(1_700_000_000_000_000_000),
             realtime_step: Span::ZERO,
             tai_minus_utc_s: Some(37),
-            distance: Span::ZERO,
-            distance_recent: Span::ZERO,
+            root_distance: Span::ZERO,
+            root_distance_recent_max: Span::ZERO,
             leap_after: LeapIndicator::None,
         }
     }
 
     /// The same page on both timelines.
-    pub(crate) fn both(page: ClockPage) -> Pages {
-        Pages { stepped: page, smeared: page }
+    pub(crate) fn both(page: ClockPage) -> ClockPages {
+        ClockPages { stepped: page, smeared: page }
     }
 
     /// A page whose every field follows from `n`, so that a mix of two is recognised.
@@ -325,31 +325,32 @@ pub(crate) mod tests {
     }
 
     /// Pages of both timelines that are told apart, too.
-    fn pair(n: u64) -> Pages {
-        Pages { stepped: numbered(n), smeared: numbered(n + (1 << 20)) }
+    fn pair(n: u64) -> ClockPages {
+        ClockPages { stepped: numbered(n), smeared: numbered(n + (1 << 20)) }
     }
 
     #[test]
     fn readers_never_see_a_mix_of_two_pages() {
-        let (mut writer, reader) = shared(&pair(0));
+        let (mut writer, reader) = shared_pages(&pair(0));
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let readers: Vec<_> = [Timeline::Stepped, Timeline::Smeared, Timeline::Stepped]
-                .map(|timeline| {
-                    let (reader, stop) = (reader.of(timeline), &stop);
-                    scope.spawn(move || {
-                        let mut last = 0;
-                        while !stop.load(Ordering::Relaxed) {
-                            let page = reader.read();
-                            let n = page.timebase.anchor.as_ns().cast_unsigned();
-                            assert_eq!(page, numbered(n));
-                            assert!(n >= last, "a page older than one already seen");
-                            last = n;
-                        }
-                        last
+            let readers: Vec<_> =
+                [UtcTimeline::Stepped, UtcTimeline::Smeared, UtcTimeline::Stepped]
+                    .map(|timeline| {
+                        let (reader, stop) = (reader.with_timeline(timeline), &stop);
+                        scope.spawn(move || {
+                            let mut last = 0;
+                            while !stop.load(Ordering::Relaxed) {
+                                let page = reader.read();
+                                let n = page.timebase.anchor.as_ns().cast_unsigned();
+                                assert_eq!(page, numbered(n));
+                                assert!(n >= last, "a page older than one already seen");
+                                last = n;
+                            }
+                            last
+                        })
                     })
-                })
-                .into();
+                    .into();
             // Long enough that readers are interrupted in the middle of a read many times over.
             let end = Instant::now() + Duration::from_millis(500);
             let mut n = 0;
@@ -360,7 +361,7 @@ pub(crate) mod tests {
             stop.store(true, Ordering::Relaxed);
             assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 0));
             assert_eq!(reader.read(), pair(n).stepped);
-            assert_eq!(reader.of(Timeline::Smeared).read(), pair(n).smeared);
+            assert_eq!(reader.with_timeline(UtcTimeline::Smeared).read(), pair(n).smeared);
         });
     }
 
@@ -394,15 +395,15 @@ pub(crate) mod tests {
         page.variables.leap = LeapIndicator::Insert;
         page.timebase.step_at = Timestamp::from_ns(100_500_000_000);
         assert_eq!(
-            page.at(Timestamp::from_ns(100_499_999_999)).variables.leap,
+            page.for_reply_at(Timestamp::from_ns(100_499_999_999)).variables.leap,
             LeapIndicator::Insert
         );
-        assert_eq!(page.at(page.timebase.step_at).variables.leap, LeapIndicator::None);
+        assert_eq!(page.for_reply_at(page.timebase.step_at).variables.leap, LeapIndicator::None);
     }
 
     proptest! {
         #[test]
-        fn a_page_survives_its_words(words: [u64; WORDS]) {
+        fn a_page_survives_its_words(words: [u64; PAGE_WORDS]) {
             let page = ClockPage::from_words(words);
             prop_assert_eq!(ClockPage::from_words(page.to_words()), page);
         }

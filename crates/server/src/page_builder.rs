@@ -1,22 +1,22 @@
-//! Derivation of the clock pages from one reading of the system's clocks. Pure, so that it is
-//! tested with clocks that step, drift, lose their synchronisation and pass leap seconds.
+//! Builder of the clock pages from readings of the system's clocks. Pure, so that tests can let
+//! clocks step, drift, lose synchronisation and pass leap seconds.
 
 use horolog_source::{JumpGuard, ServerLeapSeconds};
 use horolog_sys::adjtimex::KernelClock;
 use horolog_sys::clock::ClockOffset;
-use horolog_time::leap::{LeapKind, LeapListValidity, Smear, Smeared};
+use horolog_time::leap::{LeapKind, LeapListValidity, Smear, SmearReading};
 use horolog_time::{
     Monotonic, NO_STEP, NS_PER_S, NtpShort, NtpTimestamp, Span, Timebase, Timestamp, Utc,
 };
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
-use crate::config::LeapSystem;
+use crate::config::SystemLeapBehaviour;
 use crate::leap_file::LeapFile;
 use crate::leap_notice::LeapNotice;
 use crate::leap_transition::{LeapInputs, LeapOutputs, LeapTransition};
 use crate::sources::SourceReading;
-use crate::tai::{TaiInputs, TaiMinusUtc};
-use crate::{ClockPage, ClockTrust, Pages, ServerConfig, SystemVariables};
+use crate::tai::{TaiInputs, TaiOffsetTracker};
+use crate::{ClockPage, ClockPages, ClockTrust, ServerConfig, SystemVariables};
 
 mod source_input;
 
@@ -27,11 +27,11 @@ pub(crate) struct SystemClockReading {
     pub(crate) now: Timestamp<Monotonic>,
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`.
     pub(crate) offset: ClockOffset,
-    /// Kernel's report on its clock; `None` if it is unavailable.
+    /// Report of the kernel on its clock; `None` if unavailable.
     pub(crate) kernel: Option<KernelClock>,
 }
 
-/// Builder of the pages of one server.
+/// Builder of the clock pages of a server.
 #[derive(Debug)]
 pub(crate) struct PageBuilder {
     config: ServerConfig,
@@ -39,22 +39,22 @@ pub(crate) struct PageBuilder {
     start: Timestamp<Monotonic>,
     source_reading: SourceReading,
     guard: JumpGuard,
-    /// True if the time has jumped and the new time has not been confirmed yet.
+    /// True if the served time has jumped and the new time is not confirmed yet.
     jumped: bool,
-    /// True time minus the monotonic clock, if more than one source agrees on it.
+    /// True time minus monotonic time, if several sources agree on it.
     confirmed: Option<Span>,
     jump_notice: Option<String>,
     leap_file: Option<LeapFile>,
     leap_transition: LeapTransition,
-    tai: TaiMinusUtc,
+    tai: TaiOffsetTracker,
     known_leaps: ServerLeapSeconds,
-    lately: RecentMax,
-    standing: Vec<LeapNotice>,
-    fresh: Vec<LeapNotice>,
+    recent_root_distance: RecentMax,
+    current_notices: Vec<LeapNotice>,
+    new_notices: Vec<LeapNotice>,
 }
 
 impl PageBuilder {
-    /// Starts with a first reading; a test drift counts from there.
+    /// Creates a builder with a first reading, from which a test drift starts.
     pub(crate) fn new(config: &ServerConfig, precision: i8, first: &SystemClockReading) -> Self {
         Self {
             config: config.clone(),
@@ -67,62 +67,62 @@ impl PageBuilder {
             jump_notice: None,
             leap_file: None,
             leap_transition: LeapTransition::new(first.offset),
-            tai: TaiMinusUtc::default(),
+            tai: TaiOffsetTracker::default(),
             known_leaps: ServerLeapSeconds::default(),
-            lately: RecentMax::default(),
-            standing: Vec::new(),
-            fresh: Vec::new(),
+            recent_root_distance: RecentMax::default(),
+            current_notices: Vec::new(),
+            new_notices: Vec::new(),
         }
     }
 
-    /// Applies this configuration from the next page on. The deliberate error of the served time,
-    /// the precision and the page's life do not change. A reload also confirms the time to which
-    /// the clock has jumped.
+    /// Adopts the reply values of a configuration for the following pages. Test offset and drift,
+    /// precision and page life do not change. A reload also confirms a time to which the clock has
+    /// jumped.
     pub(crate) fn reconfigure(&mut self, config: &ServerConfig) {
         self.guard.accept();
         adopt_reply_values(&mut self.config, config);
     }
 
-    /// Returns the builder with a list of leap seconds.
+    /// Returns the builder with a file of leap seconds.
     pub(crate) fn with_leap_file(self, leap_file: Option<LeapFile>) -> Self {
         Self { leap_file, ..self }
     }
 
-    /// Returns the pages that follow from a reading of the clocks.
-    pub(crate) fn pages(&mut self, reading: &SystemClockReading) -> Pages {
+    /// Returns the pages for a reading of the clocks.
+    pub(crate) fn pages(&mut self, reading: &SystemClockReading) -> ClockPages {
         let list = self.leap_file.as_ref().map(LeapFile::list);
-        let terms = LeapInputs {
+        let inputs = LeapInputs {
             system: self.config.leap_seconds.system,
-            disciplined: self.config.trust == ClockTrust::Kernel && !self.config.is_test(),
-            uses_kernel_leap: !self.config.is_test(),
-            ahead: self.ahead(reading.now) + self.correction(reading.now),
+            disciplined: self.config.trust == ClockTrust::Kernel && !self.config.has_test_time(),
+            uses_kernel_leap: !self.config.has_test_time(),
+            served_lead: self.test_lead(reading.now) + self.correction(reading.now),
             source_time: self.source_time(),
             list: list.as_deref(),
             receiver_leap: self.source_next_leap(),
         };
-        let point = self.leap_transition.advance(reading, &terms);
-        self.notice(&point.notices);
-        self.check_continuity(reading, point.realtime_minus_monotonic);
-        let tai_minus_utc_s = self.tai_minus_utc_s(reading, &point);
-        self.known_leaps = self.update_known_leaps(&point);
-        let stepped = self.stepped(reading, &point);
-        let distance = self.distance(&stepped, reading.now);
-        // The error of a clock without a known time is unknown.
+        let outputs = self.leap_transition.advance(reading, &inputs);
+        self.update_notices(&outputs.notices);
+        self.check_continuity(reading, outputs.realtime_minus_monotonic);
+        let tai_minus_utc_s = self.tai_minus_utc_s(reading, &outputs);
+        self.known_leaps = self.update_known_leaps(&outputs);
+        let stepped = self.stepped_page(reading, &outputs);
+        let distance = self.root_distance(&stepped, reading.now);
+        // The error bound of an unsynchronised clock is unknown.
         if stepped.variables.leap == LeapIndicator::Unsynchronised {
-            self.lately = RecentMax::default();
+            self.recent_root_distance = RecentMax::default();
         }
-        let distance_lately = self.lately.see(distance, reading.now);
-        Pages {
+        let distance_lately = self.recent_root_distance.update(distance, reading.now);
+        ClockPages {
             stepped: ClockPage {
                 tai_minus_utc_s,
-                distance,
-                distance_recent: distance_lately,
+                root_distance: distance,
+                root_distance_recent_max: distance_lately,
                 ..stepped
             },
             smeared: ClockPage {
-                distance,
-                distance_recent: distance_lately,
-                ..self.smeared(reading, &point)
+                root_distance: distance,
+                root_distance_recent_max: distance_lately,
+                ..self.smeared_page(reading, &outputs)
             },
         }
     }
@@ -130,106 +130,107 @@ impl PageBuilder {
     fn tai_minus_utc_s(
         &mut self,
         reading: &SystemClockReading,
-        point: &LeapOutputs,
+        outputs: &LeapOutputs,
     ) -> Option<i16> {
-        if self.config.leap_seconds.system == LeapSystem::Smears {
+        if self.config.leap_seconds.system == SystemLeapBehaviour::Smears {
             return None;
         }
         let list = self.leap_file.as_ref().map(LeapFile::list);
-        self.tai.at(&TaiInputs {
+        self.tai.update(&TaiInputs {
             configured_s: self.config.leap_seconds.tai_offset_s,
             list: list
                 .as_deref()
-                .filter(|list| list.validity(point.utc) != LeapListValidity::Expired),
+                .filter(|list| list.validity(outputs.utc) != LeapListValidity::Expired),
             source_s: self.source_tai_minus_utc_s(),
             kernel_s: reading.kernel.map_or(0, |kernel| kernel.tai_offset_s),
-            utc: point.utc,
-            passing: point.passing,
-            passed_s: self.leap_transition.passed_s(),
+            utc: outputs.utc,
+            active_leap: outputs.active_leap,
+            passed_leaps_s: self.leap_transition.passed_leaps_s(),
         })
     }
 
-    /// Returns the warnings since the last call, each once while its cause lasts.
+    /// Returns the warnings that are new since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<LeapNotice> {
-        std::mem::take(&mut self.fresh)
+        std::mem::take(&mut self.new_notices)
     }
 
-    fn notice(&mut self, notices: &[LeapNotice]) {
-        let is_new = |notice: &&LeapNotice| !self.standing.contains(notice);
-        self.fresh.extend(notices.iter().filter(is_new));
-        self.standing = notices.to_vec();
+    fn update_notices(&mut self, notices: &[LeapNotice]) {
+        let is_new = |notice: &&LeapNotice| !self.current_notices.contains(notice);
+        self.new_notices.extend(notices.iter().filter(is_new));
+        self.current_notices = notices.to_vec();
     }
 
-    /// Returns the deliberate lead of the served time over the system clock.
-    fn ahead(&self, now: Timestamp<Monotonic>) -> Span {
+    /// Returns the test offset and drift at `now`: the deliberate offset of the served time.
+    fn test_lead(&self, now: Timestamp<Monotonic>) -> Span {
         let elapsed_ns = i128::from((now - self.start).as_ns());
         let drift_ns = elapsed_ns * i128::from(self.config.test_drift_ppb) / 1_000_000_000;
         self.config.test_offset + Span::from_ns(drift_ns as i64)
     }
 
-    /// Returns the drift of the served time against the monotonic clock, without smearing.
+    /// Returns the frequency offset of the served time from the monotonic clock, without a smear.
     fn drift_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         self.config.test_drift_ppb + self.frequency_ppb(now)
     }
 
-    fn stepped(&self, reading: &SystemClockReading, point: &LeapOutputs) -> ClockPage {
-        let mut timebase = self.timebase(reading.now, point.utc, 0);
+    fn stepped_page(&self, reading: &SystemClockReading, outputs: &LeapOutputs) -> ClockPage {
+        let mut timebase = self.timebase(reading.now, outputs.utc, 0);
         let mut reference = timebase.ntp_at_anchor;
-        if let Some(leap) = point.passing {
-            let away_ns = i128::from((leap.instant() - point.utc).as_ns());
+        if let Some(leap) = outputs.active_leap {
+            let away_ns = i128::from((leap.step_instant() - outputs.utc).as_ns());
             let rate_ppb = i128::from(NS_PER_S + self.drift_ppb(reading.now));
             let away_ns = away_ns * i128::from(NS_PER_S) / rate_ppb;
             timebase.step_at = reading.now + Span::from_ns(away_ns as i64);
             timebase.step = (leap.step().as_ns() / NS_PER_S) << 32;
-            // No reply made before or after the step may carry a reference time in the future.
+            // No reply before or after the step may have a reference timestamp in the future.
             if leap.kind == LeapKind::Insert {
                 reference = reference.wrapping_add(leap.step());
             }
         }
-        let leap = match point.announced.map(|leap| leap.kind) {
+        let leap = match outputs.announced.map(|leap| leap.kind) {
             None => LeapIndicator::None,
             Some(LeapKind::Insert) => LeapIndicator::Insert,
             Some(LeapKind::Delete) => LeapIndicator::Delete,
         };
-        let leap = if leap == LeapIndicator::None { self.source_leap(point) } else { leap };
+        let leap = if leap == LeapIndicator::None { self.source_leap(outputs) } else { leap };
         let leap = self.config.leap.unwrap_or(leap);
-        let variables = self.variables(reading, point, leap, reference);
+        let variables = self.system_variables(reading, outputs, leap, reference);
         let after = self.config.leap.unwrap_or(LeapIndicator::None);
-        let leap_after = self.variables(reading, point, after, reference).leap;
-        page(point, timebase, variables, leap_after)
+        let leap_after = self.system_variables(reading, outputs, after, reference).leap;
+        clock_page(outputs, timebase, variables, leap_after)
     }
 
-    /// Returns the smeared page. It is linear during its life, so at the two kinks of the smear its
-    /// error is the rate of the smear times the age of the page: 1.2 µs in 100 ms.
-    fn smeared(&self, reading: &SystemClockReading, point: &LeapOutputs) -> ClockPage {
-        let Smeared { instant, rate_ppb, smearing } = self.smear(point);
+    /// Returns the page of smeared time. It is linear, so that where the rate changes, at the start
+    /// and the end of a smear, its error is the smear's rate times the age of the page: 1.2 µs
+    /// after 100 ms.
+    fn smeared_page(&self, reading: &SystemClockReading, outputs: &LeapOutputs) -> ClockPage {
+        let SmearReading { instant, rate_ppb, is_smearing: smearing } = self.smear_reading(outputs);
         let timebase = self.timebase(reading.now, instant, rate_ppb);
-        // The leap must not be announced, but an unsynchronised clock must be.
+        // A smearing server announces no leap second, but it does announce an unsynchronised clock.
         let leap = self.config.leap.filter(|leap| *leap == LeapIndicator::Unsynchronised);
         let leap = leap.unwrap_or(LeapIndicator::None);
-        let mut variables = self.variables(reading, point, leap, timebase.ntp_at_anchor);
+        let mut variables = self.system_variables(reading, outputs, leap, timebase.ntp_at_anchor);
         if smearing && variables.leap != LeapIndicator::Unsynchronised {
-            let utc = point.passing.filter(|leap| point.utc >= leap.instant());
-            let utc = point.utc + utc.map_or(Span::ZERO, |leap| leap.step());
+            let utc = outputs.active_leap.filter(|leap| outputs.utc >= leap.step_instant());
+            let utc = outputs.utc + utc.map_or(Span::ZERO, |leap| leap.step());
             variables.reference_id = smear_reference_id(instant - utc);
         }
         let leap_after = variables.leap;
-        page(point, timebase, variables, leap_after)
+        clock_page(outputs, timebase, variables, leap_after)
     }
 
-    fn smear(&self, point: &LeapOutputs) -> Smeared {
-        let plain = Smeared { instant: point.utc, rate_ppb: 0, smearing: false };
-        if self.config.leap_seconds.system == LeapSystem::Smears {
-            return plain;
+    fn smear_reading(&self, outputs: &LeapOutputs) -> SmearReading {
+        let unsmeared = SmearReading { instant: outputs.utc, rate_ppb: 0, is_smearing: false };
+        if self.config.leap_seconds.system == SystemLeapBehaviour::Smears {
+            return unsmeared;
         }
         let smear =
             Smear { length: Span::from_ns(self.config.leap_seconds.smear.as_nanos() as i64) };
-        if let Some(leap) = point.passing {
-            return smear.at(&leap, point.utc);
+        if let Some(leap) = outputs.active_leap {
+            return smear.reading_at(&leap, outputs.utc);
         }
-        let next = point.next.map(|leap| smear.at(&leap, point.utc));
-        let latest = point.latest.map(|leap| smear.at(&leap, point.utc - leap.step()));
-        next.into_iter().chain(latest).find(|smeared| smeared.smearing).unwrap_or(plain)
+        let next = outputs.next.map(|leap| smear.reading_at(&leap, outputs.utc));
+        let latest = outputs.latest.map(|leap| smear.reading_at(&leap, outputs.utc - leap.step()));
+        next.into_iter().chain(latest).find(|smeared| smeared.is_smearing).unwrap_or(unsmeared)
     }
 
     fn timebase(&self, now: Timestamp<Monotonic>, utc: Timestamp<Utc>, rate_ppb: i64) -> Timebase {
@@ -243,10 +244,10 @@ impl PageBuilder {
         }
     }
 
-    fn variables(
+    fn system_variables(
         &self,
         reading: &SystemClockReading,
-        point: &LeapOutputs,
+        outputs: &LeapOutputs,
         leap: LeapIndicator,
         reference: NtpTimestamp,
     ) -> SystemVariables {
@@ -254,14 +255,14 @@ impl PageBuilder {
             return self.unsynchronised();
         }
         match self.source_reading {
-            SourceReading::NotPolled => self.kernels(reading, point, leap, reference),
-            SourceReading::Selected(_) if point.is_uncertain => self.unsynchronised(),
-            SourceReading::Selected(report) => self.mirrored(&report, reading.now, leap),
+            SourceReading::NotPolled => self.kernel_variables(reading, outputs, leap, reference),
+            SourceReading::Selected(_) if outputs.is_uncertain => self.unsynchronised(),
+            SourceReading::Selected(report) => self.source_variables(&report, reading.now, leap),
             SourceReading::NoSource => self.unsynchronised(),
         }
     }
 
-    /// Returns true if the system clock is regarded as correct without time sources.
+    /// Returns true if the system clock may be served without time sources.
     fn is_kernel_trusted(&self, reading: &SystemClockReading) -> bool {
         match self.config.trust {
             ClockTrust::Local => true,
@@ -269,19 +270,19 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the variables without time sources: from the kernel's report, as far as it is
-    /// trusted.
-    fn kernels(
+    /// Returns the system variables without time sources, by the kernel's report and the trust in
+    /// it.
+    fn kernel_variables(
         &self,
         reading: &SystemClockReading,
-        point: &LeapOutputs,
+        outputs: &LeapOutputs,
         leap: LeapIndicator,
         reference: NtpTimestamp,
     ) -> SystemVariables {
         let (config, kernel) = (&self.config, reading.kernel);
         let trusted = self.is_kernel_trusted(reading);
         let leap =
-            if trusted && !point.is_uncertain { leap } else { LeapIndicator::Unsynchronised };
+            if trusted && !outputs.is_uncertain { leap } else { LeapIndicator::Unsynchronised };
         let synchronised = leap != LeapIndicator::Unsynchronised;
         let dispersion = match config.trust {
             ClockTrust::Local => Span::ZERO,
@@ -301,8 +302,8 @@ impl PageBuilder {
     }
 }
 
-fn page(
-    point: &LeapOutputs,
+fn clock_page(
+    outputs: &LeapOutputs,
     timebase: Timebase,
     variables: SystemVariables,
     leap_after: LeapIndicator,
@@ -310,44 +311,44 @@ fn page(
     ClockPage {
         variables,
         timebase,
-        realtime_minus_monotonic: point.realtime_minus_monotonic,
-        realtime_step: point.passing.map_or(Span::ZERO, |leap| leap.step()),
+        realtime_minus_monotonic: outputs.realtime_minus_monotonic,
+        realtime_step: outputs.active_leap.map_or(Span::ZERO, |leap| leap.step()),
         leap_after,
         tai_minus_utc_s: None,
-        distance: Span::ZERO,
-        distance_recent: Span::ZERO,
+        root_distance: Span::ZERO,
+        root_distance_recent_max: Span::ZERO,
     }
 }
 
-/// Maximum of the values in the last one to two terms.
+/// Maximum of a value over the last one to two intervals.
 #[derive(Clone, Copy, Default, Debug)]
 struct RecentMax {
-    /// Start of the present term, and its maximum.
-    present: Option<(Timestamp<Monotonic>, Span)>,
-    /// Maximum of the previous term.
+    /// Start of the current interval, and the maximum in it.
+    current: Option<(Timestamp<Monotonic>, Span)>,
+    /// Maximum in the previous interval.
     before: Span,
 }
 
 impl RecentMax {
-    /// Longer than the usual interval between updates of a source: daemons correct the clock every
-    /// 16 s to 64 s.
-    const TERM: Span = Span::from_ns(64 * NS_PER_S);
+    /// Longer than the usual time between updates of a source: daemons correct the clock every 16 s
+    /// to 64 s.
+    const INTERVAL: Span = Span::from_ns(64 * NS_PER_S);
 
-    fn see(&mut self, value: Span, now: Timestamp<Monotonic>) -> Span {
-        let (begun, largest) = match self.present {
-            Some((begun, largest)) if now - begun < Self::TERM => (begun, largest.max(value)),
+    fn update(&mut self, value: Span, now: Timestamp<Monotonic>) -> Span {
+        let (started_at, largest) = match self.current {
+            Some((begun, largest)) if now - begun < Self::INTERVAL => (begun, largest.max(value)),
             Some((_, largest)) => {
                 self.before = largest;
                 (now, value)
             }
             None => (now, value),
         };
-        self.present = Some((begun, largest));
+        self.current = Some((started_at, largest));
         largest.max(self.before)
     }
 }
 
-/// Copies the reply values, which can change in a running server.
+/// Copies the reply values: the options of replies that can change in a running server.
 pub(crate) fn adopt_reply_values(config: &mut ServerConfig, new: &ServerConfig) {
     config.trust = new.trust;
     config.stratum = new.stratum;
@@ -359,10 +360,10 @@ pub(crate) fn adopt_reply_values(config: &mut ServerConfig, new: &ServerConfig) 
     config.source.keep_root_delay = new.source.keep_root_delay;
 }
 
-/// Returns the reference identifier of a clock that is being smeared: 254 and its offset from UTC
-/// in units of 2^-22 s, as in the reference implementation's server (its README.leapsmear).
-fn smear_reference_id(ahead: Span) -> [u8; 4] {
-    let units = (i128::from(ahead.as_ns()) << 22) / i128::from(NS_PER_S);
+/// Returns the reference identifier during a smear: 254, and the offset from UTC in units of 2^-22
+/// s, as in the NTP reference implementation (its README.leapsmear).
+fn smear_reference_id(offset: Span) -> [u8; 4] {
+    let units = (i128::from(offset.as_ns()) << 22) / i128::from(NS_PER_S);
     let [_, high, middle, low] = (units as i32).to_be_bytes();
     [254, high, middle, low]
 }

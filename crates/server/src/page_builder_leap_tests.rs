@@ -34,7 +34,7 @@ impl World {
 
     /// The exact time on the scale before the leap.
     fn before_leap(&self, now: i64) -> i64 {
-        self.leap().instant().as_ns() + now - DUE
+        self.leap().step_instant().as_ns() + now - DUE
     }
 
     /// The exact time.
@@ -143,10 +143,10 @@ fn passes(world: World) {
             let at = format!("{world:?} {} ns after the leap", now - DUE);
             let stepped = served(&pages.stepped, now, world.utc(now)).unwrap();
             assert!((stepped - world.utc(now)).abs() <= 5, "{at}: {stepped}");
-            let page = pages.stepped.at(Timestamp::from_ns(now));
+            let page = pages.stepped.for_reply_at(Timestamp::from_ns(now));
             // From the beginning of its day on, which a deleted second leaves a second earlier.
             let day = MIDNIGHT - 24 * HOUR;
-            let begun = world.leap().instant().as_ns() - day;
+            let begun = world.leap().step_instant().as_ns() - day;
             let known_ahead = if world.listed { begun } else { 23 * HOUR };
             let announced = DUE - pair[0] <= known_ahead && now < DUE;
             let expected = match world.kind {
@@ -163,7 +163,7 @@ fn passes(world: World) {
                 let error = smeared - world.smeared(now);
                 assert!(error.abs() <= 1_250 + 5, "{at}: smeared {error}");
                 assert_eq!(
-                    pages.smeared.at(Timestamp::from_ns(now)).variables.leap,
+                    pages.smeared.for_reply_at(Timestamp::from_ns(now)).variables.leap,
                     LeapIndicator::None
                 );
                 if now >= pair[0] {
@@ -276,7 +276,7 @@ fn a_served_time_moved_by_a_test_passes_its_own_leap() {
         let pages = renewal.pages(&reading);
         let stepped = served(&pages.stepped, now, world.utc(now)).unwrap();
         assert!((stepped - world.utc(now)).abs() <= 10, "{tenth}");
-        let leap = pages.stepped.at(reading.now).variables.leap;
+        let leap = pages.stepped.for_reply_at(reading.now).variables.leap;
         assert_eq!(leap, if now < DUE { LeapIndicator::Insert } else { LeapIndicator::None });
         // In the middle of a smear half of the second is gone, and the identifier says so.
         let behind = world.before_leap(now) - served(&pages.smeared, now, world.utc(now)).unwrap();
@@ -296,7 +296,7 @@ fn a_smeared_system_clock_is_served_as_it_is() {
         trust: ClockTrust::Kernel,
     };
     let mut renewal = world.renewal(DUE - HOUR);
-    renewal.config.leap_seconds.system = LeapSystem::Smears;
+    renewal.config.leap_seconds.system = SystemLeapBehaviour::Smears;
     for now in instants().into_iter().filter(|now| *now >= DUE - HOUR) {
         let pages = renewal.pages(&world.reading(now));
         assert_eq!(

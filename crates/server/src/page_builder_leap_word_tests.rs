@@ -41,7 +41,9 @@ fn follows(world: World, learns: i64, sees: Option<i64>) -> Vec<i64> {
             let stepped = served(&page, instant, world.utc(instant)).unwrap();
             assert!((stepped - world.utc(instant)).abs() <= 5, "{world:?} {}", instant - DUE);
         }
-        if page.at(Timestamp::from_ns(now)).variables.leap == LeapIndicator::Unsynchronised {
+        if page.for_reply_at(Timestamp::from_ns(now)).variables.leap
+            == LeapIndicator::Unsynchronised
+        {
             unsynchronised_at.push(now - DUE);
         }
     }

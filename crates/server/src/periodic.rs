@@ -1,4 +1,4 @@
-//! Thread that repeats an action until it is dropped.
+//! Thread that repeats an action at an interval.
 
 use std::io;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-/// Handle of the thread; dropping it ends the thread. The default is none.
+/// Handle of the thread. Dropping it ends the thread. The default handle has no thread.
 #[derive(Debug, Default)]
-pub(crate) struct Periodic {
+pub(crate) struct PeriodicThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Periodic {
-    /// Starts the thread. It calls `begin`, which returns the action to run after each pause; a
-    /// pause ends early when the thread is unparked.
+impl PeriodicThread {
+    /// Starts a thread that calls `begin` once, and after each `pause` the action that `begin`
+    /// returned. Unparking the thread ends the pause early.
     pub(crate) fn start<W: FnMut()>(
         name: &str,
         pause: Duration,
@@ -37,7 +37,7 @@ impl Periodic {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Returns the thread, for unparking.
+    /// Returns the thread, to unpark it; `None` if there is no thread.
     pub(crate) fn thread(&self) -> Option<Thread> {
         self.thread.as_ref().map(|thread| thread.thread().clone())
     }
@@ -48,7 +48,7 @@ impl Periodic {
     }
 }
 
-impl Drop for Periodic {
+impl Drop for PeriodicThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -1,19 +1,19 @@
-//! Two sockets of one thread with different priority: long requests, which may be authenticated,
-//! have their own queue, so that a flood of plain ones neither fills nor delays it. It does not
-//! inspect packets; the kernel sorts them by length.
+//! Two sockets of one thread, of which one receives the requests longer than a header, which may be
+//! authenticated, so that a flood of plain requests neither fills nor delays its queue. The kernel
+//! distributes datagrams by length; no packet is inspected here.
 
 use std::io;
 use std::time::Duration;
 
 use horolog_io::{Batch, BatchDevice, Endpoints, UdpDevice};
 
-/// Pair of sockets on one port as a device.
+/// Pair of sockets that share a port, as one device.
 #[derive(Debug)]
 pub(crate) struct PrioritySockets {
     preferred: UdpDevice,
     other: UdpDevice,
-    /// True if the preferred socket supplied the last batch: the other is then served next, so that
-    /// it is never starved.
+    /// True if the last batch came from the preferred socket. The other is then polled first, so
+    /// that it does not starve.
     preferred_was_served: bool,
 }
 
@@ -47,14 +47,14 @@ impl BatchDevice for PrioritySockets {
         Ok(count)
     }
 
-    /// Sends everything by the preferred socket: transmit timestamps wait in the queue of the
-    /// socket that they belong to, in which a flood would leave no room for them.
+    /// Sends all packets by the preferred socket: transmit timestamps wait in the error queue of
+    /// the sending socket, and a flood at the other one would leave no room for them.
     fn send(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         self.preferred.send(batch)
     }
 
-    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
-        self.preferred.sent(batch)
+    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+        self.preferred.receive_transmitted(batch)
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
             [(&other, b"o"), (&preferred, b"p"), (&other, b"o"), (&preferred, b"p")]
         {
             batch.clear();
-            assert!(batch.push(Endpoints::to(socket.local_address()), text));
+            assert!(batch.push(Endpoints::to_remote(socket.local_address()), text));
             assert_eq!(client.send(&mut batch).unwrap(), 1);
         }
         let mut pair = PrioritySockets::new(preferred, other);
@@ -88,7 +88,7 @@ mod tests {
         // A wait ends with whichever gets something.
         let to = pair.other.local_address();
         batch.clear();
-        assert!(batch.push(Endpoints::to(to), b"late"));
+        assert!(batch.push(Endpoints::to_remote(to), b"late"));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(20));

@@ -1,54 +1,53 @@
-//! Reload of a running server: the pattern of all parts that can adopt a new configuration without
-//! a restart. It reads no file and no signal; it takes a complete new configuration.
+//! Reload of a running server: the trait of all parts that can adopt a new configuration without a
+//! restart. The caller supplies the complete new configuration.
 //!
-//! A [`ReloadPart`] of the server changes options at run time in two phases, so that a reload
-//! happens completely or not at all:
+//! A [`Reloader`] changes some options at run time in two phases, so that a reload takes effect
+//! completely or not at all:
 //!
-//! 1. [`ReloadPart::adopt_fixed`] copies the fields of the options that it can change from the new
-//!    configuration into the one that is to be in force, and returns their names. Options that no
-//!    part adopts stay unchanged until a restart. The result must pass the same checks as a
-//!    configuration at start.
-//! 2. [`ReloadPart::prepare`] does everything that can fail (reads files, opens sockets) and
-//!    changes nothing that runs. It returns a [`PreparedReload`] that cannot fail.
+//! 1. [`Reloader::adopt_options`] copies its options from the new configuration into the one that
+//!    will be in force, and returns their names. Options that no reloader copies stay unchanged
+//!    until a restart. The result must pass the same checks as a configuration at start.
+//! 2. [`Reloader::prepare`] does everything that can fail, such as reading files and opening
+//!    sockets, without changing what runs. It returns a [`PreparedReload`], which cannot fail.
 //!
-//! Only after every part has prepared are the changes applied, in the order of the parts. A part
-//! keeps its changeable state in an [`arc_swap::ArcSwap`] (or an atomic) that its threads read, so
-//! no thread waits and no request is lost. It is prepared at every reload, even if its options are
-//! unchanged: a file may have new content under its old name.
+//! Only when all have prepared are the changes applied, in the order of the reloaders. Changeable
+//! state is in an [`arc_swap::ArcSwap`] or an atomic that the threads read, so that no thread waits
+//! and no request is lost. Every reload prepares all of them, even if their options are unchanged,
+//! because a file may have new content.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
 
-use crate::clock::NextConfig;
+use crate::clock::NextConfigSlot;
 use crate::page_builder::adopt_reply_values;
 use crate::{CheckError, ServerConfig, StartError, check};
 
-/// Reason for which a server did not change; its text is one line for the user. The previous state
-/// stays in force.
+/// Reason for which a reload changed nothing; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// New configuration that is invalid, by itself or with the unchanged options.
+    /// Invalid configuration: the new one, or the result of combining it with the unchanged
+    /// options.
     #[error(transparent)]
     Check(#[from] CheckError),
     /// Failure to open a new resource.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Address that covers one of this server's, or is covered by it: the kernel grants the port to
-    /// only one of them.
+    /// Listen address that includes one of this server's, or is included in one: the kernel gives
+    /// the port to only one of them.
     #[error(
         "{0} overlaps {1}, which this server already listens on; restart the server to change \
              this"
     )]
     Overlap(std::net::SocketAddr, std::net::SocketAddr),
-    /// Port for NTS clients that the kernel chooses, and that is not yet known.
+    /// Port for NTS clients that is unknown until the kernel has chosen it.
     #[error(
         "the port for NTS clients is unknown until the first address of --listen is open; specify \
          that port, or restart the server"
     )]
     UnknownPort,
-    /// Part of the server that cannot change as configured.
+    /// Part of the server that cannot adopt its options.
     #[error("{0}")]
     Other(String),
 }
@@ -56,18 +55,18 @@ pub enum ReloadError {
 /// Result of a reload.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReloadReport {
-    /// Options in force as in the new configuration, changed or not, by their names without leading
-    /// hyphens. All others need a restart.
+    /// Names of the options that a reload can change, without leading hyphens. Their values in
+    /// force are those of the new configuration.
     pub adopted: Vec<&'static str>,
-    /// Options among them with a new value in force.
+    /// Options among them that were changed.
     pub applied: Vec<&'static str>,
     /// Changed options that need a restart.
     pub restart_needed: Vec<String>,
 }
 
-/// History of reloads, as reported by `horolog status`.
+/// Counts and last error of the reloads, for `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct ReloadHealth {
+pub struct ReloadHistory {
     /// Successful reloads.
     pub done: u64,
     /// Refused reloads.
@@ -79,25 +78,26 @@ pub struct ReloadHealth {
     pub restart_needed: Vec<String>,
 }
 
-/// Prepared change, which cannot fail.
+/// Prepared change, which cannot fail when it is applied.
 pub(crate) struct PreparedReload {
-    /// Options with a new value in force afterwards.
+    /// Names of the options that it changes.
     pub(crate) keys: Vec<&'static str>,
     /// Applies the change.
     pub(crate) apply: Box<dyn FnOnce() + Send>,
 }
 
-/// Part of the server that can change at run time.
-pub(crate) trait ReloadPart: Send + Sync {
-    /// Copies the fields of the options that it can change from the new configuration, and returns
-    /// their names without leading hyphens.
-    fn adopt_fixed(
+/// Part of the server that can adopt new options at run time.
+pub(crate) trait Reloader: Send + Sync {
+    /// Copies the options that this reloader changes from `new` into `in_force`, and returns their
+    /// names without leading hyphens.
+    fn adopt_options(
         &self,
         in_force: &mut ServerConfig,
         new: &ServerConfig,
     ) -> &'static [&'static str];
 
-    /// Does everything that can fail and changes nothing yet; `None` if there is nothing to change.
+    /// Does everything that can fail, without changing what runs. `None` if there is nothing to
+    /// change.
     fn prepare(
         &self,
         in_force: &ServerConfig,
@@ -105,12 +105,12 @@ pub(crate) trait ReloadPart: Send + Sync {
     ) -> Result<Option<PreparedReload>, ReloadError>;
 }
 
-/// Changeable parts, and the configuration in force.
+/// Reloaders of a server, and the configuration in force.
 pub(crate) struct ReloadManager {
     in_force: ArcSwap<ServerConfig>,
-    parts: Vec<Box<dyn ReloadPart>>,
-    /// History of reloads; its lock also serialises reloads.
-    health: Mutex<ReloadHealth>,
+    parts: Vec<Box<dyn Reloader>>,
+    /// Counts and last error; the lock is held during a reload, so that reloads do not overlap.
+    health: Mutex<ReloadHistory>,
 }
 
 impl std::fmt::Debug for ReloadManager {
@@ -120,9 +120,9 @@ impl std::fmt::Debug for ReloadManager {
 }
 
 impl ReloadManager {
-    /// Creates the manager with the configuration that the server was started with. The part that
-    /// opens sockets comes last: its prepared sockets are served at once.
-    pub(crate) fn new(config: &ServerConfig, parts: Vec<Box<dyn ReloadPart>>) -> Self {
+    /// Creates the manager with the configuration at start. The reloader that opens listen sockets
+    /// must be the last one, because the sockets that it prepares are served at once.
+    pub(crate) fn new(config: &ServerConfig, parts: Vec<Box<dyn Reloader>>) -> Self {
         let in_force = ArcSwap::from_pointee(config.clone());
         Self { in_force, parts, health: Mutex::default() }
     }
@@ -132,19 +132,19 @@ impl ReloadManager {
         self.in_force.load_full()
     }
 
-    /// Returns the history of reloads.
-    pub(crate) fn health(&self) -> ReloadHealth {
+    /// Returns the counts and the last error of the reloads.
+    pub(crate) fn health(&self) -> ReloadHistory {
         self.lock().clone()
     }
 
-    /// Records that a new configuration could not even be read.
-    pub(crate) fn refused(&self, reason: &str) {
+    /// Counts a reload whose configuration could not be read.
+    pub(crate) fn record_refusal(&self, reason: &str) {
         let mut health = self.lock();
         health.failed += 1;
         health.last_reload_error = Some(reason.to_owned());
     }
 
-    /// Changes everything that can change, or nothing. `changed` are the names of all options that
+    /// Adopts all options that can change, or none. `changed` are the names of all options that
     /// differ from those in force.
     pub(crate) fn reload(
         &self,
@@ -152,7 +152,7 @@ impl ReloadManager {
         changed: Vec<String>,
     ) -> Result<ReloadReport, ReloadError> {
         let mut health = self.lock();
-        match self.change(new) {
+        match self.apply_all(new) {
             Ok(mut report) => {
                 report.restart_needed = changed;
                 report.restart_needed.retain(|key| !report.adopted.contains(&key.as_str()));
@@ -169,15 +169,16 @@ impl ReloadManager {
         }
     }
 
-    fn change(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
+    fn apply_all(&self, new: &ServerConfig) -> Result<ReloadReport, ReloadError> {
         check(new)?;
         let in_force = self.config();
         let mut next = (*in_force).clone();
         let mut report = ReloadReport::default();
         for part in &self.parts {
-            report.adopted.extend(part.adopt_fixed(&mut next, new));
+            report.adopted.extend(part.adopt_options(&mut next, new));
         }
-        // The new options with the unchanged old ones form a third configuration.
+        // The new options combined with the unchanged old ones form a configuration that was not
+        // checked yet.
         check(&next)?;
         let mut changes = Vec::new();
         for part in &self.parts {
@@ -191,35 +192,34 @@ impl ReloadManager {
         Ok(report)
     }
 
-    /// Locks the history. A reload that panicked has already reported on stderr; counts and texts
-    /// are consistent nevertheless.
-    fn lock(&self) -> MutexGuard<'_, ReloadHealth> {
+    /// Locks the counts and the last error, which stay consistent even if a reload panics.
+    fn lock(&self) -> MutexGuard<'_, ReloadHistory> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns the names of options that differ.
+/// Returns the keys at whose index `changed` is true.
 pub(crate) fn changed_keys(keys: &[&'static str], changed: &[bool]) -> Vec<&'static str> {
     keys.iter().zip(changed).filter(|(_, changed)| **changed).map(|(key, _)| *key).collect()
 }
 
-/// Keys in the order in which [`ReplyValues`] compares them.
+/// Option names, in the order in which [`ReplyValuesReloader`] compares the options.
 const REPLY_KEYS: [&str; 6] =
     ["local", "stratum", "refid", "leap", "root-delay", "root-dispersion"];
 
-/// Reload of the reply values, which the clock thread writes into its pages.
-pub(crate) struct ReplyValues {
-    next: Arc<NextConfig>,
+/// Reload of the reply values, which the clock thread puts into its pages.
+pub(crate) struct ReplyValuesReloader {
+    next_config: Arc<NextConfigSlot>,
 }
 
-impl ReplyValues {
-    pub(crate) fn new(next: NextConfig) -> Self {
-        Self { next: Arc::new(next) }
+impl ReplyValuesReloader {
+    pub(crate) fn new(next: NextConfigSlot) -> Self {
+        Self { next_config: Arc::new(next) }
     }
 }
 
-impl ReloadPart for ReplyValues {
-    fn adopt_fixed(
+impl Reloader for ReplyValuesReloader {
+    fn adopt_options(
         &self,
         in_force: &mut ServerConfig,
         new: &ServerConfig,
@@ -242,7 +242,7 @@ impl ReloadPart for ReplyValues {
             in_force.root_dispersion != next.root_dispersion,
         ];
         let keys = changed_keys(&REPLY_KEYS, &changed);
-        let (mailbox, config) = (Arc::clone(&self.next), Arc::new(next.clone()));
-        Ok(Some(PreparedReload { keys, apply: Box::new(move || mailbox.put(config)) }))
+        let (slot, config) = (Arc::clone(&self.next_config), Arc::new(next.clone()));
+        Ok(Some(PreparedReload { keys, apply: Box::new(move || slot.store_config(config)) }))
     }
 }

@@ -1,6 +1,5 @@
-//! Parts of a running server that adopt a new configuration, other than its addresses, key
-//! establishment and reply values: limits and lists, keys and secrets, the list of leap seconds.
-//! The pattern is described in [`crate::reload`].
+//! Reloaders of a server, other than those of listen addresses, NTS-KE and reply values: rate
+//! limits and prefix lists, keys and secrets, and the list of leap seconds. See [`crate::reload`].
 
 use std::sync::Arc;
 
@@ -8,22 +7,23 @@ use arc_swap::ArcSwapOption;
 use horolog_xdp::Responder;
 
 use crate::authenticate::Secrets;
-use crate::reload::{PreparedReload, ReloadError, ReloadPart, changed_keys};
-use crate::secrets::FromFiles;
+use crate::reload::{PreparedReload, ReloadError, Reloader, changed_keys};
+use crate::secrets::LoadedSecrets;
 use crate::sources::SharedSources;
 use crate::{LeapFile, Limiter, ServerConfig};
 
-/// Limits and lists of a server that was started with any: their tables are created once.
-pub(crate) struct LimitsPart {
+/// Reload of limits and lists, if the server was started with any: their tables are created only at
+/// start.
+pub(crate) struct LimitsReloader {
     /// Limiter of the socket threads.
     pub(crate) limiter: Arc<ArcSwapOption<Limiter>>,
-    /// Responder of the XDP engine.
+    /// Responder of the XDP engine, if it runs.
     pub(crate) responder: Option<Arc<Responder>>,
-    /// Sink for notices about failures.
+    /// Recipient of notices about failures.
     pub(crate) notices: Arc<SharedSources>,
 }
 
-/// Keys in the order in which [`LimitsPart`] compares them.
+/// Option names, in the order in which [`LimitsReloader`] compares the options.
 const LIMIT_KEYS: [&str; 10] = [
     "limit-rate",
     "limit-burst",
@@ -37,14 +37,14 @@ const LIMIT_KEYS: [&str; 10] = [
     "kiss-deny",
 ];
 
-impl ReloadPart for LimitsPart {
-    fn adopt_fixed(
+impl Reloader for LimitsReloader {
+    fn adopt_options(
         &self,
         in_force: &mut ServerConfig,
         new: &ServerConfig,
     ) -> &'static [&'static str] {
         let old = &in_force.limits;
-        // The size of the tables and the definition of a client do not change until a restart.
+        // The table size and the prefix lengths that define a client change only at a restart.
         let (clients, ipv4_prefix, ipv6_prefix) = (old.clients, old.ipv4_prefix, old.ipv6_prefix);
         in_force.limits = new.limits.clone();
         in_force.limits.clients = clients;
@@ -80,7 +80,8 @@ impl ReloadPart for LimitsPart {
         let apply = move || {
             let followed = limiter.load_full().map(|old| Arc::new(old.successor(&new)));
             limiter.store(followed);
-            let limited = responder.map(|kernel| kernel.set_limits(&new.rules(), &new.listed()));
+            let limited =
+                responder.map(|kernel| kernel.set_limits(&new.rules(), &new.listed_prefixes()));
             if let Some(Err(error)) = limited {
                 notices.push_notice(format!("the in-kernel limits were not updated: {error}"));
             }
@@ -89,15 +90,15 @@ impl ReloadPart for LimitsPart {
     }
 }
 
-/// Symmetric keys and the secret of the cookie keys, whose files may have new content. A server's
-/// own secret does not change until it ends.
-pub(crate) struct SecretsPart {
+/// Reload of the files of symmetric keys and of the master secret. A secret that the server
+/// generated itself does not change.
+pub(crate) struct SecretsReloader {
     secrets: Secrets,
     notices: Arc<SharedSources>,
 }
 
-impl SecretsPart {
-    /// Creates the part with the secrets read at start, and the notice about their files.
+impl SecretsReloader {
+    /// Creates the reloader with the secrets loaded at start, and the notice about their files.
     pub(crate) fn new(
         secrets: Secrets,
         notice: Option<String>,
@@ -110,8 +111,8 @@ impl SecretsPart {
     }
 }
 
-impl ReloadPart for SecretsPart {
-    fn adopt_fixed(&self, _: &mut ServerConfig, _: &ServerConfig) -> &'static [&'static str] {
+impl Reloader for SecretsReloader {
+    fn adopt_options(&self, _: &mut ServerConfig, _: &ServerConfig) -> &'static [&'static str] {
         &[]
     }
 
@@ -121,7 +122,7 @@ impl ReloadPart for SecretsPart {
         next: &ServerConfig,
     ) -> Result<Option<PreparedReload>, ReloadError> {
         let failed = |error: crate::SecretsError| ReloadError::Other(error.to_string());
-        let read = FromFiles::read(&next.nts).map_err(failed)?;
+        let read = LoadedSecrets::read(&next.nts).map_err(failed)?;
         let (secrets, notices) = (self.secrets.clone(), Arc::clone(&self.notices));
         let apply = Box::new(move || {
             if let Some(notice) = &read.notice {
@@ -133,11 +134,11 @@ impl ReloadPart for SecretsPart {
     }
 }
 
-/// List of leap seconds, whose file may have new content.
-pub(crate) struct LeapFilePart(pub(crate) LeapFile);
+/// Reload of the file with the list of leap seconds.
+pub(crate) struct LeapFileReloader(pub(crate) LeapFile);
 
-impl ReloadPart for LeapFilePart {
-    fn adopt_fixed(&self, _: &mut ServerConfig, _: &ServerConfig) -> &'static [&'static str] {
+impl Reloader for LeapFileReloader {
+    fn adopt_options(&self, _: &mut ServerConfig, _: &ServerConfig) -> &'static [&'static str] {
         &[]
     }
 

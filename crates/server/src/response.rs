@@ -1,15 +1,14 @@
-//! Response times of the socket threads: the transmit timestamp of a reply minus the receive
-//! timestamp of its request, counted by size. Counts only increase, so the difference of two
-//! readings is the distribution of the replies in between. It reads no clock, and stores no
-//! individual time.
+//! Histogram of the response times of the socket threads: transmit timestamp of a reply minus
+//! receive timestamp of its request. Counts only increase, so that the difference of two readings
+//! is the histogram of the replies in between.
 
 use horolog_time::Span;
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Largest response time of each bucket but the last, in nanoseconds. No reply is sent for a
-/// request that has waited longer than the life of a clock page, by default a second.
+/// Upper bounds of all buckets but the last, in nanoseconds. A request that has waited longer than
+/// the life of a clock page, by default 1 s, is not answered.
 pub(crate) const BOUNDS_NS: [u64; BUCKETS - 1] = [
     1_000,
     2_000,
@@ -31,39 +30,39 @@ pub(crate) const BOUNDS_NS: [u64; BUCKETS - 1] = [
     500_000_000,
     1_000_000_000,
 ];
-/// Number of buckets, including that above all bounds.
+/// Number of buckets, including the last one without an upper bound.
 pub(crate) const BUCKETS: usize = 20;
 
-/// Response times of replies by size; in JSON the bounds accompany the counts.
+/// Histogram of response times; in JSON the bounds accompany the counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 pub struct ResponseTimes {
-    /// Count of each bucket, not cumulative.
+    /// Count of each bucket (not cumulative).
     pub(crate) counts: [u64; BUCKETS],
     /// Sum of all response times, in nanoseconds.
     pub(crate) sum_ns: u64,
 }
 
 impl ResponseTimes {
-    /// Reads the response times from a server's state.
-    pub(crate) fn in_status(status: &Value) -> Option<Self> {
+    /// Returns the histogram in a server's status, if present.
+    pub(crate) fn from_status(status: &Value) -> Option<Self> {
         Self::deserialize(status.pointer("/counters/response_times")?).ok()
     }
 
-    /// Counts one response time. It is negative if the served time was stepped back in between, and
-    /// then counts as zero.
+    /// Counts one response time. A negative one, after a step of the served time in between, counts
+    /// as zero.
     pub(crate) fn count(&mut self, time: Span) {
         let ns = u64::try_from(time.as_ns()).unwrap_or(0);
         self.counts[BOUNDS_NS.partition_point(|bound| *bound < ns)] += 1;
         self.sum_ns += ns;
     }
 
-    /// Returns their number.
+    /// Returns the number of response times.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns the increase since an earlier reading of the same counts.
+    /// Returns the increase since an earlier reading.
     pub(crate) fn since(mut self, earlier: &Self) -> Self {
         for (count, before) in self.counts.iter_mut().zip(earlier.counts) {
             *count = count.saturating_sub(before);
@@ -72,9 +71,8 @@ impl ResponseTimes {
         self
     }
 
-    /// Returns the time in nanoseconds that this share of all does not exceed, assuming an even
-    /// distribution within a bucket; the last bound for those above all bounds. `None` if there are
-    /// none.
+    /// Returns the quantile at `share` (0 to 1), in nanoseconds, interpolated linearly within its
+    /// bucket; the last bound if it lies above all bounds. `None` without response times.
     pub(crate) fn quantile_ns(&self, share: f64) -> Option<f64> {
         let wanted = share * self.total() as f64;
         let (mut below, mut lower) = (0.0, 0.0);
@@ -166,8 +164,8 @@ mod tests {
         let lengths = ["bounds_ns", "counts"].map(|name| json[name].as_array().unwrap().len());
         assert_eq!(lengths, [BUCKETS - 1, BUCKETS]);
         let status = serde_json::json!({ "counters": { "response_times": json } });
-        assert_eq!(ResponseTimes::in_status(&status), Some(times));
-        assert_eq!(ResponseTimes::in_status(&Value::Null), None);
+        assert_eq!(ResponseTimes::from_status(&status), Some(times));
+        assert_eq!(ResponseTimes::from_status(&Value::Null), None);
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! Files of a server's secrets, and the cookie keys that rotate with time. No message and no log
-//! repeats a secret.
+//! Files with the secrets of a server, and rotation of the cookie keys. Secrets appear in no
+//! message and no log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use zeroize::Zeroizing;
 
 use crate::NtsConfig;
 use crate::authenticate::Secrets;
-use crate::page::{PageSink, Pages};
+use crate::page::{ClockPages, PageSink};
 
-/// Maximum length of a file; no key file is nearly as long.
+/// Maximum length of a file, in bytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
 /// Reason for which secrets are unavailable; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
-    /// File that cannot be read, or that everybody can read.
+    /// File that cannot be read, or that other users may read.
     #[error("{option} {} {source}", path.display())]
     File {
         /// Option that names it.
@@ -34,7 +34,7 @@ pub enum SecretsError {
         /// Cause of the failure.
         source: PrivateFileError,
     },
-    /// File of symmetric keys without a usable line.
+    /// File of symmetric keys in which no line is usable.
     #[error("--keys {} contains no usable key: {unused}", path.display())]
     Keys {
         /// File path.
@@ -42,13 +42,13 @@ pub enum SecretsError {
         /// Unused lines, with the reasons.
         unused: UnusedLines,
     },
-    /// Empty file of symmetric keys.
+    /// File of symmetric keys without any line.
     #[error("--keys {} contains no key; write one per line: IDENTIFIER TYPE KEY", path.display())]
     NoKeys {
         /// File path.
         path: PathBuf,
     },
-    /// Invalid file of the master secret.
+    /// Invalid master secret in its file.
     #[error("--nts-master-secret {}: {fault}", path.display())]
     Secret {
         /// File path.
@@ -56,21 +56,21 @@ pub enum SecretsError {
         /// Error in the file.
         fault: SecretError,
     },
-    /// Failure to obtain random numbers for the server's own secret.
+    /// Failure to generate the server's own secret.
     #[error(transparent)]
     Random(SecretError),
 }
 
-/// Secrets from the configured files.
+/// Secrets loaded from the configured files.
 #[derive(Debug)]
-pub(crate) struct FromFiles {
+pub(crate) struct LoadedSecrets {
     keys: Option<KeyTable>,
     cookies: Option<CookieKeys>,
     /// Notice to the user about ignored lines.
     pub(crate) notice: Option<String>,
 }
 
-impl FromFiles {
+impl LoadedSecrets {
     pub(crate) fn read(config: &NtsConfig) -> Result<Self, SecretsError> {
         let (keys, notice) = match config.keys.as_deref().map(load_keys).transpose()? {
             Some((keys, notice)) => (Some(keys), notice),
@@ -80,7 +80,7 @@ impl FromFiles {
         Ok(Self { keys, cookies: secret.map(|secret| cookie_keys(&secret, config)), notice })
     }
 
-    /// Replaces the previous contents of the files that are shared with threads.
+    /// Replaces the secrets that threads share.
     pub(crate) fn replace(self, secrets: &Secrets) {
         if let (Some(shared), Some(keys)) = (&secrets.keys, self.keys) {
             shared.store(Arc::new(keys));
@@ -91,18 +91,18 @@ impl FromFiles {
     }
 }
 
-/// Reads the configured secrets, and generates the cookie secret if none is configured. Also
-/// returns the notice to the user about the files.
+/// Loads the configured secrets. Generates a secret for cookies if NTS is on and none is
+/// configured. Also returns the notice for the user about ignored lines.
 pub(crate) fn load(config: &NtsConfig) -> Result<(Secrets, Option<String>), SecretsError> {
-    let FromFiles { keys, mut cookies, notice } = FromFiles::read(config)?;
+    let LoadedSecrets { keys, mut cookies, notice } = LoadedSecrets::read(config)?;
     if cookies.is_none() && config.is_on() {
         let secret = MasterSecret::generate().map_err(SecretsError::Random)?;
         cookies = Some(cookie_keys(&secret, config));
     }
-    Ok((Secrets { keys: keys.map(shared), cookies: cookies.map(shared) }, notice))
+    Ok((Secrets { keys: keys.map(to_shared), cookies: cookies.map(to_shared) }, notice))
 }
 
-fn shared<T>(value: T) -> Arc<ArcSwap<T>> {
+fn to_shared<T>(value: T) -> Arc<ArcSwap<T>> {
     Arc::new(ArcSwap::from_pointee(value))
 }
 
@@ -110,10 +110,10 @@ fn cookie_keys(secret: &MasterSecret, config: &NtsConfig) -> CookieKeys {
     CookieKeys::new(secret, config.rotation, KEEP_DEFAULT, Realtime.now())
 }
 
-/// Returns the keys of a file, and the notice about its other lines.
+/// Returns the keys of a file, and a notice about ignored lines.
 fn load_keys(path: &Path) -> Result<(KeyTable, Option<String>), SecretsError> {
     let text = private_file::read_bytes(path, FILE_LEN_MAX).map(Zeroizing::new);
-    let KeyFile { keys, unused } = KeyFile::parse(&text.map_err(failed("--keys", path))?);
+    let KeyFile { keys, unused } = KeyFile::parse(&text.map_err(file_error("--keys", path))?);
     let owned = path.to_owned();
     match (keys.is_empty(), unused.is_empty()) {
         (true, true) => Err(SecretsError::NoKeys { path: owned }),
@@ -129,11 +129,11 @@ fn load_keys(path: &Path) -> Result<(KeyTable, Option<String>), SecretsError> {
 fn load_secret(path: &Path) -> Result<MasterSecret, SecretsError> {
     let option = "--nts-master-secret";
     let text = private_file::read(path, FILE_LEN_MAX).map(Zeroizing::new);
-    MasterSecret::parse(&text.map_err(failed(option, path))?)
+    MasterSecret::parse(&text.map_err(file_error(option, path))?)
         .map_err(|fault| SecretsError::Secret { path: path.to_owned(), fault })
 }
 
-fn failed(
+fn file_error(
     option: &'static str,
     path: &Path,
 ) -> impl FnOnce(PrivateFileError) -> SecretsError + use<> {
@@ -141,17 +141,17 @@ fn failed(
     move |source| SecretsError::File { option, path, source }
 }
 
-/// Rotation of the cookie keys at the end of their period, by the time of each clock page without
-/// its deliberate error. While a page is unsynchronised the keys stay: a clock that has jumped
-/// would invalidate all cookies.
-pub(crate) struct CookieRenewal {
+/// Rotation of the cookie keys at the end of their period. The time is that of each clock page,
+/// without a test offset. While a page is unsynchronised the keys stay, because a clock that has
+/// jumped would invalidate all cookies.
+pub(crate) struct CookieKeyRotation {
     pub(crate) keys: Arc<ArcSwap<CookieKeys>>,
-    /// True if the served time is deliberately wrong; then the system clock is used.
+    /// True if the served time is deliberately wrong; the system clock is then used instead.
     pub(crate) is_test: bool,
 }
 
-impl PageSink for CookieRenewal {
-    fn publish(&mut self, pages: &Pages) -> io::Result<()> {
+impl PageSink for CookieKeyRotation {
+    fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         let page = &pages.stepped;
         if page.variables.leap == LeapIndicator::Unsynchronised {
             return Ok(());
@@ -164,7 +164,7 @@ impl PageSink for CookieRenewal {
         };
         let present = self.keys.load();
         if present.is_due(now) {
-            // A reload may have stored keys of another secret meanwhile; these stay.
+            // A reload may have replaced the keys meanwhile; the keys of the reload stay.
             self.keys.compare_and_swap(&present, Arc::new(present.renew(now)));
         }
         Ok(())
@@ -183,7 +183,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     /// A page by which it is this day, and the number of the period of the keys after it.
-    fn period_after(renewal: &mut CookieRenewal, day: i64, leap: LeapIndicator) -> u64 {
+    fn period_after(renewal: &mut CookieKeyRotation, day: i64, leap: LeapIndicator) -> u64 {
         let utc = Timestamp::from_timespec(day * DAY, 0);
         let mut page = page();
         page.timebase.ntp_at_anchor = NtpTimestamp::from_utc(utc);
@@ -192,12 +192,12 @@ mod tests {
         renewal.keys.load().period()
     }
 
-    fn renewal(is_test: bool) -> CookieRenewal {
+    fn renewal(is_test: bool) -> CookieKeyRotation {
         let secret = MasterSecret::generate().unwrap();
         let start = Timestamp::from_timespec(20_000 * DAY, 0);
         let rotation = Duration::from_secs(DAY as u64);
         let keys = CookieKeys::new(&secret, rotation, KEEP_DEFAULT, start);
-        CookieRenewal { keys: shared(keys), is_test }
+        CookieKeyRotation { keys: to_shared(keys), is_test }
     }
 
     #[test]

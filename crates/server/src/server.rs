@@ -1,5 +1,4 @@
-//! Running server: sockets, their threads, the clock thread and the status socket, started and
-//! stopped together.
+//! Running server: all its sockets and threads, started and stopped together.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,25 +19,27 @@ use crate::af_xdp::AfXdpQueue;
 use crate::calibration;
 use crate::clock::{ClockThread, read_clocks};
 use crate::confine::{Confinement, confine};
-use crate::hardware::Hardware;
-use crate::host_time::{HostTime, SavedTime};
-use crate::leap_notice::pending;
-use crate::listeners::{Listeners, ListenersPart, OpenListeners, WorkerStatus};
+use crate::hardware::HardwareTimestamping;
+use crate::host_time::{HostTime, TimeSaveThread};
+use crate::leap_notice::describe_leap;
+use crate::listeners::{Listeners, ListenersReloader, OpenListeners, WorkerStatus};
 use crate::metrics;
-use crate::nts_ke::{self, NtsKePart, NtsKeStatus};
+use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
 use crate::page::{self, PageReader, PageSink};
 use crate::page_builder::PageBuilder;
 use crate::ptp::{OpenPtp, PtpStatus, PtpThreads};
 use crate::reload::{
-    ReloadError, ReloadHealth, ReloadManager, ReloadPart, ReloadReport, ReplyValues,
+    ReloadError, ReloadHistory, ReloadManager, ReloadReport, Reloader, ReplyValuesReloader,
 };
-use crate::reload_parts::{LeapFilePart, LimitsPart, SecretsPart};
-use crate::secrets::CookieRenewal;
+use crate::reload_parts::{LeapFileReloader, LimitsReloader, SecretsReloader};
+use crate::secrets::CookieKeyRotation;
 use crate::sources::{OpenSources, SourcesThread};
 use crate::status::{self, StatusSocket};
 use crate::web::{self, ServerLivePage};
 use crate::worker::WorkerContext;
-use crate::xdp::{SharedListen, StartedEngine, XdpCounts, XdpEngine, XdpEngineError, XdpInterface};
+use crate::xdp::{
+    SharedListenAddresses, StartedXdpEngine, XdpCounts, XdpEngine, XdpEngineError, XdpInterface,
+};
 use crate::{
     ClockHealth, EngineSelection, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig,
     SocketCounts, StartError, secrets,
@@ -46,8 +47,8 @@ use crate::{
 
 /// Status of a server: the JSON object of `horolog status`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Status {
-    /// Name and version of this format.
+pub struct ServerStatus {
+    /// Name and version of the JSON format.
     pub schema: &'static str,
     /// Process identifier.
     pub pid: u32,
@@ -57,56 +58,56 @@ pub struct Status {
     pub listen: Vec<SocketAddr>,
     /// Listen addresses of smeared time.
     pub smear_listen: Vec<SocketAddr>,
-    /// Engines that answer: `socket`, or `xdp` for both.
+    /// Engines that answer: `socket`, or `xdp` if both do.
     pub engine: &'static str,
-    /// Reason for which XDP does not answer, or not everywhere, although requested.
+    /// Reason for which XDP, although requested, does not answer at all or on some interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_unavailable: Option<String>,
     /// Interfaces on which XDP answers.
     pub xdp_interfaces: Vec<XdpInterface>,
-    /// Threads per listen address.
+    /// Number of threads per listen address.
     pub threads: usize,
     /// Distribution of work among the threads.
     pub dispatch: &'static str,
     /// Leap indicator: 0 none, 1 insert, 2 delete, 3 unsynchronised.
     pub leap: u8,
-    /// Stratum; 16 means unsynchronised, for which replies carry 0.
+    /// Stratum; 16 if unsynchronised, for which replies carry 0.
     pub stratum: u8,
-    /// Precision of the clock, log2 of seconds.
+    /// Precision of the clock, in log2 seconds.
     pub precision: i8,
     /// Reference identifier as carried in a packet.
     pub reference_id: [u8; 4],
-    /// Delay to the reference clock, in nanoseconds.
+    /// Root delay, in nanoseconds.
     pub root_delay_ns: i64,
-    /// Dispersion to the reference clock, in nanoseconds.
+    /// Root dispersion, in nanoseconds.
     pub root_dispersion_ns: i64,
     /// TAI minus UTC, in seconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tai_minus_utc_s: Option<i16>,
-    /// Next leap second by the list: insertion or deletion, and the day at whose end it occurs.
+    /// Next leap second of the list: insertion or deletion, and the day at whose end it occurs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_leap: Option<String>,
-    /// Deliberate lead of the served time over the system clock, in nanoseconds.
+    /// Deliberate offset of the served time from the system clock, in nanoseconds.
     pub test_offset_ns: i64,
     /// Deliberate drift of the served time, in parts per billion.
     pub test_drift_ppb: i64,
-    /// Time sources and the role of each.
+    /// Time sources, with the state of each.
     pub sources: Vec<SourceState>,
-    /// Receiver that calibrates the system clock, if any.
+    /// Calibration of the system clock by a receiver, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<CalibrationStatus>,
-    /// True if the served time may be used: the page is valid and the clock is synchronised.
+    /// True if the clock page is valid and synchronised, so that time is served.
     pub synchronised: bool,
     /// Age of the clock page, in nanoseconds.
     pub page_age_ns: i64,
-    /// True if the clock page has expired, and nothing is answered.
+    /// True if the clock page has expired, so that no request is answered.
     pub page_expired: bool,
     /// Health of the page updates.
     pub clock: ClockHealth,
     /// Confinement in force.
     pub sandbox: Confinement,
-    /// History of reloads.
-    pub reload: ReloadHealth,
+    /// Counts and last error of the reloads.
+    pub reload: ReloadHistory,
     /// Counts of the socket engine.
     pub counters: SocketCounts,
     /// PTP grandmaster, if any.
@@ -123,67 +124,67 @@ pub struct Status {
     /// Counts of the XDP engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp_counters: Option<XdpCounts>,
-    /// Stored clients; absent if they are not counted.
+    /// Number of stored clients; absent if they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub clients: Option<Clients>,
-    /// Resident memory, in bytes; absent if the system does not report it.
+    pub clients: Option<StoredClients>,
+    /// Resident memory of the process, in bytes; absent if the system does not report it.
     pub resident_bytes: Option<u64>,
 }
 
-/// Clients that a server stores, including those that have long been idle.
+/// Numbers of stored clients, including those that have long been idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Clients {
-    /// Clients in interleaved mode, stored by the socket threads.
+pub struct StoredClients {
+    /// Clients stored for interleaved mode by the socket threads.
     pub interleaved: u64,
-    /// Clients with limits, stored by these threads.
+    /// Clients stored for rate limits by the socket threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited: Option<u64>,
-    /// Clients with limits, stored by XDP.
+    /// Clients stored for rate limits by XDP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by_xdp: Option<u64>,
 }
 
 const SCHEMA: &str = "horolog.status/2";
 
-/// Parts of a running server that the status thread reads.
+/// Parts of a running server, from which the status is made.
 #[derive(Debug)]
 struct ServerParts {
-    reloadable: ReloadManager,
+    reload_manager: ReloadManager,
     sandbox: Confinement,
     interleaved: Arc<InterleavedTable>,
     limiter: Arc<ArcSwapOption<Limiter>>,
     started: Instant,
     page: PageReader,
-    without_xdp: Option<String>,
-    // Fields are dropped in this order: nothing answers any more when the clock ends.
+    xdp_refusals: Option<String>,
+    // Fields are dropped in this order: the clock thread ends only when nothing answers any more.
     nts_ke: Option<Arc<KeServer>>,
     ptp: Option<PtpThreads>,
     xdp: Option<XdpEngine>,
     sockets: Arc<Listeners>,
     clock: ClockThread,
     sources: SourcesThread,
-    saved_time: SavedTime,
+    saved_time: TimeSaveThread,
     calibration: Option<Calibration>,
-    hardware: Hardware,
+    hardware: HardwareTimestamping,
 }
 
 impl ServerParts {
-    fn status(&self) -> Status {
-        // First, so that the following values are not older than the reloads that it counts.
-        let reload = self.reloadable.health();
+    fn status(&self) -> ServerStatus {
+        // Read first, so that the values below are not older than the reloads it counts.
+        let reload = self.reload_manager.health();
         let page = self.page.read();
         let variables = page.variables;
         let now = MonotonicClock.now();
         let page_expired = now >= page.timebase.expires;
-        let config = self.reloadable.config();
-        Status {
+        let config = self.reload_manager.config();
+        ServerStatus {
             schema: SCHEMA,
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             listen: self.sockets.addresses().stepped,
             smear_listen: self.sockets.addresses().smeared,
             engine: if self.xdp.is_some() { "xdp" } else { "socket" },
-            xdp_unavailable: self.without_xdp.clone(),
+            xdp_unavailable: self.xdp_refusals.clone(),
             xdp_interfaces: self.xdp.as_ref().map(XdpEngine::interfaces).unwrap_or_default(),
             threads: config.threads,
             dispatch: config.dispatch.name(),
@@ -194,7 +195,7 @@ impl ServerParts {
             root_delay_ns: variables.root_delay.to_span().as_ns(),
             root_dispersion_ns: variables.root_dispersion.to_span().as_ns(),
             tai_minus_utc_s: page.tai_minus_utc_s,
-            pending_leap: self.sources.shared().next_leap().as_ref().map(pending),
+            pending_leap: self.sources.shared().next_leap().as_ref().map(describe_leap),
             test_offset_ns: config.test_offset.as_ns(),
             test_drift_ppb: config.test_drift_ppb,
             sources: self.sources.shared().states(),
@@ -207,7 +208,7 @@ impl ServerParts {
             reload,
             counters: self.sockets.totals(),
             ptp: self.ptp.as_ref().map(PtpThreads::status),
-            nts_ke: self.nts_ke.as_deref().map(NtsKeStatus::of),
+            nts_ke: self.nts_ke.as_deref().map(NtsKeStatus::from_listener),
             workers: self.sockets.workers(),
             xdp_answered_by_core: self.xdp.as_ref().map(XdpEngine::answered_by_core),
             xdp_counters: self.xdp.as_ref().map(XdpEngine::totals),
@@ -216,39 +217,38 @@ impl ServerParts {
         }
     }
 
-    /// Returns the status with the number of clients, which requires a scan of all stored ones.
-    fn whole_status(&self) -> Status {
+    /// Returns the status with the numbers of clients, for which all slots are counted.
+    fn status_with_clients(&self) -> ServerStatus {
         let limited = self.limiter.load().as_ref().map(|limiter| limiter.clients());
         let by_xdp = self.xdp.as_ref().filter(|_| limited.is_some());
-        let clients = Clients {
+        let clients = StoredClients {
             interleaved: self.interleaved.clients(),
             limited,
             limited_by_xdp: by_xdp.map(|xdp| xdp.responder().limited_clients()),
         };
-        Status { clients: Some(clients), ..self.status() }
+        ServerStatus { clients: Some(clients), ..self.status() }
     }
 
-    fn answer(&self) -> String {
+    fn status_line(&self) -> String {
         // Numbers and lists of numbers under string keys always serialise.
-        let mut text = serde_json::to_string(&self.whole_status()).unwrap_or_default();
+        let mut text = serde_json::to_string(&self.status_with_clients()).unwrap_or_default();
         text.push('\n');
         text
     }
 }
 
-/// Running server. Dropping it stops it.
+/// Running server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Server {
-    // Dropped first, so that the status thread's reference to the rest is gone when the rest is
-    // dropped.
+    // Dropped first, because the status thread has a reference to `parts`.
     status: Option<StatusSocket>,
     metrics: Option<HttpResponder>,
     web: Option<ServerLivePage>,
-    running: Arc<ServerParts>,
+    parts: Arc<ServerParts>,
 }
 
 impl Server {
-    /// Opens everything that is configured, and answers from then on.
+    /// Opens all configured sockets and files, and starts the server.
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
         config.check()?;
         let started = Instant::now();
@@ -258,44 +258,47 @@ impl Server {
         let (specs, has_receiver) = (&config.source.sources, config.calibration.is_some());
         let sources = OpenSources::open(specs, &addresses.stepped, has_receiver)?;
         let host = HostTime::open(&config.plausibility);
-        let calibration = calibration::open(config, host.basis)?;
-        let listen: SharedListen = Arc::new(ArcSwap::from_pointee(addresses));
+        let calibration = calibration::open(config, host.plausibility_rules)?;
+        let listen: SharedListenAddresses = Arc::new(ArcSwap::from_pointee(addresses));
 
         let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
-        let (xdp, without_xdp, handed_over) = start_xdp(config, &listen, &mut sinks)?;
+        let (xdp, without_xdp, af_xdp_queues) = start_xdp(config, &listen, &mut sinks)?;
         let ptp = OpenPtp::open(config)?;
-        let hardware = Hardware::open(config)?;
+        let hardware = HardwareTimestamping::open(config)?;
         if let Some(path) = &config.status_socket {
             status::make_directory(path)?;
         }
-        // The user that the server switches to may not be permitted to read the token.
+        // Read now, because the user to which the server switches may not be permitted to read the
+        // token.
         let web = ServerLivePage::open(config.operation.web.as_ref())?;
-        // Threads inherit it, so none may run yet.
+        // Threads inherit the confinement, so none may run before.
         let sandbox = confine(config)?;
-        // A file that a reload could not read should be reported now.
+        // Loaded under confinement, so that a file that a reload could not read is reported now.
         let (secrets, notice) = secrets::load(&config.nts)?;
         if let Some(cookies) = &secrets.cookies {
-            let (keys, is_test) = (Arc::clone(cookies), config.is_test());
-            sinks.push(Box::new(CookieRenewal { keys, is_test }));
+            let (keys, is_test) = (Arc::clone(cookies), config.has_test_time());
+            sinks.push(Box::new(CookieKeyRotation { keys, is_test }));
         }
         let hardware = hardware.start()?;
         let (calibration, sources) = calibration::start(calibration, sources, config)?;
-        let sources = SourcesThread::start(sources, host.basis).map_err(StartError::Thread)?;
+        let sources =
+            SourcesThread::start(sources, host.plausibility_rules).map_err(StartError::Thread)?;
         let first = read_clocks();
-        let mut renewal = PageBuilder::new(config, measure_precision(&MonotonicClock), &first)
+        let mut page_builder = PageBuilder::new(config, measure_precision(&MonotonicClock), &first)
             .with_leap_file(leap_file.clone())
-            .within(host.basis);
+            .with_plausibility(host.plausibility_rules);
         let (writer, page) =
-            page::shared(&renewal.update_from_sources(sources.shared()).pages(&first));
+            page::shared_pages(&page_builder.update_from_sources(sources.shared()).pages(&first));
         sinks.push(Box::new(writer));
-        let clock = ClockThread::start(renewal, Arc::clone(sources.shared()), sinks)
+        let clock = ClockThread::start(page_builder, Arc::clone(sources.shared()), sinks)
             .map_err(StartError::Thread)?;
 
-        let saved_time = SavedTime::start(host, config.is_test(), &page, sources.shared())?;
-        let ntp_port = listen.load().all().first().map(SocketAddr::port);
+        let saved_time =
+            TimeSaveThread::start(host, config.has_test_time(), &page, sources.shared())?;
+        let ntp_port = listen.load().all_addresses().first().map(SocketAddr::port);
         let ke = nts_ke::start(config, ntp_port, secrets.cookies.as_ref())?.map(Arc::new);
         let key = HashKey::random().map_err(StartError::Random)?;
-        let surroundings = WorkerContext {
+        let context = WorkerContext {
             page: page.clone(),
             stop: Arc::new(AtomicBool::new(false)),
             age_max: Span::from_ns(config.page_life.as_nanos() as i64),
@@ -305,41 +308,42 @@ impl Server {
             hardware: hardware.conversions(),
             secrets: secrets.clone(),
         };
-        let ptp = ptp.start(config, &page, &surroundings.hardware, xdp.as_ref());
+        let ptp = ptp.start(config, &page, &context.hardware, xdp.as_ref());
         let ptp = ptp.map_err(StartError::Thread)?;
-        let limits = LimitsPart {
-            limiter: Arc::clone(&surroundings.limiter),
+        let limits = LimitsReloader {
+            limiter: Arc::clone(&context.limiter),
             responder: xdp.as_ref().map(XdpEngine::responder),
             notices: Arc::clone(sources.shared()),
         };
-        let interleaved = Arc::clone(&surroundings.interleaved);
-        let limiter = Arc::clone(&surroundings.limiter);
-        let sockets = Listeners::start(opened, handed_over, config, surroundings, listen)
+        let interleaved = Arc::clone(&context.interleaved);
+        let limiter = Arc::clone(&context.limiter);
+        let sockets = Listeners::start(opened, af_xdp_queues, config, context, listen)
             .map_err(StartError::Thread)?;
         let sockets = Arc::new(sockets);
-        let mut parts: Vec<Box<dyn ReloadPart>> = vec![Box::new(ReplyValues::new(clock.next()))];
+        let mut parts: Vec<Box<dyn Reloader>> =
+            vec![Box::new(ReplyValuesReloader::new(clock.next_config_slot()))];
         if config.limits.is_on() {
             parts.push(Box::new(limits));
         }
         if let Some(listener) = &ke {
             let (listener, sockets) = (Arc::clone(listener), Arc::clone(&sockets));
-            parts.push(Box::new(NtsKePart { listener, sockets }));
+            parts.push(Box::new(NtsKeReloader { listener, sockets }));
         }
-        if secrets.is_some() {
-            parts.push(Box::new(SecretsPart::new(secrets, notice, sources.shared())));
+        if secrets.is_configured() {
+            parts.push(Box::new(SecretsReloader::new(secrets, notice, sources.shared())));
         }
-        parts.extend(leap_file.map(|file| Box::new(LeapFilePart(file)) as Box<dyn ReloadPart>));
-        // Last, see `ReloadManager::new`.
-        parts.push(Box::new(ListenersPart(Arc::clone(&sockets))));
+        parts.extend(leap_file.map(|file| Box::new(LeapFileReloader(file)) as Box<dyn Reloader>));
+        // Must be last; see `ReloadManager::new`.
+        parts.push(Box::new(ListenersReloader(Arc::clone(&sockets))));
         let reloadable = ReloadManager::new(config, parts);
         let running = Arc::new(ServerParts {
-            reloadable,
+            reload_manager: reloadable,
             sandbox,
             interleaved,
             limiter,
             started,
             page,
-            without_xdp,
+            xdp_refusals: without_xdp,
             nts_ke: ke,
             ptp,
             xdp,
@@ -352,63 +356,63 @@ impl Server {
         });
         let status_parts = Arc::clone(&running);
         let status = config.status_socket.clone();
-        let status = status.map(|path| StatusSocket::start(path, move || status_parts.answer()));
+        let status =
+            status.map(|path| StatusSocket::start(path, move || status_parts.status_line()));
         let status = status.transpose()?;
         let (metrics, web) = start_pages(config, web, &running)?;
-        Ok(Self { status, metrics, web, running })
+        Ok(Self { status, metrics, web, parts: running })
     }
 
-    /// Returns the listen addresses, with the ports that the kernel chose if 0 was requested.
+    /// Returns the listen addresses of UTC, with their actual ports.
     #[must_use]
     pub fn listen(&self) -> Vec<SocketAddr> {
-        self.running.sockets.addresses().stepped
+        self.parts.sockets.addresses().stepped
     }
 
-    /// Adopts the changeable options of this configuration, or changes nothing. Sockets that stay
-    /// are not touched. `changed` are the names of all options, without leading hyphens, that
-    /// differ from those in force; those that no reload changes need a restart, and are listed in
-    /// the report and the status.
+    /// Adopts the options of this configuration that can change at run time, or none. Unchanged
+    /// listen sockets are not affected. `changed` are the names of all options, without leading
+    /// hyphens, that differ from those in force; those that need a restart are listed in the report
+    /// and the status.
     pub fn reload(
         &self,
         new: &ServerConfig,
         changed: Vec<String>,
     ) -> Result<ReloadReport, ReloadError> {
-        self.running.reloadable.reload(new, changed)
+        self.parts.reload_manager.reload(new, changed)
     }
 
-    /// Records for the status that a new configuration could not even be read.
+    /// Counts a reload whose configuration could not be read, for the status.
     pub fn note_refused_reload(&self, reason: &str) {
-        self.running.reloadable.refused(reason);
+        self.parts.reload_manager.record_refusal(reason);
     }
 
-    /// Returns the counts of the socket engine so far.
+    /// Returns the counts of the socket engine.
     #[must_use]
     pub fn counters(&self) -> SocketCounts {
-        self.running.sockets.totals()
+        self.parts.sockets.totals()
     }
 
     /// Returns the status as printed by `horolog status`.
     #[must_use]
-    pub fn status(&self) -> Status {
-        self.running.status()
+    pub fn status(&self) -> ServerStatus {
+        self.parts.status()
     }
 
-    /// Returns the events of the time sources and the calibration since the last call, one line
-    /// each for the user.
+    /// Returns the notices of time sources and calibration since the last call, one line each.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
-        let ServerParts { sources, calibration, .. } = &*self.running;
+        let ServerParts { sources, calibration, .. } = &*self.parts;
         let calibrated = calibration.as_ref().map(Calibration::notices).unwrap_or_default();
         calibrated.into_iter().chain(sources.shared().notices()).collect()
     }
 
-    /// Returns true if a thread has ended unexpectedly; the server is then useless and should be
+    /// Returns true if a thread has ended unexpectedly. The server no longer works and should be
     /// stopped.
     #[must_use]
     pub fn has_died(&self) -> bool {
         let ServerParts { sockets, clock, sources, saved_time, calibration, hardware, .. } =
-            &*self.running;
-        let ServerParts { nts_ke, ptp, .. } = &*self.running;
+            &*self.parts;
+        let ServerParts { nts_ke, ptp, .. } = &*self.parts;
         let nts_ke = nts_ke.as_deref();
         sockets.has_died()
             || clock.has_died()
@@ -423,12 +427,11 @@ impl Server {
             || self.web.as_ref().is_some_and(ServerLivePage::has_died)
     }
 
-    /// Stops answering within a second and returns the last status.
+    /// Stops the server within a second and returns the last status.
     #[allow(clippy::must_use_candidate, reason = "the state is a by-product of stopping")]
-    pub fn stop(self) -> Status {
-        let Self { status, metrics, web, mut running } = self;
-        // These threads' references to the running parts are dropped with them, so this is the last
-        // one.
+    pub fn stop(self) -> ServerStatus {
+        let Self { status, metrics, web, parts: mut running } = self;
+        // Their threads have references to `parts`; the remaining reference is then the only one.
         drop((status, metrics, web));
         running.saved_time.save();
         if let Some(running) = Arc::get_mut(&mut running) {
@@ -448,7 +451,7 @@ fn interleaved_table(clients: usize, key: HashKey) -> Result<Arc<InterleavedTabl
     InterleavedTable::new(clients, key).map(Arc::new).ok_or(StartError::Memory(clients))
 }
 
-/// Starts the HTTP endpoints: the metrics and the live page, as configured.
+/// Starts the metrics endpoint and the live page, if configured.
 fn start_pages(
     config: &ServerConfig,
     web: Option<web::BoundServerPage>,
@@ -456,36 +459,36 @@ fn start_pages(
 ) -> Result<(Option<HttpResponder>, Option<ServerLivePage>), StartError> {
     let status_readers = || {
         let (state, whole) = (Arc::clone(running), Arc::clone(running));
-        (move || state.status(), move || whole.whole_status())
+        (move || state.status(), move || whole.status_with_clients())
     };
     let metrics = metrics::start(config.operation.metrics, status_readers())?;
     let web = web::start(web, status_readers()).map_err(StartError::Thread)?;
     Ok((metrics, web))
 }
 
-/// XDP engine, the reason for which it is absent or does not run everywhere, and its redirect
-/// devices.
-type StartedXdp = (Option<XdpEngine>, Option<String>, Vec<AfXdpQueue>);
+/// XDP engine if it runs, reason for which it does not run on some or all interfaces, and `AF_XDP`
+/// sockets for redirected requests.
+type XdpStartResult = (Option<XdpEngine>, Option<String>, Vec<AfXdpQueue>);
 
-/// Starts the XDP engine if configured, returns the reason if `auto` continues without it, and
-/// returns the devices that receive redirected requests.
+/// Starts the XDP engine, if configured. With `auto`, a failure is returned as the reason for which
+/// the server continues without XDP.
 fn start_xdp(
     config: &ServerConfig,
-    listen: &SharedListen,
+    listen: &SharedListenAddresses,
     sinks: &mut Vec<Box<dyn PageSink>>,
-) -> Result<StartedXdp, XdpEngineError> {
+) -> Result<XdpStartResult, XdpEngineError> {
     let without = |reason| Ok((None, reason, Vec::new()));
     if config.engine == EngineSelection::Socket {
         return without(None);
     }
     let in_hardware = |name: &str| config.timestamps.hardware.iter().any(|one| one == name);
     match XdpEngine::start(config, listen, in_hardware) {
-        Ok(StartedEngine { body, sink, to_af_xdp: handed_over }) => {
+        Ok(StartedXdpEngine { engine: body, sink, af_xdp_queues }) => {
             sinks.push(sink);
             let refusals = body.refusals();
-            Ok((Some(body), refusals, handed_over))
+            Ok((Some(body), refusals, af_xdp_queues))
         }
-        // A named interface that is missing is an error, not a reason to continue without it.
+        // If the user named an interface that does not exist, the server does not start.
         Err(XdpEngineError::Xdp(error)) if config.engine == EngineSelection::Auto => {
             without(Some(error.to_string()))
         }

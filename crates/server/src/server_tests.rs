@@ -84,7 +84,10 @@ fn answers_correctly(config: &ServerConfig) {
     assert_eq!(totals.answered, 101 * config.listen.len() as u64 + 1);
     assert_eq!(totals.received, totals.answered + totals.ignored.total());
     assert_eq!(
-        (totals.ignored.of(IgnoreReason::ModeControl), totals.ignored.of(IgnoreReason::Length)),
+        (
+            totals.ignored.count_of(IgnoreReason::ModeControl),
+            totals.ignored.count_of(IgnoreReason::Length)
+        ),
         (1, 1)
     );
     assert_eq!((totals.dropped, totals.refused, totals.expired), (0, 0, 0));
@@ -217,8 +220,8 @@ fn status_is_answered_over_the_socket() {
 #[test]
 fn health_requests_do_not_count_clients() {
     let server = Server::start(&config("127.0.0.1:0")).unwrap();
-    let whole = || -> Status { panic!("all clients were counted") };
-    let code = |path| metrics::answer(path, || server.status(), whole).code;
+    let whole = || -> ServerStatus { panic!("all clients were counted") };
+    let code = |path| metrics::respond(path, || server.status(), whole).code;
     assert_eq!((code("/healthz"), code("/elsewhere")), (200, 404));
     assert!(server.status().clients.is_none());
 }

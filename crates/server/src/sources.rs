@@ -1,5 +1,5 @@
-//! Thread that polls the time sources once a second and selects among them, and its output for the
-//! clock thread: a small value under a lock for which the clock thread never waits.
+//! Thread that polls the time sources once a second and selects among them. It shares the result
+//! with the clock thread, which never waits for the lock.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,34 +18,34 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use crate::StartError;
 use crate::clock::read_clocks;
-use crate::periodic::Periodic;
+use crate::periodic::PeriodicThread;
 
 /// Polling interval of the sources.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of pending notices; older ones are dropped.
 const NOTICES_MAX: usize = 64;
-/// Validity of a selection that the sources' thread does not update: it may be waiting for sources
-/// that do not reply, each up to a second.
-const CHOICE_LIFE: Span = Span::from_ns(2 * REPORT_AGE_MAX.as_ns());
+/// Validity of a selection without an update: the thread may be waiting for sources that do not
+/// reply, up to a second for each.
+const SELECTION_LIFE: Span = Span::from_ns(2 * REPORT_AGE_MAX.as_ns());
 
-/// Result of polling the sources.
+/// Result of polling the time sources.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum SourceReading {
-    /// No sources: the kernel's report is used, or none.
+    /// No time sources are configured: the kernel's report is used, or nothing.
     #[default]
     NotPolled,
-    /// No source, or no majority, provides the time.
+    /// No time source is usable, or no majority of them agrees.
     NoSource,
-    /// Estimate to serve.
+    /// Estimate of the selected source, to be served.
     Selected(SourceEstimate),
 }
 
-/// State that the sources' thread shares with the others.
+/// Results and inputs that the sources' thread shares with other threads.
 #[derive(Debug, Default)]
 pub(crate) struct SharedSources {
     reading: Mutex<(SourceReading, Option<Timestamp<Monotonic>>)>,
     confirmed: Mutex<Option<Span>>,
-    /// True if the operator has confirmed that implausible times are correct.
+    /// True if the operator has confirmed the present, implausible times.
     is_accepted: AtomicBool,
     leaps_s: AtomicI32,
     known_leaps: Mutex<ServerLeapSeconds>,
@@ -54,46 +54,47 @@ pub(crate) struct SharedSources {
 }
 
 impl SharedSources {
-    /// Returns the last reading; `None` while it is being written, which is brief.
+    /// Returns the last result; `None` while it is being written, which takes a moment. A result
+    /// older than [`SELECTION_LIFE`] counts as [`SourceReading::NoSource`].
     pub(crate) fn reading(&self, now: Timestamp<Monotonic>) -> Option<SourceReading> {
         let (reading, when) = match self.reading.try_lock() {
             Ok(guard) => *guard,
             Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let is_old = when.is_some_and(|when| now - when > CHOICE_LIFE);
+        let is_old = when.is_some_and(|when| now - when > SELECTION_LIFE);
         Some(if is_old { SourceReading::NoSource } else { reading })
     }
 
-    /// Returns true time minus the monotonic clock, on which more than one source recently agreed.
+    /// Returns true time minus monotonic time, if several sources recently agreed on it.
     pub(crate) fn confirmed(&self) -> Option<Span> {
         self.confirmed.try_lock().ok().and_then(|confirmed| *confirmed)
     }
 
-    /// Accepts the presently implausible times as correct, on the operator's behalf.
-    pub(crate) fn accept(&self) {
+    /// Passes to the thread that the operator confirms the present, implausible times.
+    pub(crate) fn accept_times(&self) {
         self.is_accepted.store(true, Ordering::Relaxed);
     }
 
-    /// Passes to the sources the number of leap seconds since the start.
-    pub(crate) fn passed_leaps(&self, leaps_s: i32) {
+    /// Passes the number of leap seconds since the start to the thread.
+    pub(crate) fn set_passed_leaps(&self, leaps_s: i32) {
         self.leaps_s.store(leaps_s, Ordering::Relaxed);
     }
 
-    /// Passes to the sources the leap seconds known to the server itself.
-    pub(crate) fn known_leaps(&self, known: ServerLeapSeconds) {
-        // A reader holds the lock briefly; the next page passes it again.
+    /// Passes the leap seconds that the server itself knows to the thread.
+    pub(crate) fn set_known_leaps(&self, known: ServerLeapSeconds) {
+        // If a reader has the lock, the next page update passes the value.
         if let Ok(mut leaps) = self.known_leaps.try_lock() {
             *leaps = known;
         }
     }
 
-    /// Returns the next leap second by the server's list.
+    /// Returns the next leap second of the server's list.
     pub(crate) fn next_leap(&self) -> Option<LeapSecond> {
         lock(&self.known_leaps).next
     }
 
-    /// Returns the state of each source, for the status.
+    /// Returns the states of the sources, for the status.
     pub(crate) fn states(&self) -> Vec<SourceState> {
         lock(&self.states).clone()
     }
@@ -112,29 +113,30 @@ impl SharedSources {
         lock(&self.notices).drain(..).collect()
     }
 
-    fn poll(&self, panel: &mut SourceSelector) {
+    fn poll(&self, selector: &mut SourceSelector) {
         if self.is_accepted.swap(false, Ordering::Relaxed) {
-            panel.accept();
+            selector.accept();
         }
-        let round = panel.poll(|| {
+        let polled = selector.poll(|| {
             let leaps = *lock(&self.known_leaps);
-            clocks(self.leaps_s.load(Ordering::Relaxed), leaps)
+            clock_readings(self.leaps_s.load(Ordering::Relaxed), leaps)
         });
-        let reading = round.selected.map_or(SourceReading::NoSource, SourceReading::Selected);
-        // The confirmation of a time is written before the time, and read after it.
-        *lock(&self.confirmed) = round.confirmed;
+        let reading = polled.selected.map_or(SourceReading::NoSource, SourceReading::Selected);
+        // Written before the reading, and read after it, so that a reading is never without its
+        // confirmation.
+        *lock(&self.confirmed) = polled.confirmed;
         *lock(&self.reading) = (reading, Some(MonotonicClock.now()));
-        *lock(&self.states) = round.states;
-        round.notices.into_iter().for_each(|notice| self.push_notice(notice));
+        *lock(&self.states) = polled.states;
+        polled.notices.into_iter().for_each(|notice| self.push_notice(notice));
     }
 }
 
-/// Locks a mutex. A thread that panicked while it held a lock has left the value intact.
+/// Locks a mutex. The value stays consistent even if a thread panics while it holds the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn clocks(leaps_s: i32, leaps: ServerLeapSeconds) -> ClockReadings {
+fn clock_readings(leaps_s: i32, leaps: ServerLeapSeconds) -> ClockReadings {
     let reading = read_clocks();
     ClockReadings {
         monotonic: reading.now,
@@ -145,13 +147,13 @@ fn clocks(leaps_s: i32, leaps: ServerLeapSeconds) -> ClockReadings {
     }
 }
 
-/// Open sources that are not polled yet.
+/// Opened time sources, before the thread is started.
 pub(crate) struct OpenSources(Vec<Box<dyn TimeSource>>);
 
 impl OpenSources {
-    /// Opens them for a server that listens at `own`. A source that is not available yet is retried
-    /// while the server runs, if there is another one, which `has_receiver` may be. Otherwise the
-    /// error names the first of them.
+    /// Opens the sources for a server that listens at `own`. A source that cannot be opened is
+    /// retried later if another source, or the receiver (`has_receiver`), is available. Otherwise
+    /// the first error is returned.
     pub(crate) fn open(
         specs: &[SourceSpec],
         own: &[SocketAddr],
@@ -176,36 +178,37 @@ impl OpenSources {
         first.filter(|_| !is_open).map_or(Ok(Self(all)), Err)
     }
 
-    /// Returns the sources with one more.
-    pub(crate) fn with(mut self, source: Box<dyn TimeSource>) -> Self {
+    /// Returns the sources with a further one.
+    pub(crate) fn with_source(mut self, source: Box<dyn TimeSource>) -> Self {
         self.0.push(source);
         self
     }
 }
 
-/// Handle of the thread; dropping it ends the thread.
+/// Handle of the sources' thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct SourcesThread {
     shared: Arc<SharedSources>,
-    thread: Periodic,
+    thread: PeriodicThread,
 }
 
 impl SourcesThread {
-    /// Polls the sources once before it returns, and then every [`INTERVAL`]. Their times are
-    /// judged by `basis`.
-    pub(crate) fn start(sources: OpenSources, basis: PlausibilityRules) -> io::Result<Self> {
-        let mut panel = SourceSelector::new(sources.0, basis);
+    /// Polls the sources once before it returns, and then every [`INTERVAL`] in a thread. `rules`
+    /// decide which times are plausible.
+    pub(crate) fn start(sources: OpenSources, rules: PlausibilityRules) -> io::Result<Self> {
+        let mut selector = SourceSelector::new(sources.0, rules);
         let shared = Arc::new(SharedSources::default());
-        if panel.is_empty() {
-            return Ok(Self { shared, thread: Periodic::default() });
+        if selector.is_empty() {
+            return Ok(Self { shared, thread: PeriodicThread::default() });
         }
-        shared.poll(&mut panel);
+        shared.poll(&mut selector);
         let polled = Arc::clone(&shared);
-        let thread = Periodic::start("sources", INTERVAL, move || move || polled.poll(&mut panel))?;
+        let thread =
+            PeriodicThread::start("sources", INTERVAL, move || move || polled.poll(&mut selector))?;
         Ok(Self { shared, thread })
     }
 
-    /// Returns the state that it shares with the other threads.
+    /// Returns what the thread shares with other threads.
     pub(crate) fn shared(&self) -> &Arc<SharedSources> {
         &self.shared
     }
@@ -264,8 +267,10 @@ mod tests {
         let first = open(&[&gone, &gone], false).err();
         assert!(matches!(first, Some(StartError::Source(name, _)) if name == gone.text));
         let mut sources = OpenSources::open(&[gone, kernel], &[], false).unwrap();
-        let fault =
-            sources.0[0].poll(&clocks(0, ServerLeapSeconds::default())).unwrap_err().to_string();
+        let fault = sources.0[0]
+            .poll(&clock_readings(0, ServerLeapSeconds::default()))
+            .unwrap_err()
+            .to_string();
         assert!(fault.ends_with("retrying every 5 s"), "{fault}");
     }
 }

@@ -1,4 +1,4 @@
-//! Reasons for which a server did not start, described so that the user knows what to do.
+//! Reasons for which a server did not start, with messages for the user.
 
 use horolog_sys::explain::explain;
 use std::io;
@@ -16,8 +16,8 @@ use crate::web::WebError;
 use crate::xdp::XdpEngineError;
 use crate::{ConfigError, ConfineError, LeapFileError, SecretsError};
 
-/// Reason for which a server did not start; its text is one line for the user. Nothing remains
-/// open.
+/// Reason for which a server did not start; its text is one line for the user. All that was opened
+/// is closed again.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Invalid configuration.
@@ -26,7 +26,7 @@ pub enum StartError {
     /// Invalid leap-seconds file.
     #[error(transparent)]
     LeapFile(#[from] LeapFileError),
-    /// Port in use.
+    /// Listen address in use.
     #[error(
         "address {0} is in use by another process (ss -ulpn 'sport = :{port}' names it); \
          choose another with --listen",
@@ -36,7 +36,7 @@ pub enum StartError {
     /// Socket that could not be opened.
     #[error(transparent)]
     Listen(UdpError),
-    /// Failure of the XDP engine, although required.
+    /// XDP engine that is required but could not be started.
     #[error(transparent)]
     Xdp(#[from] XdpEngineError),
     /// Status socket that could not be created.
@@ -51,13 +51,13 @@ pub enum StartError {
     /// Unavailable hardware timestamps.
     #[error(transparent)]
     Hardware(#[from] HardwareStartError),
-    /// Unavailable keys or secret.
+    /// Unavailable keys or secrets.
     #[error(transparent)]
     Secrets(#[from] SecretsError),
     /// NTS-KE listener that could not be started.
     #[error(transparent)]
     NtsKe(#[from] KeError),
-    /// Missing time source.
+    /// Time source that is missing or unusable.
     #[error("the source {0} is unusable: {1}")]
     Source(String, SourceError),
     /// PTP that cannot start.
@@ -69,7 +69,7 @@ pub enum StartError {
     /// Unavailable live page.
     #[error(transparent)]
     Web(#[from] WebError),
-    /// Confinement that is not as required.
+    /// Confinement that is required but incomplete.
     #[error(transparent)]
     Confine(#[from] ConfineError),
     /// Thread that could not be started.

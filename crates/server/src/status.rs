@@ -1,5 +1,5 @@
-//! Status socket: a Unix stream socket that sends one JSON object on every connection and closes
-//! it, and its client. It accepts no commands; it cannot change a server.
+//! Status socket: a Unix stream socket that sends one JSON object to every client and closes the
+//! connection; and its client. It accepts no commands.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use horolog_sys::explain::explain;
 use horolog_sys::unix::{self, UnixResponder, UnixResponderError, connect_without_waiting};
 
-/// Timeout for the other side, which may be stopped.
+/// Timeout for the response of a server, which may be stopped.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Mode of the socket; access is limited by the directory and the umask.
+/// Mode of the socket before the umask; access is limited by its directory.
 const MODE: u32 = 0o777;
-/// Timeout of a write. The status fits into the socket's buffer at once; no client may delay the
-/// next.
+/// Timeout for sending the status, so that no client delays the next. The status fits into the
+/// socket's buffer.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(200);
 const SUFFIX: &str = "sock";
 
-/// Reason for which there is no status socket, or no response from one.
+/// Failure to create the status socket, or to get a status.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// Path at which another server answers.
+    /// Path of another server's status socket.
     #[error("{0} is the status socket of another server; choose another with --status-socket")]
     InUse(PathBuf),
     /// Socket that could not be created.
@@ -37,7 +37,7 @@ pub enum StatusError {
     /// No server found.
     #[error("no running server found in {0}; name its socket with --status-socket")]
     NoServer(String),
-    /// Only servers of another user found.
+    /// Only sockets of other users found.
     #[error(
         "no running server found that this user may query: {0} is accessible to its owner only; \
          run as that user, such as root, or name another socket with --status-socket"
@@ -53,10 +53,10 @@ fn list(paths: &[PathBuf]) -> String {
     texts.join(", ")
 }
 
-/// Returns the default status socket of this process: `PID.sock` in `/run/horolog` for root, in
-/// `$XDG_RUNTIME_DIR/horolog` for other users, who have none if that is not set. For root that
-/// switches to `user` it is in `/run/horolog/user-NAME`, which that user owns; the directories
-/// above are root's.
+/// Returns the path of this process's default status socket: `PID.sock`, in `/run/horolog` for root
+/// and in `$XDG_RUNTIME_DIR/horolog` for other users; `None` if that variable is not set. For root
+/// that switches to `user`, the directory is `/run/horolog/user-NAME`, which that user owns; the
+/// directories above are root's.
 #[must_use]
 pub fn default_path(user: Option<&str>) -> Option<PathBuf> {
     let directory = if is_root() { Some(system_directory(user)) } else { session_directory() };
@@ -68,17 +68,17 @@ fn is_root() -> bool {
 }
 
 fn system_directory(user: Option<&str>) -> PathBuf {
-    let system = PathBuf::from(SYSTEM);
-    // A user name has no slash, and the start rejects one that does.
+    let system = PathBuf::from(SYSTEM_DIRECTORY);
+    // User names contain no slash; the start rejects one that does.
     match user.filter(|name| !name.contains('/')) {
-        Some(name) => system.join(format!("{OF_USER}{name}")),
+        Some(name) => system.join(format!("{USER_DIRECTORY_PREFIX}{name}")),
         None => system,
     }
 }
 
-/// Removes sockets that killed servers left in the directory of [`default_path`], as far as this
-/// user may.
-pub fn sweep(user: Option<&str>) {
+/// Removes sockets that killed servers left in the directory of [`default_path`], if this user may
+/// do so.
+pub fn remove_stale_sockets(user: Option<&str>) {
     let Some(directory) = default_path(user).and_then(|path| path.parent().map(Path::to_owned))
     else {
         return;
@@ -87,51 +87,51 @@ pub fn sweep(user: Option<&str>) {
         let refused = connect_without_waiting(&path)
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
         if refused {
-            // A socket that cannot be removed is skipped in the search for a server.
+            // A socket that cannot be removed is ignored when searching for a server.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-const SYSTEM: &str = "/run/horolog";
-/// Prefix of the names of users' directories.
-const OF_USER: &str = "user-";
+const SYSTEM_DIRECTORY: &str = "/run/horolog";
+/// Prefix of the names of the directories that belong to users.
+const USER_DIRECTORY_PREFIX: &str = "user-";
 
 fn session_directory() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(|runtime| Path::new(&runtime).join("horolog"))
 }
 
-/// Returns the status socket of the only server that runs on this host, as far as this user has
-/// access.
-pub fn find() -> Result<PathBuf, StatusError> {
-    let own = [Some(PathBuf::from(SYSTEM)), session_directory()].into_iter().flatten();
-    let directories: Vec<_> = own.chain(of_users(Path::new(SYSTEM))).collect();
+/// Returns the status socket of the only server on this host to which this user has access.
+pub fn find_socket() -> Result<PathBuf, StatusError> {
+    let own = [Some(PathBuf::from(SYSTEM_DIRECTORY)), session_directory()].into_iter().flatten();
+    let directories: Vec<_> = own.chain(user_directories(Path::new(SYSTEM_DIRECTORY))).collect();
     find_in(&directories)
 }
 
-/// Returns the directories of users in the system's.
-fn of_users(system: &Path) -> Vec<PathBuf> {
+/// Returns the directories below `system` that belong to users.
+fn user_directories(system: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(system).into_iter().flatten().flatten();
-    let is_of_user =
-        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(OF_USER);
+    let is_of_user = |entry: &fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with(USER_DIRECTORY_PREFIX)
+    };
     entries.filter(is_of_user).map(|entry| entry.path()).collect()
 }
 
 fn find_in(directories: &[PathBuf]) -> Result<PathBuf, StatusError> {
     let found = sockets_in(directories).map(|path| (connect_without_waiting(&path).err(), path));
     let closed = directories.iter().map(|path| (fs::read_dir(path).err(), path.clone()));
-    choose(found, closed.filter_map(|(error, path)| Some((error?, path))), directories)
+    choose_socket(found, closed.filter_map(|(error, path)| Some((error?, path))), directories)
 }
 
-/// Returns the only socket at which a server answers, of those found with their connection errors
-/// and of the directories that cannot be read.
-fn choose(
+/// Returns the only socket at which a server answers. `found` are the sockets, each with its
+/// connection error, and `closed` the directories that cannot be read, each with its error.
+fn choose_socket(
     found: impl Iterator<Item = (Option<io::Error>, PathBuf)>,
     closed: impl Iterator<Item = (io::Error, PathBuf)>,
     directories: &[PathBuf],
 ) -> Result<PathBuf, StatusError> {
     let forbids = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    // The backlog of a stopped server may be full.
+    // A stopped server may have a full backlog.
     let is_full = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
     let closed = closed.filter(|(error, _)| forbids(error));
     let mut forbidden: Vec<_> = closed.map(|(_, path)| path).collect();
@@ -142,7 +142,7 @@ fn choose(
         } else if error.as_ref().is_some_and(forbids) {
             forbidden.push(path);
         }
-        // A socket left by a killed server refuses connections.
+        // The socket of a killed server refuses connections.
     }
     alive.sort_unstable();
     match alive.len() {
@@ -160,13 +160,12 @@ fn sockets_in(directories: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
         .filter(|path| path.extension().is_some_and(|suffix| suffix == SUFFIX))
 }
 
-/// Requests the status from the server at `path` and returns its JSON object as text.
+/// Returns the status of the server at `path`, a JSON object as text.
 pub fn fetch(path: &Path) -> Result<String, StatusError> {
     fetch_within(path, FETCH_TIMEOUT)
 }
 
-/// Requests the status with another timeout, for a server that is stopped or never finishes its
-/// response.
+/// Returns the status as [`fetch`] does, with another timeout, as for a server that may be stopped.
 pub fn fetch_within(path: &Path, timeout: Duration) -> Result<String, StatusError> {
     let answer = read_within(path, timeout);
     answer.map_err(|error| StatusError::NoAnswer(path.to_owned(), error))
@@ -185,7 +184,7 @@ fn read_within(path: &Path, timeout: Duration) -> io::Result<String> {
         match stream.read(&mut buffer) {
             Ok(0) => break,
             Ok(length) => answer.extend_from_slice(&buffer[..length]),
-            // With a time limit, a signal ends the call even if handlers restart others.
+            // A signal interrupts a call that has a timeout, even with SA_RESTART.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -193,12 +192,12 @@ fn read_within(path: &Path, timeout: Duration) -> io::Result<String> {
     String::from_utf8(answer).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Thread that answers at a status socket until it is dropped.
+/// Thread that answers at a status socket. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct StatusSocket(UnixResponder);
 
 impl StatusSocket {
-    /// Answers at `path` with the result of `answer`.
+    /// Starts the thread at `path`; each response is the result of `answer`.
     pub(crate) fn start(
         path: PathBuf,
         answer: impl Fn() -> String + Send + 'static,
@@ -217,25 +216,25 @@ impl StatusSocket {
     }
 }
 
-/// Creates the directory for a status socket. The system's own belongs to root, even if it had
-/// another owner: servers of several users have their sockets in it.
+/// Creates the directory of a status socket. The owner of the system directory becomes root,
+/// because servers of several users have sockets in it.
 pub(crate) fn make_directory(path: &Path) -> Result<(), StatusError> {
     let failed = |error| StatusError::Bind(path.to_owned(), error);
     unix::make_directory(path).map_err(failed)?;
-    if is_root() && path.starts_with(SYSTEM) {
-        own_by_root(Path::new(SYSTEM)).map_err(failed)?;
+    if is_root() && path.starts_with(SYSTEM_DIRECTORY) {
+        give_to_root(Path::new(SYSTEM_DIRECTORY)).map_err(failed)?;
     }
     Ok(())
 }
 
-fn own_by_root(directory: &Path) -> io::Result<()> {
+fn give_to_root(directory: &Path) -> io::Result<()> {
     match fs::symlink_metadata(directory)? {
         found if found.is_dir() && found.uid() != 0 => lchown(directory, Some(0), Some(0)),
         _ => Ok(()),
     }
 }
 
-/// Sends the response; a client that disconnects before gets none.
+/// Sends the response. It is lost if the client has disconnected.
 fn reply(mut stream: UnixStream, answer: &str) {
     let _ = stream
         .set_write_timeout(Some(WRITE_TIMEOUT))
@@ -254,7 +253,7 @@ mod tests {
         let directories = [PathBuf::from("/run/horolog")];
         let failed = |kind: io::ErrorKind| Some(io::Error::from(kind));
         let choose = |found: Vec<_>, closed: Vec<_>| {
-            choose(found.into_iter(), closed.into_iter(), &directories)
+            choose_socket(found.into_iter(), closed.into_iter(), &directories)
         };
         let forbidden = || (failed(io::ErrorKind::PermissionDenied), PathBuf::from("1.sock"));
         let dead = (failed(io::ErrorKind::ConnectionRefused), PathBuf::from("2.sock"));
@@ -307,7 +306,7 @@ mod tests {
         fs::create_dir(system.path().join("relay")).unwrap();
         let path = system.path().join("user-time/7.sock");
         let socket = StatusSocket::start(path.clone(), String::new).unwrap();
-        let found = of_users(system.path());
+        let found = user_directories(system.path());
         assert_eq!(found, [path.parent().unwrap()]);
         assert_eq!(find_in(&found).unwrap(), path);
         drop(socket);
@@ -319,7 +318,7 @@ mod tests {
         let owner = || fs::metadata(directory.path()).unwrap().uid();
         if is_root() {
             lchown(directory.path(), Some(65_534), Some(65_534)).unwrap();
-            own_by_root(directory.path()).unwrap();
+            give_to_root(directory.path()).unwrap();
             assert_eq!(owner(), 0);
         }
         assert_eq!(owner() == 0, is_root());

@@ -1,6 +1,6 @@
-//! Transmit timestamps of replies in interleaved mode. A timestamped reply is returned completely,
-//! as transmitted; its content and destination are read from its bytes, so that no state has to be
-//! stored meanwhile. It does no I/O and reads no clock.
+//! Replies that the kernel looped back with their transmit timestamps, for interleaved mode. Client
+//! and receive timestamp are parsed from the looped-back packet, so that no state is stored
+//! meanwhile.
 
 use std::net::IpAddr;
 
@@ -8,18 +8,18 @@ use horolog_time::NtpTimestamp;
 use horolog_wire::frame::looped;
 use horolog_wire::ntp::{AssociationMode, Header};
 
-/// Reply of this server, returned after transmission.
+/// Reply of this server, looped back after transmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TransmittedReply {
-    /// Address of its client.
+    /// Address of the client.
     pub(crate) client: IpAddr,
-    /// Receive timestamp, which identifies it.
+    /// Receive timestamp of the reply, which identifies it.
     pub(crate) receive: NtpTimestamp,
 }
 
 impl TransmittedReply {
-    /// Parses a packet as transmitted: an Ethernet frame, or an IP packet from a device without
-    /// link headers. `None` if it is not an NTP reply.
+    /// Parses a looped-back packet: an Ethernet frame, or an IP packet from a device without link
+    /// headers. `None` if it is not an NTP reply.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         let sent = looped(packet)?;
         let (header, _) = Header::parse(sent.payload).ok()?;

@@ -1,6 +1,6 @@
-//! Thread of the socket engine: receives a batch, decides, fills in the transmit timestamps as late
-//! as possible, sends, and collects the kernel's reports of the actual transmit times. It is the
-//! same for every dispatch, only the device differs. It allocates nothing once it runs.
+//! Worker thread of the socket engine: receives a batch, decides on it, fills in the transmit
+//! timestamps as late as possible, sends the replies, and collects the kernel's timestamps of their
+//! transmission. Only the device depends on the dispatch. It allocates no memory once it runs.
 
 use std::io;
 use std::net::IpAddr;
@@ -24,58 +24,58 @@ use crate::{
     RequestClass, RequestVerdict, SocketCounts, decide,
 };
 
-/// Wait of a receive call: the longest time until a thread detects a stop request.
-const WAIT: Duration = Duration::from_millis(100);
-/// Pause after a failed receive call, so that a lasting error does not occupy a core.
+/// Longest wait for a batch, after which a stop request is noticed.
+const RECEIVE_WAIT: Duration = Duration::from_millis(100);
+/// Pause after a failed receive call, so that a persistent error does not occupy a core.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(10);
-/// Capacity for a request: the payload of an unfragmented datagram on Ethernet. Not a power of two,
-/// so that the starts of the buffers do not all compete for the same few sets of the cache.
+/// Buffer size for a request, in bytes: the payload of an unfragmented datagram on Ethernet. It is
+/// no power of two, so that the starts of the buffers do not map to the same few cache sets.
 pub(crate) const REQUEST_CAPACITY: usize = 1_472;
-/// Capacity for a reply returned in its frame, options and VLAN tag included.
+/// Buffer size for a looped-back reply with its headers, in bytes.
 const LOOPED_CAPACITY: usize = REQUEST_CAPACITY + 14 + 4 + 60 + 8;
-/// Replies that are sent by one call, with one transmit timestamp: as many as are opened and sealed
-/// together. The last of them waits for the others after that timestamp, so they are few.
-const REPLIES: usize = BATCH;
-/// Largest lead of a transmission over the monotonic clock: both clocks are read one after the
+/// Number of replies sent by one call with one transmit timestamp, as many as NTS opens and seals
+/// together. It is small, because the last reply is sent after the others, but has their timestamp.
+const REPLIES_PER_SEND: usize = BATCH;
+/// Largest lead of a transmit timestamp over the monotonic clock: the clocks are read one after the
 /// other, and a PHC is compared with them to within a few microseconds.
-const READING_ORDER: Span = Span::from_ns(10_000);
-/// Calls for returned replies in one turn, so that a flood of them does not keep a thread from
-/// requests.
+const CLOCK_READ_SKEW: Span = Span::from_ns(10_000);
+/// Maximum number of calls that collect looped-back replies after a batch, so that a flood of them
+/// does not delay requests.
 const COLLECT_MAX: usize = 4;
 
-/// Context common to all workers of a server.
+/// Context shared by all workers of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerContext {
     /// Clock page.
     pub(crate) page: PageReader,
     /// Stop flag of the workers.
     pub(crate) stop: Arc<AtomicBool>,
-    /// Maximum age of a receive timestamp.
+    /// Largest age of a receive timestamp.
     pub(crate) age_max: Span,
-    /// Stored state of clients in interleaved mode.
+    /// Timestamps stored for interleaved mode.
     pub(crate) interleaved: Arc<InterleavedTable>,
     /// True if the devices take transmit timestamps.
     pub(crate) has_transmit_timestamps: bool,
-    /// Limits and lists of clients, if any.
+    /// Rate limits and prefix lists, if any.
     pub(crate) limiter: Arc<ArcSwapOption<Limiter>>,
-    /// Conversions of hardware timestamps.
+    /// Conversions of PHC timestamps.
     pub(crate) hardware: Arc<PhcConversions>,
     /// Secrets that authenticate requests and replies.
     pub(crate) secrets: Secrets,
 }
 
 impl WorkerContext {
-    /// Returns the configuration for a batch that is processed at `now`.
-    fn in_force(&self, now: Timestamp<Monotonic>) -> BatchConfig {
+    /// Returns the configuration for a batch processed at `now`.
+    fn batch_config(&self, now: Timestamp<Monotonic>) -> BatchConfig {
         BatchConfig {
-            page: self.page.read().at(now),
+            page: self.page.read().for_reply_at(now),
             limiter: self.limiter.load(),
-            secrets: self.secrets.present(),
+            secrets: self.secrets.snapshot(),
         }
     }
 }
 
-/// Reloadable configuration, constant for one batch.
+/// Configuration in force, which stays constant during a batch.
 #[derive(Debug)]
 struct BatchConfig {
     page: ClockPage,
@@ -83,7 +83,7 @@ struct BatchConfig {
     secrets: SecretsSnapshot,
 }
 
-/// Device with the state needed to answer from it.
+/// Worker that answers requests from a device.
 #[derive(Debug)]
 pub(crate) struct Worker<D, C> {
     device: D,
@@ -93,125 +93,124 @@ pub(crate) struct Worker<D, C> {
     requests: Batch<Endpoints>,
     replies: Batch<Endpoints>,
     error_queue: Batch<Endpoints>,
-    /// Replies whose timestamp has not arrived yet, as far as known.
+    /// Number of replies whose transmit timestamps have not been collected yet, as far as known.
     outstanding: u64,
     nonces: Nonces,
-    room: BatchKeys,
+    batch_keys: BatchKeys,
 }
 
 impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
-    /// Creates a worker that moves up to `slots` packets at a time.
+    /// Creates a worker with batches of up to `slots` packets.
     pub(crate) fn new(
         device: D,
         clock: C,
-        surroundings: WorkerContext,
+        context: WorkerContext,
         counters: Arc<Counters>,
         nonces: Nonces,
         slots: usize,
     ) -> Self {
         let requests = Batch::new(slots, REQUEST_CAPACITY);
         let reply_capacity =
-            if surroundings.secrets.is_some() { REQUEST_CAPACITY } else { HEADER_LEN };
-        let replies = Batch::new(slots.min(REPLIES), reply_capacity);
+            if context.secrets.is_configured() { REQUEST_CAPACITY } else { HEADER_LEN };
+        let replies = Batch::new(slots.min(REPLIES_PER_SEND), reply_capacity);
         let looped = Batch::new(slots, LOOPED_CAPACITY);
         Self {
             device,
             clock,
-            context: surroundings,
+            context,
             counters,
             requests,
             replies,
             error_queue: looped,
             outstanding: 0,
             nonces,
-            room: BatchKeys::default(),
+            batch_keys: BatchKeys::default(),
         }
     }
 
-    /// Answers until it is stopped.
+    /// Runs until the stop flag is set.
     pub(crate) fn run(mut self) {
         while !self.context.stop.load(Ordering::Relaxed) {
-            let turn = self.turn().unwrap_or_else(|_| {
+            let counts = self.process_batch().unwrap_or_else(|_| {
                 thread::sleep(PAUSE_AFTER_ERROR);
                 SocketCounts { receive_errors: 1, ..SocketCounts::default() }
             });
-            self.counters.add(&turn);
+            self.counters.add(&counts);
         }
     }
 
-    /// Receives one batch, answers it, and returns the counts.
-    fn turn(&mut self) -> io::Result<SocketCounts> {
-        let received = self.device.receive(&mut self.requests, WAIT)?;
-        let mut turn = SocketCounts { received: received as u64, ..SocketCounts::default() };
+    /// Receives one batch, answers its requests, and returns the counts.
+    fn process_batch(&mut self) -> io::Result<SocketCounts> {
+        let received = self.device.receive(&mut self.requests, RECEIVE_WAIT)?;
+        let mut counts = SocketCounts { received: received as u64, ..SocketCounts::default() };
         if received > 0 {
-            let in_force = self.context.in_force(self.clock.now());
+            let batch_config = self.context.batch_config(self.clock.now());
             for first in (0..received).step_by(self.replies.slots()) {
-                self.answer(first, &in_force, &mut turn);
+                self.answer(first, &batch_config, &mut counts);
             }
         }
-        self.outstanding += turn.transmit_timestamps_requested;
-        // A returned reply also ends the wait, and would end the next one at once until it is
-        // fetched.
+        self.outstanding += counts.transmit_timestamps_requested;
+        // A looped-back reply ends the wait too, and would end every wait until it is collected.
         if self.context.has_transmit_timestamps && (self.outstanding > 0 || received == 0) {
-            self.collect(&mut turn)?;
+            self.collect_transmit_times(&mut counts)?;
         }
-        Ok(turn)
+        Ok(counts)
     }
 
-    /// Answers as many requests from the `first` on as are sent by one call.
-    fn answer(&mut self, first: usize, in_force: &BatchConfig, turn: &mut SocketCounts) {
-        let Self { device, clock, context: surroundings, requests, replies, nonces, room, .. } =
-            self;
-        let BatchConfig { page, secrets, .. } = in_force;
-        let mut pairs = [const { None }; REPLIES];
-        let mut to_check = [None; REPLIES];
+    /// Answers as many requests as one call sends, starting at index `first`.
+    fn answer(&mut self, first: usize, batch_config: &BatchConfig, counts: &mut SocketCounts) {
+        let Self { device, clock, context, requests, replies, nonces, batch_keys: room, .. } = self;
+        let BatchConfig { page, secrets, .. } = batch_config;
+        let mut pairs = [const { None }; REPLIES_PER_SEND];
+        let mut to_check = [None; REPLIES_PER_SEND];
         let now = clock.now();
         for ((pair, to_check), request) in
             pairs.iter_mut().zip(&mut to_check).zip(requests.iter().skip(first))
         {
-            match judge(&request, in_force, now, surroundings, turn) {
+            match decide_request(&request, batch_config, now, context, counts) {
                 WorkerDecision::Reply(reply) => {
-                    // The most expensive step is done last.
+                    // Authentication is the most expensive step, so it comes last.
                     *to_check = Some(request.bytes);
                     *pair = Some((request, reply));
                 }
                 WorkerDecision::Kiss(reply) => *pair = Some((request, reply)),
-                WorkerDecision::Ignore(reason) => turn.ignored.count(reason),
-                WorkerDecision::Expired => turn.expired += 1,
+                WorkerDecision::Ignore(reason) => counts.ignored.count(reason),
+                WorkerDecision::Expired => counts.expired += 1,
             }
         }
         let credentials = secrets.check(&to_check, room);
         replies.clear();
         if let Some(transmit) = page.timebase.ntp_at(clock.now()) {
             let mut writer =
-                ReplyWriter { replies, context: surroundings, secrets, nonces, room, turn };
+                ReplyWriter { replies, context, secrets, nonces, batch_keys: room, counts };
             writer.write(&pairs, &credentials, transmit);
         } else {
-            // The page expired while the batch was being processed.
-            turn.expired += pairs.iter().flatten().count() as u64;
+            // The page has expired while the batch was processed.
+            counts.expired += pairs.iter().flatten().count() as u64;
         }
         let count = replies.len() as u64;
         if count > 0 {
-            // A failing device has reliably sent nothing; the replies count as refused.
+            // A device that fails has sent nothing, so that all replies count as refused.
             let sent = device.send(replies).map_or(0, |sent| sent as u64);
-            turn.answered += sent;
-            turn.refused += count - sent;
+            counts.answered += sent;
+            counts.refused += count - sent;
         }
     }
 
-    /// Collects the actual transmit times of replies.
-    fn collect(&mut self, turn: &mut SocketCounts) -> io::Result<()> {
+    /// Collects looped-back replies, and corrects the stored transmit timestamps by theirs.
+    fn collect_transmit_times(&mut self, counts: &mut SocketCounts) -> io::Result<()> {
         let page = self.context.page.read();
         for _ in 0..COLLECT_MAX {
-            let count = self.device.sent(&mut self.error_queue)?;
+            let count = self.device.receive_transmitted(&mut self.error_queue)?;
             let now = self.clock.now();
             for packet in self.error_queue.iter() {
-                note_transmission(&packet, &page, now, &self.context, turn);
+                correct_stored_timestamp(&packet, &page, now, &self.context, counts);
             }
             self.outstanding = self.outstanding.saturating_sub(count as u64);
             if count < self.error_queue.slots() {
-                // If nothing is received either, the missing ones will not be returned.
-                if count == 0 && turn.received == 0 {
+                // If no requests arrive either, the outstanding ones will not be looped back any
+                // more.
+                if count == 0 && counts.received == 0 {
                     self.outstanding = 0;
                 }
                 break;
@@ -221,17 +220,17 @@ impl<D: BatchDevice<Address = Endpoints>, C: Clock<Monotonic>> Worker<D, C> {
     }
 }
 
-/// Writer of replies into a batch.
+/// Writer of the replies of a batch.
 struct ReplyWriter<'a> {
     replies: &'a mut Batch<Endpoints>,
     context: &'a WorkerContext,
     secrets: &'a SecretsSnapshot,
     nonces: &'a mut Nonces,
-    room: &'a mut BatchKeys,
-    turn: &'a mut SocketCounts,
+    batch_keys: &'a mut BatchKeys,
+    counts: &'a mut SocketCounts,
 }
 
-/// Reply in the batch.
+/// Reply written into the batch.
 struct QueuedReply<'a> {
     client: IpAddr,
     header: Header,
@@ -240,28 +239,29 @@ struct QueuedReply<'a> {
 }
 
 impl ReplyWriter<'_> {
-    /// Writes the replies in `pairs`, which are sent at `transmit`, and counts them. Timestamps
-    /// that must be stored are stored, and then a transmit timestamp is requested.
+    /// Writes the replies in `pairs`, which have the transmit timestamp `transmit`, and counts
+    /// them. If the timestamps of a reply must be stored, they are, and the actual transmit
+    /// timestamp is requested.
     fn write<'a>(
         &mut self,
-        pairs: &[Option<(BatchPacket<'a, Endpoints>, Reply)>; REPLIES],
+        pairs: &[Option<(BatchPacket<'a, Endpoints>, Reply)>; REPLIES_PER_SEND],
         credentials: &'a Credentials<'a>,
         transmit: NtpTimestamp,
     ) {
-        let mut written = [const { None }; REPLIES];
+        let mut written = [const { None }; REPLIES_PER_SEND];
         for (pair, credential) in pairs.iter().zip(credentials) {
             let Some((request, reply)) = pair else { continue };
             let credential = match credential {
                 None => &Credential::None,
                 Some(Ok(credential)) => credential,
                 Some(Err(reason)) => {
-                    self.turn.ignored.count(*reason);
+                    self.counts.ignored.count(*reason);
                     continue;
                 }
             };
-            let (header, longest) = (reply.at(transmit), request.bytes.len());
+            let (header, longest) = (reply.header_at(transmit), request.bytes.len());
             let slot = self.replies.len();
-            // There is a slot in this batch for every request processed.
+            // The batch has a slot for every request processed here.
             let _ = self.replies.push_with(request.address, |buffer| {
                 let room = longest.min(buffer.len());
                 credential.write(&header, &mut buffer[..room])
@@ -275,7 +275,7 @@ impl ReplyWriter<'_> {
             }
             _ => None,
         });
-        let sealed = self.secrets.seal(sealing, self.room, self.nonces);
+        let sealed = self.secrets.seal(sealing, self.batch_keys, self.nonces);
         for (slot, len) in sealed.into_iter().enumerate() {
             if let Some(len) = len {
                 self.replies.shorten(slot, len);
@@ -284,24 +284,28 @@ impl ReplyWriter<'_> {
         self.count(&written, transmit);
     }
 
-    /// Counts the written replies, and removes those that have become empty.
-    fn count(&mut self, written: &[Option<QueuedReply<'_>>; REPLIES], transmit: NtpTimestamp) {
+    /// Counts the written replies, and removes those that do not fit their buffer.
+    fn count(
+        &mut self,
+        written: &[Option<QueuedReply<'_>>; REPLIES_PER_SEND],
+        transmit: NtpTimestamp,
+    ) {
         for (slot, written) in written.iter().enumerate().rev() {
             let Some(QueuedReply { client, header, kind, credential }) = written else { continue };
             if self.replies.packet(slot).bytes.is_empty() {
-                // Every accepted credential leaves room for its reply; otherwise nothing is sent.
+                // Does not occur, because every accepted credential leaves room for its reply.
                 self.replies.swap_remove(slot);
-                self.turn.refused += 1;
+                self.counts.refused += 1;
                 continue;
             }
-            credential.count(self.turn);
-            self.turn.response_times.count(transmit.since(header.receive));
-            self.turn.interleaved += u64::from(*kind == ReplyKind::Interleaved);
-            self.turn.symmetric += u64::from(header.mode == AssociationMode::SymmetricPassive);
-            if kind.needs_timestamps_stored() && credential.is_served() {
-                self.context.interleaved.remember(*client, header.receive, transmit);
+            credential.count(self.counts);
+            self.counts.response_times.count(transmit.since(header.receive));
+            self.counts.interleaved += u64::from(*kind == ReplyKind::Interleaved);
+            self.counts.symmetric += u64::from(header.mode == AssociationMode::SymmetricPassive);
+            if kind.needs_timestamps_stored() && credential.can_carry_time() {
+                self.context.interleaved.store_timestamps(*client, header.receive, transmit);
                 if self.context.has_transmit_timestamps {
-                    self.turn.transmit_timestamps_requested += 1;
+                    self.counts.transmit_timestamps_requested += 1;
                     *self.replies.packet_mut(slot).wants_timestamp = true;
                 }
             }
@@ -309,78 +313,84 @@ impl ReplyWriter<'_> {
     }
 }
 
-/// Corrects the stored timestamps of a returned reply, unless its transmit timestamp lies before it
-/// was sent or after it was returned: then one of the clocks was stepped.
-fn note_transmission(
+/// Corrects the stored transmit timestamp of a looped-back reply, unless the actual one is before
+/// the stored one or ahead of `now`: then a clock was stepped.
+fn correct_stored_timestamp(
     packet: &BatchPacket<'_, Endpoints>,
     page: &ClockPage,
     now: Timestamp<Monotonic>,
-    surroundings: &WorkerContext,
-    turn: &mut SocketCounts,
+    context: &WorkerContext,
+    counts: &mut SocketCounts,
 ) {
-    let stamp = surroundings.hardware.best_timestamp(packet, page, now);
-    let (Some(looped), Some((left, by))) = (TransmittedReply::parse(packet.bytes), stamp) else {
+    let timestamp = context.hardware.best_timestamp(packet, page, now);
+    let (Some(looped), Some((transmitted_at, by))) =
+        (TransmittedReply::parse(packet.bytes), timestamp)
+    else {
         return;
     };
-    if left > now + READING_ORDER {
+    if transmitted_at > now + CLOCK_READ_SKEW {
         return;
     }
-    if let Some(transmit) = page.timebase.ntp_at(left)
-        && surroundings.interleaved.correct(looped.client, looped.receive, transmit)
+    if let Some(transmit) = page.timebase.ntp_at(transmitted_at)
+        && context.interleaved.correct(looped.client, looped.receive, transmit)
     {
-        *by.choose(&mut turn.transmit_kernel_timestamps, &mut turn.transmit_hardware_timestamps) +=
-            1;
+        *by.choose(
+            &mut counts.transmit_kernel_timestamps,
+            &mut counts.transmit_hardware_timestamps,
+        ) += 1;
     }
 }
 
 enum WorkerDecision {
-    /// Reply, if the trailer of the request is valid.
+    /// Send this reply if the trailer of the request is valid.
     Reply(Reply),
-    /// Kiss, whatever the trailer.
+    /// Send this kiss, whatever the trailer.
     Kiss(Reply),
     Ignore(IgnoreReason),
     Expired,
 }
 
-/// Determines T2 and decides. A receive timestamp is rejected if it lies ahead of `now` or more
-/// than `age_max` before it: then the system clock was stepped after the page update, or the
-/// request has waited longer than the page reaches back. Nothing is served from such a time.
-fn judge(
+/// Determines the receive time (T2) and decides on a request. A receive timestamp that is ahead of
+/// `now` or more than `age_max` before it is rejected: the system clock was stepped after the page
+/// update, or the request has waited longer than the page is valid. The request is then not
+/// answered.
+fn decide_request(
     request: &BatchPacket<'_, Endpoints>,
-    in_force: &BatchConfig,
+    batch_config: &BatchConfig,
     now: Timestamp<Monotonic>,
-    surroundings: &WorkerContext,
-    turn: &mut SocketCounts,
+    context: &WorkerContext,
+    counts: &mut SocketCounts,
 ) -> WorkerDecision {
-    let BatchConfig { page, limiter, .. } = in_force;
+    let BatchConfig { page, limiter, .. } = batch_config;
     if !request.address.unicast {
         return WorkerDecision::Ignore(IgnoreReason::NotUnicast);
     }
     if request.truncated {
         return WorkerDecision::Ignore(IgnoreReason::Length);
     }
-    let stamp = || surroundings.hardware.best_timestamp(request, page, now);
+    let timestamp = || context.hardware.best_timestamp(request, page, now);
     let received = match request
         .received_monotonic
         .map(|instant| (instant, TimestampSource::Kernel))
-        .or_else(stamp)
+        .or_else(timestamp)
     {
         Some((instant, by)) => {
             *by.choose(
-                &mut turn.receive_kernel_timestamps,
-                &mut turn.receive_hardware_timestamps,
+                &mut counts.receive_kernel_timestamps,
+                &mut counts.receive_hardware_timestamps,
             ) += 1;
             instant
         }
         None => now,
     };
     let age = now - received;
-    let believed = age >= Span::ZERO && age <= surroundings.age_max && now < page.timebase.expires;
-    let received = if believed { page.timebase.ntp_at(received) } else { None };
-    // Decided in any case, so that requests that would be ignored anyway are counted as ignored.
+    let is_plausible = age >= Span::ZERO && age <= context.age_max && now < page.timebase.expires;
+    let received = if is_plausible { page.timebase.ntp_at(received) } else { None };
+    // Decides even without a receive time, so that requests that are ignored in any case count as
+    // ignored.
     let received_or = received.unwrap_or(NtpTimestamp::UNKNOWN);
     let client = request.address.remote;
-    let transmit_of = |origin| surroundings.interleaved.transmit_of(client.ip(), origin);
+    let transmit_of = |origin| context.interleaved.transmit_of(client.ip(), origin);
     match decide(request.bytes, client, page, received_or, transmit_of) {
         RequestVerdict::Ignore(reason) => WorkerDecision::Ignore(reason),
         RequestVerdict::Reply(_) if received.is_none() => WorkerDecision::Expired,
@@ -397,7 +407,7 @@ fn admit(
     now: Timestamp<Monotonic>,
     limiter: Option<&Limiter>,
 ) -> Admission {
-    let class = RequestClass::of(request.bytes.len());
+    let class = RequestClass::from_length(request.bytes.len());
     limiter.map_or(Admission::Admit, |it| it.judge(request.address.remote.ip(), class, now))
 }
 

@@ -52,7 +52,7 @@ impl BatchDevice for Queue {
         Ok(batch.len().min(self.room))
     }
 
-    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         batch.clear();
         if self.late {
             return Ok(0);
@@ -94,7 +94,7 @@ fn frame_of(packet: &BatchPacket<'_, Endpoints>) -> Vec<u8> {
 }
 
 fn client() -> Endpoints {
-    Endpoints::to("192.0.2.7:40000".parse().unwrap())
+    Endpoints::to_remote("192.0.2.7:40000".parse().unwrap())
 }
 
 fn request(version: u8) -> Vec<u8> {
@@ -106,7 +106,7 @@ fn request(version: u8) -> Vec<u8> {
 fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
     let incoming = packets.iter().map(|bytes| (client(), bytes.clone())).collect();
     let device = Queue { incoming, room: 32, ..Queue::default() };
-    let (_, page) = page::shared(&both(page()));
+    let (_, page) = page::shared_pages(&both(page()));
     let stop = Arc::new(AtomicBool::new(false));
     let surroundings = WorkerContext {
         page,
@@ -125,10 +125,10 @@ fn worker(now_ns: i64, packets: &[Vec<u8>]) -> Worker<Queue, SimulatedClock> {
 #[test]
 fn a_batch_is_answered_and_counted() {
     let mut worker = worker(100_500_000_000, &[request(4), request(7), request(3), vec![0; 7]]);
-    let turn = worker.turn().unwrap();
+    let turn = worker.process_batch().unwrap();
     assert_eq!((turn.received, turn.answered), (4, 2));
     assert_eq!(
-        (turn.ignored.of(IgnoreReason::Version), turn.ignored.of(IgnoreReason::Length)),
+        (turn.ignored.count_of(IgnoreReason::Version), turn.ignored.count_of(IgnoreReason::Length)),
         (1, 1)
     );
     assert_eq!((turn.expired, turn.refused), (0, 0));
@@ -147,9 +147,9 @@ fn what_was_sent_to_several_hosts_is_not_answered() {
     let mut worker = worker(100_500_000_000, &[request(4), request(7), request(3)]);
     worker.device.incoming[0].0.unicast = false;
     worker.device.incoming[1].0.unicast = false;
-    let turn = worker.turn().unwrap();
+    let turn = worker.process_batch().unwrap();
     assert_eq!((turn.received, turn.answered), (3, 1));
-    assert_eq!(turn.ignored.of(IgnoreReason::NotUnicast), 2, "whatever else it is");
+    assert_eq!(turn.ignored.count_of(IgnoreReason::NotUnicast), 2, "whatever else it is");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn response_times_are_of_replies_and_from_the_kernel_s_receive_timestamp_on() {
     let received_ns = 100_500_000_000;
     let mut worker = worker(received_ns + 3_000_000, &[request(4), request(7), request(3)]);
     worker.device.received_at = Some(Timestamp::from_ns(OFFSET_NS + received_ns));
-    let times = worker.turn().unwrap().response_times;
+    let times = worker.process_batch().unwrap().response_times;
     // Timestamps are in steps of 2^-32 s.
     assert!((5_999_998..=6_000_002).contains(&times.sum_ns), "{times:?}");
     let between_2_and_5_ms = BOUNDS_NS.iter().position(|bound| *bound == 5_000_000).unwrap();
@@ -179,7 +179,7 @@ fn the_response_time_of_an_interleaved_reply_is_its_own() {
 #[test]
 fn nothing_is_answered_from_an_expired_page() {
     let mut worker = worker(101_000_000_000, &[request(4), request(7)]);
-    let turn = worker.turn().unwrap();
+    let turn = worker.process_batch().unwrap();
     assert_eq!((turn.expired, turn.ignored.total(), turn.answered), (1, 1, 0));
     assert!(worker.device.outgoing.is_empty());
 }
@@ -188,7 +188,7 @@ fn nothing_is_answered_from_an_expired_page() {
 fn what_the_kernel_refuses_is_counted() {
     let mut worker = worker(100_000_000_000, &[request(4), request(4), request(4)]);
     worker.device.room = 1;
-    let turn = worker.turn().unwrap();
+    let turn = worker.process_batch().unwrap();
     assert_eq!((turn.answered, turn.refused), (1, 2));
 }
 
@@ -207,7 +207,13 @@ fn judge_packet(bytes: &[u8], received_at: Option<Timestamp<Utc>>, cut: bool) ->
     let packet = BatchPacket { truncated: cut, ..packet(client(), bytes, received_at) };
     let now = Timestamp::from_ns(100_500_000_000);
     let surroundings = worker(0, &[]).context;
-    judge(&packet, &surroundings.in_force(now), now, &surroundings, &mut SocketCounts::default())
+    decide_request(
+        &packet,
+        &surroundings.batch_config(now),
+        now,
+        &surroundings,
+        &mut SocketCounts::default(),
+    )
 }
 
 #[test]
@@ -256,7 +262,7 @@ fn exchange_again(
     Header { origin, receive, ..Header::request(4, NtpTimestamp::from_bits(42)) }.emit(&mut bytes);
     worker.device.incoming.push_back((client(), bytes));
     worker.clock.advance(Span::from_ms(10));
-    let turn = worker.turn().unwrap();
+    let turn = worker.process_batch().unwrap();
     let (_, reply) = worker.device.outgoing.pop().unwrap();
     let (reply, _) = Header::parse(&reply).unwrap();
     assert_eq!((reply.receive.to_bits() & 1, reply.transmit.to_bits() & 1), (0, 1));
@@ -295,7 +301,7 @@ fn exchange_with_late_timestamp(
     worker.device.late = false;
     worker.device.left_at = Some(Timestamp::from_ns(OFFSET_NS + sent.as_ns()) + after);
     worker.clock.advance(Span::from_ms(10));
-    (reply, worker.turn().unwrap())
+    (reply, worker.process_batch().unwrap())
 }
 
 #[test]
@@ -323,16 +329,16 @@ fn transmit_timestamps_outside_the_exchange_are_rejected() {
 #[test]
 fn plain_requests_leave_nothing_behind() {
     let mut worker = worker(100_500_000_000, &[request(4)]);
-    let turn = worker.turn().unwrap();
+    let turn = worker.process_batch().unwrap();
     assert_eq!((turn.answered, turn.transmit_timestamps_requested), (1, 0));
     assert!(worker.device.looped.is_empty());
 }
 
 #[test]
 fn more_requests_than_leave_by_one_call_are_all_answered() {
-    let requests = vec![request(4); REPLIES * 3 + 1];
+    let requests = vec![request(4); REPLIES_PER_SEND * 3 + 1];
     let mut worker = worker(100_500_000_000, &requests);
-    assert_eq!(worker.turn().unwrap().answered, requests.len() as u64);
+    assert_eq!(worker.process_batch().unwrap().answered, requests.len() as u64);
 }
 
 #[test]
@@ -343,13 +349,13 @@ fn clients_over_the_limit_or_denied_get_no_reply() {
         let mut worker = worker(100_500_000_000, &vec![bytes; count]);
         let limiter = Limiter::new(&config, HashKey([1, 2])).expect("something is limited");
         worker.context.limiter.store(Some(Arc::new(limiter)));
-        let turn = worker.turn().unwrap();
+        let turn = worker.process_batch().unwrap();
         assert_eq!(turn.received, turn.answered + turn.ignored.total());
         (worker, turn)
     };
     let denied = LimitsConfig { deny: vec!["192.0.2.0/24".parse().unwrap()], ..Default::default() };
     let (_, turn) = limited(denied.clone(), 48, 3);
-    assert_eq!((turn.answered, turn.ignored.of(IgnoreReason::Denied)), (0, 3));
+    assert_eq!((turn.answered, turn.ignored.count_of(IgnoreReason::Denied)), (0, 3));
     let (worker, turn) = limited(LimitsConfig { kiss_deny: true, ..denied.clone() }, 48, 3);
     assert!(turn.answered >= 1, "{turn:?}");
     let kiss = &worker.device.outgoing[0].1;

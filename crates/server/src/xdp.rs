@@ -1,5 +1,6 @@
-//! XDP engine of the server: attachment, clock, addresses and counters. [`crate::decide()`] decides
-//! its replies and [`crate::decide_frame`] models them; no decision is repeated here.
+//! XDP engine of the server: attachment of the program, and updates of its clock, addresses and
+//! limits. The program implements [`crate::decide()`]; [`crate::decide_frame`] is its reference
+//! model.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,31 +19,31 @@ use horolog_xdp::{
 use serde::Serialize;
 
 use crate::af_xdp::{self, AfXdpQueue};
-use crate::page::{ClockPage, PageSink, Pages};
+use crate::page::{ClockPage, ClockPages, PageSink};
 use crate::{
-    EngineSelection, HashKey, InterleavedEngine, ListenSet, ServerConfig, XdpReply,
+    EngineSelection, HashKey, InterleavedEngine, ListenSet, ServerConfig, XdpReplyMethod,
     responder_settings,
 };
 
-/// Interval at which this host's addresses are read again.
+/// Interval at which this host's addresses are read.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(1);
 
 /// Reason for which the XDP engine is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpEngineError {
-    /// Program or attachment that the kernel refused.
+    /// Program that the kernel refused to load or attach.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// Failure to find an interface or to read this host's addresses.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Named interface that cannot carry requests to the listen addresses.
+    /// Named interface that is not Ethernet.
     #[error(
         "interface '{0}' is not Ethernet, so XDP is unavailable there; omit it from --interface or \
          use --engine socket"
     )]
     NotEthernet(String),
-    /// No interface that matches the listen addresses.
+    /// No usable interface with a listen address.
     #[error(
         "no Ethernet interface that is up has an address of --listen, so XDP is unavailable; name \
          an interface with --interface"
@@ -53,41 +54,41 @@ pub enum XdpEngineError {
     Random(#[source] io::Error),
 }
 
-/// Interface on which XDP answers, as reported by `horolog status`.
+/// Interface on which XDP answers, for `horolog status`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct XdpInterface {
     /// Interface name.
     pub interface: String,
-    /// Mode: `native` or `generic`.
+    /// Attach mode: `native` or `generic`.
     pub mode: &'static str,
 }
 
-/// Counts of the XDP engine, as reported by `horolog status`.
+/// Counts of the XDP engine, for `horolog status`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct XdpCounts {
     /// Requests answered over IPv4, including kisses.
     pub answered_ipv4: u64,
     /// Requests answered over IPv6, including kisses.
     pub answered_ipv6: u64,
-    /// Requests answered in interleaved mode, part of the two above.
+    /// Requests answered in interleaved mode, part of `answered_ipv4` or `answered_ipv6`.
     pub answered_interleaved: u64,
-    /// Requests answered in symmetric passive mode (2), part of the first two.
+    /// Requests answered in symmetric passive mode (2), part of `answered_ipv4` or `answered_ipv6`.
     pub answered_symmetric: u64,
-    /// Requests admitted by limits and lists; 0 if there are none.
+    /// Requests admitted by rate limits and prefix lists; 0 without any.
     pub admitted: u64,
-    /// Requests dropped by limits and lists, by reason.
-    pub dropped: Dropped,
+    /// Requests dropped by rate limits and prefix lists, by reason.
+    pub dropped: XdpDropCounts,
     /// Kisses sent, by code.
-    pub kisses: Kisses,
+    pub kisses: XdpKissCounts,
     /// PTP delay requests answered.
     pub answered_ptp: u64,
     /// PTP NetSync Monitor requests answered.
     pub answered_ptp_monitor: u64,
-    /// Requests longer than a header that were redirected to threads of this process, bypassing the
-    /// network stack; their outcomes are among the counters of the sockets.
+    /// Requests longer than a header that were redirected to `AF_XDP` sockets of this process.
+    /// Their outcomes are among the counts of the socket engine.
     pub to_af_xdp: u64,
     /// Frames passed to the network stack, by reason.
-    pub passed: Passed,
+    pub passed: XdpPassCounts,
 }
 
 impl XdpCounts {
@@ -98,30 +99,30 @@ impl XdpCounts {
     }
 }
 
-/// Frames passed to the network stack, by reason.
+/// Counts of frames passed to the network stack, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Passed {
-    /// Destination address and port not served here.
+pub struct XdpPassCounts {
+    /// Destination address or port at which no request is answered.
     pub not_ntp: u64,
     /// Inconsistent lengths, wrong IPv4 checksum, or trailing bytes.
     pub malformed: u64,
     /// Fragments of packets.
     pub fragment: u64,
-    /// Source that must not be answered, or group address.
+    /// Source address that is not answered, or multicast or broadcast address.
     pub address: u64,
-    /// Payload that is not exactly one NTP header.
+    /// Length other than that of an NTP header.
     pub length: u64,
-    /// Version or mode that is not a plain client request.
+    /// Version or mode other than that of a client request.
     pub request: u64,
-    /// Expired clock page.
+    /// Clock page that has expired.
     pub no_clock: u64,
-    /// Requests that may be in interleaved mode, on interfaces where the sockets answer them.
+    /// Request that may be in interleaved mode, on an interface where the sockets answer those.
     pub interleaved: u64,
 }
 
-/// Requests dropped by limits and lists, by reason.
+/// Counts of requests dropped by rate limits and prefix lists, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Dropped {
+pub struct XdpDropCounts {
     /// Requests in excess of the client's rate limit.
     pub limited: u64,
     /// Requests denied by the lists.
@@ -130,30 +131,30 @@ pub struct Dropped {
     pub new_clients: u64,
 }
 
-/// Kisses sent, by code.
+/// Counts of kisses sent, by kiss code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Kisses {
+pub struct XdpKissCounts {
     /// Kisses to clients in excess of their rate limit.
     pub rate: u64,
     /// Kisses to clients denied by the lists.
     pub deny: u64,
 }
 
-/// Started XDP engine, with its sink and devices.
-pub(crate) struct StartedEngine {
+/// XDP engine that has been started, with the sink and the `AF_XDP` sockets that belong to it.
+pub(crate) struct StartedXdpEngine {
     /// XDP engine.
-    pub(crate) body: XdpEngine,
-    /// Sink for its pages.
+    pub(crate) engine: XdpEngine,
+    /// Sink for clock pages, from which the engine answers.
     pub(crate) sink: Box<dyn PageSink>,
-    /// Devices that receive redirected requests, which are answered from there.
-    pub(crate) to_af_xdp: Vec<AfXdpQueue>,
+    /// `AF_XDP` sockets that receive redirected requests.
+    pub(crate) af_xdp_queues: Vec<AfXdpQueue>,
 }
 
-/// Attached XDP engine; dropping it detaches the program from every interface.
+/// Attached XDP engine. Dropping it detaches the program from all interfaces.
 pub(crate) struct XdpEngine {
     attachments: Vec<Attachment>,
     responder: Arc<Responder>,
-    /// Failures to attach or to redirect.
+    /// Failures to attach the program or to open `AF_XDP` sockets.
     refusals: Vec<XdpError>,
 }
 
@@ -165,29 +166,31 @@ impl std::fmt::Debug for XdpEngine {
 
 impl XdpEngine {
     /// Loads the program and attaches it to the configured interfaces, or to all that have a listen
-    /// address. It answers once pages are published to the returned sink. `hardware` returns true
-    /// if the sockets have hardware transmit timestamps on the interface of this name.
+    /// address. The program answers once pages are published to the returned sink. `hardware`
+    /// returns true if the sockets have hardware transmit timestamps on the named interface.
     pub(crate) fn start(
         config: &ServerConfig,
-        shared: &SharedListen,
+        shared: &SharedListenAddresses,
         hardware: impl Fn(&str) -> bool,
-    ) -> Result<StartedEngine, XdpEngineError> {
+    ) -> Result<StartedXdpEngine, XdpEngineError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses()?;
-        let all = shared.load().all();
-        let links = links(&mut netlink, &all, config, &addresses)?;
+        let all = shared.load().all_addresses();
+        let links = links_to_attach(&mut netlink, &all, config, &addresses)?;
         let mode = if config.xdp_generic { AttachMode::Generic } else { AttachMode::Native };
         let key = HashKey::random().map_err(XdpEngineError::Random)?;
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
         let uses_af_xdp = config.uses_af_xdp();
         if uses_af_xdp {
-            settings.af_xdp_queues = links.iter().map(|link| af_xdp::queues(&link.name)).sum();
+            settings.af_xdp_queues =
+                links.iter().map(|link| af_xdp::receive_queue_count(&link.name)).sum();
         }
-        // After the drivers, copies of a frame would share its bytes.
+        // In generic mode, copies of a frame share its bytes, so that Monitor responses are
+        // impossible.
         settings.ptp_monitor =
             config.ptp.is_on() && config.ptp.monitor && mode == AttachMode::Native;
         let (responder, clock) = Responder::load(&settings)?;
-        responder.set_limits(&config.limits.rules(), &config.limits.listed())?;
+        responder.set_limits(&config.limits.rules(), &config.limits.listed_prefixes())?;
         if config.ptp.is_on() {
             responder.chain_ptp()?;
         }
@@ -195,7 +198,7 @@ impl XdpEngine {
         for link in links {
             let path = reply_path(config.xdp_reply, &link);
             let interleaved = interleaved_requests(config, hardware(&link.name));
-            if is_deaf(config, mode, path, link.index) {
+            if is_losing_replies(config, mode, path, link.index) {
                 refusals.push(XdpError::PeerWithoutXdp { interface: link.name });
                 continue;
             }
@@ -208,23 +211,25 @@ impl XdpEngine {
                 responder.enable_monitor(interface.index)?;
             }
         }
-        // If none was named, an unsuitable interface does not prevent the use of the others.
+        // If no interface was named, an unsuitable one does not prevent the use of the others.
         let all_wanted = config.engine == EngineSelection::Xdp || !config.interfaces.is_empty();
         if (all_wanted || attachments.is_empty()) && !refusals.is_empty() {
             return Err(refusals.swap_remove(0).into());
         }
-        let mut handed_over = Vec::new();
+        let mut af_xdp_queues = Vec::new();
         if uses_af_xdp {
             for attachment in &attachments {
-                // The program may pass more frames than necessary, never fewer.
-                match af_xdp::open(&responder, attachment, handed_over.len() as u32) {
-                    Ok(devices) => handed_over.extend(devices),
+                // Without these sockets the program passes redirected requests to the network
+                // stack.
+                match af_xdp::open_queues(&responder, attachment, af_xdp_queues.len() as u32) {
+                    Ok(devices) => af_xdp_queues.extend(devices),
                     Err(error) => refusals.push(error),
                 }
             }
         }
         let responder = Arc::new(responder);
-        let listeners = XdpListeners { listen: Arc::clone(shared), ..XdpListeners::default() };
+        let listeners =
+            XdpAddressTable { listen: Arc::clone(shared), ..XdpAddressTable::default() };
         let mut sink = XdpPageSink {
             clock,
             responder: Arc::clone(&responder),
@@ -234,10 +239,10 @@ impl XdpEngine {
         };
         let all_links = sink.netlink.links()?;
         sink.listen(&addresses, &all_links)?;
-        Ok(StartedEngine {
-            body: Self { attachments, responder, refusals },
+        Ok(StartedXdpEngine {
+            engine: Self { attachments, responder, refusals },
             sink: Box::new(sink),
-            to_af_xdp: handed_over,
+            af_xdp_queues: af_xdp_queues,
         })
     }
 
@@ -246,14 +251,14 @@ impl XdpEngine {
         self.attachments.clear();
     }
 
-    /// Returns the reasons for which it does not answer on suitable interfaces, in one line; `None`
-    /// if it answers on all.
+    /// Returns the reasons for which the engine does not answer on some interfaces, in one line;
+    /// `None` if it answers on all.
     pub(crate) fn refusals(&self) -> Option<String> {
         let reasons: Vec<String> = self.refusals.iter().map(ToString::to_string).collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Returns the interfaces on which it answers.
+    /// Returns the interfaces on which the program is attached.
     pub(crate) fn interfaces(&self) -> Vec<XdpInterface> {
         let to_interface = |attachment: &Attachment| XdpInterface {
             interface: attachment.interface().name.clone(),
@@ -262,25 +267,25 @@ impl XdpEngine {
         self.attachments.iter().map(to_interface).collect()
     }
 
-    /// Returns true if it answers on the interface of this name.
-    pub(crate) fn is_at(&self, interface: &str) -> bool {
+    /// Returns true if the program is attached to the named interface.
+    pub(crate) fn is_attached_to(&self, interface: &str) -> bool {
         self.attachments.iter().any(|attachment| attachment.interface().name == interface)
     }
 
-    /// Returns the program, for updates of limits and PTP responses.
+    /// Returns the responder, for updates of limits and PTP ports.
     pub(crate) fn responder(&self) -> Arc<Responder> {
         Arc::clone(&self.responder)
     }
 
-    /// Returns the number of requests answered on each core, by core number.
+    /// Returns the number of requests answered on each core, indexed by core number.
     pub(crate) fn answered_by_core(&self) -> Vec<u64> {
         self.responder.answered_by_core()
     }
 
-    /// Returns the counts so far.
+    /// Returns the present counts.
     pub(crate) fn totals(&self) -> XdpCounts {
         let counts = self.responder.counts();
-        let mut passed = Passed::default();
+        let mut passed = XdpPassCounts::default();
         for (reason, count) in PassedReason::ALL.into_iter().zip(counts.passed) {
             let field = match reason {
                 PassedReason::NotNtp => &mut passed.not_ntp,
@@ -294,7 +299,7 @@ impl XdpEngine {
             };
             *field = count;
         }
-        let (mut dropped, mut kisses) = (Dropped::default(), Kisses::default());
+        let (mut dropped, mut kisses) = (XdpDropCounts::default(), XdpKissCounts::default());
         for (refusal, count) in AdmissionRefusal::ALL.into_iter().zip(counts.refused) {
             let field = match refusal {
                 AdmissionRefusal::Limited => &mut dropped.limited,
@@ -338,9 +343,9 @@ const fn mode_name(mode: AttachMode) -> &'static str {
     }
 }
 
-/// Returns the configured interfaces, or all that have a listen address, and those that PTP is
-/// served on.
-fn links(
+/// Returns the interfaces to attach the program to: the configured ones, or all that are up and
+/// have a listen address; and those of PTP.
+fn links_to_attach(
     netlink: &mut Netlink,
     listen: &[SocketAddr],
     config: &ServerConfig,
@@ -376,73 +381,79 @@ fn links(
     Ok(chosen)
 }
 
-fn reply_path(wanted: XdpReply, link: &Link) -> ReplyPath {
+fn reply_path(wanted: XdpReplyMethod, link: &Link) -> ReplyPath {
     match wanted {
-        XdpReply::Auto if link.kind.as_deref() == Some("veth") => ReplyPath::Redirect,
-        XdpReply::Auto | XdpReply::Transmit => ReplyPath::Transmit,
-        XdpReply::Redirect => ReplyPath::Redirect,
+        XdpReplyMethod::Auto if link.kind.as_deref() == Some("veth") => ReplyPath::Redirect,
+        XdpReplyMethod::Auto | XdpReplyMethod::Transmit => ReplyPath::Transmit,
+        XdpReplyMethod::Redirect => ReplyPath::Redirect,
     }
 }
 
-/// Returns true if replies on the interface with this index would be lost. If XDP is required, it
-/// is used nevertheless: the other end may be set up later.
-fn is_deaf(config: &ServerConfig, mode: AttachMode, path: ReplyPath, interface: u32) -> bool {
+/// Returns true if replies on this interface would be lost because the peer of a veth link runs no
+/// XDP program. With `--engine xdp` the interface is used in any case, because the peer may be set
+/// up later.
+fn is_losing_replies(
+    config: &ServerConfig,
+    mode: AttachMode,
+    path: ReplyPath,
+    interface: u32,
+) -> bool {
     let replies = config.engine == EngineSelection::Auto && path == ReplyPath::Redirect;
     replies && mode == AttachMode::Native && reported_redirect_support(interface) == Some(false)
 }
 
-/// Returns true for Ethernet. The loopback interface has a MAC address of zeroes.
+/// Returns true if the interface is Ethernet; loopback has a MAC address of zeroes.
 fn is_ethernet(link: &Link) -> bool {
     link.mac.is_some_and(|mac| mac != [0; 6])
 }
 
-/// Listen addresses, by the timeline that they serve.
+/// Listen addresses, by timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ListenAddresses {
-    /// Addresses of UTC, with its steps.
+    /// Addresses at which stepped UTC is served.
     pub(crate) stepped: Vec<SocketAddr>,
-    /// Addresses of smeared time.
+    /// Addresses at which smeared UTC is served.
     pub(crate) smeared: Vec<SocketAddr>,
 }
 
 impl ListenAddresses {
     /// Returns all addresses.
-    pub(crate) fn all(&self) -> Vec<SocketAddr> {
+    pub(crate) fn all_addresses(&self) -> Vec<SocketAddr> {
         [&self.stepped[..], &self.smeared].concat()
     }
 }
 
-/// Listen addresses, which a reload may replace.
-pub(crate) type SharedListen = Arc<ArcSwap<ListenAddresses>>;
+/// Listen addresses, which a reload replaces.
+pub(crate) type SharedListenAddresses = Arc<ArcSwap<ListenAddresses>>;
 
-/// Listen addresses, and the addresses of this host stored in the program.
+/// Listen addresses, and the addresses that are stored in the program's maps.
 #[derive(Default)]
-struct XdpListeners {
-    listen: SharedListen,
-    known: BTreeSet<SocketAddr>,
+struct XdpAddressTable {
+    listen: SharedListenAddresses,
+    addresses: BTreeSet<SocketAddr>,
     broadcasts: BTreeSet<Ipv4Addr>,
     stations: BTreeSet<StationAddress>,
 }
 
-/// Removes entries that are no longer `wanted`, and adds new ones.
-fn renew<T: Ord + Copy>(
-    known: &mut BTreeSet<T>,
+/// Removes stored entries that are not `wanted`, and adds those that are missing.
+fn update_entries<T: Ord + Copy>(
+    stored: &mut BTreeSet<T>,
     wanted: BTreeSet<T>,
     change: impl Fn(T, bool) -> Result<(), XdpError>,
 ) -> Result<(), XdpError> {
-    known.difference(&wanted).try_for_each(|&gone| change(gone, false))?;
-    wanted.difference(known).try_for_each(|&new| change(new, true))?;
-    *known = wanted;
+    stored.difference(&wanted).try_for_each(|&gone| change(gone, false))?;
+    wanted.difference(stored).try_for_each(|&new| change(new, true))?;
+    *stored = wanted;
     Ok(())
 }
 
-/// Sink that publishes pages to the program, and updates this host's addresses when they change.
+/// Sink that publishes clock pages to the program, and updates the addresses in its maps.
 struct XdpPageSink {
     clock: ClockWriter,
     responder: Arc<Responder>,
     netlink: Netlink,
-    listeners: XdpListeners,
-    /// Time of the last address lookup, and its list.
+    listeners: XdpAddressTable,
+    /// Time when this host's addresses were read, and the listen addresses then.
     addresses_read_at: Option<(Instant, Arc<ListenAddresses>)>,
 }
 
@@ -452,17 +463,17 @@ impl XdpPageSink {
         let Self { responder, listeners, .. } = self;
         let listen = listeners.listen.load_full();
         let set = ListenSet::resolve(&listen.stepped, &own).with_smeared(&listen.smeared, &own);
-        // Before the addresses, so that nothing is answered that must not be.
+        // Before the addresses, so that no request to a broadcast address is answered.
         let broadcasts = addresses.iter().filter_map(|own| own.prefix.broadcast()).collect();
-        renew(&mut listeners.broadcasts, broadcasts, |address, refuse| {
+        update_entries(&mut listeners.broadcasts, broadcasts, |address, refuse| {
             responder.set_broadcast(address, refuse)
         })?;
         let stations = links.iter().filter_map(StationAddress::from_link).collect();
-        renew(&mut listeners.stations, stations, |station, serve| {
+        update_entries(&mut listeners.stations, stations, |station, serve| {
             responder.set_station(station, serve)
         })?;
         let wanted = set.addresses().iter().copied().collect();
-        renew(&mut listeners.known, wanted, |at, serve| {
+        update_entries(&mut listeners.addresses, wanted, |at, serve| {
             if serve {
                 responder.answer_with_timeline(at, set.timeline(at))
             } else {
@@ -475,7 +486,7 @@ impl XdpPageSink {
 }
 
 impl PageSink for XdpPageSink {
-    fn publish(&mut self, pages: &Pages) -> io::Result<()> {
+    fn publish(&mut self, pages: &ClockPages) -> io::Result<()> {
         self.clock.publish(&clock_update(&pages.stepped), &clock_update(&pages.smeared));
         let due = self.addresses_read_at.as_ref().is_none_or(|(read_at, listen)| {
             read_at.elapsed() >= ADDRESSES_EVERY || *listen != *self.listeners.listen.load()
@@ -489,7 +500,7 @@ impl PageSink for XdpPageSink {
     }
 }
 
-/// Returns the clock update of a page for the program.
+/// Returns the clock values of a page in the form of the program.
 #[must_use]
 pub fn clock_update(page: &ClockPage) -> ClockUpdate {
     let variables = &page.variables;

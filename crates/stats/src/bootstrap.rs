@@ -125,7 +125,7 @@ fn bootstrap_interval<Run>(
         for run in runs {
             let run = match runs.len() {
                 1 => run,
-                several => &runs[((random.unit() * several as f64) as usize).min(several - 1)],
+                several => &runs[((random.next_f64() * several as f64) as usize).min(several - 1)],
             };
             sum += draw(&mut random, run)?;
         }
@@ -163,7 +163,7 @@ fn draw_beta(random: &mut SplitMix64, a: f64, b: f64) -> f64 {
 /// generating gamma variables", 2000; shapes below 1 by section 6).
 fn draw_gamma(random: &mut SplitMix64, shape: f64) -> f64 {
     if shape < 1.0 {
-        let power = (1.0_f64 - random.unit()).powf(1.0 / shape);
+        let power = (1.0_f64 - random.next_f64()).powf(1.0 / shape);
         return draw_gamma(random, shape + 1.0) * power;
     }
     let d = shape - 1.0 / 3.0;
@@ -172,7 +172,7 @@ fn draw_gamma(random: &mut SplitMix64, shape: f64) -> f64 {
         let x = draw_normal(random);
         let v = (1.0 + c * x).powi(3);
         let accepted = v > 0.0
-            && (1.0_f64 - random.unit()).ln() < x.powi(2).mul_add(0.5, d * (1.0 - v + v.ln()));
+            && (1.0_f64 - random.next_f64()).ln() < x.powi(2).mul_add(0.5, d * (1.0 - v + v.ln()));
         if accepted {
             return d * v;
         }
@@ -181,8 +181,8 @@ fn draw_gamma(random: &mut SplitMix64, shape: f64) -> f64 {
 
 /// Draws from the standard normal distribution (Box and Muller).
 fn draw_normal(random: &mut SplitMix64) -> f64 {
-    let radius = (-2.0 * (1.0_f64 - random.unit()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * random.unit()).cos()
+    let radius = (-2.0 * (1.0_f64 - random.next_f64()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * random.next_f64()).cos()
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
     fn loss_intervals_have_their_stated_coverage() {
         let lost = |seed: u64, share: f64| {
             let mut random = SplitMix64::new(seed);
-            (0..2_000).filter(|_| random.unit() < share).count() as u64
+            (0..2_000).filter(|_| random.next_f64() < share).count() as u64
         };
         for share in [0.001, 0.2] {
             let held = (0..200).filter(|seed| {

@@ -11,20 +11,20 @@ pub trait Clock<S: Timescale> {
     fn now(&self) -> Timestamp<S>;
 }
 
-/// Simulated clock, which moves only on request.
+/// Simulated clock, which only [`SimulatedClock::advance`] moves.
 #[derive(Debug)]
 pub struct SimulatedClock {
     now_ns: AtomicI64,
 }
 
 impl SimulatedClock {
-    /// Creates a clock that shows `ns` nanoseconds after its scale's zero.
+    /// Creates a clock that shows the instant `ns` nanoseconds after the epoch of its timescale.
     #[must_use]
     pub const fn new(ns: i64) -> Self {
         Self { now_ns: AtomicI64::new(ns) }
     }
 
-    /// Moves the clock by `span`, back if that is negative.
+    /// Moves the clock by `span`, backwards if it is negative.
     pub fn advance(&self, span: Span) {
         self.now_ns.fetch_add(span.as_ns(), Ordering::SeqCst);
     }

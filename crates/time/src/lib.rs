@@ -1,8 +1,9 @@
-//! Time types of Horolog: instants tagged with their timescale, the fixed-point formats of NTP, and
-//! the linear time base from which both engines of the server read. In addition, utilities for
-//! simulations: a clock, and pseudo-random numbers; and the parsing of times, rates and sizes.
+//! Time types of Horolog: timestamps tagged with their timescale, the fixed-point formats of NTP,
+//! and the linear time base from which both engines of the server derive time. Also a simulated
+//! clock and pseudo-random numbers for simulations, leap seconds, and the parsing of times, rates
+//! and sizes.
 //!
-//! It makes no system call and reads no clock of its own: a clock is passed in as a [`Clock`], so
+//! The crate makes no system call and reads no clock: a clock is passed in as a [`Clock`], so that
 //! everything built on it also runs in simulated time.
 
 mod clock;

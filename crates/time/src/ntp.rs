@@ -1,6 +1,5 @@
-//! Fixed-point time formats of NTP (RFC 5905, section 6) and their conversions. They wrap every 136
-//! years; a conversion to UTC therefore takes a pivot that determines the era, and nothing here
-//! guesses one.
+//! Fixed-point time formats of NTP (RFC 5905, section 6) and their conversions. Timestamps wrap
+//! every 136 years, so a conversion to UTC takes a pivot that determines the era.
 
 use core::fmt;
 
@@ -19,19 +18,19 @@ impl NtpTimestamp {
     /// Value for "unknown" in every header field (RFC 5905, section 6).
     pub const UNKNOWN: Self = Self(0);
 
-    /// Creates it from the 64 bits in a packet, read as a big-endian number.
+    /// Creates a timestamp from the 64 bits in a packet, read as a big-endian number.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// Returns the 64 bits, to be written big-endian.
+    /// Returns the 64 bits of a packet, to be written as a big-endian number.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Converts a UTC instant to this format; the fraction is rounded down, the era dropped.
+    /// Converts a UTC instant; the fraction is rounded down, and the era is dropped.
     #[must_use]
     pub const fn from_utc(instant: Timestamp<Utc>) -> Self {
         let (seconds, nanoseconds) = instant.to_timespec();
@@ -40,17 +39,18 @@ impl NtpTimestamp {
         Self(((seconds as u64) << 32) | fraction)
     }
 
-    /// Returns the UTC instant nearest to `pivot` (within 68 years either way) that this timestamp
-    /// can represent, rounded to the nearest nanosecond.
+    /// Returns the UTC instant that this timestamp represents, in the era that brings it nearest to
+    /// `pivot` (within 68 years), rounded to the nearest nanosecond.
     #[must_use]
     pub const fn to_utc(self, pivot: Timestamp<Utc>) -> Timestamp<Utc> {
         let difference = self.since(Self::from_utc(pivot));
-        // The pivot lost up to 232 ps to rounding; take the difference from the truncated value.
+        // Converting the pivot loses up to 232 ps, so the difference is taken from the converted
+        // value.
         Timestamp::from_ns(pivot.as_ns().saturating_add(difference.as_ns()))
     }
 
-    /// Returns the signed time from `earlier` to this timestamp, correct while they are within 68
-    /// years of each other, rounded to the nearest nanosecond.
+    /// Returns the signed time from `earlier` to this timestamp, rounded to the nearest nanosecond.
+    /// The two must be within 68 years of each other.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Span {
         let difference = self.0.wrapping_sub(earlier.0).cast_signed() as i128;
@@ -58,7 +58,7 @@ impl NtpTimestamp {
         Span::from_ns(((difference * NS_PER_S as i128 + half) >> 32) as i64)
     }
 
-    /// Returns this timestamp moved by `span`, wrapping at the era, rounded down to 2^-32 s.
+    /// Returns this timestamp plus `span`, modulo the era, rounded down to 2^-32 s.
     #[must_use]
     pub const fn wrapping_add(self, span: Span) -> Self {
         let units = ((span.as_ns() as i128) << 32).div_euclid(NS_PER_S as i128);
@@ -78,20 +78,20 @@ impl fmt::Debug for NtpTimestamp {
 pub struct NtpShort(u32);
 
 impl NtpShort {
-    /// Creates it from the 32 bits in a packet, read as a big-endian number.
+    /// Creates a value from the 32 bits in a packet, read as a big-endian number.
     #[must_use]
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// Returns the 32 bits, to be written big-endian.
+    /// Returns the 32 bits of a packet, to be written as a big-endian number.
     #[must_use]
     pub const fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// Converts a span to this format. It rounds up, because a dispersion must not be understated,
-    /// and saturates at 0 and at just under 65,536 s.
+    /// Converts a span. The result is rounded up, because a dispersion must not be understated, and
+    /// clamped to between 0 and 65,536 s - 2^-16 s.
     #[must_use]
     pub const fn from_span(span: Span) -> Self {
         if span.as_ns() <= 0 {
@@ -102,7 +102,7 @@ impl NtpShort {
         if units > u32::MAX as i128 { Self(u32::MAX) } else { Self(units as u32) }
     }
 
-    /// Returns the span, rounded down to a nanosecond.
+    /// Converts the value to a span, rounded down to a nanosecond.
     #[must_use]
     pub const fn to_span(self) -> Span {
         Span::from_ns(((self.0 as i128 * NS_PER_S as i128) >> 16) as i64)

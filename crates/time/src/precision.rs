@@ -1,14 +1,14 @@
-//! Precision of a clock as stated by NTP: the smallest step observed in readings, in log2 seconds
-//! (RFC 5905, section 7.3). It is unrelated to accuracy.
+//! Precision of a clock as defined by NTP: the smallest step between readings, in log2 seconds (RFC
+//! 5905, section 7.3). It is unrelated to accuracy.
 
 use crate::{Clock, NS_PER_S, Timescale};
 
-/// Pairs of readings to take: enough that at least one runs without an interrupt or a cold cache.
+/// Number of readings: enough that at least one is not delayed by an interrupt or a cold cache.
 const READINGS: usize = 1_000;
 
-/// Reads the clock repeatedly and returns the smallest step between two readings, in log2 seconds,
-/// rounded up. A clock whose readings never differ is stated as -30, a nanosecond, which is the
-/// unit of the readings.
+/// Reads the clock repeatedly and returns the smallest positive step between two readings, in log2
+/// seconds, rounded up. If all readings are equal, the precision is that of their unit, a
+/// nanosecond: -30.
 #[must_use]
 pub fn measure_precision<S: Timescale>(clock: &impl Clock<S>) -> i8 {
     let mut smallest_ns = i64::MAX;
@@ -24,8 +24,7 @@ pub fn measure_precision<S: Timescale>(clock: &impl Clock<S>) -> i8 {
     log2_seconds(if smallest_ns == i64::MAX { 1 } else { smallest_ns })
 }
 
-/// Returns the exponent of the least power of two seconds that is not shorter than `step_ns` (at
-/// least 1 ns).
+/// Returns log2 of a step of at least 1 ns, in seconds, rounded up.
 fn log2_seconds(step_ns: i64) -> i8 {
     let reaches = |exponent: i8| {
         let step = i128::from(step_ns);

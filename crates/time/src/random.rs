@@ -1,15 +1,15 @@
 //! Reproducible pseudo-random numbers: fast, seeded, for simulations and for tests. Not for
 //! secrets.
 
-/// `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014):
-/// one addition and a mixing function, of period 2^64.
+/// `SplitMix64` generator (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// 2014), with a period of 2^64.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
 }
 
 impl SplitMix64 {
-    /// Creates a generator whose sequence depends on the seed only.
+    /// Creates a generator whose sequence depends only on the seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -23,19 +23,19 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns the next 16 bits, the best mixed ones.
+    /// Returns the upper 16 of the next 64 bits, which are mixed best.
     pub const fn next_u16(&mut self) -> u16 {
         (self.next_u64() >> 48) as u16
     }
 
-    /// Returns a number from 0 to below 1.
-    pub const fn unit(&mut self) -> f64 {
-        // 53 bits, as many as a double holds exactly.
+    /// Returns a uniformly distributed number from 0 to below 1.
+    pub const fn next_f64(&mut self) -> f64 {
+        // A double holds 53 bits exactly.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a number below `limit`, or 0 if that is 0.
-    pub const fn below(&mut self, limit: usize) -> usize {
+    /// Returns a uniformly distributed number below `limit`; 0 if `limit` is 0.
+    pub const fn next_below(&mut self, limit: usize) -> usize {
         ((self.next_u64() as u128 * limit as u128) >> 64) as usize
     }
 }
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn numbers_stay_below_their_limit() {
         let mut random = SplitMix64::new(1);
-        assert!((0..1_000).all(|_| (0.0..1.0).contains(&random.unit())));
+        assert!((0..1_000).all(|_| (0.0..1.0).contains(&random.next_f64())));
         let mut drawn = [false; 3];
-        (0..1_000).for_each(|_| drawn[random.below(3)] = true);
+        (0..1_000).for_each(|_| drawn[random.next_below(3)] = true);
         assert_eq!(drawn, [true; 3]);
-        assert_eq!(random.below(0), 0);
+        assert_eq!(random.next_below(0), 0);
     }
 }

@@ -1,9 +1,8 @@
-//! Parsing of rates, times, counts and sizes as written on the command line and in files. Pure, and
-//! independent of their use.
+//! Parsing of rates, times, counts and sizes as written on the command line and in files.
 
 use std::time::Duration;
 
-/// Parses a number with an optional decimal multiplier: `1000`, `1.5k`, `4M`.
+/// Parses a positive number with an optional decimal multiplier k or M: `1000`, `1.5k`, `4M`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix(['k', 'K']) {
         Some(number) => (number, 1e3),
@@ -19,7 +18,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a time in seconds, or with one of the units `ns`, `us`, `ms`, `s`.
+/// Parses a time in seconds, or with a unit of `ns`, `us`, `µs`, `ms` or `s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let units = [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("", 1.0)];
     let parse = |(unit, factor): (&str, f64)| {
@@ -32,7 +31,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write a time in seconds, such as 2, 0.5 or 100ms".into())
 }
 
-/// Parses a number of items, at least one.
+/// Parses a whole number of at least 1, with an optional decimal multiplier k or M.
 pub fn count(text: &str) -> Result<u32, String> {
     match rate(text) {
         Ok(number) if (1.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0 => {
@@ -42,8 +41,8 @@ pub fn count(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses a whole number of bytes that is not zero. Like lengths in iperf3, and like qperf's `K`, k
-/// is 1,024 in either case, and so is KiB, up to T and TiB; kB is 1,000, up to TB.
+/// Parses a whole number of bytes above zero. The units k (as in iperf3 and qperf) and KiB are
+/// 1,024 bytes, and kB is 1,000 bytes; correspondingly up to T, TiB and TB, in either case.
 pub fn size(text: &str) -> Result<u64, String> {
     let form = "write a size in bytes, such as 1448, 64k (65536), 64kB (64000) or 16M";
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -59,7 +58,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let size = number.parse::<f64>().ok().zip(factor).map(|(number, factor)| number * factor);
     match size {
-        // Up to this limit every whole number has a double.
+        // Up to this limit every whole number is exact as a double.
         Some(size) if (1.0..=2_f64.powi(53)).contains(&size) && size.fract() == 0.0 => {
             Ok(size as u64)
         }
@@ -67,14 +66,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses one rate, or a lowest and a highest separated by a hyphen.
+/// Parses a rate, or a range of two rates separated by a hyphen; returns its ends.
 pub fn rates(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let (low, high) = (rate(low)?, rate(high)?);
     if low <= high { Ok((low, high)) } else { Err("the lower rate comes first".into()) }
 }
 
-/// Parses a non-zero time as [`duration`] does, or in minutes, hours or days of 24 hours.
+/// Parses a non-zero time as [`duration`] does, or with a unit of m, h or d (24 hours).
 pub fn long_duration(text: &str) -> Result<Duration, String> {
     let scaled = |unit: char, seconds: f64| {
         let number = text.strip_suffix(unit)?.parse::<f64>().ok()?;
@@ -89,7 +88,7 @@ pub fn long_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a time that is not zero.
+/// Parses a non-zero time as [`duration`] does.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("the time must be longer than 0".into()),

@@ -1,18 +1,18 @@
-//! Relation between the monotonic clock and NTP time from which the server reads: one anchor, one
-//! rate, and at most one step, for a leap second within its period of validity. The BPF program
-//! computes the same expression on the same numbers (`bpf/clock.h`), so the two engines of the
-//! server cannot disagree about the time.
+//! Time base: NTP time as a linear function of the monotonic clock, with one anchor, one rate, and
+//! at most one step for a leap second during its validity. The BPF program evaluates the same
+//! expression on the same numbers (`bpf/clock.h`), so both engines of the server serve the same
+//! time.
 
 use crate::{Monotonic, NtpTimestamp, Timestamp};
 
-/// Binary places after the point of [`Timebase::rate`].
+/// Number of fractional bits of [`Timebase::rate`].
 pub const RATE_SHIFT: u32 = 29;
 
-/// Rate of a clock without drift: 2^32 NTP units for 10^9 ns, scaled by 2^[`RATE_SHIFT`] and
-/// rounded to the nearest number. The rounding is 0.09 parts per billion.
+/// Rate without drift: 2^32 NTP units per 10^9 ns, scaled by 2^[`RATE_SHIFT`] and rounded to the
+/// nearest integer, with an error of 0.09 ppb.
 pub const NOMINAL_RATE: u32 = 2_305_843_009;
 
-/// Step instant of a time base without a step: never.
+/// Value of [`Timebase::step_at`] without a step: never.
 pub const NO_STEP: Timestamp<Monotonic> = Timestamp::from_ns(i64::MAX);
 
 /// NTP time as a linear function of monotonic time with at most one step, valid until an expiry.
@@ -20,21 +20,21 @@ pub const NO_STEP: Timestamp<Monotonic> = Timestamp::from_ns(i64::MAX);
 pub struct Timebase {
     /// Anchor on the monotonic clock.
     pub anchor: Timestamp<Monotonic>,
-    /// NTP time at the anchor, before the step even if the anchor lies after it.
+    /// NTP time at the anchor, without the step even if the anchor lies after it.
     pub ntp_at_anchor: NtpTimestamp,
     /// NTP units (2^-32 s) per monotonic nanosecond, scaled by 2^[`RATE_SHIFT`].
     pub rate: u32,
-    /// Instant from which nothing may be served from this time base.
+    /// Expiry: instant from which no time may be derived from this time base.
     pub expires: Timestamp<Monotonic>,
-    /// Instant from which `step` is added; [`NO_STEP`] if there is none.
+    /// Instant from which `step` is added; [`NO_STEP`] if there is no step.
     pub step_at: Timestamp<Monotonic>,
     /// Step in NTP units (2^-32 s): minus 2^32 if a leap second is inserted.
     pub step: i64,
 }
 
 impl Timebase {
-    /// Returns the rate of a clock that gains `ppb` parts per billion against the monotonic clock.
-    /// Saturates at zero and at 86% over nominal.
+    /// Returns the rate of a clock with a frequency offset of `ppb` from the monotonic clock,
+    /// clamped to between 0 and 86% above nominal.
     #[must_use]
     pub const fn rate_with_drift(ppb: i64) -> u32 {
         let change = (NOMINAL_RATE as i128 * ppb as i128) / 1_000_000_000;
@@ -48,9 +48,9 @@ impl Timebase {
         }
     }
 
-    /// Returns NTP time at `instant`, which may lie before the anchor; `None` at the expiry and
-    /// after. Correct within 4 s of the anchor, where the product fits 64 bits; an expiry keeps
-    /// reads inside that.
+    /// Returns NTP time at `instant`, which may lie before the anchor; `None` from the expiry on.
+    /// Correct within 4 s of the anchor, which the expiry ensures: there the product fits 64 bits,
+    /// as in the BPF program.
     #[must_use]
     pub const fn ntp_at(&self, instant: Timestamp<Monotonic>) -> Option<NtpTimestamp> {
         if instant.as_ns() >= self.expires.as_ns() {

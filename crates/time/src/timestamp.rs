@@ -1,6 +1,6 @@
-//! Instants and spans in whole nanoseconds. A [`Timestamp`] carries its timescale in the type, so
-//! subtracting a monotonic instant from a UTC one does not compile. There is no conversion between
-//! timescales here: that takes a clock or a [`crate::Timebase`].
+//! Instants and spans in whole nanoseconds. A [`Timestamp`] carries its timescale in its type, so
+//! the difference of a monotonic and a UTC instant does not compile. Converting between timescales
+//! takes a clock or a [`crate::Timebase`].
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -9,18 +9,19 @@ use core::time::Duration;
 
 use crate::NS_PER_S;
 
-/// Timescale: the zero of an instant and the rate of its seconds.
+/// Timescale: the epoch of instants and the rate of their seconds.
 pub trait Timescale: Copy + Eq + Ord + fmt::Debug {
-    /// Name in messages.
+    /// Name for messages.
     const NAME: &'static str;
 }
 
-/// Coordinated Universal Time as the kernel's `CLOCK_REALTIME` shows it: nanoseconds since
-/// 1970-01-01T00:00:00Z without counting leap seconds.
+/// UTC as shown by the kernel's `CLOCK_REALTIME`: nanoseconds since 1970-01-01T00:00:00Z without
+/// leap seconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Utc;
 
-/// The kernel's `CLOCK_MONOTONIC`: nanoseconds since boot, slewed like UTC but never stepped.
+/// Monotonic time of the kernel (`CLOCK_MONOTONIC`): nanoseconds since boot, slewed like UTC but
+/// never stepped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Monotonic;
 
@@ -32,8 +33,7 @@ impl Timescale for Monotonic {
     const NAME: &'static str = "monotonic";
 }
 
-/// Instant on the timescale `S`, in nanoseconds since that scale's zero. It reaches 292 years
-/// either way.
+/// Instant on the timescale `S`, in nanoseconds since its epoch; the range is 292 years either way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp<S: Timescale> {
     ns: i64,
@@ -41,27 +41,27 @@ pub struct Timestamp<S: Timescale> {
 }
 
 impl<S: Timescale> Timestamp<S> {
-    /// Returns the instant `ns` nanoseconds after the scale's zero.
+    /// Returns the instant `ns` nanoseconds after the epoch.
     #[must_use]
     pub const fn from_ns(ns: i64) -> Self {
         Self { ns, scale: PhantomData }
     }
 
-    /// Returns the instant of a `timespec`: whole seconds and nanoseconds within the second. Values
-    /// beyond the range of 292 years saturate.
+    /// Returns the instant of a `timespec`: whole seconds, and nanoseconds within the second.
+    /// Values out of range saturate.
     #[must_use]
     pub const fn from_timespec(seconds: i64, nanoseconds: i64) -> Self {
         Self::from_ns(seconds.saturating_mul(NS_PER_S).saturating_add(nanoseconds))
     }
 
-    /// Returns the nanoseconds since the scale's zero.
+    /// Returns the nanoseconds since the epoch.
     #[must_use]
     pub const fn as_ns(self) -> i64 {
         self.ns
     }
 
-    /// Returns the whole seconds since the scale's zero, rounded towards the past, and the
-    /// nanoseconds (0 to 999,999,999) that follow them.
+    /// Returns the whole seconds since the epoch, rounded down, and the nanoseconds within the
+    /// second (0 to 999,999,999).
     #[must_use]
     pub const fn to_timespec(self) -> (i64, u32) {
         (self.ns.div_euclid(NS_PER_S), self.ns.rem_euclid(NS_PER_S) as u32)
@@ -99,7 +99,7 @@ impl<S: Timescale> Sub<Span> for Timestamp<S> {
     }
 }
 
-/// Signed difference of two instants, in nanoseconds.
+/// Signed duration in nanoseconds, such as the difference of two instants.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Span(i64);
 
@@ -119,13 +119,13 @@ impl Span {
         Self(ms.saturating_mul(1_000_000))
     }
 
-    /// Returns its length in nanoseconds.
+    /// Returns the length in nanoseconds.
     #[must_use]
     pub const fn as_ns(self) -> i64 {
         self.0
     }
 
-    /// Returns its length in seconds, rounded to the nearest double.
+    /// Returns the length in seconds, rounded to the nearest double.
     #[must_use]
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / NS_PER_S as f64
@@ -154,8 +154,8 @@ impl From<Duration> for Span {
     }
 }
 
-/// Formats a number of the largest of the units s, ms, µs and ns in which it is at least one; with
-/// a precision it is rounded to that many decimals.
+/// Formats the span in the largest of the units s, ms, µs and ns in which it is at least 1. With a
+/// precision, the number is rounded to that many decimals.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());

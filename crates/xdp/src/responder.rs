@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use horolog_sys::netlink::{Link, MacAddress, VlanId};
-use horolog_time::leap::Timeline;
+use horolog_time::leap::UtcTimeline;
 use horolog_time::{Monotonic, Timebase, Timestamp};
 use libbpf_rs::{MapCore, MapFlags};
 use zerocopy::IntoBytes;
@@ -277,14 +277,14 @@ impl Responder {
     /// Starts to answer requests to this address and port with UTC. An unspecified address is not
     /// expanded: name every address of the host.
     pub fn answer_at(&self, address: SocketAddr) -> Result<(), XdpError> {
-        self.answer_with_timeline(address, Timeline::Stepped)
+        self.answer_with_timeline(address, UtcTimeline::Stepped)
     }
 
     /// Starts to answer requests to this address and port with the time of `timeline`.
     pub fn answer_with_timeline(
         &self,
         address: SocketAddr,
-        timeline: Timeline,
+        timeline: UtcTimeline,
     ) -> Result<(), XdpError> {
         let key = listen_key(address);
         self.loaded

@@ -144,7 +144,7 @@ fn is_open(address: IpAddr) -> bool {
 
 /// Queries the servers of this project on this host, or the one with the specified socket.
 fn query_servers(named: Option<&Path>, deadline: Instant) -> Vec<ServerCountsResult> {
-    let found = named.map_or_else(status::find, |path| Ok(path.to_owned()));
+    let found = named.map_or_else(status::find_socket, |path| Ok(path.to_owned()));
     let paths = match found {
         Ok(path) => vec![path],
         Err(StatusError::Several(paths)) => paths,

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use horolog_server::{ClockTrust, Dispatch, EngineSelection, ServerConfig, XdpReply, status};
+use horolog_server::{ClockTrust, Dispatch, EngineSelection, ServerConfig, XdpReplyMethod, status};
 use horolog_sys::affinity;
 use horolog_sys::listen::WildcardAddresses;
 use horolog_time::Span;
@@ -166,9 +166,9 @@ impl ServeArgs {
             interfaces: self.interface,
             xdp_generic: self.xdp_generic,
             xdp_reply: match self.xdp_reply {
-                XdpReplyArg::Auto => XdpReply::Auto,
-                XdpReplyArg::Transmit => XdpReply::Transmit,
-                XdpReplyArg::Redirect => XdpReply::Redirect,
+                XdpReplyArg::Auto => XdpReplyMethod::Auto,
+                XdpReplyArg::Transmit => XdpReplyMethod::Transmit,
+                XdpReplyArg::Redirect => XdpReplyMethod::Redirect,
             },
             threads: self.threads.unwrap_or_else(|| self.calibration.leaves_of(cores())),
             dispatch: match self.dispatch {

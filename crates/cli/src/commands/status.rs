@@ -27,7 +27,7 @@ pub(crate) fn run(args: StatusArgs) -> Result<(), CommandFailure> {
     if args.live {
         needs_a_terminal()?;
     }
-    let path = args.status_socket.map_or_else(status::find, Ok)?;
+    let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
     if args.live {
         return live::run(&path, view::lay);
     }

@@ -44,7 +44,7 @@ impl<'a> NodeFaults<'a> {
                 && fault.is_active_at(due_ns)
         });
         for (at, fault) in active_faults {
-            if self.rng.unit() < fault.share {
+            if self.rng.next_f64() < fault.share {
                 let delay = Span::from_ns(fault.delay_ns as i64);
                 let is_lost = fault.kind == FaultKind::LostMessage;
                 return (

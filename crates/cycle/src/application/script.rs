@@ -102,7 +102,7 @@ impl<'a> ReportSchedule<'a> {
                 rng: SplitMix64::new(plan.seed ^ (at + 1) << 32),
             };
             // Sources start at different times: each is offset by a random share of an interval.
-            state.due_ns = state.rng.unit() * 1e9 / state.rate;
+            state.due_ns = state.rng.next_f64() * 1e9 / state.rate;
             if let ArrivalProfile::Burst(count) = source.profile {
                 state.due_ns *= f64::from(count);
                 state.burst_remaining = count;
@@ -167,13 +167,13 @@ impl<'a> ReportSchedule<'a> {
                 && fault.source.is_none_or(|source| source == report.source)
         });
         let rng = &mut self.rng;
-        let Some((at, fault)) = matching.find(|(_, fault)| rng.unit() < fault.share) else {
+        let Some((at, fault)) = matching.find(|(_, fault)| rng.next_f64() < fault.share) else {
             return Some(report);
         };
         let error = |kind| Some(InjectedError { fault: at, kind });
         match fault.kind {
             FaultKind::DataError => {
-                let bit = self.rng.below(report.len * 8) as u64;
+                let bit = self.rng.next_below(report.len * 8) as u64;
                 Some(ScheduledReport { error: error(ReportErrorKind::BitFlipped(bit)), ..report })
             }
             FaultKind::Late if self.delayed.len() < DELAYED_MAX => {
@@ -231,9 +231,9 @@ impl ReportSourceState<'_> {
     fn len(&mut self) -> usize {
         match &self.source.size {
             ReportSize::Between(least, most) => {
-                *least as usize + self.rng.below((most - least) as usize + 1)
+                *least as usize + self.rng.next_below((most - least) as usize + 1)
             }
-            ReportSize::OneOf(sizes) => sizes[self.rng.below(sizes.len())] as usize,
+            ReportSize::OneOf(sizes) => sizes[self.rng.next_below(sizes.len())] as usize,
         }
     }
 
@@ -241,7 +241,7 @@ impl ReportSourceState<'_> {
         match self.source.profile {
             ArrivalProfile::Constant => 1e9 / self.rate,
             // 1 minus a number below 1 is above 0, so the logarithm is finite.
-            ArrivalProfile::Poisson => -(1.0 - self.rng.unit()).ln() * 1e9 / self.rate,
+            ArrivalProfile::Poisson => -(1.0 - self.rng.next_f64()).ln() * 1e9 / self.rate,
             ArrivalProfile::Burst(count) => {
                 self.burst_remaining = self.burst_remaining.saturating_sub(1);
                 if self.burst_remaining > 0 {

@@ -184,7 +184,7 @@ impl PoissonArrivals {
 
     fn advance(&mut self) {
         // 1 minus a number below 1 is above 0, so the logarithm is finite.
-        let gap_ns = -(1.0 - self.random.unit()).ln() * self.mean_gap_ns;
+        let gap_ns = -(1.0 - self.random.next_f64()).ln() * self.mean_gap_ns;
         self.next = self.next.map(|next| next + Span::from_ns(gap_ns as i64));
     }
 

@@ -91,7 +91,7 @@ impl<'a> TaskSimulation<'a> {
             for kind in [Kind::Scheduler, Kind::Interrupt] {
                 let cost = find(costs, kind);
                 let every = cost.every_ns.unwrap() / UNIT_NS;
-                let next = if is_extreme { 50 } else { random.below(every as usize) as u64 };
+                let next = if is_extreme { 50 } else { random.next_below(every as usize) as u64 };
                 let length = cost.ns / UNIT_NS;
                 let is_sporadic = kind == Kind::Interrupt;
                 disturbers.push(InterruptSource {
@@ -120,7 +120,7 @@ impl<'a> TaskSimulation<'a> {
 
     /// Returns a number of steps up to `most`.
     fn up_to(&mut self, most: u64) -> u64 {
-        if self.is_extreme { most } else { self.random.below(most as usize + 1) as u64 }
+        if self.is_extreme { most } else { self.random.next_below(most as usize + 1) as u64 }
     }
 
     fn phases(&mut self, at: usize) -> Vec<SimulatedPhase> {
@@ -162,7 +162,7 @@ impl<'a> TaskSimulation<'a> {
             if disturber.next <= now {
                 disturber.left += disturber.length;
                 let late = if disturber.is_sporadic && !self.is_extreme {
-                    self.random.below(30) as u64
+                    self.random.next_below(30) as u64
                 } else {
                     0
                 };
@@ -207,7 +207,7 @@ impl<'a> TaskSimulation<'a> {
     fn assign(&mut self, now: u64) -> Vec<(usize, usize)> {
         let mut ready: Vec<(u8, u64, usize)> = Vec::new();
         for at in 0..self.tasks.len() {
-            let draw = self.random.below(1_000) as u64;
+            let draw = self.random.next_below(1_000) as u64;
             let actor = &self.tasks[at];
             let Some(job) = actor.jobs.first().filter(|job| job.ready <= now) else { continue };
             let schedule = actor.task.schedule;
@@ -231,7 +231,7 @@ impl<'a> TaskSimulation<'a> {
             let index = match wanted {
                 Some(core) => of(core),
                 None if free.is_empty() => None,
-                None => held.and_then(of).or_else(|| Some(self.random.below(free.len()))),
+                None => held.and_then(of).or_else(|| Some(self.random.next_below(free.len()))),
             };
             if let Some(index) = index {
                 assigned.push((at, free.swap_remove(index)));
@@ -247,7 +247,7 @@ impl<'a> TaskSimulation<'a> {
         let assigned = self.assign(now);
         for at in 0..self.tasks.len() {
             let core = assigned.iter().find(|(one, _)| *one == at).map(|(_, core)| *core);
-            let draw = self.is_extreme || self.random.below(2) == 0;
+            let draw = self.is_extreme || self.random.next_below(2) == 0;
             let actor = &mut self.tasks[at];
             let Some(job) = actor.jobs.first_mut() else { continue };
             if core.is_some() && job.core.is_none() && draw {

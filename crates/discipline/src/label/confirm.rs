@@ -78,7 +78,7 @@ impl PulseLabeller {
     /// reported one that was not announced.
     fn is_near_leap(&self, second: i64) -> bool {
         let is_near = |leap: &LeapSecond| {
-            (second - leap.instant().as_ns().div_euclid(NS_PER_S)).abs() <= LEAP_WINDOW_S
+            (second - leap.step_instant().as_ns().div_euclid(NS_PER_S)).abs() <= LEAP_WINDOW_S
         };
         self.has_unannounced_leap || self.leap.as_ref().is_some_and(is_near)
     }

@@ -35,7 +35,7 @@ impl CountAnchor {
 /// POSIX time of its own.
 pub(super) fn utc_of(second: i64, leap: Option<LeapSecond>) -> Option<i64> {
     let Some(leap) = leap else { return Some(second) };
-    let instant = leap.instant().as_ns().div_euclid(NS_PER_S);
+    let instant = leap.step_instant().as_ns().div_euclid(NS_PER_S);
     match leap.kind {
         _ if second < instant => Some(second),
         LeapKind::Insert if second == instant => None,
@@ -46,7 +46,7 @@ pub(super) fn utc_of(second: i64, leap: Option<LeapSecond>) -> Option<i64> {
 
 /// Returns true if a count is past the leap, so that it can be counted in UTC from now on.
 pub(super) fn is_past_leap(second: i64, leap: LeapSecond) -> bool {
-    second > leap.instant().as_ns().div_euclid(NS_PER_S)
+    second > leap.step_instant().as_ns().div_euclid(NS_PER_S)
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl PulseLabeller {
         let counted_second = self.count.map(|count| count.second);
         let is_within = |leap: &LeapSecond, seconds: i64| {
             counted_second
-                .is_some_and(|second| second + seconds >= leap.instant().as_ns() / NS_PER_S)
+                .is_some_and(|second| second + seconds >= leap.step_instant().as_ns() / NS_PER_S)
         };
         if !self.leap.is_some_and(|leap| is_within(&leap, 2)) {
             self.leap = leap.filter(|leap| !is_within(leap, 0));

@@ -70,7 +70,7 @@ impl Plant {
     /// A second with a pulse that is off by `error`, and the noise.
     fn pulse(&mut self, error: f64) -> ServoDecision {
         self.pass();
-        let noise = (0..12).map(|_| self.random.unit()).sum::<f64>() - 6.0;
+        let noise = (0..12).map(|_| self.random.next_f64()).sum::<f64>() - 6.0;
         let utc = Timestamp::<Utc>::from_timespec(1_800_000_000 + self.second - self.leaps, 0);
         // An edge that is late is late by both clocks; one that is later is labelled wrongly.
         let (late, wrong) = if error.abs() < 5e8 { (error, 0.0) } else { (0.0, error) };

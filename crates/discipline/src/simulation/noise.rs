@@ -30,8 +30,8 @@ impl NormalGenerator {
             return spare;
         }
         // Above 0, so that the logarithm is finite.
-        let radius = (-2.0 * (1.0 - self.random.unit()).ln()).sqrt();
-        let angle = 2.0 * PI * self.random.unit();
+        let radius = (-2.0 * (1.0 - self.random.next_f64()).ln()).sqrt();
+        let angle = 2.0 * PI * self.random.next_f64();
         self.spare = Some(radius * angle.sin());
         radius * angle.cos()
     }
@@ -60,7 +60,7 @@ pub(super) struct OscillatorFrequency {
 impl OscillatorFrequency {
     pub(super) fn new(oscillator: Oscillator, seed: u64) -> Self {
         let mut normal = NormalGenerator::new(seed);
-        let temperature_phase = 2.0 * PI * normal.random.unit();
+        let temperature_phase = 2.0 * PI * normal.random.next_f64();
         // A sum of processes whose time constants are a factor r apart and whose variances are all
         // v has the spectrum v / (f ln r), and flicker noise of the Allan deviation σ has σ² / (2 f
         // ln 2) (NIST SP 1065, section 3.3): v is σ² for r = 4. (The idea is from J. A. Barnes and

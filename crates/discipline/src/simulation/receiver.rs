@@ -58,7 +58,7 @@ impl SimulatedReceiver {
         let second_start_ns = second as i64 * NS_PER_S;
         let mut events: Vec<_> = self.delayed_events.drain(..).collect();
         events.push((
-            second_start_ns + (self.edges.unit() * NS_PER_S as f64) as i64,
+            second_start_ns + (self.edges.next_f64() * NS_PER_S as f64) as i64,
             ReceiverEvent::Sample,
         ));
         let is_out = settings.outages.iter().any(|outage| outage.contains(second));
@@ -85,12 +85,12 @@ impl SimulatedReceiver {
         let distance = NS_PER_S / i64::from(settings.pulses_per_second.max(1));
         for pulse in 0..i64::from(settings.pulses_per_second) {
             let late = self.timestamp_delay_ns(settings);
-            if self.faults.unit() >= settings.missing_pulses {
+            if self.faults.next_f64() >= settings.missing_pulses {
                 events.push((second_start_ns + pulse * distance + late, ReceiverEvent::Pulse));
             }
         }
-        let at = (self.faults.unit() * NS_PER_S as f64) as i64;
-        if self.faults.unit() < settings.false_pulses {
+        let at = (self.faults.next_f64() * NS_PER_S as f64) as i64;
+        if self.faults.next_f64() < settings.false_pulses {
             events.push((second_start_ns + at, ReceiverEvent::Pulse));
         }
         events
@@ -101,7 +101,7 @@ impl SimulatedReceiver {
         self.sawtooth = (self.sawtooth + RECEIVER_DRIFT_NS) % settings.quantisation_ns.max(1.0);
         let sawtooth = self.sawtooth - settings.quantisation_ns / 2.0;
         let latency = settings.latency;
-        let draw = (self.edges.unit(), self.edges.unit());
+        let draw = (self.edges.next_f64(), self.edges.next_f64());
         let tail = if draw.0 < latency.tail_share {
             -latency.tail_mean_ns * (1.0 - draw.1).ln()
         } else {
@@ -119,7 +119,7 @@ impl SimulatedReceiver {
         let lag = settings.sentence_lag_ms + settings.sentence_jitter_ms * self.sentences.next();
         let mut at = second as i64 * NS_PER_S + (lag.max(0.0) * MS) as i64;
         let mut named = second as i64;
-        let (chance, kind) = (self.faults.unit(), self.faults.below(8));
+        let (chance, kind) = (self.faults.next_f64(), self.faults.next_below(8));
         if let Some((period, by)) = settings.spoof
             && period.contains(second)
         {

@@ -7,50 +7,51 @@ use std::time::Duration;
 use horolog_time::{Monotonic, Timestamp, Utc};
 
 use super::FaultDecider;
-use crate::batch::{Batch, BatchPacket, HardwareTime};
+use crate::batch::{Batch, BatchPacket, HardwareTimestamp};
 
 #[derive(Clone, Debug)]
-struct DelayedPacket<A> {
+struct QueuedPacket<A> {
     bytes: Vec<u8>,
     address: A,
     truncated: bool,
     received_at: Option<Timestamp<Utc>>,
     received_monotonic: Option<Timestamp<Monotonic>>,
-    hardware: Option<HardwareTime>,
+    hardware: Option<HardwareTimestamp>,
     wants_timestamp: bool,
 }
 
-/// Packets in transit.
+/// Packets in transit in one direction.
 #[derive(Debug)]
 pub(super) struct TransitQueue<A> {
-    /// Packets that may be delivered at once.
-    ready: VecDeque<DelayedPacket<A>>,
-    /// Packet that waits for the next one to overtake it.
-    held: Option<DelayedPacket<A>>,
-    /// Packets that are delivered at a set time, in this order.
-    late: VecDeque<(Timestamp<Monotonic>, DelayedPacket<A>)>,
+    /// Packets that can be delivered now.
+    ready: VecDeque<QueuedPacket<A>>,
+    /// Packet held back until the next one has overtaken it.
+    held: Option<QueuedPacket<A>>,
+    /// Delayed packets with their delivery times, in order.
+    delayed: VecDeque<(Timestamp<Monotonic>, QueuedPacket<A>)>,
 }
 
 impl<A> Default for TransitQueue<A> {
     fn default() -> Self {
-        Self { ready: VecDeque::new(), held: None, late: VecDeque::new() }
+        Self { ready: VecDeque::new(), held: None, delayed: VecDeque::new() }
     }
 }
 
 impl<A: Copy + Default> TransitQueue<A> {
-    /// Takes a packet and decides its faults.
-    pub(super) fn pass(
+    /// Enqueues a packet unless it is lost, after it has been truncated, corrupted, duplicated,
+    /// delayed or held back as decided by `decider`.
+    pub(super) fn enqueue_with_faults(
         &mut self,
         packet: &BatchPacket<'_, A>,
         decider: &mut FaultDecider,
         now: Timestamp<Monotonic>,
     ) {
         decider.counts.packets += 1;
-        if decider.strikes(|plan| plan.loss) {
+        if decider.draw_fault(|plan| plan.loss) {
             decider.counts.lost += 1;
             return;
         }
-        let mut parcel = DelayedPacket {
+        let mut queued = QueuedPacket {
             bytes: packet.bytes.to_vec(),
             address: packet.address,
             truncated: packet.truncated,
@@ -59,76 +60,78 @@ impl<A: Copy + Default> TransitQueue<A> {
             hardware: packet.hardware,
             wants_timestamp: packet.wants_timestamp,
         };
-        decider.damage(&mut parcel.bytes);
-        if decider.strikes(|plan| plan.duplication) {
+        decider.truncate_or_corrupt(&mut queued.bytes);
+        if decider.draw_fault(|plan| plan.duplication) {
             decider.counts.duplicated += 1;
-            self.ready.push_back(parcel.clone());
+            self.ready.push_back(queued.clone());
         }
-        self.enqueue(parcel, decider, now);
+        self.enqueue_or_delay(queued, decider, now);
     }
 
-    fn enqueue(
+    fn enqueue_or_delay(
         &mut self,
-        mut parcel: DelayedPacket<A>,
+        mut queued: QueuedPacket<A>,
         decider: &mut FaultDecider,
         now: Timestamp<Monotonic>,
     ) {
-        if decider.strikes(|plan| plan.delay) {
+        if decider.draw_fault(|plan| plan.delay) {
             decider.counts.delayed += 1;
             let delay = decider.plan.delay_by;
-            parcel.received_at = parcel.received_at.map(|instant| instant + delay);
-            parcel.received_monotonic = parcel.received_monotonic.map(|instant| instant + delay);
-            if let Some(time) = &mut parcel.hardware {
+            queued.received_at = queued.received_at.map(|instant| instant + delay);
+            queued.received_monotonic = queued.received_monotonic.map(|instant| instant + delay);
+            if let Some(time) = &mut queued.hardware {
                 time.ns = time.ns.saturating_add(delay.as_ns());
             }
-            self.late.push_back((now + delay, parcel));
-        } else if self.held.is_none() && decider.strikes(|plan| plan.reordering) {
+            self.delayed.push_back((now + delay, queued));
+        } else if self.held.is_none() && decider.draw_fault(|plan| plan.reordering) {
             decider.counts.reordered += 1;
-            self.held = Some(parcel);
+            self.held = Some(queued);
         } else {
-            self.ready.push_back(parcel);
-            self.release();
+            self.ready.push_back(queued);
+            self.release_held();
         }
     }
 
-    /// Releases the packet that waits for another to overtake it.
-    pub(super) fn release(&mut self) {
+    /// Makes the held packet ready, because another one has overtaken it or none came.
+    pub(super) fn release_held(&mut self) {
         self.ready.extend(self.held.take());
     }
 
-    /// Releases the packets whose delay is over.
-    pub(super) fn let_out(&mut self, now: Timestamp<Monotonic>) {
-        while let Some((_, parcel)) = self.late.pop_front_if(|(due, _)| *due <= now) {
-            self.ready.push_back(parcel);
+    /// Makes the packets ready whose delay has passed at `now`.
+    pub(super) fn release_delayed(&mut self, now: Timestamp<Monotonic>) {
+        while let Some((_, queued)) =
+            self.delayed.pop_front_if(|(release_at, _)| *release_at <= now)
+        {
+            self.ready.push_back(queued);
         }
     }
 
-    /// Returns the longest useful wait for another packet: zero if some are ready, otherwise until
-    /// the next delayed one at most.
+    /// Returns how long to wait for another packet: zero if some are ready, otherwise `wait`,
+    /// limited to the time until the next delayed packet is ready.
     pub(super) fn wait_max(&self, now: Timestamp<Monotonic>, wait: Duration) -> Duration {
         if !self.ready.is_empty() {
             return Duration::ZERO;
         }
-        let until_next = self.late.front().map_or(wait, |(due, _)| {
-            Duration::from_nanos(u64::try_from((*due - now).as_ns()).unwrap_or(0))
+        let until_next = self.delayed.front().map_or(wait, |(release_at, _)| {
+            Duration::from_nanos(u64::try_from((*release_at - now).as_ns()).unwrap_or(0))
         });
         wait.min(until_next)
     }
 
-    /// Fills the batch with the ready packets; returns their number.
+    /// Fills the batch with packets that are ready; returns their number.
     pub(super) fn fill(&mut self, batch: &mut Batch<A>) -> usize {
         batch.clear();
         while !batch.is_full() {
-            let Some(parcel) = self.ready.pop_front() else { break };
+            let Some(queued) = self.ready.pop_front() else { break };
             // The batch has room, and a longer packet is truncated.
             let _ = batch.push_packet(&BatchPacket {
-                bytes: &parcel.bytes,
-                address: parcel.address,
-                truncated: parcel.truncated,
-                received_at: parcel.received_at,
-                received_monotonic: parcel.received_monotonic,
-                hardware: parcel.hardware,
-                wants_timestamp: parcel.wants_timestamp,
+                bytes: &queued.bytes,
+                address: queued.address,
+                truncated: queued.truncated,
+                received_at: queued.received_at,
+                received_monotonic: queued.received_monotonic,
+                hardware: queued.hardware,
+                wants_timestamp: queued.wants_timestamp,
             });
         }
         batch.len()
@@ -136,20 +139,20 @@ impl<A: Copy + Default> TransitQueue<A> {
 }
 
 impl FaultDecider {
-    /// Draws a random number for one kind of fault; returns true if it occurs.
-    fn strikes(&mut self, probability: impl Fn(&super::FaultPlan) -> f64) -> bool {
-        self.random.unit() < probability(&self.plan)
+    /// Returns true, with this fault's probability, if the fault is to be injected.
+    fn draw_fault(&mut self, probability: impl Fn(&super::FaultPlan) -> f64) -> bool {
+        self.random.next_f64() < probability(&self.plan)
     }
 
-    /// Truncates the packet and inverts bits at random.
-    fn damage(&mut self, bytes: &mut Vec<u8>) {
-        if !bytes.is_empty() && self.strikes(|plan| plan.truncation) {
+    /// Truncates the packet and inverts one bit, each with its probability.
+    fn truncate_or_corrupt(&mut self, bytes: &mut Vec<u8>) {
+        if !bytes.is_empty() && self.draw_fault(|plan| plan.truncation) {
             self.counts.truncated += 1;
-            bytes.truncate(self.random.below(bytes.len()));
+            bytes.truncate(self.random.next_below(bytes.len()));
         }
-        if !bytes.is_empty() && self.strikes(|plan| plan.corruption) {
+        if !bytes.is_empty() && self.draw_fault(|plan| plan.corruption) {
             self.counts.corrupted += 1;
-            let bit = self.random.below(bytes.len() * 8);
+            let bit = self.random.next_below(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }

@@ -6,7 +6,7 @@ use horolog_time::{SimulatedClock, Timestamp, Utc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::simulated::{Simulated, SimulatedLink};
+use crate::simulated::{SimulatedDevice, SimulatedLink};
 
 const PACKETS: u32 = 2_000;
 
@@ -18,10 +18,10 @@ fn run(plan: FaultPlan) -> (Vec<Vec<u8>>, FaultCounts) {
         clock: Arc::clone(&clock),
         delay: Span::ZERO,
         queue_packets: 9_999,
-        phc_ahead: None,
+        phc_offset: None,
     };
-    let [left, mut right] = Simulated::<()>::pair(&link, [(), ()]);
-    let mut sender = Faulty::new(left, plan, clock, 16, 8);
+    let [left, mut right] = SimulatedDevice::<()>::pair(&link, [(), ()]);
+    let mut sender = FaultyDevice::new(left, plan, clock, 16, 8);
     let mut batch = Batch::new(10, 8);
     for first in (0..PACKETS).step_by(10) {
         batch.clear();
@@ -31,7 +31,7 @@ fn run(plan: FaultPlan) -> (Vec<Vec<u8>>, FaultCounts) {
         assert_eq!(sender.send(&mut batch).unwrap(), 10);
     }
     // What was held back or is late leaves in the course of these.
-    sender.sending.release();
+    sender.sending.release_held();
     sender.receive(&mut batch, Duration::from_secs(1)).unwrap();
     sender.receive(&mut batch, Duration::ZERO).unwrap();
     let mut arrived = Vec::new();
@@ -105,12 +105,12 @@ fn a_received_packet_that_is_late_bears_a_later_timestamp() {
         clock: Arc::clone(&clock),
         delay: Span::from_ms(1),
         queue_packets: 8,
-        phc_ahead: None,
+        phc_offset: None,
     };
-    let [mut left, right] = Simulated::<()>::pair(&link, [(), ()]);
+    let [mut left, right] = SimulatedDevice::<()>::pair(&link, [(), ()]);
     let delay_by = Span::from_ms(20);
     let plan = FaultPlan { delay: 1.0, delay_by, ..FaultPlan::default() };
-    let mut receiver = Faulty::new(right, plan, Arc::clone(&clock) as _, 8, 8);
+    let mut receiver = FaultyDevice::new(right, plan, Arc::clone(&clock) as _, 8, 8);
     let mut batch = Batch::new(8, 8);
     assert!(batch.push((), b"late"));
     left.send(&mut batch).unwrap();
@@ -145,7 +145,7 @@ impl BatchDevice for Mirror {
         Ok(batch.len())
     }
 
-    fn sent(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<()>) -> io::Result<usize> {
         batch.clear();
         for (bytes, _) in self.sent.iter().filter(|(_, stamp)| *stamp) {
             assert!(batch.push((), bytes));
@@ -158,14 +158,14 @@ impl BatchDevice for Mirror {
 fn metadata_of_a_packet_passes_with_it() {
     let clock = Arc::new(SimulatedClock::new(0));
     let plan = FaultPlan { delay: 1.0, delay_by: Span::ZERO, ..FaultPlan::default() };
-    let mut faulty = Faulty::new(Mirror { sent: Vec::new() }, plan, clock, 8, 8);
+    let mut faulty = FaultyDevice::new(Mirror { sent: Vec::new() }, plan, clock, 8, 8);
     let mut batch = Batch::new(8, 8);
     for bytes in [b"plain", b"timed"] {
         assert!(batch.push((), bytes));
     }
     *batch.packet_mut(1).wants_timestamp = true;
     assert_eq!(faulty.send(&mut batch).unwrap(), 2);
-    assert_eq!(faulty.sent(&mut batch).unwrap(), 1);
+    assert_eq!(faulty.receive_transmitted(&mut batch).unwrap(), 1);
     assert_eq!(batch.packet(0).bytes, b"timed");
     assert_eq!(faulty.receive(&mut batch, Duration::ZERO).unwrap(), 2);
     let received = batch.iter().map(|packet| packet.received_monotonic);

@@ -1,5 +1,4 @@
-//! Filter of a capture socket: the packets between this host and one other host, or a sample of
-//! them.
+//! Filter of a capture socket: all packets between this host and one other host, or a sample.
 
 use std::net::SocketAddr;
 
@@ -8,8 +7,8 @@ use horolog_wire::ethernet::{self, Header, MacAddress};
 use horolog_wire::frame::UdpFrame;
 
 use super::{
-    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldBase, FilterStep, PacketDirection, SOURCE_PORT,
-    Tests,
+    DESTINATION_PORT, DROP, ETHERTYPE_OFFSET, FieldBase, FilterStep, PacketDirection, PacketTests,
+    SOURCE_PORT,
 };
 
 /// Offsets of the addresses in an Ethernet header.
@@ -25,60 +24,61 @@ pub enum RemoteEnd {
     Ethernet(u16, MacAddress),
 }
 
-/// Packets of a capture: all from some remote ends, and all that this host sends to some.
+/// Packets to capture: those from any of the ends in `from`, and those to any of the ends in `to`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conversation {
-    /// Ends that the remote host sends from.
+    /// Remote ends whose packets are captured on ingress.
     pub from: Vec<RemoteEnd>,
-    /// Ends that this host sends to.
+    /// Remote ends whose packets are captured on egress.
     pub to: Vec<RemoteEnd>,
 }
 
-/// Sample of a conversation's packets: all, or the requests and replies whose 32-bit words at these
-/// offsets of the payload have none of the bits of `mask` set. If a reply echoes the word of its
-/// request, both pass or neither does.
+/// Sample of a conversation: the packets in which the 32-bit word at the payload offset of its
+/// direction has no bit of `mask` set. If a reply echoes its request's word, both are sampled or
+/// neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketSample {
-    /// Offset of the word in sent packets.
+    /// Offset of the word in sent packets, in bytes.
     pub sent_offset: u32,
-    /// Offset of the word in received packets.
+    /// Offset of the word in received packets, in bytes.
     pub received_offset: u32,
-    /// Bits that must be zero; none keeps everything.
+    /// Bits that must be zero; 0 selects every packet.
     pub mask: u32,
-    /// Sample of received packets other than replies, if there are any.
-    pub extra: Option<ExtraSample>,
+    /// Separate sample of received packets that are not replies, if there are any.
+    pub extra: Option<NonReplySample>,
 }
 
-/// Sample of received packets that echo nothing of a request.
+/// Sample of received packets that echo no word of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ExtraSample {
-    /// Low four bits of the payload's first byte in replies; all other packets are extra.
-    pub answer_kind: u8,
-    /// Offset of the word that selects them.
+pub struct NonReplySample {
+    /// Kind of a reply: the low four bits of the first payload byte. All other received packets are
+    /// selected by this sample.
+    pub reply_kind: u8,
+    /// Offset of the selecting word in the payload, in bytes.
     pub offset: u32,
-    /// Bits of it that must be zero.
+    /// Bits of that word that must be zero.
     pub mask: u32,
 }
 
-/// Kind of payloads in one direction that a test applies to.
+/// Condition on the kind of a payload: the low four bits of its first byte.
 #[derive(Clone, Copy)]
 enum PayloadKind {
     Any,
-    Is(u8),
-    IsNot(u8),
+    Kind(u8),
+    OtherThan(u8),
 }
 
 impl Conversation {
-    /// Returns the conversation of this host with one UDP port.
+    /// Returns the conversation of this host with one remote UDP address and port.
     #[must_use]
-    pub fn with(remote: SocketAddr) -> Self {
+    pub fn with_udp_remote(remote: SocketAddr) -> Self {
         let ends = vec![RemoteEnd::Udp(remote)];
         Self { from: ends.clone(), to: ends }
     }
 
-    /// Returns true if a frame comes from the remote end.
+    /// Returns true if the frame was sent by one of the remote ends in `from`.
     #[must_use]
-    pub fn is_answer(&self, frame: &[u8]) -> bool {
+    pub fn is_from_remote(&self, frame: &[u8]) -> bool {
         self.from.iter().any(|end| match end {
             RemoteEnd::Udp(remote) => UdpFrame::parse(frame).is_ok_and(|frame| {
                 (frame.source.ip(), frame.source.port()) == (remote.ip(), remote.port())
@@ -91,38 +91,39 @@ impl Conversation {
         })
     }
 
-    /// Returns the program that keeps a sample of it. With `marks_outgoing`, the interface marks
-    /// packets sent by this host, and packets of others to the same group are not taken for them.
+    /// Returns the classic BPF program that keeps a sample. With `marks_outgoing`, sent packets are
+    /// recognised by the kernel's packet type, so that packets from other hosts to the same
+    /// multicast group do not match.
     pub(crate) fn program(
         &self,
         sample: &PacketSample,
         marks_outgoing: bool,
     ) -> Vec<BpfInstruction> {
-        let answers = (sample.received_offset, sample.mask);
-        let chosen = match sample.extra {
-            Some(ExtraSample { answer_kind, offset, mask }) if sample.mask != 0 => {
+        let reply_word = (sample.received_offset, sample.mask);
+        let received_words = match sample.extra {
+            Some(NonReplySample { reply_kind: answer_kind, offset, mask }) if sample.mask != 0 => {
                 vec![
-                    (PayloadKind::Is(answer_kind), answers),
-                    (PayloadKind::IsNot(answer_kind), (offset, mask)),
+                    (PayloadKind::Kind(answer_kind), reply_word),
+                    (PayloadKind::OtherThan(answer_kind), (offset, mask)),
                 ]
             }
-            _ => vec![(PayloadKind::Any, answers)],
+            _ => vec![(PayloadKind::Any, reply_word)],
         };
         let received = self.from.iter().flat_map(|end| {
-            chosen.iter().map(move |&(kind, word)| {
-                let mut tests = Tests(Vec::new());
-                tests.require_end(end, PacketDirection::From, kind, word);
+            received_words.iter().map(move |&(kind, word)| {
+                let mut tests = PacketTests(Vec::new());
+                tests.require_remote_end(end, PacketDirection::FromRemote, kind, word);
                 tests
             })
         });
         let sent = self.to.iter().map(|end| {
-            let mut tests = Tests(Vec::new());
+            let mut tests = PacketTests(Vec::new());
             if marks_outgoing {
-                tests.require(BpfInstruction::load_packet_type(), PACKET_OUTGOING);
+                tests.require_equal(BpfInstruction::load_packet_type(), PACKET_OUTGOING);
             }
-            tests.require_end(
+            tests.require_remote_end(
                 end,
-                PacketDirection::To,
+                PacketDirection::ToRemote,
                 PayloadKind::Any,
                 (sample.sent_offset, sample.mask),
             );
@@ -130,7 +131,7 @@ impl Conversation {
         });
         let mut program = vec![KEEP_NOTHING];
         for tests in received.chain(sent) {
-            // Replaces "drop", the target of all failed tests, by the next tests.
+            // The next tests replace "drop", to which all failed tests jump.
             program.pop();
             program.extend(tests.finish());
         }
@@ -138,59 +139,63 @@ impl Conversation {
     }
 }
 
-/// Instruction that keeps nothing.
+/// Instruction that drops every packet.
 pub(crate) const KEEP_NOTHING: BpfInstruction = BpfInstruction::finish(DROP);
 
-impl Tests {
-    /// Requires packets in this direction and of a kind, with none of the bits of a mask set in the
-    /// word at an offset of the payload.
-    fn require_end(
+impl PacketTests {
+    /// Requires packets of this direction and kind in which the word at `offset` of the payload has
+    /// no bit of `mask` set.
+    fn require_remote_end(
         &mut self,
         end: &RemoteEnd,
-        way: PacketDirection,
+        direction: PacketDirection,
         kind: PayloadKind,
         (offset, mask): (u32, u32),
     ) {
         let payload = match end {
             RemoteEnd::Udp(remote) => {
-                let port = match way {
-                    PacketDirection::From => SOURCE_PORT,
-                    PacketDirection::To => DESTINATION_PORT,
+                let port = match direction {
+                    PacketDirection::FromRemote => SOURCE_PORT,
+                    PacketDirection::ToRemote => DESTINATION_PORT,
                 };
-                self.require_datagram((way, remote.ip()), &[(port, Some(remote.port()))])
+                self.require_datagram((direction, remote.ip()), &[(port, Some(remote.port()))])
             }
             RemoteEnd::Ethernet(ether_type, MacAddress(octets)) => {
-                let address = match way {
-                    PacketDirection::From => SOURCE_MAC,
-                    PacketDirection::To => DESTINATION_MAC,
+                let address = match direction {
+                    PacketDirection::FromRemote => SOURCE_MAC,
+                    PacketDirection::ToRemote => DESTINATION_MAC,
                 };
-                // The first four octets fill a word, and the last two half of one.
+                // The first four octets are compared as a 32-bit word, the last two as a 16-bit
+                // one.
                 let octet = |at: usize| u32::from(octets[at]);
                 let high = (0..4).fold(0, |word, at| word << 8 | octet(at));
                 let low = octet(4) << 8 | octet(5);
-                self.require(BpfInstruction::load_half(ETHERTYPE_OFFSET), (*ether_type).into());
-                self.require(BpfInstruction::load_word(address), high);
-                self.require(BpfInstruction::load_half(address + 4), low);
-                FieldBase::At(ethernet::HEADER_LEN as u32)
+                self.require_equal(
+                    BpfInstruction::load_half(ETHERTYPE_OFFSET),
+                    (*ether_type).into(),
+                );
+                self.require_equal(BpfInstruction::load_word(address), high);
+                self.require_equal(BpfInstruction::load_half(address + 4), low);
+                FieldBase::Absolute(ethernet::HEADER_LEN as u32)
             }
         };
-        let mut first = || {
-            self.just(payload.byte(0));
-            self.just(BpfInstruction::and(0xf));
+        let mut load_kind = || {
+            self.push_instruction(payload.load_byte(0));
+            self.push_instruction(BpfInstruction::and(0xf));
         };
         match kind {
             PayloadKind::Any => {}
-            PayloadKind::Is(kind) => {
-                first();
-                self.0.push(FilterStep::Require(kind.into()));
+            PayloadKind::Kind(kind) => {
+                load_kind();
+                self.0.push(FilterStep::RequireEqual(kind.into()));
             }
-            PayloadKind::IsNot(kind) => {
-                first();
-                self.0.push(FilterStep::Refuse(kind.into()));
+            PayloadKind::OtherThan(kind) => {
+                load_kind();
+                self.0.push(FilterStep::RefuseEqual(kind.into()));
             }
         }
         if mask != 0 {
-            self.refuse_any(payload.word(offset), mask);
+            self.refuse_any_bit(payload.load_word(offset), mask);
         }
     }
 }

@@ -19,20 +19,20 @@ pub struct UdpOptions {
     pub receive_timestamps: bool,
     /// True to report hardware receive timestamps, if the interface takes them.
     pub hardware_timestamps: bool,
-    /// Source of transmit timestamps; `None` takes none. Hardware timestamps include those of
-    /// received datagrams.
+    /// Source of transmit timestamps; `None` requests none. With hardware timestamps, received
+    /// datagrams get them too.
     pub transmit_timestamps: Option<TransmitTimestamp>,
-    /// True to report whether each datagram was sent to this host alone
-    /// ([`crate::Endpoints::unicast`]). Servers need it: `SO_REUSEPORT` gives every socket of a
-    /// port a copy of a datagram to a multicast or broadcast address.
+    /// True to report whether each datagram was sent to a unicast address
+    /// ([`crate::Endpoints::unicast`]). A server needs that: with `SO_REUSEPORT` every socket of
+    /// the port receives a copy of a multicast or broadcast datagram.
     pub report_unicast: bool,
-    /// True if an IPv6 wildcard listener leaves IPv4 alone.
+    /// True to set `IPV6_V6ONLY`, so that an IPv6 wildcard listener receives no IPv4 datagrams.
     pub v6_only: bool,
     /// Receive buffer size to request, in bytes; the system's default if `None`.
     pub receive_buffer: Option<usize>,
     /// Send buffer size to request, in bytes; the system's default if `None`.
     pub send_buffer: Option<usize>,
-    /// Only interface to use, by name.
+    /// Name of the only interface to use.
     pub interface: Option<String>,
     /// Time that [`crate::BatchDevice::send`] waits for room in a full send buffer before it counts
     /// a datagram as refused. Zero: no wait.

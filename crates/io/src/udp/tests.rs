@@ -28,7 +28,7 @@ fn batch_of(address: Endpoints, packets: &[&[u8]]) -> Batch<Endpoints> {
 /// Sends one packet from `client` to the listener at `asked`, and back what arrived.
 fn exchange(client: &mut UdpDevice, listener: &mut UdpDevice, address: IpAddr) -> Endpoints {
     let to = SocketAddr::new(address, listener.local_address().port());
-    let mut batch = batch_of(Endpoints::to(to), &[b"question"]);
+    let mut batch = batch_of(Endpoints::to_remote(to), &[b"question"]);
     assert_eq!(client.send(&mut batch).unwrap(), 1);
     assert_eq!(listener.receive(&mut batch, SECOND).unwrap(), 1);
     let endpoints = batch.packet(0).address;
@@ -176,8 +176,8 @@ fn what_overflows_the_receive_buffer_is_counted() {
 fn a_packet_that_cannot_be_sent_does_not_hold_up_the_others() {
     let mut listener = bind("127.0.0.1:0", &defaults());
     let mut client = bind("127.0.0.1:0", &defaults());
-    let good = Endpoints::to(listener.local_address());
-    let bad = Endpoints::to("127.0.0.1:0".parse().unwrap());
+    let good = Endpoints::to_remote(listener.local_address());
+    let bad = Endpoints::to_remote("127.0.0.1:0".parse().unwrap());
     let mut batch = Batch::new(4, 8);
     for address in [bad, good, bad, good] {
         assert!(batch.push(address, b"x"));
@@ -250,7 +250,7 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
     for (own, wildcard) in [("127.0.0.1:0", "0.0.0.0:0"), ("[::1]:0", "[::]:0")] {
         let listener = bind(own, &defaults());
         let mut sender = bind(wildcard, &options);
-        let to = Endpoints { local: listener.local.ip(), ..Endpoints::to(listener.local) };
+        let to = Endpoints { local: listener.local.ip(), ..Endpoints::to_remote(listener.local) };
         let mut batch = batch_of(to, &[b"plain", b"marked one", b"plain", b"marked two"]);
         for (index, packet) in batch.iter_mut().enumerate() {
             *packet.wants_timestamp = index % 2 == 1;
@@ -258,13 +258,13 @@ fn a_marked_packet_comes_back_with_the_time_of_its_transmission() {
         let before = Realtime.now();
         assert_eq!(sender.send(&mut batch).unwrap(), 4);
         let mut back = Batch::new(4, 128);
-        assert_eq!(sender.sent(&mut back).unwrap(), 2);
+        assert_eq!(sender.receive_transmitted(&mut back).unwrap(), 2);
         for (packet, text) in back.iter().zip(["marked one", "marked two"]) {
             assert!(packet.bytes.ends_with(text.as_bytes()), "{packet:?}");
             let at = packet.received_at.expect("a timestamp");
             assert!(at >= before && at <= Realtime.now(), "{at:?}");
         }
-        assert_eq!(sender.sent(&mut back).unwrap(), 0);
+        assert_eq!(sender.receive_transmitted(&mut back).unwrap(), 0);
     }
 }
 
@@ -273,11 +273,11 @@ fn what_waits_among_the_errors_does_not_pass_for_a_datagram() {
     let options = UdpOptions { transmit_timestamps: Some(TransmitTimestamp::Kernel), ..defaults() };
     let listener = bind("127.0.0.1:0", &defaults());
     let mut sender = bind("127.0.0.1:0", &options);
-    let mut batch = batch_of(Endpoints::to(listener.local), &[b"marked"]);
+    let mut batch = batch_of(Endpoints::to_remote(listener.local), &[b"marked"]);
     *batch.packet_mut(0).wants_timestamp = true;
     assert_eq!(sender.send(&mut batch).unwrap(), 1);
     assert_eq!(sender.receive(&mut batch, SECOND).unwrap(), 0);
-    assert_eq!(sender.sent(&mut batch).unwrap(), 1);
+    assert_eq!(sender.receive_transmitted(&mut batch).unwrap(), 1);
 }
 
 /// Sends one datagram of each length and returns the place of the socket that each went to.
@@ -289,7 +289,7 @@ fn receiving_sockets(sockets: &mut [UdpDevice], lengths: &[usize]) -> Vec<usize>
         .iter()
         .map(|&length| {
             batch.clear();
-            assert!(batch.push_with(Endpoints::to(to), |_| length));
+            assert!(batch.push_with(Endpoints::to_remote(to), |_| length));
             assert_eq!(client.send(&mut batch).unwrap(), 1);
             let index = sockets
                 .iter_mut()

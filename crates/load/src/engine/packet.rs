@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, FrameSelection, LaneMark, PacketDevice, PacketOptions, UdpFilter,
+    Batch, BatchDevice, FrameSelection, LaneFilter, PacketDevice, PacketOptions, UdpFilter,
 };
 use horolog_record::LoadEngineKind as Kind;
 use horolog_wire::ethernet::MacAddress;
@@ -215,7 +215,7 @@ fn frame_selection(frame: &FramePlan, plan: &RunPlan) -> FrameSelection {
             (MessageType::DelayResp, REQUESTING_PORT_OFFSET)
         }
     };
-    let mark = LaneMark {
+    let mark = LaneFilter {
         kind: kind as u8,
         offset: offset as u32,
         number: port_number(ptp.lane),

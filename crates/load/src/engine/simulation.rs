@@ -17,7 +17,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use horolog_io::{
-    Batch, BatchDevice, Endpoints, FaultCounts, FaultPlan, Faulty, Simulated, SimulatedLink,
+    Batch, BatchDevice, Endpoints, FaultCounts, FaultPlan, FaultyDevice, SimulatedDevice,
+    SimulatedLink,
 };
 use horolog_record::{InvalidReason, RequestSpacing};
 use horolog_time::{Clock, Monotonic, NtpTimestamp, SimulatedClock, Span, Timestamp, Utc};
@@ -117,8 +118,8 @@ impl PayloadEncapsulation for () {
 /// Simulated path: the near end of a link and the server at the far end, which is run whenever the
 /// near end is used.
 struct SimulatedPath<A: PayloadEncapsulation> {
-    near: Faulty<Simulated<A>>,
-    far: Simulated<A>,
+    near: FaultyDevice<SimulatedDevice<A>>,
+    far: SimulatedDevice<A>,
     clock: Arc<SimulatedClock>,
     behaviour: ServerBehaviour,
     /// Behaviour of a PTP master, if the server is one.
@@ -145,12 +146,12 @@ impl<A: PayloadEncapsulation> SimulatedPath<A> {
             clock: Arc::clone(clock),
             delay: LINK_DELAY,
             queue_packets: 100_000,
-            phc_ahead: PHC_AHEAD,
+            phc_offset: PHC_AHEAD,
         };
-        let [near, far] = Simulated::pair(&link, [A::default(); 2]);
+        let [near, far] = SimulatedDevice::pair(&link, [A::default(); 2]);
         let time: Arc<SimulatedClock> = Arc::clone(clock);
         Self {
-            near: Faulty::new(near, faults, time, SLOTS, CAPACITY),
+            near: FaultyDevice::new(near, faults, time, SLOTS, CAPACITY),
             far,
             clock: Arc::clone(clock),
             behaviour,

@@ -58,7 +58,7 @@ impl QueryError {
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) => error.is_usage(),
+            Self::Target(error) => error.is_usage_error(),
             Self::NoInterface(_) | Self::Random(_) => false,
             _ => true,
         }

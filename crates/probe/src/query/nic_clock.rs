@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use horolog_io::{HardwareTime, InterfacePhc};
+use horolog_io::{HardwareTimestamp, InterfacePhc};
 use horolog_record::PhcTimestampSource;
 use horolog_sys::hardware_timestamps::TimestampPurpose;
 use horolog_sys::netlink::Netlink;
@@ -24,7 +24,7 @@ pub(crate) trait NicClock: Send {
     /// Ensures that the last comparison of the clocks is fresh.
     fn compare(&mut self);
     /// Converts a timestamp to the system clock, if it is of this NIC.
-    fn convert(&self, time: HardwareTime) -> Option<PacketTimestamp>;
+    fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp>;
     /// Returns its description for the result.
     fn describe(&self) -> PhcTimestampSource;
 }
@@ -54,23 +54,23 @@ impl NicClock for SystemNicClock {
         });
     }
 
-    fn convert(&self, time: HardwareTime) -> Option<PacketTimestamp> {
+    fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp> {
         self.with(|shared| {
             let clock = &shared.clock;
             let ours = time.interface == clock.index();
             let monotonic = clock.conversion().monotonic_of(time.ns).filter(|_| ours)?;
             let ns = monotonic.as_ns() + clock.realtime_minus_monotonic().as_ns();
-            Some(PacketTimestamp::hardware(Timestamp::from_ns(ns), clock.uncertainty()))
+            Some(PacketTimestamp::hardware(Timestamp::from_ns(ns), clock.error_bound()))
         })
     }
 
     fn describe(&self) -> PhcTimestampSource {
         self.with(|shared| {
-            let (interface, clock) = shared.clock.name();
+            let (interface, clock) = shared.clock.name_and_clock();
             PhcTimestampSource {
                 interface: interface.to_owned(),
                 clock,
-                conversion_uncertainty_ns: shared.clock.uncertainty().as_ns().unsigned_abs(),
+                conversion_uncertainty_ns: shared.clock.error_bound().as_ns().unsigned_abs(),
             }
         })
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTime};
+use horolog_io::{Batch, BatchDevice, BatchPacket, Endpoints, HardwareTimestamp};
 use horolog_nts::{Nonces, ReplyError};
 use horolog_record::{
     InvalidReason, NtsUse, PhcTimestampSource, QueryEnd, QueryEndReason, TimestampSource,
@@ -305,7 +305,7 @@ impl<'a, D: BatchDevice<Address = Endpoints>> ServerPoller<'a, D> {
     /// field.
     fn left_at(&mut self, own: PacketTimestamp, transmit: NtpTimestamp) -> PacketTimestamp {
         let mut best = own;
-        while self.device.sent(&mut self.batch).is_ok_and(|count| count > 0) {
+        while self.device.receive_transmitted(&mut self.batch).is_ok_and(|count| count > 0) {
             let ours = self.batch.iter().filter(|packet| is_request(packet.bytes, transmit));
             best = ours.fold(best, |best, packet| {
                 best_timestamp(self.nic_clock.as_deref(), &packet, best)
@@ -408,7 +408,7 @@ fn best_timestamp(
     packet: &BatchPacket<'_, Endpoints>,
     own: PacketTimestamp,
 ) -> PacketTimestamp {
-    let by_nic = |time: HardwareTime| nic_clock?.convert(time);
+    let by_nic = |time: HardwareTimestamp| nic_clock?.convert(time);
     own.best_of(packet.received_at.map(PacketTimestamp::kernel))
         .best_of(packet.hardware.and_then(by_nic))
 }

@@ -13,7 +13,7 @@ const THRESHOLD: f64 = 0.1;
 fn times(seed: u64, count: usize, scale: f64) -> Value {
     let mut random = SplitMix64::new(seed);
     let mut histogram = Histogram::new();
-    (0..count).for_each(|_| histogram.record((scale * (1.0 + random.unit())) as u64));
+    (0..count).for_each(|_| histogram.record((scale * (1.0 + random.next_f64())) as u64));
     serde_json::to_value(Distribution::from_histogram(&histogram).unwrap()).unwrap()
 }
 
@@ -388,8 +388,8 @@ fn latencies(seed: u64, scale: f64) -> Value {
     let mut random = SplitMix64::new(seed);
     let mut histogram = Histogram::new();
     for _ in 0..VALUES {
-        let hump = if random.unit() < 0.3 { 2.0 } else { 1.0 };
-        let tail = -(1.0 - random.unit()).ln();
+        let hump = if random.next_f64() < 0.3 { 2.0 } else { 1.0 };
+        let tail = -(1.0 - random.next_f64()).ln();
         histogram.record((scale * 1e5 * (hump + 0.4 * tail * tail)) as u64);
     }
     serde_json::to_value(Distribution::from_histogram(&histogram).unwrap()).unwrap()

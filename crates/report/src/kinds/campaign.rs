@@ -56,8 +56,8 @@ impl DescribeResult for CampaignResult {
         }
     }
 
-    /// Returns a copy, without the parts' own results if there are many: they can be a hundred times
-    /// as large as the rest, so they are not even copied to be removed.
+    /// Returns a copy, without the parts' own results if there are many: they can be a hundred
+    /// times as large as the rest, so they are not even copied to be removed.
     fn embedded(&self) -> Option<Self> {
         let parts = match self.parts.len() {
             ..=PARTS_MAX => self.parts.clone(),

@@ -1,4 +1,4 @@
-//! Broken rules of a configuration, described so that the user knows what to do.
+//! Violations of the rules of a configuration, with messages for the user.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,19 +19,19 @@ pub enum ConfigError {
     /// No listen address.
     #[error("no address to listen on; add one with --listen ADDR:PORT")]
     NoListenAddress,
-    /// Address that no host has.
+    /// Multicast or broadcast listen address.
     #[error(
         "{0} is not the address of one host; --listen takes an address of this host, 0.0.0.0 \
              or [::]"
     )]
     ListenAddress(SocketAddr),
-    /// Duplicate address.
+    /// Duplicate listen address.
     #[error("{0} is specified twice; specify each --listen address once")]
     ListenTwice(SocketAddr),
-    /// IPv4 address written as an IPv6 one.
+    /// IPv4-mapped IPv6 listen address.
     #[error("{0} is an IPv4-mapped IPv6 address; write it as --listen {1}")]
     ListenMapped(SocketAddr, SocketAddr),
-    /// Link-local address without an interface.
+    /// Link-local listen address without an interface.
     #[error("{0} is link-local and needs its interface; add it, as in \
              --listen '[{ip}%eth0]:{port}'", ip = .0.ip(), port = .0.port())]
     ListenScope(SocketAddr),
@@ -41,13 +41,13 @@ pub enum ConfigError {
     /// Stratum that must not be claimed.
     #[error("unsupported stratum {0}; --stratum takes 1 (a primary server) to 15")]
     Stratum(u8),
-    /// Impossible receiver or pulse.
+    /// Calibration options that violate a rule.
     #[error("{0}")]
     Calibration(String),
     /// Duplicate time source.
     #[error("the source {0} is specified twice; specify each --source once")]
     SourceTwice(String),
-    /// Receiver's line with two readers.
+    /// Serial line that two options read.
     #[error(
         "--source {0} would read a serial line that another option reads; omit one of --gnss and \
          --source"
@@ -59,20 +59,20 @@ pub enum ConfigError {
         /// Option name.
         option: &'static str,
     },
-    /// Test offset that is equivalent to another one modulo the NTP era.
+    /// Test offset beyond half an NTP era.
     #[error("a test offset of {} ns is out of range; --test-offset takes up to 68 \
              years", .0.as_ns())]
     TestOffset(Span),
-    /// Drift that no clock has.
+    /// Test drift above the maximum.
     #[error("a test drift of {0} ppb is out of range; --test-drift takes up to {DRIFT_MAX_PPB}")]
     TestDrift(i64),
-    /// Wrong time at a publicly reachable address.
+    /// Test offset or drift at a publicly reachable address.
     #[error(
         "--test-offset and --test-drift serve wrong time, which {0} could give to third parties; \
          listen on loopback, private, link-local or documentation addresses only"
     )]
     TestInPublic(SocketAddr),
-    /// Impossible PTP options.
+    /// PTP options that violate a rule.
     #[error(transparent)]
     Ptp(#[from] PtpConfigError),
     /// Contradictory timestamp options.
@@ -141,22 +141,22 @@ pub enum ConfigError {
     #[error("a smear of {} s is out of range; --leap-smear takes {} to {} s", .0.as_secs(),
             SMEARS.start().as_secs(), SMEARS.end().as_secs())]
     Smear(Duration),
-    /// Smear without advance knowledge of leap seconds.
+    /// Smeared time without a list of leap seconds.
     #[error("smeared time at {0} needs the leap seconds in advance; name a list with --leap-file")]
     SmearWithoutFile(SocketAddr),
-    /// Smear of a clock that is smeared already.
+    /// Smeared listen address although the system clock is smeared already.
     #[error(
         "with --leap-system smears the system clock is already smeared; serve it at {0} with \
          --listen"
     )]
     SmearedTwice(SocketAddr),
-    /// Metrics at an address that no host has.
+    /// Multicast address for metrics.
     #[error("{0} is not the address of one host; --metrics takes an address of this host")]
     MetricsAddress(SocketAddr),
-    /// Live page at an address that no host has.
+    /// Multicast address for the live page.
     #[error("{0} is not the address of one host; --web takes an address of this host")]
     WebAddress(SocketAddr),
-    /// Publicly visible live page.
+    /// Live page on an address that other hosts can reach, without a token.
     #[error(
         "{0} is reachable from other hosts; add --web-token-file FILE, or use a --web address such \
          as 127.0.0.1:{port}",

@@ -9,49 +9,50 @@ use horolog_time::leap::SMEAR_DEFAULT;
 
 use super::ConfigError;
 
-/// Range of the duration of a smear. The rate at the lower end, 500 ppm, is the most that the NTP
-/// reference implementation's clock discipline follows (RFC 5905, appendix A.1.1, `MAXFREQ`).
+/// Range of the duration of a smear. At the lower limit the smear's rate is 500 ppm, the most that
+/// the clock discipline of the NTP reference implementation follows (RFC 5905, appendix A.1.1,
+/// `MAXFREQ`).
 pub const SMEARS: RangeInclusive<Duration> =
     Duration::from_secs(2_000)..=Duration::from_hours(7 * 24);
 
-/// Behaviour of the system clock at a leap second. It cannot be derived from the clock itself in
-/// time, so it must be configured.
+/// Behaviour of the system clock at a leap second. It must be configured, because it becomes
+/// apparent only after the leap.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum LeapSystem {
-    /// It steps, or the daemon steps it, within half a second of the leap. If a disciplined clock
-    /// does not, the server reports itself as unsynchronised for an hour.
+pub enum SystemLeapBehaviour {
+    /// The kernel or a daemon steps the clock within half a second of the leap. If a disciplined
+    /// clock does not step, the server reports itself as unsynchronised for an hour.
     #[default]
     Steps,
-    /// It runs on, and the daemon slews the second away afterwards in an unspecified way: the
-    /// server is unsynchronised for an hour from the leap on.
+    /// The clock does not step, and the daemon slews the second away afterwards at an unknown rate.
+    /// The server reports itself as unsynchronised for an hour from the leap on.
     Slews,
-    /// It is smeared itself, like the clocks that it follows: it is served as it is, and no leap
-    /// second is announced.
+    /// The clock is smeared, like those that it follows. It is served unchanged, and no leap second
+    /// is announced.
     Smears,
 }
 
 /// Options for leap seconds, stepped or smeared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeapConfig {
-    /// List of leap seconds; without it, the kernel's leap state applies.
+    /// File with the list of leap seconds; without one, the kernel's leap state applies.
     pub file: Option<PathBuf>,
-    /// TAI minus UTC at the start, in seconds; by default that of the list or the kernel.
+    /// TAI minus UTC at the start, in seconds; by default from the list, a source or the kernel.
     pub tai_offset_s: Option<i16>,
     /// Behaviour of the system clock at a leap second.
-    pub system: LeapSystem,
-    /// Duration of a smear.
+    pub system: SystemLeapBehaviour,
+    /// Duration of the smear around a leap second.
     pub smear: Duration,
     /// Addresses and ports that serve smeared time, in addition to those that serve UTC.
     pub smear_listen: Vec<SocketAddr>,
 }
 
 impl Default for LeapConfig {
-    /// Uses no file and no smear.
+    /// Uses no list and no smear.
     fn default() -> Self {
         Self {
             file: None,
             tai_offset_s: None,
-            system: LeapSystem::default(),
+            system: SystemLeapBehaviour::default(),
             smear: Duration::from_nanos(SMEAR_DEFAULT.as_ns() as u64),
             smear_listen: Vec::new(),
         }
@@ -65,7 +66,7 @@ impl LeapConfig {
             return Err(ConfigError::Smear(self.smear));
         }
         let Some(&first) = self.smear_listen.first() else { return Ok(()) };
-        if self.system == LeapSystem::Smears {
+        if self.system == SystemLeapBehaviour::Smears {
             return Err(ConfigError::SmearedTwice(first));
         }
         if self.file.is_none() {
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(smeared.check(), Err(ConfigError::SmearWithoutFile(at)));
         let with_file = LeapConfig { file: Some("list".into()), ..smeared };
         assert_eq!(with_file.check(), Ok(()));
-        let twice = LeapConfig { system: LeapSystem::Smears, ..with_file };
+        let twice = LeapConfig { system: SystemLeapBehaviour::Smears, ..with_file };
         assert_eq!(twice.check(), Err(ConfigError::SmearedTwice(at)));
     }
 

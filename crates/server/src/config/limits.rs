@@ -9,22 +9,22 @@ use horolog_xdp::LIST_PREFIXES_MAX;
 
 use super::ConfigError;
 
-/// Range of the rate limit per client, in requests per second. One per hour is below the rate of
-/// any client; above the upper end the interval is shorter than the resolution of the limiter's
-/// times.
+/// Range of the rate limit per client, in requests per second. One request per hour is below the
+/// rate of any client; above the upper limit, the interval would approach the limiter's resolution
+/// of 1.024 µs.
 pub(super) const LIMIT_RATES: RangeInclusive<f64> = 1.0 / 3_600.0..=500_000.0;
 /// Range of the rate limit for all new clients together, in requests per second.
 pub(super) const NEW_CLIENT_RATES: RangeInclusive<f64> = 1.0..=100_000_000.0;
-/// Range of the requests that a client may send ahead of its rate.
+/// Range of the burst: requests that a client may send at once.
 pub(super) const LIMIT_BURSTS: RangeInclusive<u32> = 1..=10_000;
-/// Range of the idle time after which a client loses its slot. Stored times are unambiguous up to
-/// 104 days.
+/// Range of the idle time after which another client may take a client's slot. The limiter's stored
+/// times are unambiguous up to 104 days.
 pub(super) const LIMIT_IDLES: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(30 * 24);
-/// Longest time in which a burst must accumulate, in days, for the same reason.
+/// Longest time in which a burst may accumulate, in days, for the same reason.
 pub(super) const BURST_DAYS_MAX: f64 = 30.0;
 const DAY_S: f64 = 86_400.0;
-/// Largest number of stored clients: two gigabytes for limits, four for interleaved mode.
+/// Maximum number of stored clients: they take 2 GB for limits, and 4 GB for interleaved mode.
 pub(super) const CLIENTS_MAX: usize = 1 << 28;
 
 /// Options for rate limits and lists of prefixes.
@@ -32,31 +32,30 @@ pub(super) const CLIENTS_MAX: usize = 1 << 28;
 pub struct LimitsConfig {
     /// Requests per second per client; unlimited by default.
     pub rate: Option<f64>,
-    /// Requests that a client may send at once before the rate applies. Clients start with several:
-    /// both ntpd and chronyd send up to eight with `iburst`, so a smaller burst would limit
-    /// compliant clients.
+    /// Burst: requests that a client may send at once. Both ntpd and chronyd start with up to eight
+    /// requests (`iburst`), so a smaller burst would limit compliant clients.
     pub burst: u32,
-    /// Requests per second of all clients without a slot together, and separately the same number
-    /// of requests longer than a header; unlimited by default.
+    /// Requests per second of all new clients together. Requests longer than a header have a
+    /// separate bucket of the same rate. Unlimited by default.
     pub new_client_rate: Option<f64>,
-    /// Idle time after which the slot of a client is free for another. It is long because compliant
-    /// clients poll at intervals of up to 17 minutes (poll 10) and must not lose their slot to a
-    /// flood of new clients.
+    /// Idle time after which another client may take a client's slot. Compliant clients poll at
+    /// intervals of up to 17 minutes (poll 10), and must not lose their slots to a flood of new
+    /// clients.
     pub idle: Duration,
-    /// Number of clients with slots, rounded up to a power of two; 8 bytes each.
+    /// Number of clients with slots of 8 bytes each, rounded up to a power of two.
     pub clients: usize,
     /// Bits of an IPv4 address that identify a client.
     pub ipv4_prefix: u8,
-    /// Bits of an IPv6 address that identify a client: by default those of a subnet, because a host
-    /// may use all addresses of its subnet (RFC 4291, section 2.5.1).
+    /// Bits of an IPv6 address that identify a client; by default those of the subnet, because a
+    /// host may use any address of its subnet (RFC 4291, section 2.5.1).
     pub ipv6_prefix: u8,
-    /// Prefixes that are served; if there are any, all others are not.
+    /// Prefixes that are served; if there are any, no others are.
     pub allow: Vec<Prefix>,
-    /// Prefixes that are not served. The longest prefix of both lists decides.
+    /// Prefixes that are not served. The longest matching prefix of both lists decides.
     pub deny: Vec<Prefix>,
-    /// True if a client that exceeds its rate is sent a kiss, one for each answered request.
+    /// True to send a RATE kiss to a client that exceeds its limit: one for each answered request.
     pub kiss_rate: bool,
-    /// True if denied clients are sent a kiss, at most 1,000 a second.
+    /// True to send DENY kisses to denied clients: at most 1,000 per second in total.
     pub kiss_deny: bool,
 }
 

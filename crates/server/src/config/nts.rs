@@ -12,8 +12,8 @@ use horolog_nts::ROTATION_DEFAULT;
 
 use super::ConfigError;
 
-/// Range of the time for which a key seals cookies. A client absent for seven times as long must
-/// establish new keys.
+/// Range of the period for which a key seals cookies. A client that is absent for seven periods
+/// must repeat the NTS-KE exchange.
 pub(crate) const ROTATIONS: RangeInclusive<Duration> =
     Duration::from_mins(1)..=Duration::from_hours(24 * 366);
 
@@ -26,14 +26,14 @@ pub struct NtsConfig {
     pub key: Option<PathBuf>,
     /// Addresses of the NTS-KE listener; if empty, the NTP server's addresses with port 4460.
     pub ke_listen: Vec<SocketAddr>,
-    /// Name or address of the NTP server that clients are sent to; this one by default.
+    /// Name or address of the NTP server for NTS-KE responses; by default this server.
     pub ke_server: Option<String>,
     /// Limits on the connections of the listener.
     pub ke_limits: KeLimits,
-    /// File of the secret shared by servers whose cookies must be valid at all of them; by default
-    /// this server has its own secret, valid until it ends.
+    /// File of a master secret shared by several servers, so that cookies are valid at all of them.
+    /// By default this server has a secret of its own until it ends.
     pub master_secret: Option<PathBuf>,
-    /// Time for which a key seals cookies.
+    /// Period after which a new key seals cookies.
     pub rotation: Duration,
     /// File of symmetric keys; by default MACs are not checked.
     pub keys: Option<PathBuf>,
@@ -54,27 +54,27 @@ impl Default for NtsConfig {
     }
 }
 
-/// Broken rule of the NTS options; its text is one line for the user.
+/// Violation of a rule of the NTS options; its text is one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NtsConfigError {
-    /// One of two options that must be used together.
+    /// Option without its counterpart, which is required.
     #[error("{present} requires {missing}; the NTS-KE listener needs a certificate and its key")]
-    Half {
+    MissingCounterpart {
         /// Option that is present.
         present: &'static str,
         /// Option that is missing.
         missing: &'static str,
     },
-    /// Option of the listener without the listener.
+    /// Option of the NTS-KE listener without that listener.
     #[error("{0} configures the NTS-KE listener, which requires --nts-cert and --nts-key")]
     NoListener(&'static str),
-    /// Duplicate address.
+    /// Duplicate NTS-KE listen address.
     #[error("{0} is specified twice; specify each --nts-ke-listen address once")]
     ListenTwice(SocketAddr),
-    /// Name that cannot be sent.
+    /// Name that cannot be sent in an NTS-KE response.
     #[error("--nts-ntp-server takes a host name or an address, not '{0}'")]
     Server(String),
-    /// Period that is too short or too long.
+    /// Rotation period that is out of range.
     #[error("a rotation of cookie keys every {} s is out of range; --nts-rotation takes 1 minute \
              to 366 days",
             .0.as_secs())]
@@ -82,14 +82,14 @@ pub enum NtsConfigError {
 }
 
 impl NtsConfig {
-    /// Returns true if NTS is served: key establishment runs here or, with the same secret, on
-    /// another server.
+    /// Returns true if NTS is served: the NTS-KE exchange is with this server, or with another one
+    /// that has the same master secret.
     #[must_use]
     pub const fn is_on(&self) -> bool {
         self.certificate.is_some() || self.master_secret.is_some()
     }
 
-    /// Returns true if requests may be authenticated at all.
+    /// Returns true if requests may be authenticated, by NTS or MACs.
     #[must_use]
     pub const fn authenticates(&self) -> bool {
         self.is_on() || self.keys.is_some()
@@ -97,14 +97,18 @@ impl NtsConfig {
 
     /// Returns the first rule that the options break.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        self.find_fault().map_or(Ok(()), |fault| Err(fault.into()))
+        self.find_error().map_or(Ok(()), |fault| Err(fault.into()))
     }
 
-    fn find_fault(&self) -> Option<NtsConfigError> {
+    fn find_error(&self) -> Option<NtsConfigError> {
         let (cert, key) = ("--nts-cert", "--nts-key");
         match (&self.certificate, &self.key) {
-            (Some(_), None) => return Some(NtsConfigError::Half { present: cert, missing: key }),
-            (None, Some(_)) => return Some(NtsConfigError::Half { present: key, missing: cert }),
+            (Some(_), None) => {
+                return Some(NtsConfigError::MissingCounterpart { present: cert, missing: key });
+            }
+            (None, Some(_)) => {
+                return Some(NtsConfigError::MissingCounterpart { present: key, missing: cert });
+            }
             (None, None) if !self.ke_listen.is_empty() => {
                 return Some(NtsConfigError::NoListener("--nts-ke-listen"));
             }
@@ -133,13 +137,16 @@ mod tests {
     fn fault(change: fn(&mut NtsConfig)) -> Option<NtsConfigError> {
         let mut config = NtsConfig::default();
         change(&mut config);
-        config.find_fault()
+        config.find_error()
     }
 
     #[test]
     fn a_certificate_and_its_key_go_together() {
         assert_eq!(fault(|_| ()), None);
-        assert!(matches!(fault(|c| c.key = Some("k".into())), Some(NtsConfigError::Half { .. })));
+        assert!(matches!(
+            fault(|c| c.key = Some("k".into())),
+            Some(NtsConfigError::MissingCounterpart { .. })
+        ));
         let message = fault(|c| c.certificate = Some("c".into())).unwrap().to_string();
         assert!(message.starts_with("--nts-cert requires --nts-key"), "{message}");
         let both =
@@ -156,21 +163,21 @@ mod tests {
         let mut config = NtsConfig::default();
         assert!(!config.is_on());
         config.master_secret = Some("secret".into());
-        assert!(config.is_on() && config.find_fault().is_none());
+        assert!(config.is_on() && config.find_error().is_none());
     }
 
     #[test]
     fn values_out_of_range() {
         for rotation in [Duration::ZERO, Duration::from_secs(59), Duration::from_hours(9_000)] {
             let config = NtsConfig { rotation, ..NtsConfig::default() };
-            assert_eq!(config.find_fault(), Some(NtsConfigError::Rotation(rotation)));
+            assert_eq!(config.find_error(), Some(NtsConfigError::Rotation(rotation)));
         }
         let long = "a".repeat(256);
         for name in ["", "two words", "naïve.example", "fe80::1%eth0", "a.example:123", &long] {
             let (certificate, key) = (Some("c".into()), Some("k".into()));
             let ke_server = Some(name.to_owned());
             let config = NtsConfig { certificate, key, ke_server, ..NtsConfig::default() };
-            assert_eq!(config.find_fault(), Some(NtsConfigError::Server(name.to_owned())));
+            assert_eq!(config.find_error(), Some(NtsConfigError::Server(name.to_owned())));
         }
     }
 }

@@ -14,35 +14,35 @@ pub struct OperationConfig {
     pub metrics: Option<SocketAddr>,
     /// Live page, its data and the metrics; off by default.
     pub web: Option<WebConfig>,
-    /// Privileges to drop once the sockets are open, for the whole process.
+    /// Sandboxing of the process once the sockets are open.
     pub sandbox: Sandbox,
-    /// User to switch to once the sockets are open; needs root.
+    /// User to switch to once the sockets are open; requires root.
     pub user: Option<String>,
-    /// Files that are read again at a reload, in addition to those in the system's usual
-    /// directories.
+    /// Files that a reload reads again, so that they stay readable in the sandbox, in addition to
+    /// those in system directories.
     pub files: Vec<PathBuf>,
 }
 
-/// Live page, accessible from this host only or with the token.
+/// Live page, accessible without a token from this host only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WebConfig {
-    /// Listen address: loopback unless there is a token.
+    /// Listen address: a loopback address unless there is a token.
     pub address: SocketAddr,
     /// File with the token, read at start.
     pub token_file: Option<PathBuf>,
-    /// HTML page, which requests the data.
+    /// Content of the HTML page, which requests its data from the server.
     pub page: String,
 }
 
-/// Degree of sandboxing of a process.
+/// Sandboxing of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Sandbox {
     /// No sandbox.
     #[default]
     Off,
-    /// Everything that the kernel supports; the status reports which parts are in force.
+    /// All parts that the kernel supports; the status reports those in force.
     BestEffort,
-    /// Complete sandbox, required to start.
+    /// All parts; the server does not start without them.
     Required,
 }
 

@@ -10,12 +10,12 @@ use super::ConfigError;
 /// Options for time sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceConfig {
-    /// Time sources to compare. Without any, the kernel's report is used, read at each page update;
-    /// with [`crate::ClockTrust::Local`] none.
+    /// Time sources to select from. Without any, the kernel's report at each page update is used;
+    /// with [`crate::ClockTrust::Local`] nothing is.
     pub sources: Vec<SourceSpec>,
-    /// True if the configured stratum is claimed instead of the sources'.
+    /// True to announce the configured stratum instead of that of the selected source.
     pub keep_stratum: bool,
-    /// True if the configured root delay is claimed instead of the sources'.
+    /// True to announce the configured root delay instead of that of the selected source.
     pub keep_root_delay: bool,
 }
 
@@ -48,11 +48,11 @@ pub(super) fn check_calibration(
 /// Options for the plausibility of times, common to all time sources.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlausibilityConfig {
-    /// Build date; earlier times are implausible.
+    /// Build date of this program; earlier times are implausible.
     pub build: Timestamp<Utc>,
-    /// Largest plausible distance after the build date.
+    /// Time after the build date for which times are plausible.
     pub reach: Span,
-    /// File in which the time is saved while the server is down; none by default.
+    /// File in which the time is saved, so that it is known at the next start; none by default.
     pub saved_time: Option<PathBuf>,
 }
 

@@ -1,5 +1,5 @@
-//! Options for the timestamps that a server's sockets take of requests and replies, and for
-//! interleaved mode, which sends them; with their rules.
+//! Options for receive and transmit timestamps of the server's sockets, and for interleaved mode,
+//! which sends transmit timestamps; with their rules.
 
 use super::ConfigError;
 use super::limits::CLIENTS_MAX;
@@ -7,9 +7,9 @@ use super::limits::CLIENTS_MAX;
 /// Timestamps that the sockets take.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimestampsConfig {
-    /// True if transmit timestamps of replies in interleaved mode are taken at all.
+    /// True if the sockets take transmit timestamps of replies in interleaved mode.
     pub transmit: bool,
-    /// Interfaces with hardware timestamps; the kernel takes those of the others.
+    /// Interfaces whose PHC takes timestamps; on the others the kernel does.
     pub hardware: Vec<String>,
 }
 
@@ -20,15 +20,15 @@ impl Default for TimestampsConfig {
     }
 }
 
-/// Broken rule of the timestamp options; its text is one line for the user.
+/// Violation of a rule of the timestamp options; its text is one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimestampsConfigError {
-    /// No transmit timestamps, but hardware interfaces.
+    /// Hardware timestamps on an interface, although transmit timestamps are disabled.
     #[error("--timestamps none and --timestamps {0}=hardware contradict each other; omit one")]
     Contradiction(String),
     /// Duplicate interface.
     #[error("interface '{0}' is specified twice; specify each --timestamps {0}=hardware once")]
-    Twice(String),
+    DuplicateInterface(String),
 }
 
 impl TimestampsConfig {
@@ -39,14 +39,14 @@ impl TimestampsConfig {
         }
         for (index, interface) in self.hardware.iter().enumerate() {
             if self.hardware[..index].contains(interface) {
-                return Err(TimestampsConfigError::Twice(interface.clone()).into());
+                return Err(TimestampsConfigError::DuplicateInterface(interface.clone()).into());
             }
         }
         Ok(())
     }
 }
 
-/// Engine that answers requests of interleaved mode if XDP answers the others.
+/// Engine that answers requests in interleaved mode on interfaces where XDP answers the others.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum InterleavedEngine {
     /// Sockets on interfaces with hardware transmit timestamps, otherwise XDP.
@@ -61,15 +61,15 @@ pub enum InterleavedEngine {
 /// Options for interleaved mode and transmit timestamps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterleavedConfig {
-    /// Number of clients to store, rounded up to a power of two; 16 bytes each, once for XDP and
-    /// once for the sockets. 0 turns interleaved mode off.
+    /// Number of clients to store, rounded up to a power of two; each takes 16 bytes for XDP and 16
+    /// for the sockets. 0 disables interleaved mode.
     pub clients: usize,
-    /// Engine that answers.
+    /// Engine that answers requests in interleaved mode.
     pub engine: InterleavedEngine,
 }
 
 impl Default for InterleavedConfig {
-    /// Stores a million clients and uses the better engine.
+    /// Stores a million clients and selects the engine by the kind of timestamps.
     fn default() -> Self {
         Self { clients: 1 << 20, engine: InterleavedEngine::default() }
     }

@@ -1,20 +1,20 @@
-//! Lists of allowed and denied prefixes: the longest prefix of an address decides. It is the socket
-//! engine's equivalent of the tries of the BPF program.
+//! Lists of allowed and denied prefixes, of which the longest that matches an address decides. They
+//! are the socket engine's equivalent of the BPF program's LPM tries.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use horolog_sys::netlink::Prefix;
 
-/// Prefixes of one IP version, left-aligned.
+/// Prefixes of one IP version, as left-aligned bits.
 #[derive(Clone, Debug, Default)]
 struct PrefixList {
-    /// Occurring lengths, the longest first.
+    /// Prefix lengths in use, the longest first.
     lengths: Vec<u8>,
     denied: HashMap<(u8, u128), bool>,
 }
 
-/// Prefixes of both IP versions, and the decision on addresses in none of them.
+/// Prefixes of both IP versions, and the decision on all other addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrefixLists {
     families: [PrefixList; 2],
@@ -22,8 +22,8 @@ pub(crate) struct PrefixLists {
 }
 
 impl PrefixLists {
-    /// Creates the lists. If no prefix is allowed explicitly, everything that is not denied is
-    /// allowed; otherwise only allowed prefixes are.
+    /// Creates the lists. If any prefix is allowed explicitly, all addresses outside the lists are
+    /// denied; otherwise they are allowed.
     pub(crate) fn new(allow: &[Prefix], deny: &[Prefix]) -> Self {
         let mut lists = Self { others_denied: !allow.is_empty(), ..Self::default() };
         for (prefixes, denied) in [(allow, false), (deny, true)] {

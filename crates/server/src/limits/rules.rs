@@ -1,4 +1,4 @@
-//! Conversion of options in rates and times to the values with which both engines calculate.
+//! Conversion of the configured rates and times to the integers with which both engines calculate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -8,26 +8,27 @@ use horolog_time::NS_PER_S;
 use horolog_xdp::{LimitRules, LimitSettings, ListedPrefix, ResponderSettings};
 
 use super::{UNIT_SHIFT, WAYS};
-use crate::address_hash::{HashKey, words};
+use crate::address_hash::{HashKey, address_words};
 use crate::{InterleavedConfig, LimitsConfig};
 
-/// Time that new clients together may be ahead of their rate: a burst equal to one second's rate.
+/// GCRA tolerance for new clients: the burst of one second at their rate.
 const NEW_CLIENT_TOLERANCE: Duration = Duration::from_secs(1);
-/// DENY kisses per second, over all clients.
+/// Maximum rate of DENY kisses in total, per second.
 const DENY_KISSES_PER_S: f64 = 1_000.0;
 
 impl LimitsConfig {
-    /// Returns the rules for clients, in the units of both engines; they set the epoch themselves.
+    /// Returns the rules for clients in the integer units of both engines. The caller sets the
+    /// epoch.
     #[must_use]
     pub fn rules(&self) -> LimitRules {
-        let interval = self.rate.map_or(0, |rate| (ns_for_each(rate) >> UNIT_SHIFT).max(1));
+        let interval = self.rate.map_or(0, |rate| (ns_per_request(rate) >> UNIT_SHIFT).max(1));
         LimitRules {
             interval,
             tolerance: interval * u64::from(self.burst.saturating_sub(1)),
             idle: self.idle.as_nanos() as u64 >> UNIT_SHIFT,
-            new_client_interval_ns: self.new_client_rate.map_or(0, ns_for_each),
+            new_client_interval_ns: self.new_client_rate.map_or(0, ns_per_request),
             new_client_tolerance_ns: NEW_CLIENT_TOLERANCE.as_nanos() as u64,
-            deny_interval_ns: if self.kiss_deny { ns_for_each(DENY_KISSES_PER_S) } else { 0 },
+            deny_interval_ns: if self.kiss_deny { ns_per_request(DENY_KISSES_PER_S) } else { 0 },
             epoch: 0,
             kiss_rate: self.kiss_rate.into(),
             lists: u8::from(!(self.allow.is_empty() && self.deny.is_empty())),
@@ -36,14 +37,15 @@ impl LimitsConfig {
         }
     }
 
-    /// Returns the sizes and masks, which are constant while a server runs.
+    /// Returns the table size and the address masks, which stay constant while a server runs.
     #[must_use]
     pub fn settings(&self) -> LimitSettings {
         let ipv4 = Prefix::new(Ipv4Addr::BROADCAST.into(), self.ipv4_prefix);
         let ipv6 = Prefix::new(Ipv6Addr::from_bits(u128::MAX).into(), self.ipv6_prefix);
-        // A length too long for an address was rejected earlier; as a mask it is all ones.
+        // The configuration check rejects lengths that are too long; here they count as the full
+        // length.
         let mask = |prefix: Result<Prefix, _>, all: IpAddr| {
-            words(prefix.map_or(all, |prefix| prefix.network().address()))
+            address_words(prefix.map_or(all, |prefix| prefix.network().address()))
         };
         let [_, ipv4_mask] = mask(ipv4, Ipv4Addr::BROADCAST.into());
         let ipv6_mask = mask(ipv6, Ipv6Addr::from_bits(u128::MAX).into());
@@ -51,17 +53,21 @@ impl LimitsConfig {
         LimitSettings { sets: u32::try_from(sets).unwrap_or(1 << 31), ipv4_mask, ipv6_mask }
     }
 
-    /// Returns the lists in the form of the BPF program.
+    /// Returns the listed prefixes in the form of the BPF program.
     #[must_use]
-    pub fn listed(&self) -> Vec<ListedPrefix> {
-        let one = |denied| {
+    pub fn listed_prefixes(&self) -> Vec<ListedPrefix> {
+        let to_listed = |denied| {
             move |prefix: &Prefix| ListedPrefix {
                 address: prefix.network().address(),
                 length: prefix.length(),
                 denied,
             }
         };
-        self.allow.iter().map(one(false)).chain(self.deny.iter().map(one(true))).collect()
+        self.allow
+            .iter()
+            .map(to_listed(false))
+            .chain(self.deny.iter().map(to_listed(true)))
+            .collect()
     }
 
     fn lists_are_finer(&self) -> bool {
@@ -73,8 +79,7 @@ impl LimitsConfig {
     }
 }
 
-/// Returns the settings with which the XDP engine is loaded, if it redirects nothing to `AF_XDP`
-/// sockets.
+/// Returns the settings for loading the XDP program, without redirection to `AF_XDP` sockets.
 #[must_use]
 pub fn responder_settings(
     key: HashKey,
@@ -94,6 +99,6 @@ pub fn responder_settings(
     }
 }
 
-fn ns_for_each(rate: f64) -> u64 {
+fn ns_per_request(rate: f64) -> u64 {
     ((NS_PER_S as f64 / rate) as u64).max(1)
 }

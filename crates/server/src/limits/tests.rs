@@ -188,7 +188,7 @@ fn a_list_finer_than_a_client_is_always_checked() {
 fn nothing_is_written_for_who_is_over_the_limit() {
     let limiter = limiter(&LimitsConfig { clients: 4, new_client_rate: Some(1.0), ..rate(1.0, 1) });
     let words = || -> Vec<u64> {
-        let LimiterState { sets, new_clients, .. } = &*limiter.memory;
+        let LimiterState { sets, new_clients, .. } = &*limiter.state;
         let all = sets.iter().flat_map(|set| &set.0).chain(new_clients);
         all.map(|word| word.load(Ordering::Relaxed)).collect()
     };

@@ -1,4 +1,4 @@
-//! Histogram of the response times in a server's state. Pure.
+//! Histogram metric of the response times in a server's status.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ResponseTimes;
 use crate::response::BOUNDS_NS;
 
-/// Name of the metric, without the prefix of all.
+/// Name of the metric, without the common prefix.
 pub(super) const NAME: &str = "response_seconds";
 const HELP: &str = "From the receive to the transmit timestamp of replies of the socket engine";
 
@@ -19,9 +19,9 @@ const HELP: &str = "From the receive to the transmit timestamp of replies of the
 pub(super) struct ResponseSeconds(ResponseTimes);
 
 impl ResponseSeconds {
-    /// Returns the response times of the state, if present.
-    pub(super) fn of(status: &Value) -> Option<Self> {
-        ResponseTimes::in_status(status).map(Self)
+    /// Returns the response times of a status, if present.
+    pub(super) fn from_status(status: &Value) -> Option<Self> {
+        ResponseTimes::from_status(status).map(Self)
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
         for ns in [700, 1_500, 1_800, 2_500_000_000] {
             times.count(Span::from_ns(ns));
         }
-        let text = render::text(&json!({ "counters": { "response_times": times } }));
+        let text = render::render_status(&json!({ "counters": { "response_times": times } }));
         for line in [
             "# TYPE horolog_response_seconds histogram",
             "horolog_response_seconds_sum 2.500004",
@@ -64,6 +64,6 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not there:\n{text}");
         }
         assert!(!text.contains("response_times"), "{text}");
-        assert!(!render::text(&json!({})).contains("response"));
+        assert!(!render::render_status(&json!({})).contains("response"));
     }
 }

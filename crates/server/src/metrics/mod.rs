@@ -1,5 +1,6 @@
-//! Metrics endpoint: `GET /metrics` in the text format of `OpenMetrics`, `GET /healthz` for load
-//! balancers that only need the health of the server. It is off by default and accepts no commands.
+//! HTTP endpoint for monitoring: `GET /metrics` in `OpenMetrics` text format, and `GET /healthz`
+//! for load balancers that need only the health of the server. It is off by default and accepts no
+//! commands.
 
 mod histogram;
 mod render;
@@ -10,42 +11,43 @@ use std::net::{SocketAddr, TcpListener};
 
 use horolog_http::{HttpRequest, HttpResponder, HttpResponse};
 
-use crate::Status;
+use crate::ServerStatus;
 
 pub use render::metric_names;
 
-/// Reason for which metrics are unavailable.
+/// Failure to listen for metrics requests.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {0} for metrics: {why}; choose another address with --metrics \
          ADDR:PORT", why = explain(.1))]
 pub struct MetricsError(pub SocketAddr, #[source] pub io::Error);
 
-/// Answers at the address, if any, with the result of `status`, and for the metrics with that of
-/// `whole_status`.
+/// Starts the endpoint at the address, if there is one. Metrics are made from
+/// `status_with_clients`, and the health from `status`.
 pub(crate) fn start(
     address: Option<SocketAddr>,
-    (status, whole_status): (
-        impl Fn() -> Status + Send + 'static,
-        impl Fn() -> Status + Send + 'static,
+    (status, status_with_clients): (
+        impl Fn() -> ServerStatus + Send + 'static,
+        impl Fn() -> ServerStatus + Send + 'static,
     ),
 ) -> Result<Option<HttpResponder>, MetricsError> {
     let Some(address) = address else { return Ok(None) };
-    let answer = move |request: &HttpRequest<'_>| answer(request.path, &status, &whole_status);
+    let answer =
+        move |request: &HttpRequest<'_>| respond(request.path, &status, &status_with_clients);
     let started = TcpListener::bind(address)
         .and_then(|listener| HttpResponder::start("metrics", listener, answer));
     started.map(Some).map_err(|error| MetricsError(address, error))
 }
 
-/// Returns the response to a request for `path`, from the state returned by `status` or, with the
-/// number of clients, which takes longer, by `whole_status`.
-pub(crate) fn answer(
+/// Returns the response to a request for `path`: the metrics from `status_with_clients`, which
+/// takes longer because it counts clients, and the health from `status`.
+pub(crate) fn respond(
     path: &str,
-    status: impl FnOnce() -> Status,
-    whole_status: impl FnOnce() -> Status,
+    status: impl FnOnce() -> ServerStatus,
+    status_with_clients: impl FnOnce() -> ServerStatus,
 ) -> HttpResponse {
     match path {
-        "/metrics" => match serde_json::to_value(whole_status()) {
-            Ok(value) => HttpResponse::open_metrics(render::text(&value)),
+        "/metrics" => match serde_json::to_value(status_with_clients()) {
+            Ok(value) => HttpResponse::open_metrics(render::render_status(&value)),
             Err(error) => HttpResponse::text(500, format!("{error}\n")),
         },
         "/healthz" => health(&status()),
@@ -53,7 +55,7 @@ pub(crate) fn answer(
     }
 }
 
-fn health(status: &Status) -> HttpResponse {
+fn health(status: &ServerStatus) -> HttpResponse {
     let reason = if status.page_expired {
         "the clock page has expired; no request is answered"
     } else if status.synchronised {

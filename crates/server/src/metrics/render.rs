@@ -1,6 +1,6 @@
-//! Metrics of a server's state. Pure. Every number of the state becomes a sample; [`METRICS`] lists
-//! the names, units and kinds of the known ones, and any other is exported under its name in the
-//! state, so that nothing is omitted. Only response times are a histogram.
+//! Metrics from a server's status. Every number of the status becomes a sample, so that none is
+//! omitted: [`METRICS`] specifies name, kind and help of the known ones, and any other is exported
+//! under its path in the status. The response times become a histogram.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,12 +17,12 @@ use super::histogram::{self, ResponseSeconds};
 
 type Labels = Vec<(String, String)>;
 
-/// Kind of a sample.
+/// Kind of a metric's samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SampleKind {
     Counter,
     Gauge,
-    /// Nanoseconds in the state; seconds as a metric, which is the base unit.
+    /// Gauge in seconds, from nanoseconds in the status.
     Seconds,
     /// Not exported.
     Skipped,
@@ -38,27 +38,27 @@ impl SampleKind {
     }
 }
 
-/// Specification of a metric and of the numbers of the state that it consists of.
+/// Specification of a metric, and the numbers of the status that become its samples.
 struct MetricSpec {
     name: &'static str,
     kind: SampleKind,
     help: &'static str,
-    of: MetricInput,
+    input: MetricInput,
 }
 
-/// Location of a metric's numbers in the state.
+/// Location of a metric's numbers in the status.
 enum MetricInput {
-    /// One number, or all numbers below this path.
+    /// Number at this path, or all numbers below it.
     Path(&'static str),
-    /// Several numbers in one object, distinguished by a label: its name, the object, and each
-    /// number with its label value.
+    /// Numbers of one object, distinguished by a label: name of the label, path of the object, and
+    /// for each number its key and label value.
     Labelled(&'static str, &'static str, &'static [(&'static str, &'static str)]),
 }
 
 impl MetricSpec {
-    /// Returns the metric of a number of the state, and its label if it has one.
+    /// Returns the metric to which the number at this path belongs, with its label if it has one.
     fn find(path: &str) -> Option<(&'static Self, Option<(&'static str, &'static str)>)> {
-        METRICS.iter().find_map(|known| match known.of {
+        METRICS.iter().find_map(|known| match known.input {
             MetricInput::Path(of) => (of == path).then_some((known, None)),
             MetricInput::Labelled(label, object, numbers) => {
                 let key = path.strip_prefix(object)?.strip_prefix('/')?;
@@ -70,19 +70,19 @@ impl MetricSpec {
 }
 
 const fn counter(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Counter, help, of: MetricInput::Path(path) }
+    MetricSpec { name, kind: SampleKind::Counter, help, input: MetricInput::Path(path) }
 }
 
 const fn gauge(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Gauge, help, of: MetricInput::Path(path) }
+    MetricSpec { name, kind: SampleKind::Gauge, help, input: MetricInput::Path(path) }
 }
 
 const fn seconds(name: &'static str, path: &'static str, help: &'static str) -> MetricSpec {
-    MetricSpec { name, kind: SampleKind::Seconds, help, of: MetricInput::Path(path) }
+    MetricSpec { name, kind: SampleKind::Seconds, help, input: MetricInput::Path(path) }
 }
 
-const fn left(path: &'static str) -> MetricSpec {
-    MetricSpec { name: "", kind: SampleKind::Skipped, help: "", of: MetricInput::Path(path) }
+const fn skipped(path: &'static str) -> MetricSpec {
+    MetricSpec { name: "", kind: SampleKind::Skipped, help: "", input: MetricInput::Path(path) }
 }
 
 const fn labelled(
@@ -96,7 +96,7 @@ const fn labelled(
         name,
         kind: SampleKind::Counter,
         help,
-        of: MetricInput::Labelled(label, object, numbers),
+        input: MetricInput::Labelled(label, object, numbers),
     }
 }
 
@@ -238,18 +238,19 @@ const METRICS: [MetricSpec; 56] = [
     counter("calibration_steps", "/calibration/steps", "Steps made by the calibration"),
     counter("sources_rejected", "/sources/rejected", "Implausible times of sources, by reason"),
     gauge("resident_bytes", "/resident_bytes", "Resident memory"),
-    // Part of the histogram in `super::histogram`.
-    left("/counters/response_times/bounds_ns"),
-    left("/counters/response_times/counts"),
-    left("/counters/response_times/sum_ns"),
-    left("/pid"),
+    // Exported by the histogram in `super::histogram`.
+    skipped("/counters/response_times/bounds_ns"),
+    skipped("/counters/response_times/counts"),
+    skipped("/counters/response_times/sum_ns"),
+    skipped("/pid"),
     // Identifier, not a quantity.
-    left("/reference_id"),
-    left("/schema"),
+    skipped("/reference_id"),
+    skipped("/schema"),
 ];
 
-/// Objects whose keys are label values, except those that have their own metrics.
-const KEYED: [(&str, &str); 8] = [
+/// Objects whose keys become label values, with the name of the label. Keys with a metric of their
+/// own are excepted.
+const LABEL_KEYED_OBJECTS: [(&str, &str); 8] = [
     ("/sources/rejected", "verdict"),
     ("/calibration/pulses", "verdict"),
     ("/calibration/sentences", "verdict"),
@@ -259,24 +260,26 @@ const KEYED: [(&str, &str); 8] = [
     ("/xdp_counters/kisses", "code"),
     ("/nts_ke/counters", "outcome"),
 ];
-/// Counters in lists of objects, with these labels only: the other texts of such an object change.
-const LASTING: [(&str, [&str; 2]); 1] = [("/sources/rejected", ["name", "verdict"])];
-/// Lists whose indices are values of a separately named label.
-const INDEXED: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
-/// Numbers that identify objects in lists.
-const DISTINGUISHING: [&str; 3] = ["thread", "core", "tau_s"];
+/// Lists of objects in which only these texts become labels, because the other texts change.
+const STABLE_LABELS: [(&str, [&str; 2]); 1] = [("/sources/rejected", ["name", "verdict"])];
+/// Lists whose indices become values of this label.
+const INDEX_LABELLED_LISTS: [(&str, &str); 1] = [("/xdp_answered_by_core", "core")];
+/// Numbers in lists of objects that identify the object, and so become labels.
+const IDENTIFYING_NUMBERS: [&str; 3] = ["thread", "core", "tau_s"];
 
-/// Returns the names of the samples that have a metric of their own, each with the label that
-/// distinguishes its numbers. Labels from the texts of lists are not known here.
+/// Returns the names of the metrics in [`METRICS`] and of the histogram, each with its label.
+/// Labels made from the texts of lists are not included.
 #[must_use]
 pub fn metric_names() -> BTreeSet<String> {
     let exported = METRICS.iter().filter(|known| known.kind != SampleKind::Skipped);
     let names = exported.map(|known| {
-        let label = match known.of {
+        let label = match known.input {
             MetricInput::Labelled(label, ..) => Some(label),
-            MetricInput::Path(of) => {
-                KEYED.iter().chain(&INDEXED).find(|(path, _)| *path == of).map(|(_, label)| *label)
-            }
+            MetricInput::Path(of) => LABEL_KEYED_OBJECTS
+                .iter()
+                .chain(&INDEX_LABELLED_LISTS)
+                .find(|(path, _)| *path == of)
+                .map(|(_, label)| *label),
         };
         let total = if known.kind == SampleKind::Counter { "_total" } else { "" };
         let label = label.map_or_else(String::new, |label| format!("{{{label}}}"));
@@ -286,13 +289,13 @@ pub fn metric_names() -> BTreeSet<String> {
     names.chain(histogram.map(|part| format!("horolog_{}_{part}", histogram::NAME))).collect()
 }
 
-/// Returns the state as `OpenMetrics` text.
-pub(super) fn text(status: &Value) -> String {
+/// Returns the metrics of a status as `OpenMetrics` text.
+pub(super) fn render_status(status: &Value) -> String {
     let mut families = MetricFamilies::default();
     families.walk("", status, &Vec::new());
     let mut registry = Registry::with_prefix("horolog");
     registry.register_collector(Box::new(families));
-    if let Some(histogram) = ResponseSeconds::of(status) {
+    if let Some(histogram) = ResponseSeconds::from_status(status) {
         registry.register_collector(Box::new(histogram));
     }
     let mut text = String::new();
@@ -314,25 +317,29 @@ struct MetricFamilies(BTreeMap<String, MetricFamily>);
 impl MetricFamilies {
     fn walk(&mut self, path: &str, value: &Value, labels: &Labels) {
         match value {
-            Value::Number(number) => self.sample(path, number.as_f64().unwrap_or(f64::NAN), labels),
-            Value::Bool(yes) => self.sample(path, f64::from(u8::from(*yes)), labels),
+            Value::Number(number) => {
+                self.add_sample(path, number.as_f64().unwrap_or(f64::NAN), labels)
+            }
+            Value::Bool(yes) => self.add_sample(path, f64::from(u8::from(*yes)), labels),
             Value::Object(object) => {
-                let keyed = KEYED.iter().find(|(keyed, _)| *keyed == path);
+                let keyed = LABEL_KEYED_OBJECTS.iter().find(|(keyed, _)| *keyed == path);
                 for (key, value) in object {
                     let inner = format!("{path}/{key}");
                     match keyed.filter(|_| MetricSpec::find(&inner).is_none()) {
-                        Some((_, label)) => self.walk(path, value, &with(labels, label, key)),
+                        Some((_, label)) => self.walk(path, value, &with_label(labels, label, key)),
                         None => self.walk(&inner, value, labels),
                     }
                 }
             }
             Value::Array(list) => {
-                let name = INDEXED.iter().find(|(indexed, _)| *indexed == path);
+                let name = INDEX_LABELLED_LISTS.iter().find(|(indexed, _)| *indexed == path);
                 let name = name.map_or("index", |(_, name)| name);
                 for (index, value) in list.iter().enumerate() {
                     match value {
-                        Value::Object(object) => self.element(path, object, labels),
-                        value => self.walk(path, value, &with(labels, name, &index.to_string())),
+                        Value::Object(object) => self.add_element(path, object, labels),
+                        value => {
+                            self.walk(path, value, &with_label(labels, name, &index.to_string()))
+                        }
                     }
                 }
             }
@@ -340,32 +347,37 @@ impl MetricFamilies {
         }
     }
 
-    /// Exports one object of a list, identified by its texts.
-    fn element(&mut self, path: &str, object: &serde_json::Map<String, Value>, labels: &Labels) {
+    /// Adds the numbers of an object in a list, with the object's texts as labels.
+    fn add_element(
+        &mut self,
+        path: &str,
+        object: &serde_json::Map<String, Value>,
+        labels: &Labels,
+    ) {
         let mut labels = labels.clone();
         let is_label =
-            |key: &str, value: &Value| value.is_string() || DISTINGUISHING.contains(&key);
+            |key: &str, value: &Value| value.is_string() || IDENTIFYING_NUMBERS.contains(&key);
         for (key, value) in object.iter().filter(|(key, value)| is_label(key, value)) {
             let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-            labels = with(&labels, key, &text);
+            labels = with_label(&labels, key, &text);
         }
         for (key, value) in object.iter().filter(|(key, value)| !is_label(key, value)) {
             self.walk(&format!("{path}/{key}"), value, &labels);
         }
     }
 
-    fn sample(&mut self, path: &str, value: f64, labels: &Labels) {
+    fn add_sample(&mut self, path: &str, value: f64, labels: &Labels) {
         let (name, kind, help, label) = match MetricSpec::find(path) {
             Some((MetricSpec { kind: SampleKind::Skipped, .. }, _)) => return,
             Some((known, label)) => (known.name.to_owned(), known.kind, known.help, label),
             None => {
-                let (name, kind) = of_path(path);
+                let (name, kind) = metric_of_path(path);
                 (name, kind, "See this field of horolog status", None)
             }
         };
         let mut labels =
-            label.map_or_else(|| labels.clone(), |(key, value)| with(labels, key, value));
-        if let Some((_, lasting)) = LASTING.iter().find(|(lasting, _)| *lasting == path) {
+            label.map_or_else(|| labels.clone(), |(key, value)| with_label(labels, key, value));
+        if let Some((_, lasting)) = STABLE_LABELS.iter().find(|(lasting, _)| *lasting == path) {
             labels.retain(|(key, _)| lasting.contains(&key.as_str()));
         }
         let family = self.0.entry(name).or_insert(MetricFamily { kind, help, samples: Vec::new() });
@@ -373,13 +385,14 @@ impl MetricFamilies {
     }
 }
 
-fn with(labels: &Labels, key: &str, value: &str) -> Labels {
+fn with_label(labels: &Labels, key: &str, value: &str) -> Labels {
     let more = (key.to_owned(), value.to_owned());
     labels.iter().cloned().chain([more]).collect()
 }
 
-/// Returns the name and the kind of a metric for a path in the state: times in base units.
-fn of_path(path: &str) -> (String, SampleKind) {
+/// Returns name and kind of the metric for a path without specification; nanoseconds become
+/// seconds.
+fn metric_of_path(path: &str) -> (String, SampleKind) {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = path.trim_start_matches('/').chars().map(plain).collect();
     match name.strip_suffix("_ns") {
@@ -432,7 +445,7 @@ mod tests {
 
     #[test]
     fn known_numbers_have_names_units_and_labels() {
-        let text = text(&json!({
+        let text = render_status(&json!({
             "schema": "x", "pid": 7, "stratum": 2, "synchronised": true, "root_delay_ns": 1_500_000,
             "reference_id": [1, 2, 3, 4],
             "counters": { "answered": 5, "dropped": 1, "nts": 3, "ignored": { "mode_control": 3 } },
@@ -479,7 +492,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_here_is_exported_all_the_same() {
-        let text = text(&json!({
+        let text = render_status(&json!({
             "nts": { "opened": 3 },
             "sources": [{ "name": "phc0", "offset_ns": -5 }, {
                 "name": "gnss", "state": "unusable", "reason": "it says 1980-01-06",

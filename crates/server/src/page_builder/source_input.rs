@@ -1,5 +1,5 @@
-//! Influence of the time sources on a clock page: the correction of the system clock, the claimed
-//! variables, and the absence of both if no source is usable or the time has jumped.
+//! Effect of the time sources on a clock page: the correction of the system clock and the system
+//! variables, or an unsynchronised page if no source is usable or the time has jumped.
 
 use horolog_source::{
     JumpGuard, JumpVerdict, PlausibilityRules, ServerLeapSeconds, SourceEstimate, TimeClaim,
@@ -11,18 +11,18 @@ use horolog_time::{Clock, Monotonic, NtpShort, NtpTimestamp, Span, Timestamp, Ut
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 
 use super::{PageBuilder, SystemClockReading};
-use crate::config::LeapSystem;
+use crate::config::SystemLeapBehaviour;
 use crate::leap_file::LeapFile;
 use crate::leap_transition::LeapOutputs;
 use crate::sources::{SharedSources, SourceReading};
 use crate::{ClockPage, SystemVariables};
 
-/// Age from which a source reading is stale. Sources are polled once a second, and a report is
-/// valid for eight seconds.
-const WORD_IS_OLD: Span = Span::from_ms(10_000);
+/// Time after a leap second for which a source's leap indicator may still be that of before:
+/// sources are polled once a second, and a report is valid for 8 s.
+const LEAP_REPORT_DELAY: Span = Span::from_ms(10_000);
 
 impl PageBuilder {
-    /// Adopts the present source readings.
+    /// Adopts the present reading of the sources.
     pub(crate) fn update_from_sources(&mut self, sources: &SharedSources) -> &mut Self {
         if let Some(source_reading) = sources.reading(MonotonicClock.now()) {
             self.source_reading = source_reading;
@@ -31,35 +31,35 @@ impl PageBuilder {
         self
     }
 
-    /// Passes to the sources the notices that result from the last page, and the leap seconds that
-    /// have actually passed.
+    /// Passes to the sources' thread the notice from the last page, if any, and the leap seconds
+    /// since the start.
     pub(crate) fn report_to_sources(&mut self, sources: &SharedSources) {
         if let Some(notice) = self.jump_notice.take() {
             sources.push_notice(notice);
         }
-        if !self.config.is_test() {
-            sources.passed_leaps(self.leap_transition.leaps_s());
-            sources.known_leaps(self.known_leaps);
+        if !self.config.has_test_time() {
+            sources.set_passed_leaps(self.leap_transition.leaps_s());
+            sources.set_known_leaps(self.known_leaps);
         }
     }
 
-    /// Returns the leap seconds known to the server itself; sources that report leap data supplied
-    /// to them are trusted less.
-    pub(super) fn update_known_leaps(&self, point: &LeapOutputs) -> ServerLeapSeconds {
-        if self.config.leap_seconds.system == LeapSystem::Smears {
+    /// Returns the leap seconds that the server itself knows. A source whose leap data was supplied
+    /// to it is trusted less.
+    pub(super) fn update_known_leaps(&self, outputs: &LeapOutputs) -> ServerLeapSeconds {
+        if self.config.leap_seconds.system == SystemLeapBehaviour::Smears {
             return ServerLeapSeconds::default();
         }
         let list = self.leap_file.as_ref().map(LeapFile::list);
         let list =
-            list.as_deref().filter(|list| list.validity(point.utc) != LeapListValidity::Expired);
+            list.as_deref().filter(|list| list.validity(outputs.utc) != LeapListValidity::Expired);
         ServerLeapSeconds {
             tai_minus_utc_s: self.tai.known_s(),
             has_list: list.is_some(),
-            next: point.next.filter(|leap| list.is_some_and(|list| list.leaps().contains(leap))),
+            next: outputs.next.filter(|leap| list.is_some_and(|list| list.leaps().contains(leap))),
         }
     }
 
-    /// Returns TAI minus UTC as supplied to the selected source.
+    /// Returns TAI minus UTC as reported by the selected source, in seconds.
     pub(super) fn source_tai_minus_utc_s(&self) -> Option<i32> {
         match self.source_reading {
             SourceReading::Selected(report) => report.tai_minus_utc_s,
@@ -67,7 +67,7 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the time of the selected source's report.
+    /// Returns the time of the selected source's report; `None` without a selected source.
     pub(super) fn source_time(&self) -> Option<Timestamp<Monotonic>> {
         match self.source_reading {
             SourceReading::Selected(report) => Some(report.at),
@@ -75,15 +75,15 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the next leap second as received by the selected source from satellites.
+    /// Returns the next leap second that the selected source received from satellites.
     pub(super) fn source_next_leap(&self) -> Option<LeapSecond> {
         match self.source_reading {
-            SourceReading::Selected(report) if !self.config.is_test() => report.next_leap,
+            SourceReading::Selected(report) if !self.config.has_test_time() => report.next_leap,
             _ => None,
         }
     }
 
-    /// Returns true time minus the system clock.
+    /// Returns the offset of true time from the system clock, by the selected source.
     pub(super) fn correction(&self, now: Timestamp<Monotonic>) -> Span {
         match &self.source_reading {
             SourceReading::Selected(report) => report.offset_at(now),
@@ -91,7 +91,7 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the rate at which that correction grows, in parts per billion.
+    /// Returns the rate at which [`Self::correction`] changes, in ppb.
     pub(super) fn frequency_ppb(&self, now: Timestamp<Monotonic>) -> i64 {
         match &self.source_reading {
             SourceReading::Selected(report) => report.rate_ppb_at(now),
@@ -99,13 +99,13 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the builder restricted to times that are plausible by these facts.
-    pub(crate) fn within(self, basis: PlausibilityRules) -> Self {
-        Self { guard: JumpGuard::with_plausibility(basis), ..self }
+    /// Returns the builder with rules by which times are plausible.
+    pub(crate) fn with_plausibility(self, rules: PlausibilityRules) -> Self {
+        Self { guard: JumpGuard::with_plausibility(rules), ..self }
     }
 
-    /// Judges the continuity of the time to be served with that of the last page. Without a source
-    /// there is none to judge.
+    /// Compares the time to be served with that of the last page, and detects jumps and implausible
+    /// times. Without a usable source there is nothing to compare.
     pub(super) fn check_continuity(
         &mut self,
         reading: &SystemClockReading,
@@ -117,7 +117,7 @@ impl PageBuilder {
             SourceReading::NoSource => return,
         };
         let now = reading.now;
-        let ahead = realtime_minus_monotonic + self.correction(now);
+        let utc_minus_monotonic = realtime_minus_monotonic + self.correction(now);
         let (is_unconfirmed, host_clock) = match &self.source_reading {
             SourceReading::Selected(report) => (report.is_unconfirmed, report.host_clock),
             SourceReading::NotPolled | SourceReading::NoSource => (false, None),
@@ -125,23 +125,25 @@ impl PageBuilder {
         let confirmed = self.confirmed;
         let claim = TimeClaim {
             now,
-            utc_minus_monotonic: ahead,
+            utc_minus_monotonic,
             is_from_source: is_claimed,
             confirmed_time: confirmed,
             host_clock,
             is_unconfirmed,
         };
         let judgement = self.guard.judge(claim);
-        let utc = Timestamp::from_ns(now.as_ns().saturating_add(ahead.as_ns()));
+        let utc = Timestamp::from_ns(now.as_ns().saturating_add(utc_minus_monotonic.as_ns()));
         self.jump_notice = notice(judgement, utc).or(self.jump_notice.take());
         self.jumped = !judgement.is_trusted();
     }
 
-    /// Returns the leap reported by the selected source, if no list takes precedence. Right after a
-    /// leap its report is stale.
-    pub(super) fn source_leap(&self, point: &LeapOutputs) -> LeapIndicator {
-        let is_old = point.latest.is_some_and(|leap| point.utc - leap.instant() < WORD_IS_OLD);
-        let smears = self.config.leap_seconds.system == LeapSystem::Smears;
+    /// Returns the leap indicator reported by the selected source, unless a list takes precedence
+    /// or the report may date from before the last leap second.
+    pub(super) fn source_leap(&self, outputs: &LeapOutputs) -> LeapIndicator {
+        let is_old = outputs
+            .latest
+            .is_some_and(|leap| outputs.utc - leap.step_instant() < LEAP_REPORT_DELAY);
+        let smears = self.config.leap_seconds.system == SystemLeapBehaviour::Smears;
         match self.source_reading {
             SourceReading::Selected(report) if self.leap_file.is_none() && !is_old && !smears => {
                 report.leap
@@ -150,9 +152,8 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the variables of the selected source, with the leap indicator determined for the
-    /// present.
-    pub(super) fn mirrored(
+    /// Returns the system variables of the selected source, with the leap indicator `leap`.
+    pub(super) fn source_variables(
         &self,
         report: &SourceEstimate,
         now: Timestamp<Monotonic>,
@@ -164,9 +165,10 @@ impl PageBuilder {
         if leap == LeapIndicator::Unsynchronised || is_source_unsynchronised {
             return self.unsynchronised();
         }
-        let nameless =
+        let is_undisciplined =
             config.source.keep_stratum && report.reference_id == UNDISCIPLINED_REFERENCE_ID;
-        let reference_id = if nameless { config.reference_id() } else { report.reference_id };
+        let reference_id =
+            if is_undisciplined { config.reference_id() } else { report.reference_id };
         let configured_delay = config.source.keep_root_delay.then_some(config.root_delay);
         let dispersion = config.root_dispersion.unwrap_or(report.dispersion_at(now));
         SystemVariables {
@@ -180,8 +182,9 @@ impl PageBuilder {
         }
     }
 
-    /// Returns half the width of the interval of true time.
-    pub(super) fn distance(&self, page: &ClockPage, now: Timestamp<Monotonic>) -> Span {
+    /// Returns the root distance of a page at `now`: by the selected source, or half the root delay
+    /// plus the root dispersion.
+    pub(super) fn root_distance(&self, page: &ClockPage, now: Timestamp<Monotonic>) -> Span {
         let claimed = page.variables;
         match &self.source_reading {
             SourceReading::Selected(report) if self.config.root_dispersion.is_none() => {
@@ -194,7 +197,7 @@ impl PageBuilder {
         }
     }
 
-    /// Returns the variables of an unsynchronised clock.
+    /// Returns the system variables of an unsynchronised clock.
     pub(super) fn unsynchronised(&self) -> SystemVariables {
         SystemVariables {
             leap: LeapIndicator::Unsynchronised,
@@ -208,7 +211,7 @@ impl PageBuilder {
     }
 }
 
-/// Returns the notice that results from a judgement.
+/// Returns the notice about a verdict on the continuity of time, if any.
 fn notice(judgement: JumpVerdict, utc: Timestamp<Utc>) -> Option<String> {
     match judgement {
         JumpVerdict::Jumped(by) => Some(format!(
@@ -446,7 +449,7 @@ mod tests {
             let renewal =
                 renewal(SourceReading::NotPolled, |config| config.trust = ClockTrust::Local);
             let reach = PlausibilityRules::span_of_years(1);
-            let mut renewal = renewal.within(PlausibilityRules {
+            let mut renewal = renewal.with_plausibility(PlausibilityRules {
                 build,
                 validity: reach,
                 ..PlausibilityRules::default()

@@ -1,4 +1,4 @@
-//! Clock data of messages at an instant, and the state of a port (IEEE 1588-2019, clauses 7.6.2 and
+//! PTP data of the clock at an instant, and the state of a port (IEEE 1588-2019, clauses 7.6.2 and
 //! 9.2.5).
 
 use horolog_time::Span;
@@ -7,28 +7,27 @@ use horolog_wire::ptp::{Announce, PtpFlags, PtpTimestamp};
 
 use super::settings::ClockSettings;
 
-/// State of the clock from the clock page at an instant, with all clock data of messages.
+/// PTP data of the clock at an instant, derived from the clock page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PtpClockState {
-    /// True if its time can be served at all. Otherwise no port is a master.
+    /// True if the time can be served; otherwise no port is a master.
     pub usable: bool,
     /// Clock class (table 4).
     pub clock_class: u8,
-    /// Clock accuracy (table 5); see [`accuracy`].
+    /// Clock accuracy code (table 5); see [`accuracy`].
     pub accuracy: u8,
-    /// Clock stability, `offsetScaledLogVariance`.
+    /// Clock stability: `offsetScaledLogVariance`.
     pub variance: u16,
-    /// Time source (table 6).
+    /// Time source code (table 6).
     pub time_source: u8,
-    /// Flags of the time, the low eight bits: valid UTC offset, TAI time scale, traceability,
-    /// pending leap second.
+    /// Low eight flags: valid UTC offset, TAI timescale, traceability, pending leap second.
     pub flags: PtpFlags,
     /// TAI minus UTC, in seconds.
     pub utc_offset: i16,
 }
 
 impl PtpClockState {
-    /// Returns the clock data by which other clocks rank it.
+    /// Returns the data by which other clocks rank this one as a grandmaster.
     #[must_use]
     pub const fn grandmaster(&self, settings: &ClockSettings) -> Grandmaster {
         Grandmaster {
@@ -41,7 +40,7 @@ impl PtpClockState {
         }
     }
 
-    /// Returns its Announce message.
+    /// Returns the Announce message of this clock.
     #[must_use]
     pub const fn announce(&self, settings: &ClockSettings, origin: PtpTimestamp) -> Announce {
         Announce {
@@ -53,14 +52,14 @@ impl PtpClockState {
         }
     }
 
-    /// Returns the flags of the time as one byte.
+    /// Returns the low eight flags as a byte.
     #[must_use]
     pub const fn time_flags(&self) -> u8 {
         self.flags.0 as u8
     }
 }
 
-/// Bounds of the accuracies from 25 ns (0x20) to 10 s (0x30), in ns (table 5).
+/// Upper limits of the accuracy codes from 0x20 (25 ns) to 0x30 (10 s), in ns (table 5).
 const ACCURACIES_NS: [i64; 17] = [
     25,
     100,
@@ -81,29 +80,29 @@ const ACCURACIES_NS: [i64; 17] = [
     10_000_000_000,
 ];
 
-/// Returns the accuracy of a clock with an error of at most `bound` (table 5).
+/// Returns the accuracy code of a clock with the error bound `bound` (table 5).
 #[must_use]
 pub fn accuracy(bound: Span) -> u8 {
     let index = ACCURACIES_NS.partition_point(|&ns| ns < bound.as_ns().saturating_abs());
     0x20 + index as u8
 }
 
-/// Returns the bound of an accuracy; `None` if it is unknown or above 10 s.
+/// Returns the error bound of an accuracy code; `None` if it is unknown or above 10 s.
 pub(super) fn accuracy_bound(accuracy: u8) -> Option<Span> {
     let index = usize::from(accuracy).checked_sub(0x20)?;
     ACCURACIES_NS.get(index).copied().map(Span::from_ns)
 }
 
-/// State of a port (table 20). A grandmaster that yields waits, and never follows.
+/// State of a port (table 20). A port that yields to a better master is passive, never a slave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PortState {
     /// Interface down or without carrier: nothing can be sent or received.
     Faulty = 2,
-    /// Not sending, and receiving other masters' messages; also the state while the clock is
-    /// unusable.
+    /// Not sending, and receiving the messages of other masters: after the start, and while the
+    /// clock is unusable.
     Listening = 4,
-    /// Active as the master.
+    /// Sending as a master.
     Master = 6,
     /// Not sending, because there is a better master.
     Passive = 7,

@@ -1,4 +1,4 @@
-//! Composition of this clock's messages in a buffer of their size.
+//! Composition of outgoing messages, and checks common to all received ones.
 
 use horolog_time::{NS_PER_S, Span};
 use horolog_wire::ptp::message::{DELAY_RESP_LEN, SIGNALING_LEN};
@@ -8,20 +8,20 @@ use horolog_wire::ptp::{Header, Message, NO_INTERVAL, PortIdentity, PtpFlags};
 
 use super::{ClockSettings, MINOR_VERSION, Outbox, PtpDestination, PtpPortCounts, PtpRefusal};
 
-/// Maximum length of an address in a message, in bytes.
+/// Maximum length of a protocol address in a message, in bytes.
 pub(super) const ADDRESS_LEN_MAX: usize = 16;
-/// Maximum number of negotiations in a message from this clock: one for each kind of message that
-/// can be granted, and as many denials.
+/// Maximum number of unicast negotiation TLVs in one outgoing message: one for each type of message
+/// that can be granted, and as many denials.
 pub(super) const NEGOTIATIONS_MAX: usize = 8;
-/// Maximum length of a message that is not a management response, in bytes.
-pub(super) const MESSAGE_LEN_MAX: usize = larger(
+/// Maximum length of an outgoing message other than a management response, in bytes.
+pub(super) const MESSAGE_LEN_MAX: usize = longer_len(
     DELAY_RESP_LEN + MonitorResponse::tlv_len(ADDRESS_LEN_MAX),
     SIGNALING_LEN + SUFFIX_LEN_MAX,
 );
-/// Maximum length of the negotiations in a message, in bytes.
+/// Maximum length of the unicast negotiation TLVs in one message, in bytes.
 pub(super) const SUFFIX_LEN_MAX: usize = NEGOTIATIONS_MAX * UNICAST_LEN_MAX;
 
-const fn larger(a: usize, b: usize) -> usize {
+const fn longer_len(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn header(
     }
 }
 
-/// Returns the unicast flag of a message to this destination.
+/// Returns the unicast flag for a message to this destination.
 pub(super) const fn unicast_flag(to: PtpDestination) -> PtpFlags {
     match to {
         PtpDestination::Group | PtpDestination::PeerGroup => PtpFlags(0),
@@ -52,16 +52,16 @@ pub(super) const fn unicast_flag(to: PtpDestination) -> PtpFlags {
     }
 }
 
-/// Checks the conditions for all received messages: of this domain, from another clock, with TLVs
-/// that end where the message does (clauses 7.1 and 13.4).
-pub(super) fn check(
+/// Checks what applies to all received messages: they are of this domain, from another clock, and
+/// their TLVs end where the message does (clauses 7.1 and 13.4).
+pub(super) fn check_message(
     message: &Message<'_>,
     (domain, sdo_id): (u8, u16),
-    own: PortIdentity,
+    port: PortIdentity,
 ) -> Result<(), PtpRefusal> {
     if (message.header.domain, message.header.sdo_id) != (domain, sdo_id) {
         Err(PtpRefusal::Domain)
-    } else if message.header.source.clock == own.clock {
+    } else if message.header.source.clock == port.clock {
         Err(PtpRefusal::Own)
     } else if message.tlvs().any(|tlv| tlv.is_err()) {
         Err(PtpRefusal::Length)
@@ -70,24 +70,24 @@ pub(super) fn check(
     }
 }
 
-/// Writes a message, counts it and sends it.
-pub(super) fn send(
+/// Composes, counts and sends a message.
+pub(super) fn send_message(
     out: &mut impl Outbox,
     counts: &mut PtpPortCounts,
     to: PtpDestination,
     message: &Message<'_>,
-    stamp: bool,
+    needs_timestamp: bool,
 ) {
     let mut buffer = [0; MESSAGE_LEN_MAX];
     let length = message.emit(&mut buffer);
     let event = message.kind().is_some_and(horolog_wire::ptp::MessageType::is_event);
     counts.count_sent(message.body.kind());
-    out.send(to, event, stamp, &buffer[..length]);
+    out.send(to, event, needs_timestamp, &buffer[..length]);
 }
 
-/// Returns the interval for its logarithm in a message, clamped to between a nanosecond and a
+/// Returns the interval of a log2 of seconds in a message, clamped to between a nanosecond and a
 /// month.
-pub(super) const fn interval(log: i8) -> Span {
+pub(super) const fn interval_from_log(log: i8) -> Span {
     let ns = match log {
         0.. => NS_PER_S << if log > 21 { 21 } else { log },
         _ => NS_PER_S >> if log < -29 { 29 } else { -log },
@@ -102,8 +102,11 @@ mod tests {
     #[test]
     fn intervals_are_powers_of_two_seconds() {
         for (log, ns) in [(0, NS_PER_S), (1, 2 * NS_PER_S), (-1, NS_PER_S / 2), (-7, 7_812_500)] {
-            assert_eq!(interval(log).as_ns(), ns, "{log}");
+            assert_eq!(interval_from_log(log).as_ns(), ns, "{log}");
         }
-        assert!(interval(i8::MIN).as_ns() > 0 && interval(i8::MAX) > interval(20));
+        assert!(
+            interval_from_log(i8::MIN).as_ns() > 0
+                && interval_from_log(i8::MAX) > interval_from_log(20)
+        );
     }
 }

@@ -8,9 +8,9 @@ use horolog_wire::ethernet::MacAddress;
 
 use super::{ClockSettings, PortSettings, PtpPortTransport, PtpProfile, UnicastSettings};
 
-/// Range of message intervals, as log2 of seconds: from 128 per second to one in 16 s.
+/// Range of message intervals, in log2 seconds: from 128 per second to one in 16 s.
 const PTP_LOG_INTERVALS: RangeInclusive<i8> = -7..=4;
-/// Maximum number of simultaneous grants: more than any interface serves streams for.
+/// Maximum number of simultaneous grants.
 const PTP_GRANTS_MAX: usize = 1 << 16;
 /// Maximum number of messages per second that can be granted.
 const PTP_RATE_MAX: u32 = 10_000_000;
@@ -18,36 +18,37 @@ const PTP_RATE_MAX: u32 = 10_000_000;
 /// Options for PTP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PtpConfig {
-    /// Interfaces that PTP is served on; if empty, PTP is off.
+    /// Interfaces on which PTP is served; if empty, PTP is off.
     pub interfaces: Vec<String>,
     /// Transports on these interfaces.
     pub transports: Vec<PtpPortTransport>,
     /// Profile, which supplies the defaults.
     pub profile: PtpProfile,
-    /// Domain number.
+    /// Domain number; by default that of the profile.
     pub domain: Option<u8>,
-    /// Rank before all clock data; lower values win.
+    /// Priority1: ranks clocks before all other data; lower values win.
     pub priority1: u8,
-    /// Rank after the clock data.
+    /// Priority2: ranks clocks of equal quality; lower values win.
     pub priority2: u8,
     /// Clock class while synchronised; by default derived from the source.
     pub clock_class: Option<u8>,
-    /// Interval of Announce, log2 of seconds.
+    /// Interval of Announce messages, in log2 seconds; by default that of the profile.
     pub log_announce: Option<i8>,
-    /// Interval of Sync, log2 of seconds.
+    /// Interval of Sync messages, in log2 seconds; by default that of the profile.
     pub log_sync: Option<i8>,
-    /// Minimum interval of a client's `Delay_Req`, log2 of seconds.
+    /// Minimum interval between a client's `Delay_Req` messages, in log2 seconds; by default that
+    /// of the profile.
     pub log_delay_req: Option<i8>,
-    /// True if the NIC writes the time into Sync on transmission.
+    /// True for one-step operation: the NIC writes the transmit time into Sync messages.
     pub one_step: bool,
-    /// True if NetSync Monitor is answered.
+    /// True to answer NetSync Monitor requests.
     pub monitor: bool,
-    /// Maximum number of simultaneous grants of unicast streams, one for each client and kind of
-    /// message; 0 for none.
+    /// Maximum number of simultaneous unicast grants, each for one client and type of message; 0
+    /// disables them.
     pub unicast_grants: usize,
-    /// Messages per second granted to all clients together.
+    /// Maximum rate granted to all clients together, in messages per second.
     pub unicast_rate: u32,
-    /// Prefixes of clients that may receive grants; if empty, the interface's own networks.
+    /// Prefixes of clients that may get grants; if empty, the networks of the interface.
     pub unicast_allow: Vec<Prefix>,
 }
 
@@ -74,13 +75,13 @@ impl Default for PtpConfig {
     }
 }
 
-/// Broken rule of the PTP options; its text is one line for the user.
+/// Violation of a rule of the PTP options; its text is one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PtpConfigError {
     /// Duplicate interface or transport.
     #[error("{0} is specified twice; omit one")]
-    Twice(String),
-    /// Domain that is reserved, or not in the profile.
+    Duplicate(String),
+    /// Domain that is not in the profile.
     #[error("--ptp-domain {0}: the profile {1} has domains {2} to {3}")]
     Domain(u8, &'static str, u8, u8),
     /// Transport that is not in the profile.
@@ -89,16 +90,16 @@ pub enum PtpConfigError {
          or another --ptp-profile"
     )]
     Transport(&'static str, &'static str),
-    /// Interval that is too short or too long.
+    /// Message interval that is out of range.
     #[error("{0} {1}: an interval is from -7 (128 a second) to 4 (one in 16 s)")]
     Interval(&'static str, i8),
-    /// Class that no grandmaster has.
+    /// Clock class that a grandmaster cannot have.
     #[error("--ptp-clock-class {0}: a grandmaster's class is 6 to 254 (IEEE 1588-2019, table 4)")]
     ClockClass(u8),
     /// Too many grants.
     #[error("--ptp-unicast-grants {0}: at most {PTP_GRANTS_MAX}")]
     Grants(usize),
-    /// Rate that is zero or too high.
+    /// Unicast rate that is out of range.
     #[error("--ptp-unicast-rate {0}: from 1 to {PTP_RATE_MAX}")]
     Rate(u32),
     /// One-step operation without hardware timestamps, which it requires.
@@ -110,7 +111,7 @@ pub enum PtpConfigError {
 }
 
 impl PtpPortTransport {
-    /// Returns its name in configuration.
+    /// Returns the name in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,7 +135,7 @@ impl PtpConfig {
         self.domain.unwrap_or(self.profile.default_domain())
     }
 
-    /// Returns the settings of the clock with this identity and number of ports.
+    /// Returns the settings of a clock with this identity and number of ports.
     pub(super) fn clock(&self, identity: u64, ports: u16) -> ClockSettings {
         ClockSettings {
             domain: self.domain(),
@@ -171,11 +172,11 @@ impl PtpConfig {
     /// Returns the first rule that the options break. `hardware` lists the interfaces with hardware
     /// timestamps.
     pub(crate) fn check(&self, hardware: &[String]) -> Result<(), PtpConfigError> {
-        if let Some(twice) = repeated(&self.interfaces) {
-            return Err(PtpConfigError::Twice(format!("--ptp {twice}")));
+        if let Some(twice) = first_duplicate(&self.interfaces) {
+            return Err(PtpConfigError::Duplicate(format!("--ptp {twice}")));
         }
-        if let Some(twice) = repeated(&self.transports) {
-            return Err(PtpConfigError::Twice(format!("--ptp-transport {}", twice.name())));
+        if let Some(twice) = first_duplicate(&self.transports) {
+            return Err(PtpConfigError::Duplicate(format!("--ptp-transport {}", twice.name())));
         }
         let domains = self.profile.domains();
         if !domains.contains(&self.domain()) {
@@ -216,7 +217,7 @@ impl PtpConfig {
     }
 }
 
-fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
+fn first_duplicate<T: PartialEq>(all: &[T]) -> Option<&T> {
     all.iter().enumerate().find(|(index, one)| all[..*index].contains(one)).map(|(_, one)| one)
 }
 
@@ -234,7 +235,7 @@ mod tests {
     fn the_default_is_valid_and_each_rule_is_enforced() {
         assert_eq!(check(|_| ()), Ok(()));
         let twice = |c: &mut PtpConfig| c.interfaces.push("eth0".into());
-        assert_eq!(check(twice), Err(PtpConfigError::Twice("--ptp eth0".into())));
+        assert_eq!(check(twice), Err(PtpConfigError::Duplicate("--ptp eth0".into())));
         assert!(check(|c| c.transports.push(PtpPortTransport::Udp4)).is_err());
         assert!(check(|c| c.domain = Some(240)).is_err());
         assert!(check(|c| c.log_sync = Some(-8)).is_err());

@@ -1,10 +1,10 @@
-//! Counts of a port.
+//! Message counts of a PTP port.
 
 use horolog_wire::ptp::MessageType;
 
 use super::PtpRefusal;
 
-/// Numbers of messages received and sent by type, and of refusals by reason.
+/// Messages received and sent, by type, and refusals by reason.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PtpPortCounts {
     received: [u64; 16],
@@ -25,18 +25,18 @@ impl PtpPortCounts {
         self.sent[kind as usize]
     }
 
-    /// Returns the number of messages, and of requests in them, refused for this reason.
+    /// Returns the number of messages, and of single requests in messages, refused for this reason.
     #[must_use]
     pub const fn refused(&self, reason: PtpRefusal) -> u64 {
         self.refused[reason as usize]
     }
 
-    /// Counts a received message whose type has these low four bits.
+    /// Counts a received message; the low four bits of `bits` are its type.
     pub(super) const fn count_received(&mut self, bits: u8) {
         self.received[(bits & 0xf) as usize] += 1;
     }
 
-    /// Counts a sent message whose type has these low four bits.
+    /// Counts a sent message; the low four bits of `bits` are its type.
     pub(super) const fn count_sent(&mut self, bits: u8) {
         self.sent[(bits & 0xf) as usize] += 1;
     }

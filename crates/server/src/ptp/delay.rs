@@ -1,84 +1,85 @@
-//! Response to a `Delay_Req`, with and without NetSync Monitor, as a pure function of the port, the
-//! request and its receive time. The socket path calls it, and the XDP program is compared with it
-//! byte for byte.
+//! Response to a `Delay_Req`, with or without NetSync Monitor: a pure function of the port's data,
+//! the request and its receive time. The sockets use it, and the XDP program must return the same
+//! bytes.
 
 use horolog_wire::ptp::monitor::{MonitorResponse, REQUEST};
 use horolog_wire::ptp::{
     Header, Message, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
 
-use super::compose::{MESSAGE_LEN_MAX, check};
+use super::compose::{MESSAGE_LEN_MAX, check_message};
 use super::{MINOR_VERSION, PtpRefusal};
 
-/// Port data needed to respond to a `Delay_Req`. It exists only while the port is a master that
-/// responds to them.
+/// Data of a port from which a `Delay_Req` is answered; available only while the port is a master
+/// with the end-to-end delay mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FastPort<'a> {
+pub struct DelayResponder<'a> {
     /// Identity of the port.
     pub identity: PortIdentity,
     /// Domain number.
     pub domain: u8,
-    /// `SdoId` of its profile.
+    /// `SdoId` of the profile.
     pub sdo_id: u16,
-    /// Minimum interval of requests that a response to the group carries, log2 of seconds.
+    /// Minimum interval between a client's requests, in log2 seconds, for responses to the group.
     pub log_min_delay_req: i8,
-    /// True if requests to the group are answered, to the group.
+    /// True if requests to the multicast group are answered, to that group.
     pub multicast: bool,
-    /// True if requests to the port itself are answered without a grant.
+    /// True if unicast requests are answered without a grant.
     pub hybrid: bool,
-    /// NetSync Monitor response; `None` if it is not answered.
+    /// NetSync Monitor data for the response; `None` if such requests are not answered.
     pub monitor: Option<MonitorResponse<'a>>,
 }
 
-/// Arrival context of a `Delay_Req`.
+/// Circumstances in which a `Delay_Req` arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DelayReqContext {
-    /// True if it was sent to the group.
+    /// True if the request was sent to the multicast group.
     pub group: bool,
-    /// True if its sender holds a grant for responses.
+    /// True if the sender holds a grant for `Delay_Resp` messages.
     pub granted: bool,
-    /// True if its sender is on the link or on the list, and may be sent more bytes than it sent.
+    /// True if the sender is on the link or in a listed prefix, and may be sent more bytes than it
+    /// sent.
     pub admitted: bool,
 }
 
-/// `Delay_Resp`, and further messages owed.
+/// `Delay_Resp` message, and whether a Sync message must follow.
 #[derive(Clone, Debug)]
-pub struct DelayAnswer {
+pub struct DelayResponse {
     buffer: [u8; MESSAGE_LEN_MAX],
     length: usize,
-    /// True if NetSync Monitor was requested: a Sync with the sequence number of the request must
-    /// follow, to the requester.
-    pub owes_sync: bool,
+    /// True if NetSync Monitor was requested: the requester must also be sent a Sync with the
+    /// sequence number of the request.
+    pub needs_sync: bool,
 }
 
-impl DelayAnswer {
-    /// Returns the message.
+impl DelayResponse {
+    /// Returns the bytes of the `Delay_Resp` message.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
 }
 
-impl FastPort<'_> {
-    /// Responds to a received request (IEEE 1588-2019, clause 11.3.2).
-    pub fn answer_bytes(
+impl DelayResponder<'_> {
+    /// Parses and answers a request (IEEE 1588-2019, clause 11.3.2).
+    pub fn respond_to_bytes(
         &self,
         request: &[u8],
         context: DelayReqContext,
         receive: PtpTimestamp,
-    ) -> Result<DelayAnswer, PtpRefusal> {
+    ) -> Result<DelayResponse, PtpRefusal> {
         let (message, _) = Message::parse(request)?;
-        check(&message, (self.domain, self.sdo_id), self.identity)?;
-        self.answer(&message, context, receive)
+        check_message(&message, (self.domain, self.sdo_id), self.identity)?;
+        self.respond(&message, context, receive)
     }
 
-    /// Responds to a request that passed [`check`].
-    pub(super) fn answer(
+    /// Answers a request that passed [`check_message`].
+    pub(super) fn respond(
         &self,
         request: &Message<'_>,
         context: DelayReqContext,
         receive: PtpTimestamp,
-    ) -> Result<DelayAnswer, PtpRefusal> {
+    ) -> Result<DelayResponse, PtpRefusal> {
         let PtpMessageBody::DelayReq(_) = request.body else { return Err(PtpRefusal::Unwanted) };
         if context.group && !self.multicast {
             return Err(PtpRefusal::Group);
@@ -97,10 +98,10 @@ impl FastPort<'_> {
         let message = Message { header, body, suffix: &suffix[..suffix_len] };
         let mut buffer = [0; MESSAGE_LEN_MAX];
         let length = message.emit(&mut buffer);
-        Ok(DelayAnswer { buffer, length, owes_sync: monitor.is_some() })
+        Ok(DelayResponse { buffer, length, needs_sync: monitor.is_some() })
     }
 
-    /// Returns the header of a response: sequence number and correction are those of the request
+    /// Returns the header of the response, with the sequence number and correction of the request
     /// (clause 13.8 and table 43).
     fn header(&self, request: &Header, group: bool) -> Header {
         Header {
@@ -116,7 +117,7 @@ impl FastPort<'_> {
     }
 }
 
-/// Returns true if a `Delay_Req` requests NetSync Monitor.
+/// Returns true if a `Delay_Req` contains a NetSync Monitor request.
 fn is_monitor(request: &Message<'_>) -> bool {
     request.tlvs().flatten().any(|tlv| tlv.number == REQUEST)
 }

@@ -1,4 +1,4 @@
-//! Foreign masters of a port, and the selection of the best (IEEE 1588-2019, clause 9.3).
+//! Foreign masters of a port, and the selection of the best one (IEEE 1588-2019, clause 9.3).
 
 use std::cmp::Ordering;
 
@@ -7,36 +7,35 @@ use horolog_wire::ptp::message::Grandmaster;
 use horolog_wire::ptp::{Announce, Header, PortIdentity};
 
 use super::PtpRefusal;
-use super::compose::interval;
+use super::compose::interval_from_log;
 
-/// Maximum number of foreign masters that a port stores (clause 9.3.2.4.5 requires at least five).
+/// Maximum number of foreign masters stored by a port (clause 9.3.2.4.5 requires at least five).
 pub const FOREIGN_MASTERS_MAX: usize = 5;
-/// Number of Announce intervals for which a master received once is stored
+/// Number of Announce intervals after which a master that was received once is removed
 /// (`FOREIGN_MASTER_TIME_WINDOW`).
 const TIME_WINDOW: i64 = 4;
-/// Smallest Announce interval accepted of a master, log2 of seconds (annex I.3.2).
+/// Limits to which a master's Announce interval is clamped, in log2 seconds (annex I.3.2).
 const LOG_INTERVAL_MIN: i8 = -7;
 const LOG_INTERVAL_MAX: i8 = 4;
-/// Number of steps from which a master is disregarded (clause 9.3.2.5).
+/// Value of `stepsRemoved` from which a master does not qualify (clause 9.3.2.5).
 const STEPS_MAX: u16 = 255;
 
-/// Rank in the data set comparison; smaller is better (figures 34 and 35).
+/// Rank of a master by the data set comparison; smaller is better (figures 34 and 35).
 ///
-/// If two announce the same grandmaster, figure 35 compares steps, then senders. It distinguishes
-/// "better" from "better by topology" by the receiving ports; that is for a boundary clock, which
-/// uses it to choose between a master and a passive port. A port that is never a slave yields to
-/// either.
+/// For the same grandmaster, figure 35 compares `stepsRemoved`, then the senders. Its distinction
+/// between "better" and "better by topology" only serves a boundary clock to choose between slave
+/// and passive ports. A port that is never a slave yields in either case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rank {
-    /// Grandmaster data.
+pub struct MasterRank {
+    /// Grandmaster data of the Announce message.
     pub grandmaster: Grandmaster,
-    /// Number of steps to the grandmaster.
+    /// Value of `stepsRemoved`: number of hops from the grandmaster.
     pub steps_removed: u16,
-    /// Sender of the Announce.
+    /// Port that sent the Announce message.
     pub sender: PortIdentity,
 }
 
-impl Ord for Rank {
+impl Ord for MasterRank {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |rank: &Self| {
             let Grandmaster {
@@ -54,23 +53,22 @@ impl Ord for Rank {
     }
 }
 
-impl PartialOrd for Rank {
+impl PartialOrd for MasterRank {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-/// Record of a foreign master.
+/// Foreign master known from its Announce messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForeignMasterRecord {
-    /// Rank by its Announce.
-    pub rank: Rank,
-    /// True if it was received twice within the time window, and has not timed out since
-    /// (`FOREIGN_MASTER_THRESHOLD`).
+    /// Rank by the last Announce message.
+    pub rank: MasterRank,
+    /// True if a second Announce arrived within the time window (`FOREIGN_MASTER_THRESHOLD`).
     pub qualified: bool,
-    /// Time of its last Announce.
+    /// Receive time of the last Announce message.
     pub last_announce_at: Timestamp<Monotonic>,
-    /// Its Announce interval, or that of this port if longer.
+    /// Announce interval of the master, or of this port if that is longer.
     interval: Span,
     sequence_id: u16,
 }
@@ -78,26 +76,26 @@ pub struct ForeignMasterRecord {
 /// Foreign masters of a port.
 #[derive(Clone, Debug)]
 pub(super) struct ForeignMasters {
-    own: u64,
+    own_clock: u64,
     records: Vec<ForeignMasterRecord>,
     log_announce: i8,
     receipt_timeout: i64,
 }
 
 impl ForeignMasters {
-    /// Creates the set for a port of the clock `own`, with its Announce interval and the number of
-    /// missed intervals after which a master times out.
-    pub(super) fn new(own: u64, log_announce: i8, receipt_timeout: u8) -> Self {
+    /// Creates an empty set for a port of the clock `own_clock`, with the port's Announce interval
+    /// in log2 seconds, and the number of missed intervals after which a master times out.
+    pub(super) fn new(own_clock: u64, log_announce: i8, receipt_timeout: u8) -> Self {
         let records = Vec::with_capacity(FOREIGN_MASTERS_MAX);
-        Self { own, records, log_announce, receipt_timeout: receipt_timeout.into() }
+        Self { own_clock, records, log_announce, receipt_timeout: receipt_timeout.into() }
     }
 
-    /// Removes all of them.
-    pub(super) fn forget(&mut self) {
+    /// Removes all masters.
+    pub(super) fn clear(&mut self) {
         self.records.clear();
     }
 
-    /// Processes an Announce from another clock.
+    /// Processes an Announce message from another clock.
     pub(super) fn process_announce(
         &mut self,
         header: &Header,
@@ -107,14 +105,15 @@ impl ForeignMasters {
         let Header { source: sender, sequence_id, log_interval, .. } = *header;
         let (grandmaster, steps_removed) = (announce.grandmaster, announce.steps_removed);
         let longest = log_interval.clamp(LOG_INTERVAL_MIN, LOG_INTERVAL_MAX).max(self.log_announce);
-        let interval = interval(longest);
-        if steps_removed >= STEPS_MAX || grandmaster.identity == self.own {
+        let interval = interval_from_log(longest);
+        if steps_removed >= STEPS_MAX || grandmaster.identity == self.own_clock {
             return Err(PtpRefusal::Unqualified);
         }
-        let rank = Rank { grandmaster, steps_removed, sender };
+        let rank = MasterRank { grandmaster, steps_removed, sender };
         self.expire(now);
         if let Some(known) = self.records.iter_mut().find(|known| known.rank.sender == sender) {
-            // A copy of the same message carries nothing new; a known master is in time.
+            // A duplicate message does not qualify its master; masters that have timed out are
+            // removed already.
             if known.sequence_id != sequence_id {
                 known.qualified = true;
                 known.sequence_id = sequence_id;
@@ -134,12 +133,12 @@ impl ForeignMasters {
             self.records.push(record);
             return Ok(());
         }
-        self.displace(record)
+        self.replace_worst(record)
     }
 
-    /// Replaces the worst record by a new one, if that is better; preferably one received only
-    /// once.
-    fn displace(&mut self, record: ForeignMasterRecord) -> Result<(), PtpRefusal> {
+    /// Replaces the worst record if the new one is better. Records that are not qualified are
+    /// replaced first.
+    fn replace_worst(&mut self, record: ForeignMasterRecord) -> Result<(), PtpRefusal> {
         let worst = self.records.iter_mut().max_by_key(|known| (!known.qualified, known.rank));
         match worst {
             Some(worst) if record.rank < worst.rank => {
@@ -155,19 +154,19 @@ impl ForeignMasters {
         foreign.last_announce_at + Span::from_ns(foreign.interval.as_ns().saturating_mul(intervals))
     }
 
-    /// Removes those that timed out.
+    /// Removes the masters that have timed out.
     pub(super) fn expire(&mut self, now: Timestamp<Monotonic>) {
         let mut records = std::mem::take(&mut self.records);
         records.retain(|foreign| now < self.expiry(foreign));
         self.records = records;
     }
 
-    /// Returns the time of the next removal, unless an Announce arrives before.
+    /// Returns the time at which the next master times out; `None` if there is none.
     pub(super) fn next_expiry(&self) -> Option<Timestamp<Monotonic>> {
         self.records.iter().map(|foreign| self.expiry(foreign)).min()
     }
 
-    /// Returns the best of the qualified masters.
+    /// Returns the best qualified master.
     pub(super) fn best(&self) -> Option<&ForeignMasterRecord> {
         self.records.iter().filter(|foreign| foreign.qualified).min_by_key(|foreign| foreign.rank)
     }

@@ -1,4 +1,5 @@
-//! Responses of a port to management: it reads, and changes nothing (IEEE 1588-2019, clause 15).
+//! Responses of a port to management messages: data can be read but not changed (IEEE 1588-2019,
+//! clause 15).
 
 use horolog_wire::ptp::management::data::{
     ClockDescription, Current, Data, DefaultDataSet, PortDataSet, TimeProperties, emit_text, id,
@@ -13,42 +14,43 @@ use horolog_wire::ptp::{
 
 use super::{ClockPort, Outbox, PtpArrival, PtpClockState, PtpDestination, PtpRefusal};
 
-/// Upper limit of the data length: a description whose only configured text has 256 bytes.
+/// Maximum length of the data, in bytes: a clock description, whose only configured text has at
+/// most 256 bytes.
 const DATA_LEN_MAX: usize = 512;
 const SUFFIX_LEN_MAX: usize = DATA_LEN_MAX + 8;
 
 /// Name of the port's physical layer (clause 15.5.3.1.2.3).
 const PHYSICAL_LAYER: &str = "IEEE 802.3";
-/// Manufacturer; model; instance.
+/// Product description: manufacturer; model; instance.
 const PRODUCT: &str = "Horolog;horolog;";
-/// Hardware; firmware; software.
+/// Revision data: hardware; firmware; software.
 const REVISION: &str = concat!(";;", env!("CARGO_PKG_VERSION"));
 
-/// Data of a response: the first bytes of an array, and their number.
-struct ManagementReply {
+/// Data of a management response.
+struct ManagementResponseData {
     bytes: [u8; DATA_LEN_MAX],
     length: usize,
 }
 
-impl ManagementReply {
-    /// Creates the reply from the bytes that `emit` writes and whose length it returns.
-    fn by(emit: impl FnOnce(&mut [u8]) -> usize) -> Self {
+impl ManagementResponseData {
+    /// Creates the data by calling `emit`, which writes them to a buffer and returns their length.
+    fn emitted_by(emit: impl FnOnce(&mut [u8]) -> usize) -> Self {
         let mut bytes = [0; DATA_LEN_MAX];
         let length = emit(&mut bytes);
         Self { bytes, length }
     }
 
-    fn data(data: &impl Data) -> Self {
-        Self::by(|buffer| data.emit(buffer))
+    fn from_data(data: &impl Data) -> Self {
+        Self::emitted_by(|buffer| data.emit(buffer))
     }
 
-    /// Creates a reply of one byte, padded to an even length.
-    fn byte(value: u8) -> Self {
-        Self::pair(value, 0)
+    /// Creates data of one byte and one byte of padding.
+    fn from_byte(value: u8) -> Self {
+        Self::from_pair(value, 0)
     }
 
-    fn pair(first: u8, second: u8) -> Self {
-        Self::by(|buffer| {
+    fn from_pair(first: u8, second: u8) -> Self {
+        Self::emitted_by(|buffer| {
             buffer[..2].copy_from_slice(&[first, second]);
             2
         })
@@ -56,8 +58,8 @@ impl ManagementReply {
 }
 
 impl ClockPort {
-    /// Responds to a GET, and refuses requests that would change anything. The response goes to the
-    /// destination of the request: to the group, or to the requester at its source port.
+    /// Answers a GET, and refuses requests that would change data. The response is sent to the
+    /// group if the request was; otherwise to the requester at its source port.
     pub(super) fn management(
         &mut self,
         message: &Message<'_>,
@@ -84,7 +86,7 @@ impl ClockPort {
             }
         };
         let mut suffix = [0; SUFFIX_LEN_MAX];
-        let length = match self.answer(addressee.action, managed.id, clock, out.now_ptp()) {
+        let length = match self.respond(addressee.action, managed.id, clock, out.now_ptp()) {
             Ok(reply) => {
                 Managed { id: managed.id, data: &reply.bytes[..reply.length] }.emit(&mut suffix)
             }
@@ -99,7 +101,7 @@ impl ClockPort {
             header: self.header(to, message.header.sequence_id),
             body: PtpMessageBody::Management(Addressee {
                 target: message.header.source,
-                // As far as the request travelled (clause 15.3.3).
+                // The response needs as many hops as the request took (clause 15.3.3).
                 starting_hops: addressee.starting_hops.saturating_sub(addressee.hops),
                 hops: addressee.starting_hops.saturating_sub(addressee.hops),
                 action,
@@ -116,15 +118,17 @@ impl ClockPort {
         Ok(())
     }
 
-    fn answer(
+    fn respond(
         &self,
         action: ManagementAction,
         requested_id: u16,
         clock: &PtpClockState,
         now: PtpTimestamp,
-    ) -> Result<ManagementReply, RefusalCode> {
+    ) -> Result<ManagementResponseData, RefusalCode> {
         match (action, self.requested_data(requested_id, clock, now)) {
-            _ if requested_id == id::NULL_MANAGEMENT => Ok(ManagementReply::by(|_| 0)),
+            _ if requested_id == id::NULL_MANAGEMENT => {
+                Ok(ManagementResponseData::emitted_by(|_| 0))
+            }
             _ if !id::is_known(requested_id) => Err(RefusalCode::NoSuchId),
             (ManagementAction::Set, _) => Err(RefusalCode::NotSetable),
             (ManagementAction::Get, Some(reply)) => Ok(reply),
@@ -132,68 +136,78 @@ impl ClockPort {
         }
     }
 
-    /// Returns the requested data of the clock and of this port (table 59); `None` if there is
-    /// none.
+    /// Returns data of the clock or of this port (table 59); `None` if there are none for this
+    /// identifier.
     fn requested_data(
         &self,
         requested_id: u16,
         clock: &PtpClockState,
         now: PtpTimestamp,
-    ) -> Option<ManagementReply> {
+    ) -> Option<ManagementResponseData> {
         let (own, settings) = (&self.clock, &self.settings);
         let flags = |mask: PtpFlags| clock.time_flags() & mask.0 as u8;
         let traceable = PtpFlags::TIME_TRACEABLE.with(PtpFlags::FREQUENCY_TRACEABLE);
         Some(match requested_id {
-            id::CLOCK_DESCRIPTION => self.describe(),
-            id::USER_DESCRIPTION => ManagementReply::by(|buffer| emit_text(&own.user, buffer)),
-            id::DEFAULT_DATA_SET => ManagementReply::data(&self.default_data_set(clock)),
+            id::CLOCK_DESCRIPTION => self.clock_description(),
+            id::USER_DESCRIPTION => {
+                ManagementResponseData::emitted_by(|buffer| emit_text(&own.user, buffer))
+            }
+            id::DEFAULT_DATA_SET => {
+                ManagementResponseData::from_data(&self.default_data_set(clock))
+            }
             // A grandmaster is zero steps from itself.
-            id::CURRENT_DATA_SET => ManagementReply::data(&Current::default()),
-            id::PARENT_DATA_SET => ManagementReply::data(&self.parent(clock)),
-            id::TIME_PROPERTIES_DATA_SET => ManagementReply::data(&TimeProperties {
+            id::CURRENT_DATA_SET => ManagementResponseData::from_data(&Current::default()),
+            id::PARENT_DATA_SET => ManagementResponseData::from_data(&self.parent_data_set(clock)),
+            id::TIME_PROPERTIES_DATA_SET => ManagementResponseData::from_data(&TimeProperties {
                 utc_offset: clock.utc_offset,
                 flags: clock.time_flags(),
                 time_source: clock.time_source,
             }),
-            id::PORT_DATA_SET => ManagementReply::data(&self.port_data_set()),
-            id::PRIORITY1 => ManagementReply::byte(own.priority1),
-            id::PRIORITY2 => ManagementReply::byte(own.priority2),
-            id::DOMAIN => ManagementReply::byte(own.domain),
-            id::SLAVE_ONLY => ManagementReply::byte(0),
+            id::PORT_DATA_SET => ManagementResponseData::from_data(&self.port_data_set()),
+            id::PRIORITY1 => ManagementResponseData::from_byte(own.priority1),
+            id::PRIORITY2 => ManagementResponseData::from_byte(own.priority2),
+            id::DOMAIN => ManagementResponseData::from_byte(own.domain),
+            id::SLAVE_ONLY => ManagementResponseData::from_byte(0),
             id::LOG_ANNOUNCE_INTERVAL => {
-                ManagementReply::byte(settings.log_announce.cast_unsigned())
+                ManagementResponseData::from_byte(settings.log_announce.cast_unsigned())
             }
             id::ANNOUNCE_RECEIPT_TIMEOUT => {
-                ManagementReply::byte(settings.announce_receipt_timeout)
+                ManagementResponseData::from_byte(settings.announce_receipt_timeout)
             }
-            id::LOG_SYNC_INTERVAL => ManagementReply::byte(settings.log_sync.cast_unsigned()),
-            id::VERSION_NUMBER => ManagementReply::byte(VERSION),
-            // A time that may be wrong is not reported.
-            id::TIME if clock.usable => ManagementReply::data(&now),
-            id::CLOCK_ACCURACY => ManagementReply::byte(clock.accuracy),
+            id::LOG_SYNC_INTERVAL => {
+                ManagementResponseData::from_byte(settings.log_sync.cast_unsigned())
+            }
+            id::VERSION_NUMBER => ManagementResponseData::from_byte(VERSION),
+            // A time that may be wrong is not returned.
+            id::TIME if clock.usable => ManagementResponseData::from_data(&now),
+            id::CLOCK_ACCURACY => ManagementResponseData::from_byte(clock.accuracy),
             id::UTC_PROPERTIES => {
                 let leaps =
                     PtpFlags::LEAP_61.with(PtpFlags::LEAP_59).with(PtpFlags::UTC_OFFSET_VALID);
                 let (utc_offset, flags) = (clock.utc_offset, flags(leaps));
-                ManagementReply::data(&TimeProperties { utc_offset, flags, time_source: 0 })
+                ManagementResponseData::from_data(&TimeProperties {
+                    utc_offset,
+                    flags,
+                    time_source: 0,
+                })
             }
-            id::TRACEABILITY_PROPERTIES => ManagementReply::byte(flags(traceable)),
+            id::TRACEABILITY_PROPERTIES => ManagementResponseData::from_byte(flags(traceable)),
             id::TIMESCALE_PROPERTIES => {
-                ManagementReply::pair(flags(PtpFlags::PTP_TIMESCALE), clock.time_source)
+                ManagementResponseData::from_pair(flags(PtpFlags::PTP_TIMESCALE), clock.time_source)
             }
             id::UNICAST_NEGOTIATION_ENABLE => {
-                ManagementReply::byte(u8::from(settings.unicast.grants_max > 0))
+                ManagementResponseData::from_byte(u8::from(settings.unicast.grants_max > 0))
             }
-            id::MASTER_ONLY => ManagementReply::byte(1),
-            id::DELAY_MECHANISM => ManagementReply::byte(settings.delay.number()),
+            id::MASTER_ONLY => ManagementResponseData::from_byte(1),
+            id::DELAY_MECHANISM => ManagementResponseData::from_byte(settings.delay.number()),
             id::LOG_MIN_PDELAY_REQ_INTERVAL => {
-                ManagementReply::byte(settings.log_min_delay_req.cast_unsigned())
+                ManagementResponseData::from_byte(settings.log_min_delay_req.cast_unsigned())
             }
             _ => return None,
         })
     }
 
-    fn describe(&self) -> ManagementReply {
+    fn clock_description(&self) -> ManagementResponseData {
         let description = ClockDescription {
             kinds: ClockDescription::ORDINARY,
             physical_layer: PHYSICAL_LAYER,
@@ -206,7 +220,7 @@ impl ClockPort {
             user: &self.clock.user,
             profile: self.clock.profile.identity(),
         };
-        ManagementReply::by(|buffer| description.emit(buffer))
+        ManagementResponseData::emitted_by(|buffer| description.emit(buffer))
     }
 
     fn default_data_set(&self, clock: &PtpClockState) -> DefaultDataSet {
@@ -224,7 +238,7 @@ impl ClockPort {
             port: self.identity,
             state: self.state as u8,
             log_min_delay_req: self.settings.log_min_delay_req,
-            // A master does not measure it.
+            // A master does not measure the peer delay.
             peer_delay: TimeInterval::default(),
             log_announce: self.settings.log_announce,
             announce_receipt_timeout: self.settings.announce_receipt_timeout,

@@ -1,16 +1,15 @@
-//! PTP grandmaster (IEEE 1588-2019), as a state machine per port: messages received by a
-//! [`ClockPort`] and due timers result in messages in an [`Outbox`]. It reads no clock and opens no
-//! socket; the instant, the state of the clock and the receive timestamps are passed with each
-//! call.
+//! PTP grandmaster (IEEE 1588-2019): one state machine per port, the [`ClockPort`], which turns
+//! received messages and timers into messages to an [`Outbox`]. No clock is read and no socket is
+//! opened: each call is passed the instant, the state of the clock and the receive timestamp.
 //!
-//! A port is the master, or does not send while it listens, while its clock is unusable, and while
-//! there is a better master; it is never a slave. Its stored state about other clocks has a fixed
-//! size: five foreign masters and a number of grants.
+//! A port is the master, or does not send: while it listens, while its clock is unusable, and while
+//! there is a better master. It is never a slave. The stored state has a fixed size: five foreign
+//! masters and a maximum number of grants.
 //!
-//! No reply is longer than its request, with the exceptions that the protocol requires: a
-//! `Delay_Resp` has ten bytes more than its `Delay_Req` (clause 13.8), and a grant two more than
-//! its request (clause 16.1.4.2). Much longer replies, of NetSync Monitor and management, are sent
-//! to clients on the link or on the list only.
+//! No response is longer than its request, with the exceptions that the protocol requires: a
+//! `Delay_Resp` is ten bytes longer than its `Delay_Req` (clause 13.8), and a grant two bytes
+//! longer than its request (clause 16.1.4.2). The much longer responses of NetSync Monitor and
+//! management are only sent to clients on the link or in a listed prefix.
 
 mod clock_state;
 mod compose;
@@ -37,9 +36,9 @@ use horolog_wire::ptp::PtpTimestamp;
 pub use clock_state::{PortState, PtpClockState, accuracy};
 pub use config::{PtpConfig, PtpConfigError};
 pub use counts::PtpPortCounts;
-pub use delay::{DelayAnswer, DelayReqContext, FastPort};
+pub use delay::{DelayReqContext, DelayResponder, DelayResponse};
 pub use foreign::{FOREIGN_MASTERS_MAX, ForeignMasterRecord};
-pub use io::{Announced, PtpPortStatus, PtpStartError, PtpStatus, ptp_at};
+pub use io::{AnnouncedClock, PtpPortStatus, PtpStartError, PtpStatus, ptp_time_of_page};
 pub(crate) use io::{OpenPtp, PtpThreads};
 pub use port::{ClockPort, PortView};
 pub use refusal::PtpRefusal;
@@ -48,82 +47,82 @@ pub use settings::{
     UnknownProfile,
 };
 
-/// Minor version of sent messages: that of 2019.
+/// Minor PTP version of sent messages: that of IEEE 1588-2019.
 pub const MINOR_VERSION: u8 = 1;
 
 /// Address of another clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PtpAddress {
-    /// UDP address.
+    /// IP addresses of both hosts.
     Ip {
-        /// Address of the remote host.
+        /// IP address of the remote host.
         peer: IpAddr,
-        /// Address of this host that it sends to; unspecified if none in particular.
-        own: IpAddr,
+        /// IP address of this host to which the remote host sends; unspecified if unknown.
+        local: IpAddr,
     },
-    /// Ethernet address.
+    /// MAC address of the remote host.
     Mac(MacAddress),
 }
 
 impl PtpAddress {
-    /// Returns true if it belongs to the same remote host, whichever address of this host it sends
-    /// to.
+    /// Returns true if both belong to the same remote host, whatever the address of this host.
     fn is_same_peer(self, other: Self) -> bool {
-        self.least_of_peer() == other.least_of_peer()
+        self.with_local_unspecified() == other.with_local_unspecified()
     }
 
-    /// Returns the smallest address, in their order, of the same remote host.
-    fn least_of_peer(self) -> Self {
+    /// Returns the address with an unspecified address of this host; it sorts before all others of
+    /// the same remote host.
+    fn with_local_unspecified(self) -> Self {
         match self {
-            Self::Ip { peer, .. } => Self::Ip { peer, own: Ipv4Addr::UNSPECIFIED.into() },
+            Self::Ip { peer, .. } => Self::Ip { peer, local: Ipv4Addr::UNSPECIFIED.into() },
             mac @ Self::Mac(_) => mac,
         }
     }
 }
 
-/// Destination of a message.
+/// Destination of a PTP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PtpDestination {
-    /// Group of all ports.
+    /// Multicast group of all PTP messages except those of the peer delay mechanism.
     Group,
-    /// Group of the ports on this link.
+    /// Multicast group of the peer delay mechanism, limited to the link.
     PeerGroup,
     /// Single port.
     To(PtpAddress),
-    /// Sender of a management request, which need not be a PTP port: over UDP the source port of
-    /// the request (annexes C.2 and D.2), and over Ethernet as for any other destination.
+    /// Sender of a management request, which need not be a PTP port, with its UDP source port
+    /// (annexes C.2 and D.2); the port is not used over Ethernet.
     Manager(PtpAddress, u16),
 }
 
-/// Received message with its context.
+/// Received PTP message with its context.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug)]
 pub struct PtpArrival<'a> {
-    /// Payload of the datagram or frame, including bytes after the message.
+    /// Payload of the datagram or frame: the message, with any bytes after it.
     pub bytes: &'a [u8],
     /// Sender address.
     pub from: PtpAddress,
     /// UDP source port; 0 over Ethernet.
     pub from_port: u16,
-    /// True if it was sent to a group.
+    /// True if the destination was a multicast group.
     pub group: bool,
-    /// True if it arrived at the port of event messages; over Ethernet, if it is one.
+    /// True if the message arrived at the event port; over Ethernet, if it is an event message.
     pub event: bool,
-    /// Receive time in the served timescale. It is used for event messages only.
+    /// Receive time on the served timescale; used for event messages only.
     pub received: PtpTimestamp,
     /// True if the sender is on the same link, and may be sent more bytes than it sent.
     pub on_link: bool,
-    /// True if the sender may be granted messages: it is on the same link or on the list.
+    /// True if the sender may get grants, because it is on the link or in a listed prefix.
     pub admitted: bool,
 }
 
-/// Receiver of the messages that a port sends.
+/// Recipient of the messages that a port sends.
 pub trait Outbox {
-    /// Sends a message. An `event` message goes by the port of event messages; one with `stamp` is
-    /// passed to [`ClockPort::sent`] with its transmit time.
+    /// Sends a message, by the event port if it is an `event` message. With `needs_timestamp`, the
+    /// message is passed to [`ClockPort::process_transmitted`] with its transmit time.
     ///
-    /// Over UDP and IPv6 the sender must append the two bytes after a message (annex D.5).
-    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]);
+    /// Over UDP and IPv6 the sender must append two bytes to the message (annex D.5).
+    fn send(&mut self, to: PtpDestination, event: bool, needs_timestamp: bool, message: &[u8]);
 
     /// Returns the approximate transmit time of a message sent now, in the served timescale.
     fn now_ptp(&mut self) -> PtpTimestamp;

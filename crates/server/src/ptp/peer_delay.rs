@@ -1,5 +1,5 @@
-//! Response to a neighbour that measures the link delay (IEEE 1588-2019, clause 11.4). A master
-//! sends no such requests, because it does not use the delay.
+//! Responses to neighbours that measure the peer delay (IEEE 1588-2019, clause 11.4). This port
+//! sends no such requests, because a master does not use the delay.
 
 use horolog_wire::ptp::{Message, PtpFlags, PtpMessageBody};
 
@@ -9,12 +9,13 @@ use super::{
 };
 
 impl ClockPort {
-    /// Responds to a `Pdelay_Req`, in two steps. It does so in every state, but not while its clock
-    /// is unusable.
+    /// Answers a `Pdelay_Req` in two steps, in every state of the port, unless the clock is
+    /// unusable.
     ///
-    /// In the standard the follow-up carries the correction of the request (clause 11.4.2). Here
-    /// the response does, so that the follow-up can be made from the response alone. The requester
-    /// adds up the corrections of both (clause 11.4.3), so the result is the same.
+    /// In the standard the `Pdelay_Resp_Follow_Up` carries the correction of the request (clause
+    /// 11.4.2). Here the `Pdelay_Resp` carries it, so that the follow-up can be made from that
+    /// message alone. The requester adds both corrections (clause 11.4.3), so that the result is
+    /// the same.
     pub(super) fn peer_delay_request(
         &mut self,
         request: &Message<'_>,
@@ -43,7 +44,7 @@ impl ClockPort {
             receive: arrival.received,
             requesting: request.header.source,
         };
-        compose::send(out, &mut self.counts, to, &Message::new(header, body), true);
+        compose::send_message(out, &mut self.counts, to, &Message::new(header, body), true);
         Ok(())
     }
 }

@@ -1,31 +1,32 @@
-//! Port of the clock: its identity, its handling of received messages, and its status.
+//! Port of the PTP clock: identity, processing of received messages, and status.
 
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::monitor::{Current, MonitorResponse, Parent};
 use horolog_wire::ptp::{Header, Message, MessageType, PortIdentity, PtpMessageBody, PtpTimestamp};
 
-use super::compose::{self, ADDRESS_LEN_MAX, check, interval};
+use super::compose::{self, ADDRESS_LEN_MAX, check_message, interval_from_log};
 use super::foreign::{ForeignMasterRecord, ForeignMasters};
 use super::grants::{GrantHolder, Grants};
 use super::streams::PtpMessageStream;
 use super::{
-    ClockSettings, DelayMechanism, DelayReqContext, FastPort, Outbox, PortSettings, PortState,
-    PtpArrival, PtpClockState, PtpDestination, PtpPortCounts, PtpPortTransport, PtpRefusal,
+    ClockSettings, DelayMechanism, DelayReqContext, DelayResponder, Outbox, PortSettings,
+    PortState, PtpArrival, PtpClockState, PtpDestination, PtpPortCounts, PtpPortTransport,
+    PtpRefusal,
 };
 
-/// Port of the clock.
+/// Port of a PTP clock, as a state machine.
 #[derive(Clone, Debug)]
 pub struct ClockPort {
     pub(super) clock: ClockSettings,
     pub(super) settings: PortSettings,
     pub(super) identity: PortIdentity,
     pub(super) state: PortState,
-    /// End of the listening period after its start; `None` once it is over.
+    /// End of the listening period, if the port is in it.
     pub(super) listening_until: Option<Timestamp<Monotonic>>,
     /// Length of the listening period.
-    pub(super) listening: Span,
-    /// State of the clock when it was last usable.
-    pub(super) scale: Option<PtpClockState>,
+    pub(super) listening_period: Span,
+    /// PTP data of the clock when it was last usable.
+    pub(super) last_usable_state: Option<PtpClockState>,
     pub(super) foreign: ForeignMasters,
     pub(super) grants: Grants,
     pub(super) announce: PtpMessageStream,
@@ -34,18 +35,18 @@ pub struct ClockPort {
     pub(super) counts: PtpPortCounts,
 }
 
-/// Port data for the status.
+/// Data of a port for the status.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PortView {
     /// Identity of the port.
     pub identity: PortIdentity,
     /// State of the port.
     pub state: PortState,
-    /// Better master that it yields to.
-    pub better: Option<ForeignMasterRecord>,
-    /// All stored masters, including the better one.
-    pub foreign: Vec<ForeignMasterRecord>,
-    /// Number of grants held.
+    /// Better master to which the port yields.
+    pub better_master: Option<ForeignMasterRecord>,
+    /// All stored foreign masters, including the better one.
+    pub foreign_masters: Vec<ForeignMasterRecord>,
+    /// Number of unicast grants held by clients.
     pub grants: usize,
     /// Total rate of the grants, in messages per second.
     pub granted_rate: f64,
@@ -54,8 +55,8 @@ pub struct PortView {
 }
 
 impl ClockPort {
-    /// Creates a port that starts at `now` and listens first. A port without multicast receives no
-    /// other master's messages, and so does not wait.
+    /// Creates a port that starts at `now` by listening. A port without multicast receives no
+    /// Announce messages of other masters, and so does not listen.
     #[must_use]
     pub fn new(
         clock: ClockSettings,
@@ -64,7 +65,7 @@ impl ClockPort {
     ) -> Self {
         settings.address.truncate(ADDRESS_LEN_MAX);
         let timeout = i64::from(settings.announce_receipt_timeout);
-        let listening = interval(settings.log_announce).as_ns().saturating_mul(timeout);
+        let listening = interval_from_log(settings.log_announce).as_ns().saturating_mul(timeout);
         let listening = if settings.multicast { Span::from_ns(listening) } else { Span::ZERO };
         let foreign = ForeignMasters::new(
             clock.identity,
@@ -75,8 +76,8 @@ impl ClockPort {
             identity: settings.identity(&clock),
             state: PortState::Listening,
             listening_until: Some(now + listening),
-            listening,
-            scale: None,
+            listening_period: listening,
+            last_usable_state: None,
             foreign,
             grants: Grants::new(settings.unicast),
             announce: PtpMessageStream::new(settings.log_announce, now),
@@ -88,51 +89,51 @@ impl ClockPort {
         }
     }
 
-    /// Returns its state.
+    /// Returns the state of the port.
     #[must_use]
     pub const fn state(&self) -> PortState {
         self.state
     }
 
-    /// Returns its data for the status.
+    /// Returns the data of the port for the status.
     #[must_use]
     pub fn view(&self, clock: &PtpClockState) -> PortView {
         PortView {
             identity: self.identity,
             state: self.state,
-            better: self.better(clock).copied(),
-            foreign: self.foreign.records().to_vec(),
+            better_master: self.better_master(clock).copied(),
+            foreign_masters: self.foreign.records().to_vec(),
             grants: self.grants.len(),
             granted_rate: self.grants.rate(),
             counts: self.counts.clone(),
         }
     }
 
-    /// Returns the data needed to respond to a `Delay_Req` as this port; `None` while it does not
-    /// respond.
+    /// Returns the data with which a `Delay_Req` is answered; `None` while the port does not answer
+    /// them.
     #[must_use]
-    pub fn fast(&self, clock: &PtpClockState) -> Option<FastPort<'_>> {
+    pub fn delay_responder(&self, clock: &PtpClockState) -> Option<DelayResponder<'_>> {
         let answers = clock.usable
             && self.state == PortState::Master
             && self.settings.delay == DelayMechanism::EndToEnd;
-        answers.then(|| FastPort {
+        answers.then(|| DelayResponder {
             identity: self.identity,
             domain: self.clock.domain,
             sdo_id: self.clock.sdo_id,
             log_min_delay_req: self.settings.log_min_delay_req,
             multicast: self.settings.multicast,
             hybrid: self.settings.hybrid,
-            monitor: self.settings.monitor.then(|| self.monitor(clock)),
+            monitor: self.settings.monitor.then(|| self.monitor_response(clock)),
         })
     }
 
-    /// Returns the NetSync Monitor response: a grandmaster is its own parent (clause 8.2.3).
-    fn monitor(&self, clock: &PtpClockState) -> MonitorResponse<'_> {
+    /// Returns the NetSync Monitor data. A grandmaster is its own parent (clause 8.2.3).
+    fn monitor_response(&self, clock: &PtpClockState) -> MonitorResponse<'_> {
         MonitorResponse {
             port_state: self.state as u8,
             protocol: self.settings.transport.protocol(),
             address: &self.settings.address,
-            parent: self.parent(clock),
+            parent: self.parent_data_set(clock),
             current: Current::default(),
             utc_offset: clock.utc_offset,
             time_flags: clock.time_flags(),
@@ -142,7 +143,7 @@ impl ClockPort {
     }
 
     /// Returns the parent data set of a grandmaster (clauses 8.2.3 and 9.3.5, table 30).
-    pub(super) const fn parent(&self, clock: &PtpClockState) -> Parent {
+    pub(super) const fn parent_data_set(&self, clock: &PtpClockState) -> Parent {
         Parent {
             port: PortIdentity { clock: self.clock.identity, port: 0 },
             has_statistics: false,
@@ -152,7 +153,7 @@ impl ClockPort {
         }
     }
 
-    /// Processes a message.
+    /// Processes a received message; a refusal is counted.
     pub fn receive(
         &mut self,
         arrival: &PtpArrival<'_>,
@@ -160,17 +161,17 @@ impl ClockPort {
         now: Timestamp<Monotonic>,
         out: &mut impl Outbox,
     ) {
-        if let Err(reason) = self.judge(arrival, clock, now, out) {
+        if let Err(reason) = self.process(arrival, clock, now, out) {
             self.counts.count_refused(reason);
         }
     }
 
-    /// Counts a message that was refused before it was parsed.
+    /// Counts the refusal of a message that was not parsed.
     pub(super) fn refuse(&mut self, reason: PtpRefusal) {
         self.counts.count_refused(reason);
     }
 
-    fn judge(
+    fn process(
         &mut self,
         arrival: &PtpArrival<'_>,
         clock: &PtpClockState,
@@ -184,7 +185,7 @@ impl ClockPort {
         {
             return Err(PtpRefusal::Channel);
         }
-        check(&message, (self.clock.domain, self.clock.sdo_id), self.identity)?;
+        check_message(&message, (self.clock.domain, self.clock.sdo_id), self.identity)?;
         match message.body {
             PtpMessageBody::Announce(_) => {
                 self.process_announce(&message, arrival.group, clock, now, out)
@@ -215,28 +216,30 @@ impl ClockPort {
         let client = GrantHolder::new(arrival.from, request.header.source);
         let context = DelayReqContext {
             group: arrival.group,
-            granted: self.grants.holds(client, MessageType::DelayResp, now),
+            granted: self.grants.has_grant(client, MessageType::DelayResp, now),
             admitted: arrival.admitted,
         };
-        let fast = self.fast(clock).ok_or(PtpRefusal::State)?;
-        let answer = fast.answer(request, context, arrival.received)?;
+        let responder = self.delay_responder(clock).ok_or(PtpRefusal::State)?;
+        let answer = responder.respond(request, context, arrival.received)?;
         let to =
             if arrival.group { PtpDestination::Group } else { PtpDestination::To(arrival.from) };
         self.counts.count_sent(MessageType::DelayResp as u8);
         out.send(to, false, false, answer.bytes());
-        if answer.owes_sync {
+        if answer.needs_sync {
             self.send_sync(to, request.header.sequence_id, out);
         }
         Ok(())
     }
 
-    /// Returns the time of the next action, apart from those caused by the clock's own state: the
-    /// caller must also call [`ClockPort::due`] when that changes.
+    /// Returns the time of the next action that depends on time alone. [`ClockPort::process_due`]
+    /// must also be called when the state of the clock changes.
     #[must_use]
     pub fn next_due(&self) -> Timestamp<Monotonic> {
         let forever = Timestamp::from_ns(i64::MAX);
         let streams = match self.state {
-            PortState::Master if self.settings.multicast => self.announce.next.min(self.sync.next),
+            PortState::Master if self.settings.multicast => {
+                self.announce.next_due.min(self.sync.next_due)
+            }
             PortState::Listening => self.listening_until.unwrap_or(forever),
             PortState::Master | PortState::Passive | PortState::Faulty => forever,
         };
@@ -244,12 +247,12 @@ impl ClockPort {
         others.into_iter().flatten().fold(streams, Timestamp::min)
     }
 
-    /// Returns the header of a message of this port.
+    /// Returns the header of a message from this port.
     pub(super) fn header(&self, to: PtpDestination, sequence_id: u16) -> Header {
         compose::header(&self.clock, self.identity, compose::unicast_flag(to), sequence_id)
     }
 }
 
-/// Value of the parent data set while nothing is measured (clauses 8.2.3.4 and 8.2.3.5).
+/// Values of the parent data set while nothing is measured (clauses 8.2.3.4 and 8.2.3.5).
 const UNKNOWN_VARIANCE: u16 = 0xffff;
 const UNKNOWN_PHASE_CHANGE_RATE: u32 = 0x7fff_ffff;

@@ -1,47 +1,48 @@
-//! Reasons for which a message is not answered or not taken into account, each with its counter.
+//! Reasons for which a message is refused, each with its own counter.
 
 use horolog_wire::Malformed;
 
-/// Reason for which a message is not answered or not taken into account.
+/// Reason for which a message, or a request in it, is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(usize)]
 pub enum PtpRefusal {
-    /// Length, of the message or of a TLV, that contradicts the available bytes.
+    /// Length of the message or of a TLV that exceeds the received bytes, or contradicts the type.
     Length,
-    /// Different version of the protocol.
+    /// Unsupported PTP version.
     Version,
     /// Reserved message type.
     Type,
-    /// Different domain or another organisation's profile.
+    /// Message of another domain or `sdoId`.
     Domain,
-    /// Event message on the general channel, or the reverse.
+    /// Event message at the general port, or general message at the event port.
     Channel,
-    /// Message to a group at a port without multicast; or an unrequested one to this port alone.
+    /// Message to the group at a port without multicast, Signaling message to the group, or
+    /// Announce message by unicast.
     Group,
-    /// Message from this clock itself: looped back, or from another of its ports on the same link.
+    /// Message from this clock: looped back, or sent by another of its ports on the same link.
     Own,
     /// Message for another clock or port.
     Target,
     /// Clock that is unusable, or port that is not the master.
     State,
-    /// Delay request that does not match the port's mechanism.
+    /// Delay request of the mechanism that the port does not use.
     Mechanism,
-    /// Unicast request without the required grant.
+    /// Unicast request of a client without the required grant.
     NotGranted,
-    /// Denied request: too much is granted already, or too much was requested.
+    /// Denied request for a grant, because of its parameters or the limits on all grants.
     Denied,
-    /// Client that is neither on the link nor on the list.
+    /// Client that is neither on the link nor in a listed prefix.
     NotAdmitted,
-    /// Response that would be longer than its request, to a requester not on the link.
+    /// Response that would be longer than its request, for a requester that is not on the link.
     Amplifying,
-    /// Announce that does not qualify a master: its sender follows this clock, is too many steps
-    /// away or is an alternate master.
+    /// Announce message that does not qualify its sender: its grandmaster is this clock, it is too
+    /// many steps away, or it is an alternate master.
     Unqualified,
     /// More masters than can be stored.
     ForeignMastersFull,
-    /// Message that a master does not need: another's Sync, or an unsolicited response.
+    /// Message that a master does not process: Sync messages of others, or unsolicited responses.
     Unwanted,
-    /// Multicast destination that is not PTP's, or broadcast destination.
+    /// Multicast destination other than PTP's groups, or broadcast destination.
     NotUnicast,
 }
 

@@ -1,4 +1,4 @@
-//! Settings of a clock and of its ports, and their derivation from a profile (IEEE 1588-2019,
+//! Settings of a clock and its ports, and the profiles that supply their defaults (IEEE 1588-2019,
 //! clause 20.3 and annex I; ITU-T G.8275.2).
 
 use horolog_wire::ethernet::MacAddress;
@@ -16,7 +16,7 @@ pub enum PtpPortTransport {
 }
 
 impl PtpPortTransport {
-    /// Returns its number in messages (table 3).
+    /// Returns the network protocol code in messages (table 3).
     #[must_use]
     pub const fn protocol(self) -> u16 {
         match self {
@@ -37,7 +37,7 @@ pub enum DelayMechanism {
 }
 
 impl DelayMechanism {
-    /// Returns its number in messages.
+    /// Returns the code in messages.
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -47,14 +47,14 @@ impl DelayMechanism {
     }
 }
 
-/// Profile: a set of choices that clocks must share.
+/// PTP profile: defaults and permitted values that clocks share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PtpProfile {
     /// Default profile with end-to-end delay requests to the master (annex I.3).
     DefaultE2e,
     /// Default profile with peer-to-peer delay requests to neighbours (annex I.4).
     DefaultP2p,
-    /// ITU-T G.8275.2, telecommunication networks without support on the path: unicast only.
+    /// ITU-T G.8275.2, for networks without PTP support on the path: unicast only.
     G8275_2,
 }
 
@@ -81,7 +81,7 @@ impl PtpProfile {
     /// All profiles.
     pub const ALL: [Self; 3] = [Self::DefaultE2e, Self::DefaultP2p, Self::G8275_2];
 
-    /// Returns its name in configuration.
+    /// Returns the name in options.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl PtpProfile {
         }
     }
 
-    /// Returns its identity in messages (annexes I.3.1 and I.4.1; G.8275.2, annex A.1).
+    /// Returns the profile identifier in messages (annexes I.3.1 and I.4.1; G.8275.2, annex A.1).
     #[must_use]
     pub const fn identity(self) -> [u8; 6] {
         match self {
@@ -128,14 +128,13 @@ impl PtpProfile {
         }
     }
 
-    /// Returns true if its ports use multicast; otherwise clients request messages.
+    /// Returns true if its ports use multicast; otherwise clients request unicast messages.
     #[must_use]
     pub const fn multicast(self) -> bool {
         !matches!(self, Self::G8275_2)
     }
 
-    /// Returns the settings of a port with this number in the profile: intervals, timeouts, and
-    /// bounds of grants.
+    /// Returns the profile's settings of a port: message intervals, timeouts and limits of grants.
     #[must_use]
     pub const fn port(
         self,
@@ -171,21 +170,21 @@ pub struct ClockSettings {
     pub domain: u8,
     /// `SdoId` of its profile, 12 bits: 0 for all profiles supported here.
     pub sdo_id: u16,
-    /// First priority; lower values win.
+    /// Priority1: ranks clocks before all other data; lower values win.
     pub priority1: u8,
-    /// Second priority, among clocks of the same quality.
+    /// Priority2: ranks clocks of equal quality; lower values win.
     pub priority2: u8,
     /// Profile of the clock.
     pub profile: PtpProfile,
     /// Number of ports.
     pub ports: u16,
-    /// User description, for management.
+    /// User description, for management messages.
     pub user: String,
 }
 
 impl ClockSettings {
-    /// Creates the settings of a clock with the default priorities and domain of the profile, and
-    /// one port.
+    /// Creates the settings of a clock with one port, and the profile's default domain and
+    /// priorities.
     #[must_use]
     pub const fn new(identity: u64, profile: PtpProfile) -> Self {
         Self {
@@ -211,54 +210,54 @@ pub struct PortSettings {
     pub transport: PtpPortTransport,
     /// Delay mechanism of its clients.
     pub delay: DelayMechanism,
-    /// Interval of Announce, log2 of seconds.
+    /// Interval of Announce messages, in log2 seconds.
     pub log_announce: i8,
-    /// Interval of Sync, log2 of seconds.
+    /// Interval of Sync messages, in log2 seconds.
     pub log_sync: i8,
-    /// Minimum interval of clients between `Delay_Req`, log2 of seconds.
+    /// Minimum interval between a client's `Delay_Req` messages, in log2 seconds.
     pub log_min_delay_req: i8,
     /// Number of intervals without an Announce after which a master times out.
     pub announce_receipt_timeout: u8,
-    /// True if it sends to and receives from the group.
+    /// True if the port sends to the multicast group and processes messages to it.
     pub multicast: bool,
-    /// True if a `Delay_Req` to its own address is answered without a grant.
+    /// True if a unicast `Delay_Req` is answered without a grant.
     pub hybrid: bool,
-    /// True if the NIC writes the time into a Sync on transmission.
+    /// True for one-step operation: the NIC writes the transmit time into Sync messages.
     pub one_step: bool,
-    /// True if NetSync Monitor is answered.
+    /// True to answer NetSync Monitor requests.
     pub monitor: bool,
-    /// Bounds of grants.
+    /// Limits of unicast grants.
     pub unicast: UnicastSettings,
-    /// Protocol address, for management.
+    /// Protocol address in network byte order, for management messages.
     pub address: Vec<u8>,
-    /// Address on the link.
+    /// MAC address of the interface.
     pub mac: MacAddress,
 }
 
 impl PortSettings {
-    /// Returns its identity as a port of a clock.
+    /// Returns the identity of the port at a clock.
     #[must_use]
     pub const fn identity(&self, clock: &ClockSettings) -> PortIdentity {
         PortIdentity { clock: clock.identity, port: self.number }
     }
 }
 
-/// Bounds of a port's grants (clause 16.1).
+/// Limits of a port's unicast grants (clause 16.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnicastSettings {
-    /// Maximum number of grants; each is for one kind of message to one client.
+    /// Maximum number of grants, each for one client and type of message.
     pub grants_max: usize,
     /// Maximum total rate, in messages per second.
     pub rate_max: u32,
     /// Maximum duration of a grant, in seconds.
     pub duration_max_s: u32,
-    /// Shortest message interval, log2 of seconds.
+    /// Shortest message interval, in log2 seconds.
     pub log_interval_min: i8,
 }
 
 impl UnicastSettings {
-    /// Room for 512 clients with 64 Syncs and delay requests per second each; intervals and
-    /// durations of G.8275.2 (table A.5).
+    /// Limits for 512 clients with 64 Sync messages and delay requests per second each; intervals
+    /// and durations are those of G.8275.2 (table A.5).
     pub const DEFAULT: Self =
         Self { grants_max: 4096, rate_max: 65_536, duration_max_s: 1000, log_interval_min: -7 };
 }

@@ -1,4 +1,4 @@
-//! Unicast negotiation: clients request messages, and cancel them (IEEE 1588-2019, clause 16.1).
+//! Unicast negotiation: clients request messages and cancel grants (IEEE 1588-2019, clause 16.1).
 
 use horolog_time::{Monotonic, Timestamp};
 use horolog_wire::ptp::tlv::{Ended, Unicast};
@@ -11,27 +11,26 @@ use super::{
     PtpDestination, PtpRefusal, compose,
 };
 
-/// Negotiations sent to one client, in one message.
-struct Negotiations {
+/// TLVs of unicast negotiation (IEEE 1588-2019, clause 16.1) for one Signaling message.
+struct NegotiationTlvs {
     bytes: [u8; SUFFIX_LEN_MAX],
     length: usize,
 }
 
-impl Negotiations {
+impl NegotiationTlvs {
     const fn new() -> Self {
         Self { bytes: [0; SUFFIX_LEN_MAX], length: 0 }
     }
 
-    /// Adds one; there are at most [`NEGOTIATIONS_MAX`].
+    /// Adds a TLV; there is room for [`NEGOTIATIONS_MAX`].
     fn push(&mut self, negotiation: Unicast) {
         self.length += negotiation.emit(&mut self.bytes[self.length..]);
     }
 }
 
 impl ClockPort {
-    /// Processes a client's requests. The response goes to its address only, whatever the
-    /// destination of the request, in one message. Negotiations of a message beyond the first few
-    /// are ignored.
+    /// Processes the requests in a client's Signaling message, up to [`NEGOTIATIONS_MAX`]; any
+    /// others are ignored. All responses are sent to the client in one message.
     pub(super) fn signaling(
         &mut self,
         message: &Message<'_>,
@@ -55,7 +54,7 @@ impl ClockPort {
             (true, false) => Some(PtpRefusal::NotAdmitted),
             (true, true) => None,
         };
-        let mut answers = Negotiations::new();
+        let mut answers = NegotiationTlvs::new();
         let negotiations = message.tlvs().flatten().filter_map(|tlv| Unicast::from_tlv(&tlv));
         for negotiation in negotiations.take(NEGOTIATIONS_MAX) {
             let Ok(negotiation) = negotiation else {
@@ -92,7 +91,7 @@ impl ClockPort {
                     }
                     answers.push(Unicast::AcknowledgeCancel(ended));
                 }
-                // Nothing was granted to this clock, and a grant that it ended has ended already.
+                // This clock requests no grants, and its own cancellations need no confirmation.
                 Unicast::Cancel(_) | Unicast::Grant { .. } | Unicast::AcknowledgeCancel(_) => {}
             }
         }
@@ -102,13 +101,13 @@ impl ClockPort {
         Ok(())
     }
 
-    /// Notifies all clients that their grants have ended (clause 16.1.4.3).
+    /// Ends all grants and notifies their holders (clause 16.1.4.3).
     pub(super) fn cancel_grants(&mut self, out: &mut impl Outbox) {
         let mut ended = self.grants.take_all().peekable();
         while let Some(&(client, _)) = ended.peek() {
-            let mut cancels = Negotiations::new();
+            let mut cancels = NegotiationTlvs::new();
             while let Some((_, kind)) = ended.next_if(|(of, _)| *of == client) {
-                cancels.push(Unicast::Cancel(cancel(kind)));
+                cancels.push(Unicast::Cancel(cancellation(kind)));
             }
             self.send_signaling(client.address, client.port(), &cancels, out);
         }
@@ -118,7 +117,7 @@ impl ClockPort {
         &mut self,
         address: PtpAddress,
         target: PortIdentity,
-        negotiations: &Negotiations,
+        negotiations: &NegotiationTlvs,
         out: &mut impl Outbox,
     ) {
         let to = PtpDestination::To(address);
@@ -126,11 +125,11 @@ impl ClockPort {
         self.signaling_id = self.signaling_id.wrapping_add(1);
         let suffix = &negotiations.bytes[..negotiations.length];
         let message = Message { header, body: PtpMessageBody::Signaling(target), suffix };
-        compose::send(out, &mut self.counts, to, &message, false);
+        compose::send_message(out, &mut self.counts, to, &message, false);
     }
 }
 
-/// Returns the cancellation of a grant, with nothing maintained.
-const fn cancel(kind: MessageType) -> Ended {
+/// Returns the TLV data that cancel a grant.
+const fn cancellation(kind: MessageType) -> Ended {
     Ended { kind, maintain_request: false, maintain_grant: false }
 }

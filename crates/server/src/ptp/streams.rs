@@ -1,35 +1,36 @@
-//! Scheduled messages of a port: Announce and Sync, to the group and to clients with grants, and
-//! the messages that follow a sent one (IEEE 1588-2019, clauses 9.5.8 to 9.5.10).
+//! Scheduled messages of a port: Announce and Sync messages to the group and to clients with
+//! grants, and the follow-ups of sent messages (IEEE 1588-2019, clauses 9.5.8 to 9.5.10).
 
 use horolog_time::{Monotonic, Span, Timestamp};
 use horolog_wire::ptp::{
     Message, MessageType, PtpFlags, PtpMessageBody, PtpTimestamp, TimeInterval,
 };
 
-use super::compose::interval;
+use super::compose::interval_from_log;
 use super::{ClockPort, Outbox, PortState, PtpClockState, PtpDestination, compose};
 
-/// Messages to the group at regular intervals.
+/// Schedule of periodic messages to the group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PtpMessageStream {
-    pub(super) next: Timestamp<Monotonic>,
+    pub(super) next_due: Timestamp<Monotonic>,
     interval: Span,
     sequence_id: u16,
 }
 
 impl PtpMessageStream {
-    /// Creates a stream whose first message is due at `next`.
+    /// Creates a schedule whose first message is due at `next_due`.
     pub(super) const fn new(log_interval: i8, next: Timestamp<Monotonic>) -> Self {
-        Self { next, interval: interval(log_interval), sequence_id: 0 }
+        Self { next_due: next, interval: interval_from_log(log_interval), sequence_id: 0 }
     }
 
-    /// Returns the sequence number of the due message, if any.
+    /// Returns the sequence number of the message that is due at `now`, and schedules the next;
+    /// `None` if none is due.
     pub(super) fn pop_due(&mut self, now: Timestamp<Monotonic>) -> Option<u16> {
-        if now < self.next {
+        if now < self.next_due {
             return None;
         }
-        let on_time = self.next + self.interval;
-        self.next = if on_time > now { on_time } else { now + self.interval };
+        let on_time = self.next_due + self.interval;
+        self.next_due = if on_time > now { on_time } else { now + self.interval };
         let sequence_id = self.sequence_id;
         self.sequence_id = sequence_id.wrapping_add(1);
         Some(sequence_id)
@@ -37,8 +38,13 @@ impl PtpMessageStream {
 }
 
 impl ClockPort {
-    /// Performs the actions due at `now`.
-    pub fn due(&mut self, clock: &PtpClockState, now: Timestamp<Monotonic>, out: &mut impl Outbox) {
+    /// Makes the state decision and sends the messages that are due at `now`.
+    pub fn process_due(
+        &mut self,
+        clock: &PtpClockState,
+        now: Timestamp<Monotonic>,
+        out: &mut impl Outbox,
+    ) {
         self.decide_state(clock, now, out);
         if self.state != PortState::Master {
             return;
@@ -74,10 +80,11 @@ impl ClockPort {
         }
         let announce = clock.announce(&self.clock, out.now_ptp());
         let message = Message::new(header, PtpMessageBody::Announce(announce));
-        compose::send(out, &mut self.counts, to, &message, false);
+        compose::send_message(out, &mut self.counts, to, &message, false);
     }
 
-    /// Sends a Sync, with a `Follow_Up` if the NIC does not write the time into it.
+    /// Sends a Sync message. Unless the NIC writes the time into it, a `Follow_Up` is sent once the
+    /// transmit time is known.
     pub(super) fn send_sync(
         &mut self,
         to: PtpDestination,
@@ -93,13 +100,13 @@ impl ClockPort {
             header.log_interval = self.settings.log_sync;
         }
         let message = Message::new(header, PtpMessageBody::Sync(out.now_ptp()));
-        // A NIC writes the time only into messages that also request a timestamp.
-        compose::send(out, &mut self.counts, to, &message, true);
+        // A NIC writes the time only into messages for which a timestamp was requested.
+        compose::send_message(out, &mut self.counts, to, &message, true);
     }
 
-    /// Processes a sent event message of this port with its transmit time, and sends the follow-up,
-    /// from its bytes alone.
-    pub fn sent(
+    /// Sends the follow-up of an event message of this port, of which the bytes and the transmit
+    /// time are passed.
+    pub fn process_transmitted(
         &mut self,
         message: &[u8],
         to: PtpDestination,
@@ -115,14 +122,13 @@ impl ClockPort {
         let body = match sent.body {
             PtpMessageBody::Sync(_) => PtpMessageBody::FollowUp(at),
             PtpMessageBody::PdelayResp { requesting, .. } => {
-                // The response carries the request's correction already; the requester adds up
-                // both.
+                // The `Pdelay_Resp` carries the correction of the request; the requester adds both.
                 header.correction = TimeInterval::default();
                 PtpMessageBody::PdelayRespFollowUp { origin: at, requesting }
             }
             _ => return,
         };
         let follow_up = Message::new(header, body);
-        compose::send(out, &mut self.counts, to, &follow_up, false);
+        compose::send_message(out, &mut self.counts, to, &follow_up, false);
     }
 }

@@ -30,7 +30,7 @@ pub(super) const CLIENT_PORT: u16 = 40_000;
 pub(super) const fn client(number: u8) -> PtpAddress {
     PtpAddress::Ip {
         peer: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)),
-        own: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        local: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn master_of(settings: PortSettings) -> (ClockPort, Timestamp<Monoton
     let clock = ClockSettings::new(OWN, PtpProfile::DefaultE2e);
     let mut port = ClockPort::new(clock, settings, START);
     let now = START + seconds(6);
-    port.due(&GOOD, now, &mut RecordingOutbox::default());
+    port.process_due(&GOOD, now, &mut RecordingOutbox::default());
     assert_eq!(port.state(), PortState::Master);
     (port, now)
 }

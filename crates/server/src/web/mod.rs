@@ -1,7 +1,6 @@
 //! Live page of a running server: the HTML page, its data as JSON, and the metrics. Once a second a
-//! thread takes a snapshot of the same state that the status socket and the metrics report, and the
-//! latest snapshots are stored, so that the page shows recent history when opened. It accepts no
-//! commands.
+//! thread takes a snapshot of the status. The latest snapshots are stored, so that the page shows
+//! recent history when it is opened. It accepts no commands.
 
 mod snapshot;
 mod warnings;
@@ -20,11 +19,11 @@ use serde_json::Value;
 use self::snapshot::ServerSnapshot;
 use self::warnings::{ServerWarning, warnings};
 use crate::config::WebConfig;
-use crate::periodic::Periodic;
-use crate::{Status, metrics};
+use crate::periodic::PeriodicThread;
+use crate::{ServerStatus, metrics};
 
-/// Interval between two snapshots.
-const EVERY: Duration = Duration::from_secs(1);
+/// Interval between snapshots.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reason for which the live page is unavailable.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +37,7 @@ pub enum WebError {
     Token(#[from] TokenError),
 }
 
-/// Bound live page: the steps that need privileges are done.
+/// Live page with a bound listener and a loaded token, before it is served.
 #[derive(Debug)]
 pub(crate) struct BoundServerPage {
     listener: TcpListener,
@@ -46,21 +45,21 @@ pub(crate) struct BoundServerPage {
     page: String,
 }
 
-/// Live page being served, until it is dropped.
+/// Live page that is served. Dropping it stops that.
 #[derive(Debug)]
 pub(crate) struct ServerLivePage {
     responder: HttpResponder,
-    sampling: Periodic,
+    sampling: PeriodicThread,
 }
 
-/// Latest snapshots, and the state of the last one.
+/// Latest snapshots, and the status at the last one.
 #[derive(Debug)]
 struct SnapshotHistory {
     snapshots: RecentItems<ServerSnapshot>,
     status: Value,
 }
 
-/// JSON data of the page.
+/// JSON data for the live page.
 #[derive(Serialize)]
 struct ServerLivePayload<'a> {
     schema: &'static str,
@@ -76,7 +75,7 @@ struct ServerLivePayload<'a> {
 }
 
 impl ServerLivePage {
-    /// Opens the live page, if configured.
+    /// Binds the listener and loads the token, if the live page is configured.
     pub(crate) fn open(config: Option<&WebConfig>) -> Result<Option<BoundServerPage>, WebError> {
         let Some(config) = config else { return Ok(None) };
         let token = config.token_file.as_deref().map(Token::load).transpose()?;
@@ -95,24 +94,24 @@ impl ServerLivePage {
     }
 }
 
-/// Serves the opened page, if any.
+/// Serves the live page, if configured.
 pub(crate) fn start(
     opened: Option<BoundServerPage>,
-    (status, whole_status): (
-        impl Fn() -> Status + Send + 'static,
-        impl Fn() -> Status + Send + 'static,
+    (status, status_with_clients): (
+        impl Fn() -> ServerStatus + Send + 'static,
+        impl Fn() -> ServerStatus + Send + 'static,
     ),
 ) -> io::Result<Option<ServerLivePage>> {
-    opened.map(|opened| opened.start(status, whole_status)).transpose()
+    opened.map(|opened| opened.start(status, status_with_clients)).transpose()
 }
 
 impl BoundServerPage {
-    /// Serves from now on; `status` is called once a second, and `whole_status` adds the number of
-    /// clients, for the metrics.
+    /// Serves the page. `status` is called once a second; `status_with_clients`, which also counts
+    /// clients, is called for the metrics.
     fn start(
         self,
-        status: impl Fn() -> Status + Send + 'static,
-        whole_status: impl Fn() -> Status + Send + 'static,
+        status: impl Fn() -> ServerStatus + Send + 'static,
+        status_with_clients: impl Fn() -> ServerStatus + Send + 'static,
     ) -> io::Result<ServerLivePage> {
         let Self { listener, guard, page } = self;
         let history = Arc::new(Mutex::new(SnapshotHistory {
@@ -121,39 +120,39 @@ impl BoundServerPage {
         }));
         let (taken, published) = (Arc::clone(&history), history);
         let begin = move || {
-            entered(&taken).take(value(&status()));
+            lock_history(&taken).push_status(status_json(&status()));
             move || {
-                // Outside of the lock: requests do not wait for it.
-                let status = value(&status());
-                entered(&taken).take(status);
+                // Before locking, so that requests do not wait for the status.
+                let status = status_json(&status());
+                lock_history(&taken).push_status(status);
             }
         };
-        let sampling = Periodic::start("web-sampler", EVERY, begin)?;
+        let sampling = PeriodicThread::start("web-sampler", SNAPSHOT_INTERVAL, begin)?;
         let answer = move |request: &HttpRequest<'_>| {
-            answer(request, &guard, &page, &published, &whole_status)
+            respond(request, &guard, &page, &published, &status_with_clients)
         };
         let responder = HttpResponder::start("web", listener, answer)?;
         Ok(ServerLivePage { responder, sampling })
     }
 }
 
-fn entered(history: &Mutex<SnapshotHistory>) -> MutexGuard<'_, SnapshotHistory> {
-    // Consistent between any two of its own operations.
+fn lock_history(history: &Mutex<SnapshotHistory>) -> MutexGuard<'_, SnapshotHistory> {
+    // The history stays consistent even if a thread panics while it holds the lock.
     history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a state in the form used by all its consumers.
-fn value(status: &Status) -> Value {
+/// Returns the status as a JSON value.
+fn status_json(status: &ServerStatus) -> Value {
     // Numbers and lists of numbers under string keys always serialise.
     serde_json::to_value(status).unwrap_or_default()
 }
 
-fn answer(
+fn respond(
     request: &HttpRequest<'_>,
     guard: &AccessPolicy,
     page: &str,
     history: &Mutex<SnapshotHistory>,
-    whole_status: &dyn Fn() -> Status,
+    status_with_clients: &dyn Fn() -> ServerStatus,
 ) -> HttpResponse {
     if let Some(refusal) = guard.refusal(request) {
         return refusal;
@@ -161,8 +160,10 @@ fn answer(
     let since = request.parameter("since").and_then(|number| number.parse().ok()).unwrap_or(0);
     match request.path {
         "/" => HttpResponse::html(page.to_owned()),
-        "/live.json" => HttpResponse::json(entered(history).to_json(since)),
-        "/metrics" | "/healthz" => metrics::answer(request.path, whole_status, whole_status),
+        "/live.json" => HttpResponse::json(lock_history(history).to_json(since)),
+        "/metrics" | "/healthz" => {
+            metrics::respond(request.path, status_with_clients, status_with_clients)
+        }
         _ => HttpResponse::text(
             404,
             "not found; available: /, /live.json, /metrics and \
@@ -172,8 +173,8 @@ fn answer(
 }
 
 impl SnapshotHistory {
-    fn take(&mut self, status: Value) {
-        let snapshot = ServerSnapshot::of(self.snapshots.last(), &self.status, &status);
+    fn push_status(&mut self, status: Value) {
+        let snapshot = ServerSnapshot::from_status(self.snapshots.last(), &self.status, &status);
         self.snapshots.push(snapshot);
         self.status = status;
     }
@@ -217,7 +218,7 @@ mod tests {
         let mut history = SnapshotHistory { snapshots: RecentItems::new(2), status: Value::Null };
         for received in [0_u64, 10, 30] {
             let uptime_s = received as f64 / 10.0;
-            history.take(json!({
+            history.push_status(json!({
                 "uptime_s": uptime_s, "listen": ["192.0.2.1:123"], "engine": "socket",
                 "synchronised": true, "counters": { "received": received, "answered": received },
             }));

@@ -1,14 +1,14 @@
-//! Snapshot of a server's state: counts and their rates per second. Pure.
+//! Snapshot of a server's status: counts and their rates per second.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::ResponseTimes;
 
-/// Counts of both engines together.
+/// Counts of both engines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 struct SnapshotCounts {
-    /// Requests received, including packets taken for requests.
+    /// Datagrams received as requests by either engine.
     requests: u64,
     /// Replies sent.
     replies: u64,
@@ -16,9 +16,10 @@ struct SnapshotCounts {
     by_sockets: u64,
     /// Replies sent by XDP.
     by_xdp: u64,
-    /// Datagrams for which the kernel had no room; not part of the requests.
+    /// Datagrams that the kernel dropped because a receive buffer was full; not part of the
+    /// requests.
     dropped: u64,
-    /// Requests rejected by limits and lists.
+    /// Requests dropped by rate limits and prefix lists.
     limited: u64,
     /// Requests not answered for any other reason.
     ignored: u64,
@@ -30,10 +31,10 @@ struct SnapshotCounts {
     nts_ke: u64,
 }
 
-/// Snapshot of the server. Rates cover the time since the previous one.
+/// Snapshot of the server. Rates are averages since the previous snapshot.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct ServerSnapshot {
-    /// Seconds since the server's start.
+    /// Time since the start of the server, in seconds.
     at_s: f64,
     #[serde(flatten)]
     counts: SnapshotCounts,
@@ -48,38 +49,39 @@ pub(super) struct ServerSnapshot {
     interleaved_rate: f64,
     nts_rate: f64,
     nts_ke_rate: f64,
-    /// Error bound of the served time: dispersion and half the delay to the reference clock.
+    /// Error bound of the served time, in nanoseconds: root dispersion plus half the root delay.
     error_ns: f64,
     page_age_ns: f64,
-    /// Magnitude of the selected source's offset from the system clock.
+    /// Absolute offset of the selected source from the system clock, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_size_ns: Option<f64>,
-    /// Response times of the sockets' replies since the previous snapshot; absent if there are
-    /// none.
+    /// Quantiles of the socket engine's response times since the previous snapshot; absent without
+    /// replies.
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_ns: Option<Quantiles>,
+    response_ns: Option<ResponseQuantiles>,
 }
 
-/// Response times not exceeded by half and by 99% of the replies, in nanoseconds.
+/// Median and 99th percentile of response times, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct Quantiles {
+struct ResponseQuantiles {
     p50: f64,
     p99: f64,
 }
 
-impl Quantiles {
-    /// Returns the quantiles of the replies between two states.
+impl ResponseQuantiles {
+    /// Returns the quantiles of the response times between two statuses; `None` without replies.
     fn between(earlier: &Value, status: &Value) -> Option<Self> {
-        let times = ResponseTimes::in_status(status)?.since(&ResponseTimes::in_status(earlier)?);
+        let times =
+            ResponseTimes::from_status(status)?.since(&ResponseTimes::from_status(earlier)?);
         Some(Self { p50: times.quantile_ns(0.5)?, p99: times.quantile_ns(0.99)? })
     }
 }
 
-/// Reasons for which limits and lists reject requests.
-const LIMITS: [&str; 3] = ["limited", "denied", "new_clients"];
+/// Reasons for ignoring requests that are due to rate limits and prefix lists.
+const LIMIT_REASONS: [&str; 3] = ["limited", "denied", "new_clients"];
 
 impl SnapshotCounts {
-    fn of(status: &Value) -> Self {
+    fn from_status(status: &Value) -> Self {
         let count = |pointer: &str| status.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
         let all = |pointer: &str| -> u64 {
             let object = status.pointer(pointer).and_then(Value::as_object);
@@ -89,7 +91,7 @@ impl SnapshotCounts {
         let by_xdp = count("/xdp_counters/answered_ipv4") + count("/xdp_counters/answered_ipv6");
         let dropped_by_xdp = all("/xdp_counters/dropped");
         let limited: u64 =
-            LIMITS.iter().map(|name| count(&format!("/counters/ignored/{name}"))).sum();
+            LIMIT_REASONS.iter().map(|name| count(&format!("/counters/ignored/{name}"))).sum();
         let others = all("/counters/ignored") - limited;
         Self {
             requests: count("/counters/received") + by_xdp + dropped_by_xdp,
@@ -108,15 +110,15 @@ impl SnapshotCounts {
 }
 
 impl ServerSnapshot {
-    /// Returns the snapshot of a state, with rates since the previous snapshot, which was of the
-    /// `earlier` state.
-    pub(super) fn of(before: Option<&Self>, earlier: &Value, status: &Value) -> Self {
+    /// Returns the snapshot of `status`, with rates since the previous snapshot `before`, which was
+    /// of the status `earlier`.
+    pub(super) fn from_status(before: Option<&Self>, earlier: &Value, status: &Value) -> Self {
         let number = |pointer: &str| status.pointer(pointer).and_then(Value::as_f64);
-        let (now, at_s) = (SnapshotCounts::of(status), number("/uptime_s").unwrap_or(0.0));
+        let (now, at_s) = (SnapshotCounts::from_status(status), number("/uptime_s").unwrap_or(0.0));
         let then = before.map_or(now, |before| before.counts);
         let elapsed_s = before.map_or(0.0, |before| at_s - before.at_s);
-        let rate = |of: fn(&SnapshotCounts) -> u64| {
-            let gained = of(&now).saturating_sub(of(&then));
+        let rate = |count_of: fn(&SnapshotCounts) -> u64| {
+            let gained = count_of(&now).saturating_sub(count_of(&then));
             if elapsed_s > 0.0 { gained as f64 / elapsed_s } else { 0.0 }
         };
         let (dispersion, delay) = (number("/root_dispersion_ns"), number("/root_delay_ns"));
@@ -137,12 +139,12 @@ impl ServerSnapshot {
             error_ns: dispersion.unwrap_or(0.0) + delay.unwrap_or(0.0) / 2.0,
             page_age_ns: number("/page_age_ns").unwrap_or(0.0),
             offset_size_ns: offset_ns(status).map(f64::abs),
-            response_ns: Quantiles::between(earlier, status),
+            response_ns: ResponseQuantiles::between(earlier, status),
         }
     }
 }
 
-/// Returns the offset of the selected source.
+/// Returns the offset of the selected source, in nanoseconds.
 fn offset_ns(status: &Value) -> Option<f64> {
     let sources = status["sources"].as_array()?;
     let selected = sources.iter().find(|source| source["state"] == "selected")?;
@@ -178,10 +180,10 @@ mod tests {
 
     #[test]
     fn both_bodies_are_added_up_and_rates_are_of_the_time_between() {
-        let first = ServerSnapshot::of(None, &Value::Null, &status(10.0, 1));
+        let first = ServerSnapshot::from_status(None, &Value::Null, &status(10.0, 1));
         assert_eq!((first.counts.requests, first.counts.replies), (113, 106));
         assert!(first.request_rate.abs() < 1e-9);
-        let second = ServerSnapshot::of(Some(&first), &status(10.0, 1), &status(12.0, 3));
+        let second = ServerSnapshot::from_status(Some(&first), &status(10.0, 1), &status(12.0, 3));
         let rates = [
             (second.request_rate, 113.0),
             (second.reply_rate, 106.0),
@@ -213,7 +215,7 @@ mod tests {
         };
         let states = [after(&[700_000_000; 9]), after(&[15_000, 15_000]), after(&[])];
         let snapshot_json = |earlier, status| {
-            serde_json::to_value(ServerSnapshot::of(None, earlier, status)).unwrap()
+            serde_json::to_value(ServerSnapshot::from_status(None, earlier, status)).unwrap()
         };
         let snapshot = snapshot_json(&states[0], &states[1]);
         assert_eq!(snapshot["response_ns"], json!({ "p50": 15_000.0, "p99": 19_900.0 }));
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_empty_status_yields_all_zeros() {
-        let snapshot = ServerSnapshot::of(None, &Value::Null, &json!(null));
+        let snapshot = ServerSnapshot::from_status(None, &Value::Null, &json!(null));
         assert_eq!((snapshot.counts, snapshot.offset_size_ns), (SnapshotCounts::default(), None));
         assert_eq!(snapshot.response_ns, None);
     }

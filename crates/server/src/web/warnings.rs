@@ -1,9 +1,9 @@
-//! Warnings about a server, from its state alone. Pure.
+//! Warnings about a server, derived from its status alone.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Warning in the form of the live page.
+/// Warning for the live page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct ServerWarning {
     severity: &'static str,

@@ -16,7 +16,7 @@ fn ndr() -> SearchConfig {
 fn hard_capacity_is_found_within_the_width_and_in_time() {
     let mut random = SplitMix64::new(1);
     for _ in 0..300 {
-        let capacity = 1e3 * 1e4_f64.powf(random.unit()).max(1.001);
+        let capacity = 1e3 * 1e4_f64.powf(random.next_f64()).max(1.001);
         let found = run_loss(ndr(), hard_capacity(capacity));
         assert_eq!(found.reason, StopReason::Converged);
         let (lower, upper) = (found.lower.unwrap(), found.upper.unwrap());
@@ -77,7 +77,7 @@ fn start_above_the_capacity_searches_downwards() {
 fn generator_limit_is_not_credited_to_the_server() {
     let mut random = SplitMix64::new(2);
     let found = run(ndr(), |rate, duration| {
-        let limit = 123_456.0 * (1.0 + 0.004 * (random.unit() - 0.5));
+        let limit = 123_456.0 * (1.0 + 0.004 * (random.next_f64() - 0.5));
         generator_limited(rate, duration, limit, hard_capacity(1e6))
     });
     assert_eq!((found.reason, found.upper), (StopReason::GeneratorLimit, None));
@@ -153,10 +153,10 @@ fn loss_that_only_long_trials_show_is_found_in_growing_steps() {
 /// How far the rate found is from the capacity, relatively, when this share of trials loses 5%.
 fn error_with_spoiled(seed: u64, spoiled: f64, goal: LossGoal) -> (f64, SearchOutcome) {
     let mut random = SplitMix64::new(seed);
-    let capacity = 2e3 * 4e3_f64.powf(random.unit());
+    let capacity = 2e3 * 4e3_f64.powf(random.next_f64());
     let config = SearchConfig { goal, ..ndr() };
     let found = run(config, |rate, duration| {
-        let extra = if random.unit() < spoiled { 0.05 } else { 0.0 };
+        let extra = if random.next_f64() < spoiled { 0.05 } else { 0.0 };
         outcome(rate, duration, hard_capacity(capacity)(rate).max(extra))
     });
     let rate = found.rate.unwrap_or(0.0);
@@ -180,11 +180,11 @@ fn a_limit_without_an_edge_is_found_where_trials_fail_half_the_time() {
     let mut found: Vec<_> = (0..300)
         .map(|seed| {
             let mut random = SplitMix64::new(seed);
-            let knee = 2e3 * 4e3_f64.powf(random.unit());
+            let knee = 2e3 * 4e3_f64.powf(random.next_f64());
             run(ndr(), |rate, duration| {
                 let events_per_s = ((rate / knee - 1.0) / 0.05).exp();
                 let clean = (-events_per_s * duration.as_secs_f64()).exp();
-                let extra = if random.unit() < clean { 0.0 } else { 0.01 };
+                let extra = if random.next_f64() < clean { 0.0 } else { 0.01 };
                 outcome(rate, duration, extra)
             })
             .rate
@@ -264,8 +264,8 @@ proptest! {
         let mut random = SplitMix64::new(seed);
         let config = SearchConfig { goal: LossGoal::new(goal).unwrap(), exceed_ratio, ..ndr() };
         let found = run(config, |rate, duration| TrialOutcome {
-            achieved_rate: rate * (0.5 + random.unit()),
-            ..outcome(rate, duration, 0.2 * random.unit() * random.unit())
+            achieved_rate: rate * (0.5 + random.next_f64()),
+            ..outcome(rate, duration, 0.2 * random.next_f64() * random.next_f64())
         });
         prop_assert!(found.trials <= config.max_trials);
         prop_assert!(found.trial_time <= config.time_budget);

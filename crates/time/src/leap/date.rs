@@ -1,4 +1,4 @@
-//! Dates of UTC instants: formatted for messages (`2016-12-31`), and made of year, month and day.
+//! Gregorian dates of UTC instants: formatted (`2016-12-31`), and made from year, month and day.
 
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use crate::{Timestamp, Utc};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Date(pub Timestamp<Utc>);
 
-/// Years whose days all have an instant.
+/// Years of which every day can be represented as a [`Timestamp`].
 const YEARS: RangeInclusive<i64> = 1678..=2261;
 
 const fn is_leap_year(year: i64) -> bool {
@@ -23,8 +23,8 @@ const fn days_in(year: i64, month: usize) -> i64 {
 }
 
 impl Date {
-    /// Returns midnight at the start of this day of the Gregorian calendar, months and days counted
-    /// from 1; `None` if there is no such day, or none that an instant reaches.
+    /// Returns midnight at the start of this day of the Gregorian calendar, with months and days
+    /// from 1. `None` if there is no such day, or if it is out of range.
     #[must_use]
     pub fn from_calendar(year: i64, month: usize, day: i64) -> Option<Self> {
         let is_day = (1..=12).contains(&month)
@@ -42,7 +42,7 @@ impl Date {
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An instant reaches from 1677 to 2262, so counting years takes at most 300 iterations.
+        // A timestamp is in the years 1677 to 2262, so counting years takes at most 300 iterations.
         let (mut day, mut year) = (self.0.as_ns().div_euclid(NS_PER_DAY), 1970);
         while day < 0 {
             year -= 1;

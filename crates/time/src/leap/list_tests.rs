@@ -38,7 +38,7 @@ fn written(updated: i64, expires: i64, entries: &[(i64, i32)]) -> String {
     text + "\n"
 }
 
-fn fault(text: &str) -> (usize, ListFault) {
+fn fault(text: &str) -> (usize, LeapListErrorKind) {
     let error = LeapList::parse(text).unwrap_err();
     (error.line, error.fault)
 }
@@ -79,25 +79,25 @@ fn any_changed_digit_is_found() {
 #[test]
 fn each_fault_is_named_with_its_line() {
     let numbers = "seconds and TAI minus UTC";
-    assert_eq!(fault("2272060800"), (1, ListFault::Numbers(numbers)));
-    assert_eq!(fault("\n2272060800 +10"), (2, ListFault::Numbers(numbers)));
-    assert_eq!(fault("2272060800 10 11"), (1, ListFault::Numbers(numbers)));
-    assert_eq!(fault("#$ x"), (1, ListFault::Numbers("the seconds of the last change")));
-    assert_eq!(fault("#@"), (1, ListFault::Numbers("the seconds of the expiry")));
-    assert_eq!(fault("#h 1 2 3 4"), (1, ListFault::Numbers("five hexadecimal words")));
-    assert_eq!(fault("#$ 99999999999999999"), (1, ListFault::Instant));
-    assert_eq!(fault("#$ 1\n#$ 1"), (2, ListFault::Twice("#$")));
-    assert_eq!(fault("2272060801 10"), (1, ListFault::Order));
-    assert_eq!(fault("2272060800 10\n2271974400 11"), (2, ListFault::Order));
-    assert_eq!(fault("2272060800 10\n2287785600 12"), (2, ListFault::Change));
-    assert_eq!(fault("2272060800 99999999999"), (1, ListFault::Change));
-    assert_eq!(fault("#$ 1\n#@ 2\n2272060800 10\n"), (3, ListFault::Missing("#h")));
-    assert_eq!(fault("#@ 2\n#h 1 2 3 4 5"), (2, ListFault::Missing("#$")));
-    assert_eq!(fault("#$ 2\n#h 1 2 3 4 5"), (2, ListFault::Missing("#@")));
-    assert_eq!(fault("#$ 1\n#h 1 2 3 4 5\n#@ 2").1, ListFault::Missing("seconds TAI-UTC"));
-    assert_eq!(fault("#$ 1\n#@ 2\n#h 1 2 3 4 5\n2272060800 10"), (3, ListFault::Hash));
-    assert_eq!(fault(&"#\n".repeat(LIST_BYTES_MAX)).1, ListFault::TooLong);
-    assert_eq!(fault(""), (0, ListFault::Missing("#h")));
+    assert_eq!(fault("2272060800"), (1, LeapListErrorKind::Numbers(numbers)));
+    assert_eq!(fault("\n2272060800 +10"), (2, LeapListErrorKind::Numbers(numbers)));
+    assert_eq!(fault("2272060800 10 11"), (1, LeapListErrorKind::Numbers(numbers)));
+    assert_eq!(fault("#$ x"), (1, LeapListErrorKind::Numbers("the seconds of the last change")));
+    assert_eq!(fault("#@"), (1, LeapListErrorKind::Numbers("the seconds of the expiry")));
+    assert_eq!(fault("#h 1 2 3 4"), (1, LeapListErrorKind::Numbers("five hexadecimal words")));
+    assert_eq!(fault("#$ 99999999999999999"), (1, LeapListErrorKind::Instant));
+    assert_eq!(fault("#$ 1\n#$ 1"), (2, LeapListErrorKind::Duplicate("#$")));
+    assert_eq!(fault("2272060801 10"), (1, LeapListErrorKind::Order));
+    assert_eq!(fault("2272060800 10\n2271974400 11"), (2, LeapListErrorKind::Order));
+    assert_eq!(fault("2272060800 10\n2287785600 12"), (2, LeapListErrorKind::Change));
+    assert_eq!(fault("2272060800 99999999999"), (1, LeapListErrorKind::Change));
+    assert_eq!(fault("#$ 1\n#@ 2\n2272060800 10\n"), (3, LeapListErrorKind::Missing("#h")));
+    assert_eq!(fault("#@ 2\n#h 1 2 3 4 5"), (2, LeapListErrorKind::Missing("#$")));
+    assert_eq!(fault("#$ 2\n#h 1 2 3 4 5"), (2, LeapListErrorKind::Missing("#@")));
+    assert_eq!(fault("#$ 1\n#h 1 2 3 4 5\n#@ 2").1, LeapListErrorKind::Missing("seconds TAI-UTC"));
+    assert_eq!(fault("#$ 1\n#@ 2\n#h 1 2 3 4 5\n2272060800 10"), (3, LeapListErrorKind::Hash));
+    assert_eq!(fault(&"#\n".repeat(LIST_BYTES_MAX)).1, LeapListErrorKind::TooLong);
+    assert_eq!(fault(""), (0, LeapListErrorKind::Missing("#h")));
 }
 
 #[test]
@@ -128,7 +128,7 @@ proptest! {
         let list = LeapList::parse(&written(updated, expires, &entries)).unwrap();
         prop_assert_eq!(list.leaps().len(), entries.len() - 1);
         for (leap, pair) in list.leaps().iter().zip(entries.windows(2)) {
-            prop_assert_eq!(Ok(leap.midnight), instant(pair[1].0));
+            prop_assert_eq!(Ok(leap.midnight), from_ntp_seconds(pair[1].0));
             prop_assert_eq!(leap.kind == LeapKind::Insert, pair[1].1 > pair[0].1);
         }
     }

@@ -1,9 +1,9 @@
-//! Leap seconds: the next one, from a published list or from the kernel ([`Outlook`]), and its
+//! Leap seconds: the next one, from a published list or from the kernel ([`LeapOutlook`]), and its
 //! smear ([`Smear`]). Pure: no file is opened and no clock is read here.
 //!
-//! A UTC instant is counted as in POSIX, so the second that a leap inserts has no label of its own:
-//! 23:59:59 is counted twice. To count through a leap without a jump, most functions here take an
-//! instant on the scale *before the leap*: UTC until the leap, and from then on UTC as it would be
+//! UTC instants are counted as in POSIX, so an inserted leap second has no value of its own:
+//! 23:59:59 is counted twice. To count through a leap second without a jump, most functions here
+//! take an instant on the timescale *before the leap*: UTC until the leap second, and beyond it UTC
 //! without it.
 
 mod date;
@@ -12,31 +12,31 @@ mod outlook;
 mod smear;
 
 pub use date::Date;
-pub use list::{LIST_BYTES_MAX, LeapList, LeapListValidity, ListError, ListFault};
-pub use outlook::{ANNOUNCED_AHEAD, LeapDisagreement, LeapSources, Outlook};
-pub use smear::{SMEAR_DEFAULT, Smear, Smeared};
+pub use list::{LIST_BYTES_MAX, LeapList, LeapListError, LeapListErrorKind, LeapListValidity};
+pub use outlook::{ANNOUNCEMENT_LEAD, LeapDisagreement, LeapOutlook, LeapSources};
+pub use smear::{SMEAR_DEFAULT, Smear, SmearReading};
 
 use crate::{NS_PER_S, Span, Timestamp, Utc};
 
 /// Nanoseconds in a UTC day without a leap second.
 pub(crate) const NS_PER_DAY: i64 = 86_400 * NS_PER_S;
 
-/// Behaviour of a clock around a leap second.
+/// Representation of leap seconds in the served UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum Timeline {
-    /// UTC: it jumps by the second, and announces that.
+pub enum UtcTimeline {
+    /// UTC as defined: time steps by a second at the leap, which is announced.
     #[default]
     Stepped = 0,
-    /// Smeared time: it spreads the second over hours, and announces nothing.
+    /// Smeared UTC: the second is spread over hours, and no leap is announced.
     Smeared = 1,
 }
 
-impl Timeline {
-    /// Both timelines, each at the index of its discriminant.
+impl UtcTimeline {
+    /// All timelines, each at the index of its discriminant.
     pub const ALL: [Self; 2] = [Self::Stepped, Self::Smeared];
 }
 
-/// Change of the last minute of the day (ITU-R TF.460-6, annex 1, section 2.3).
+/// Change of the last minute of a UTC day by a leap second (ITU-R TF.460-6, annex 1, section 2.3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LeapKind {
     /// Minute of 61 seconds; a POSIX clock repeats the last one.
@@ -45,10 +45,10 @@ pub enum LeapKind {
     Delete,
 }
 
-/// Leap second.
+/// Leap second at the end of a UTC day.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LeapSecond {
-    /// Midnight at the start of the day after it.
+    /// Midnight at the end of that day.
     pub midnight: Timestamp<Utc>,
     /// Insertion or deletion of a second.
     pub kind: LeapKind,
@@ -60,12 +60,13 @@ impl LeapSecond {
     pub const fn at_end_of_day(instant: Timestamp<Utc>, kind: LeapKind) -> Self {
         let day = instant.as_ns().div_euclid(NS_PER_DAY);
         let midnight = (day as i128 + 1) * NS_PER_DAY as i128;
-        // The end of the last day of the scale is beyond it.
+        // The midnight after the last day of the range is out of range.
         let midnight = if midnight > i64::MAX as i128 { i64::MAX } else { midnight as i64 };
         Self { midnight: Timestamp::from_ns(midnight), kind }
     }
 
-    /// Returns the step of a clock that shows UTC: a second back for an inserted one.
+    /// Returns the step of a UTC clock at this leap second: -1 s for an inserted one, +1 s for a
+    /// deleted one.
     #[must_use]
     pub const fn step(&self) -> Span {
         match self.kind {
@@ -74,10 +75,10 @@ impl LeapSecond {
         }
     }
 
-    /// Returns the instant of that step on the scale before the leap: midnight, at which 23:59:59
-    /// starts again, or 23:59:59, which is not shown.
+    /// Returns the instant of the step on the timescale before the leap: midnight for an inserted
+    /// second, when 23:59:59 is repeated; 23:59:59 for a deleted one, which is skipped.
     #[must_use]
-    pub fn instant(&self) -> Timestamp<Utc> {
+    pub fn step_instant(&self) -> Timestamp<Utc> {
         match self.kind {
             LeapKind::Insert => self.midnight,
             LeapKind::Delete => self.midnight - self.step(),
@@ -107,9 +108,9 @@ pub(crate) mod tests {
     fn an_inserted_second_repeats_and_a_deleted_one_is_skipped() {
         let insert =
             LeapSecond { midnight: Timestamp::from_ns(MIDNIGHT_2017), kind: LeapKind::Insert };
-        assert_eq!((insert.instant() + insert.step()).as_ns(), MIDNIGHT_2017 - NS_PER_S);
+        assert_eq!((insert.step_instant() + insert.step()).as_ns(), MIDNIGHT_2017 - NS_PER_S);
         let delete = LeapSecond { kind: LeapKind::Delete, ..insert };
-        assert_eq!(delete.instant().as_ns(), MIDNIGHT_2017 - NS_PER_S);
-        assert_eq!((delete.instant() + delete.step()).as_ns(), MIDNIGHT_2017);
+        assert_eq!(delete.step_instant().as_ns(), MIDNIGHT_2017 - NS_PER_S);
+        assert_eq!((delete.step_instant() + delete.step()).as_ns(), MIDNIGHT_2017);
     }
 }

@@ -1,88 +1,87 @@
-//! Outlook on the next leap second: from the list, from the kernel, and their agreement. It
-//! decides; the caller issues warnings.
+//! Next leap second according to the published list and the kernel, and the agreement of the two.
+//! The caller issues warnings.
 
 use super::{LeapList, LeapListValidity, LeapSecond, NS_PER_DAY};
 use crate::{NS_PER_S, Span, Timestamp, Utc};
 
 /// Time before a leap second from which it is announced. RFC 5905 (section 7.3) would allow the
-/// whole month; a day is the meaning of the kernel's own flag and of the reference clocks' formats,
-/// and long enough for a client that polls at most every 36 hours to be informed by one of several
-/// servers.
-pub const ANNOUNCED_AHEAD: Span = Span::from_ns(NS_PER_DAY);
-/// Time before the leap from which a disciplined kernel knows of it.
-const KERNEL_KNOWS: Span = Span::from_ns(3_600 * NS_PER_S);
+/// whole month; a day is what the kernel's flag and the formats of reference clocks mean, and long
+/// enough for a client that polls several servers at least every 36 hours.
+pub const ANNOUNCEMENT_LEAD: Span = Span::from_ns(NS_PER_DAY);
+/// Time before a leap second by which the kernel of a disciplined clock should have it pending.
+const KERNEL_LEAD: Span = Span::from_ns(3_600 * NS_PER_S);
 
-/// Sources of leap seconds.
+/// Sources of information about leap seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct LeapSources<'a> {
-    /// Published list.
+    /// Published list, if there is one.
     pub list: Option<&'a LeapList>,
-    /// Leap second announced to the kernel.
+    /// Leap second that the kernel has pending.
     pub kernel: Option<LeapSecond>,
-    /// True if the kernel should know: its clock is disciplined.
+    /// True if the kernel's clock is disciplined, so that it should have the leap second pending.
     pub kernel_should_know: bool,
 }
 
-/// Disagreement of list and kernel.
+/// Contradiction between list and kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeapDisagreement {
-    /// Leap second that the kernel announces and that is missing from a list that has not expired.
+    /// Leap second pending in the kernel but missing from a list that has not expired.
     KernelOnly(LeapSecond),
-    /// Leap second of the list within the hour that the kernel does not announce.
+    /// Leap second of the list within the next hour that the kernel does not have pending.
     ListOnly(LeapSecond),
-    /// Leap second in both, inserted in one and deleted in the other.
-    Kind(LeapSecond),
+    /// Leap second in both, inserted according to one and deleted according to the other.
+    OppositeKind(LeapSecond),
 }
 
-/// Outlook on coming leap seconds.
+/// Next leap second, and whether the list and the kernel agree on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outlook {
-    /// Next leap second. A list that has not expired takes precedence over the kernel.
+pub struct LeapOutlook {
+    /// Next leap second: that of the list, or of the kernel if there is no list or it has expired.
     pub next: Option<LeapSecond>,
-    /// Disagreement of the two, in which case the list is followed.
-    pub discord: Option<LeapDisagreement>,
+    /// Contradiction between list and kernel; the list is followed.
+    pub disagreement: Option<LeapDisagreement>,
 }
 
-impl Outlook {
-    /// Returns the outlook after `now`, at which the leap seconds of the list up to `now` are past.
+impl LeapOutlook {
+    /// Determines the next leap second after `now`.
     #[must_use]
     pub fn new(sources: &LeapSources<'_>, now: Timestamp<Utc>) -> Self {
-        let kernel = sources.kernel.filter(|leap| leap.instant() > now);
+        let kernel = sources.kernel.filter(|leap| leap.step_instant() > now);
         let Some(list) =
             sources.list.filter(|list| list.validity(now) != LeapListValidity::Expired)
         else {
-            return Self { next: kernel, discord: None };
+            return Self { next: kernel, disagreement: None };
         };
-        let next = list.leaps().iter().find(|leap| leap.instant() > now).copied();
-        let discord = match (next, kernel) {
+        let next = list.leaps().iter().find(|leap| leap.step_instant() > now).copied();
+        let disagreement = match (next, kernel) {
             (Some(listed), Some(kernel_leap)) if listed == kernel_leap => None,
             (Some(listed), Some(kernel_leap)) if listed.midnight == kernel_leap.midnight => {
-                Some(LeapDisagreement::Kind(listed))
+                Some(LeapDisagreement::OppositeKind(listed))
             }
             (_, Some(kernel_leap)) => Some(LeapDisagreement::KernelOnly(kernel_leap)),
             (Some(listed), None) => {
-                let is_near = listed.instant() - now <= KERNEL_KNOWS;
+                let is_near = listed.step_instant() - now <= KERNEL_LEAD;
                 (sources.kernel_should_know && is_near)
                     .then_some(LeapDisagreement::ListOnly(listed))
             }
             (None, None) => None,
         };
-        Self { next, discord }
+        Self { next, disagreement }
     }
 
-    /// Returns the latest leap second of the list that is past at `now`, expired or not.
+    /// Returns the latest past leap second of the list at `now`, even if the list has expired.
     #[must_use]
-    pub fn latest(list: Option<&LeapList>, now: Timestamp<Utc>) -> Option<LeapSecond> {
-        // After an inserted second its instant recurs; it counts as past from then on.
+    pub fn latest_past_leap(list: Option<&LeapList>, now: Timestamp<Utc>) -> Option<LeapSecond> {
+        // At an inserted second its instant occurs twice; the leap counts as past from midnight on.
         let is_past = |leap: &&LeapSecond| leap.midnight <= now;
         list?.leaps().iter().rev().find(is_past).copied()
     }
 
-    /// Returns the next leap second, if it must be announced at `now`: on its own day and not
-    /// before. Clients assume one at the end of the day (IEEE 1588-2019, leap59 and leap61).
+    /// Returns the next leap second if it must be announced at `now`: within the day before it.
+    /// Clients assume it at the end of the current day (IEEE 1588-2019, leap59 and leap61).
     #[must_use]
     pub fn announced(&self, now: Timestamp<Utc>) -> Option<LeapSecond> {
-        self.next.filter(|leap| leap.midnight - now <= ANNOUNCED_AHEAD)
+        self.next.filter(|leap| leap.midnight - now <= ANNOUNCEMENT_LEAD)
     }
 }
 
@@ -100,36 +99,39 @@ mod tests {
         Timestamp::from_ns(MIDNIGHT_2017 - seconds * NS_PER_S)
     }
 
-    fn outlook(kernel: Option<LeapSecond>, now: Timestamp<Utc>) -> Outlook {
+    fn outlook(kernel: Option<LeapSecond>, now: Timestamp<Utc>) -> LeapOutlook {
         let list = LeapList::parse(PUBLISHED).unwrap();
-        Outlook::new(&LeapSources { list: Some(&list), kernel, kernel_should_know: true }, now)
+        LeapOutlook::new(&LeapSources { list: Some(&list), kernel, kernel_should_know: true }, now)
     }
 
     #[test]
     fn the_list_determines_the_next_leap_second() {
         let both = outlook(Some(LEAP), before_2017(10));
-        assert_eq!(both, Outlook { next: Some(LEAP), discord: None });
+        assert_eq!(both, LeapOutlook { next: Some(LEAP), disagreement: None });
         assert_eq!(both.announced(before_2017(86_400)), Some(LEAP));
         assert_eq!(both.announced(before_2017(86_401)), None);
-        assert_eq!(outlook(None, before_2017(0)), Outlook { next: None, discord: None });
-        assert_eq!(outlook(None, before_2017(7_200)).discord, None);
+        assert_eq!(outlook(None, before_2017(0)), LeapOutlook { next: None, disagreement: None });
+        assert_eq!(outlook(None, before_2017(7_200)).disagreement, None);
     }
 
     #[test]
     fn disagreement_is_reported() {
         let alone = outlook(None, before_2017(3_600));
-        let discord = Some(LeapDisagreement::ListOnly(LEAP));
-        assert_eq!(alone, Outlook { next: Some(LEAP), discord });
+        let disagreement = Some(LeapDisagreement::ListOnly(LEAP));
+        assert_eq!(alone, LeapOutlook { next: Some(LEAP), disagreement });
         let delete = LeapSecond { kind: LeapKind::Delete, ..LEAP };
         let other = outlook(Some(delete), before_2017(3_600));
         assert_eq!(
             other,
-            Outlook { next: Some(LEAP), discord: Some(LeapDisagreement::Kind(LEAP)) }
+            LeapOutlook {
+                next: Some(LEAP),
+                disagreement: Some(LeapDisagreement::OppositeKind(LEAP))
+            }
         );
         let later = before_2017(-90 * 86_400);
         let kernel_leap = LeapSecond::at_end_of_day(later, LeapKind::Insert);
-        let discord = Some(LeapDisagreement::KernelOnly(kernel_leap));
-        assert_eq!(outlook(Some(kernel_leap), later), Outlook { next: None, discord });
+        let disagreement = Some(LeapDisagreement::KernelOnly(kernel_leap));
+        assert_eq!(outlook(Some(kernel_leap), later), LeapOutlook { next: None, disagreement });
     }
 
     #[test]
@@ -138,12 +140,12 @@ mod tests {
         let now = list.expires();
         let kernel_leap = LeapSecond::at_end_of_day(now, LeapKind::Insert);
         let outlook = outlook(Some(kernel_leap), now);
-        assert_eq!(outlook, Outlook { next: Some(kernel_leap), discord: None });
-        assert_eq!(Outlook::latest(Some(&list), now), Some(LEAP));
+        assert_eq!(outlook, LeapOutlook { next: Some(kernel_leap), disagreement: None });
+        assert_eq!(LeapOutlook::latest_past_leap(Some(&list), now), Some(LEAP));
         assert_eq!(
-            Outlook::latest(Some(&list), before_2017(1)).unwrap().midnight.as_ns(),
+            LeapOutlook::latest_past_leap(Some(&list), before_2017(1)).unwrap().midnight.as_ns(),
             1_435_708_800 * NS_PER_S
         );
-        assert_eq!(Outlook::latest(None, now), None);
+        assert_eq!(LeapOutlook::latest_past_leap(None, now), None);
     }
 }

@@ -1,54 +1,63 @@
-//! Leap smear: instead of a jump, a clock that runs slightly slower or faster for a day around the
-//! leap, so that its clients never see one. It is linear and centred on the leap, from noon to noon
-//! UTC by default, as agreed by the large public servers that smear: two different smears cannot be
+//! Leap smear: a clock that runs slightly slower or faster around a leap second instead of
+//! stepping. The smear is linear and centred on the leap second, by default from noon to noon UTC,
+//! as agreed by the large public servers that smear. Servers with different smears must not be
 //! mixed.
 
 use super::{LeapSecond, NS_PER_DAY};
 use crate::{Span, Timestamp, Utc};
 
-/// Default length, from noon before the leap to noon after it.
+/// Default length of a smear: from noon before the leap second to noon after it.
 pub const SMEAR_DEFAULT: Span = Span::from_ns(NS_PER_DAY);
 
-/// Smear of a certain length.
+/// Linear leap smear, centred on the leap second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Smear {
-    /// Length as counted by UTC, without the leap second: 86,400 s from noon to noon. Longer than a
-    /// second.
+    /// Length in UTC without the leap second: 86,400 s from noon to noon. Longer than a second.
     pub length: Span,
 }
 
-/// Reading of a smeared clock at one instant.
+/// Reading of a smeared clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Smeared {
+pub struct SmearReading {
     /// Smeared time.
     pub instant: Timestamp<Utc>,
-    /// Rate above that of UTC at that instant, in parts per billion.
+    /// Frequency offset from UTC at that instant, in ppb.
     pub rate_ppb: i64,
-    /// True if the instant lies within the smear.
-    pub smearing: bool,
+    /// True during the smear.
+    pub is_smearing: bool,
 }
 
 impl Smear {
-    /// Returns the reading of the smeared clock at `instant` on the scale before the leap.
+    /// Returns the reading of the smeared clock at `instant`, which is on the timescale before the
+    /// leap.
     #[must_use]
-    pub fn at(&self, leap: &LeapSecond, instant: Timestamp<Utc>) -> Smeared {
-        let (start, lasts) = self.window(leap);
-        let into = (instant - start).as_ns();
-        if into < 0 {
-            return Smeared { instant, rate_ppb: 0, smearing: false };
+    pub fn reading_at(&self, leap: &LeapSecond, instant: Timestamp<Utc>) -> SmearReading {
+        let (start, duration) = self.window(leap);
+        let elapsed = (instant - start).as_ns();
+        if elapsed < 0 {
+            return SmearReading { instant, rate_ppb: 0, is_smearing: false };
         }
         let step = i128::from(leap.step().as_ns());
-        if into >= lasts.as_ns() {
-            return Smeared { instant: instant + leap.step(), rate_ppb: 0, smearing: false };
+        if elapsed >= duration.as_ns() {
+            return SmearReading {
+                instant: instant + leap.step(),
+                rate_ppb: 0,
+                is_smearing: false,
+            };
         }
-        let lasts = i128::from(lasts.as_ns());
-        let moved = (step * i128::from(into)).div_euclid(lasts);
-        let rate_ppb = (step * 1_000_000_000 / lasts) as i64;
-        Smeared { instant: instant + Span::from_ns(moved as i64), rate_ppb, smearing: true }
+        let duration_ns = i128::from(duration.as_ns());
+        let offset_ns = (step * i128::from(elapsed)).div_euclid(duration_ns);
+        let rate_ppb = (step * 1_000_000_000 / duration_ns) as i64;
+        SmearReading {
+            instant: instant + Span::from_ns(offset_ns as i64),
+            rate_ppb,
+            is_smearing: true,
+        }
     }
 
-    /// Returns its start on the scale before the leap, and its duration there: a second longer than
-    /// its length if one is inserted.
+    /// Returns the start of the smear and its duration, both on the timescale before the leap: a
+    /// second longer than [`Smear::length`] for an inserted leap second, a second shorter for a
+    /// deleted one.
     #[must_use]
     pub fn window(&self, leap: &LeapSecond) -> (Timestamp<Utc>, Span) {
         let start = leap.midnight - Span::from_ns(self.length.as_ns() / 2);
@@ -72,7 +81,8 @@ mod tests {
     }
 
     fn shown(kind: LeapKind, after_noon_ns: i64) -> i64 {
-        SMEAR.at(&leap(kind), Timestamp::from_ns(NOON + after_noon_ns)).instant.as_ns() - NOON
+        SMEAR.reading_at(&leap(kind), Timestamp::from_ns(NOON + after_noon_ns)).instant.as_ns()
+            - NOON
     }
 
     #[test]
@@ -88,7 +98,7 @@ mod tests {
 
     #[test]
     fn its_rate_is_one_second_in_a_day() {
-        let at = |kind| SMEAR.at(&leap(kind), Timestamp::from_ns(MIDNIGHT_2017)).rate_ppb;
+        let at = |kind| SMEAR.reading_at(&leap(kind), Timestamp::from_ns(MIDNIGHT_2017)).rate_ppb;
         assert_eq!((at(LeapKind::Insert), at(LeapKind::Delete)), (-11_573, 11_574));
     }
 

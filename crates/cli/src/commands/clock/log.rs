@@ -62,7 +62,7 @@ fn size(text: &str) -> Result<u64, String> {
 pub(super) fn run(args: LogArgs) -> Result<(), CommandFailure> {
     let time = args.time.unwrap_or(Duration::MAX);
     if args.server || args.status_socket.is_some() {
-        let path = args.status_socket.map_or_else(status::find, Ok)?;
+        let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
         // An unreachable server is an error at the start; one that goes away later is waited for.
         live::fetch(&path)?;
         let mut log = LogFile::open(&args.file, args.size)?;

@@ -53,7 +53,7 @@ pub(super) fn run(args: ClockShowArgs) -> Result<(), CommandFailure> {
     if args.live {
         needs_a_terminal()?;
     }
-    let path = args.status_socket.map_or_else(status::find, Ok)?;
+    let path = args.status_socket.map_or_else(status::find_socket, Ok)?;
     if args.live {
         return live::run(&path, lay);
     }

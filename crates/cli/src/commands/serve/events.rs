@@ -1,12 +1,12 @@
 //! Events that follow from two snapshots of a server's state: pure, so that each can be produced in
 //! a test.
 
-use horolog_server::{PtpPortStatus, ReloadReport, Status};
+use horolog_server::{PtpPortStatus, ReloadReport, ServerStatus};
 
 use super::log::{Level, LogEvent};
 
 /// The engine of each address, and the requirements of the next better one.
-pub(crate) fn start(status: &Status) -> Vec<LogEvent> {
+pub(crate) fn start(status: &ServerStatus) -> Vec<LogEvent> {
     let smeared = status.smear_listen.iter().map(|at| format!("{at} (smeared)"));
     let listen: Vec<String> =
         status.listen.iter().map(ToString::to_string).chain(smeared).collect();
@@ -68,7 +68,7 @@ pub(crate) fn start(status: &Status) -> Vec<LogEvent> {
 }
 
 /// Changes since the last snapshot.
-pub(crate) fn changes(before: &Status, now: &Status) -> Vec<LogEvent> {
+pub(crate) fn changes(before: &ServerStatus, now: &ServerStatus) -> Vec<LogEvent> {
     let mut events = Vec::new();
     if before.page_expired != now.page_expired {
         events.push(if now.page_expired {
@@ -102,7 +102,8 @@ pub(crate) fn changes(before: &Status, now: &Status) -> Vec<LogEvent> {
         let message = "the kernel rejected a clock page; retrying, and counting";
         events.push(LogEvent::new(Level::Warning, "publish-error", message));
     }
-    let ports = |status: &Status| status.ptp.iter().flat_map(|ptp| ptp.ports.clone()).collect();
+    let ports =
+        |status: &ServerStatus| status.ptp.iter().flat_map(|ptp| ptp.ports.clone()).collect();
     let (before, now): (Vec<_>, Vec<_>) = (ports(before), ports(now));
     events.extend(now.iter().filter_map(|port| port_change(&before, port)));
     events
@@ -142,7 +143,7 @@ fn port_is(port: &PtpPortStatus, level: Level, why: &str) -> LogEvent {
 }
 
 /// The counters, in one line.
-pub(crate) fn summary(status: &Status) -> LogEvent {
+pub(crate) fn summary(status: &ServerStatus) -> LogEvent {
     let xdp = status.xdp_counters.map_or(0, |totals| totals.answered());
     let counters = &status.counters;
     let message = format!(
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     /// The state of a server that has just been started, on the loopback interface.
-    fn status() -> Status {
+    fn status() -> ServerStatus {
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
         let (engine, trust) = (EngineSelection::Socket, ClockTrust::Local);
         let config = ServerConfig { listen, engine, trust, ..ServerConfig::default() };
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn only_changes_are_logged() {
-        let before = Status { page_expired: false, ..status() };
+        let before = ServerStatus { page_expired: false, ..status() };
         assert_eq!(changes(&before, &before), []);
         let mut now = before.clone();
         now.stratum = 16;
@@ -209,7 +210,7 @@ mod tests {
         let wanted = ["page-expired", "unsynchronised", "clock-step", "publish-error"];
         assert_eq!(names(&changes(&before, &now)), wanted);
         assert_eq!(names(&changes(&now, &before)), ["page-renewed", "synchronised"]);
-        let more = Status { clock: before.clock, ..now.clone() };
+        let more = ServerStatus { clock: before.clock, ..now.clone() };
         assert_eq!(changes(&more, &more), []);
     }
 
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn start_logs_missing_features() {
-        let mut status = Status { stratum: 16, ..status() };
+        let mut status = ServerStatus { stratum: 16, ..status() };
         status.xdp_unavailable = Some("no BPF".into());
         status.sandbox.missing = vec!["landlock: none".into()];
         let events = start(&status);

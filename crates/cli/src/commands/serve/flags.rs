@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use horolog_report::html::{LivePageKind, live};
 use horolog_server::{
-    InterleavedConfig, InterleavedEngine, KeLimits, LeapConfig, LeapSystem, NtsConfig,
-    OperationConfig, Sandbox, TimestampsConfig, WebConfig,
+    InterleavedConfig, InterleavedEngine, KeLimits, LeapConfig, NtsConfig, OperationConfig,
+    Sandbox, SystemLeapBehaviour, TimestampsConfig, WebConfig,
 };
 
 use super::log::LogFormat;
@@ -172,9 +172,9 @@ impl LeapArgs {
             file: self.leap_file,
             tai_offset_s: self.tai_offset,
             system: match self.leap_system {
-                LeapSystemArg::Steps => LeapSystem::Steps,
-                LeapSystemArg::Slews => LeapSystem::Slews,
-                LeapSystemArg::Smears => LeapSystem::Smears,
+                LeapSystemArg::Steps => SystemLeapBehaviour::Steps,
+                LeapSystemArg::Slews => SystemLeapBehaviour::Slews,
+                LeapSystemArg::Smears => SystemLeapBehaviour::Smears,
             },
             smear: self.leap_smear.unwrap_or(default.smear),
             smear_listen: self.smear_listen,

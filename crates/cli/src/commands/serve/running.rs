@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use horolog_server::{CheckError, ReloadReport, Server, Status, check, status};
+use horolog_server::{CheckError, ReloadReport, Server, ServerStatus, check, status};
 use horolog_sys::signal::{BlockedSignals, Signal};
 use sd_notify::NotifyState;
 
@@ -41,7 +41,7 @@ pub(crate) fn serve(command_line: ServeCommandLine) -> Result<(), CommandFailure
     }
     let signals = [Signal::Terminate, Signal::Interrupt, Signal::HangUp, Signal::User1];
     let signals = BlockedSignals::block(&signals).map_err(CommandFailure::environment)?;
-    status::sweep(options.config.operation.user.as_deref());
+    status::remove_stale_sockets(options.config.operation.user.as_deref());
     let server = Server::start(&options.config).map_err(|error| match error.into() {
         CommandFailure::Usage(reason) => wrong(reason),
         other => other,
@@ -68,7 +68,7 @@ struct RunningServer {
     values: BTreeMap<String, Vec<String>>,
     log: EventLog,
     /// The last status snapshot.
-    last: Status,
+    last: ServerStatus,
     /// Time at which the counters were last logged.
     summed: Instant,
 }
@@ -183,7 +183,7 @@ fn feed_watchdog(server: &Server, mut renewals: u64, ended: &Receiver<()>) {
     }
 }
 
-fn print_status(status: &Status) {
+fn print_status(status: &ServerStatus) {
     // Plain data with string keys always serialises; a closed connection is no reason to stop.
     let text = serde_json::to_string(status).unwrap_or_default();
     let _ = writeln!(io::stdout().lock(), "{text}");

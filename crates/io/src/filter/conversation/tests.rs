@@ -49,12 +49,15 @@ fn both_directions_of_one_port_pass() {
         ("10.0.0.1:5000", "192.0.2.1:123", "192.0.2.3:123"),
         ("[fd00::1]:5000", "[2001:db8::1]:123", "[2001:db8::3]:123"),
     ] {
-        let conversation = Conversation::with(server.parse().unwrap());
+        let conversation = Conversation::with_udp_remote(server.parse().unwrap());
         let (request, reply) = (udp(host, server, &[0; 48]), udp(server, host, &[0; 48]));
         assert!(keeps(&conversation, PACKET_OUTGOING, &request));
         assert!(!keeps(&conversation, INCOMING, &request), "another host's");
         assert!(keeps(&conversation, INCOMING, &reply));
-        assert_eq!([&request, &reply].map(|frame| conversation.is_answer(frame)), [false, true]);
+        assert_eq!(
+            [&request, &reply].map(|frame| conversation.is_from_remote(frame)),
+            [false, true]
+        );
         assert!(!keeps(&conversation, PACKET_OUTGOING, &udp(host, other, &[0; 48])));
         assert!(!keeps(&conversation, INCOMING, &udp(other, host, &[0; 48])));
         // On a loopback interface what is sent comes in.
@@ -74,7 +77,7 @@ fn ports_and_groups_may_differ_by_way() {
     for (port, expected) in [(EVENT, true), (GENERAL, true), (321, false)] {
         let answer = udp(&format!("192.0.2.1:{port}"), "10.0.0.1:320", &[0; 48]);
         assert_eq!(keeps(&conversation, INCOMING, &answer), expected, "{port}");
-        assert_eq!(conversation.is_answer(&answer), expected, "{port}");
+        assert_eq!(conversation.is_from_remote(&answer), expected, "{port}");
     }
     let request = udp("10.0.0.1:319", group, &[0; 48]);
     assert!(
@@ -92,9 +95,11 @@ fn frames_without_ip_are_identified_by_their_addresses() {
         to: vec![RemoteEnd::Ethernet(PTP, GROUP)],
     };
     let answer = ethernet(MASTER, GROUP, PTP);
-    assert!(keeps(&conversation, INCOMING, &answer) && conversation.is_answer(&answer));
+    assert!(keeps(&conversation, INCOMING, &answer) && conversation.is_from_remote(&answer));
     let request = ethernet(THIS_HOST, GROUP, PTP);
-    assert!(keeps(&conversation, PACKET_OUTGOING, &request) && !conversation.is_answer(&request));
+    assert!(
+        keeps(&conversation, PACKET_OUTGOING, &request) && !conversation.is_from_remote(&request)
+    );
     assert!(!keeps(&conversation, INCOMING, &request), "another host's");
     for address in 0..6 {
         let mut other = MASTER;
@@ -106,7 +111,7 @@ fn frames_without_ip_are_identified_by_their_addresses() {
 
 #[test]
 fn what_is_no_answer_has_a_sample_of_its_own() {
-    let extra = Some(ExtraSample { answer_kind: 0xc, offset: 4, mask: 8 });
+    let extra = Some(NonReplySample { reply_kind: 0xc, offset: 4, mask: 8 });
     let udp_end = |text: &str| RemoteEnd::Udp(text.parse().unwrap());
     for (host, master) in [("10.0.0.1:320", "192.0.2.1:320"), ("[fd00::1]:320", "[fd00::2]:320")] {
         let conversation = Conversation { from: vec![udp_end(master)], to: vec![udp_end(master)] };
@@ -132,7 +137,7 @@ proptest! {
     fn a_sample_has_none_of_the_bits_set(sent: u32, received: u32, ipv4: bool) {
         let (host, server) =
             if ipv4 { ("10.0.0.1:5", "192.0.2.1:9") } else { ("[fd00::1]:5", "[fd00::2]:9") };
-        let conversation = Conversation::with(server.parse().unwrap());
+        let conversation = Conversation::with_udp_remote(server.parse().unwrap());
         let mut payload = [0xff; 12];
         payload[4..8].copy_from_slice(&sent.to_be_bytes());
         payload[8..].copy_from_slice(&received.to_be_bytes());

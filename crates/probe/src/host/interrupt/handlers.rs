@@ -144,7 +144,7 @@ impl<E: FnMut(Timestamp<Monotonic>) -> std::io::Result<Timestamp<Monotonic>>> Ha
         let (least, most) = self.distance;
         let [least, most] = [least, most].map(|time| time.as_nanos() as i64);
         while delays.count() < count && !stop.load(Ordering::Relaxed) {
-            let distance = least + (self.random.unit() * (most - least).max(0) as f64) as i64;
+            let distance = least + (self.random.next_f64() * (most - least).max(0) as f64) as i64;
             let due = MonotonicClock.now() + Span::from_ns(distance);
             match (self.expire_at)(due) {
                 Ok(noticed) => delays.record((noticed - due).as_ns().max(0).unsigned_abs()),

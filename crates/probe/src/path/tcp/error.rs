@@ -94,7 +94,7 @@ impl TcpPathError {
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) => error.is_usage(),
+            Self::Target(error) => error.is_usage_error(),
             Self::Size(_)
             | Self::Sizes(_)
             | Self::Connections(_)

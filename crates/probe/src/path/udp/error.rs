@@ -106,7 +106,7 @@ impl UdpPathError {
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Target(error) => error.is_usage(),
+            Self::Target(error) => error.is_usage_error(),
             Self::NoInterface(_)
             | Self::NoReply(..)
             | Self::Refused(..)

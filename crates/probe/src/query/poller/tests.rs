@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use horolog_io::{FaultPlan, Faulty};
+use horolog_io::{FaultPlan, FaultyDevice};
 use horolog_record::{InvalidReason, TimestampCounts};
 use horolog_time::{Clock, NS_PER_S, SimulatedClock, Utc};
 use horolog_wire::ethernet::MacAddress;
@@ -47,7 +47,7 @@ struct SimulatedNicClock;
 impl NicClock for SimulatedNicClock {
     fn compare(&mut self) {}
 
-    fn convert(&self, time: HardwareTime) -> Option<PacketTimestamp> {
+    fn convert(&self, time: HardwareTimestamp) -> Option<PacketTimestamp> {
         let at = Timestamp::from_ns(time.ns - PHC_AHEAD_NS);
         (time.interface == NIC_INDEX).then(|| PacketTimestamp::hardware(at, CONVERSION))
     }
@@ -142,7 +142,7 @@ impl Wire {
         nic_ns: i64,
         kernel_ns: i64,
     ) -> BatchPacket<'a, Endpoints> {
-        let hardware = HardwareTime { interface: NIC_INDEX, ns: nic_ns + PHC_AHEAD_NS };
+        let hardware = HardwareTimestamp { interface: NIC_INDEX, ns: nic_ns + PHC_AHEAD_NS };
         BatchPacket {
             bytes,
             address: Endpoints::default(),
@@ -204,7 +204,7 @@ impl BatchDevice for Wire {
         Ok(batch.len())
     }
 
-    fn sent(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
+    fn receive_transmitted(&mut self, batch: &mut Batch<Endpoints>) -> io::Result<usize> {
         batch.clear();
         while let Some((at_ns, frame)) = self.looped.pop_front() {
             assert!(batch.push_packet(&self.packet(&frame, at_ns, at_ns - TO_NIC_NS)));
@@ -454,7 +454,7 @@ proptest! {
         let wire = Wire::new(faithful);
         let clock = Arc::clone(&wire.clock);
         let faults = FaultPlan { seed, loss, duplication, reordering, ..FaultPlan::default() };
-        let device = Faulty::new(wire, faults, Arc::clone(&clock) as _, 8, CAPACITY);
+        let device = FaultyDevice::new(wire, faults, Arc::clone(&clock) as _, 8, CAPACITY);
         let account = poll_over(device, &clock, false, &plan(60, interleaved)).account;
         let counts = &account.counts;
         prop_assert_eq!(counts.received + counts.lost, counts.sent);

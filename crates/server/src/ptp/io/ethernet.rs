@@ -16,40 +16,41 @@ use super::link::{
 use super::served::ServedTime;
 use crate::ptp::{PtpAddress, PtpDestination};
 
-/// Frames moved by one system call.
+/// Maximum number of frames per system call.
 const BATCH: usize = 32;
 const FRAME_MAX: usize = 1_514;
 /// Minimum length of a frame without its checksum (IEEE 802.3, clause 4.4.2).
 const FRAME_MIN: usize = 60;
-/// Receive buffer for a burst of a tenth of a second at a hundred thousand messages per second.
+/// Receive buffer size, in bytes: enough for 0.1 s at 100,000 messages per second.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// Link of a port on Ethernet.
+/// Packet socket of a port on Ethernet.
 pub(super) struct EthernetLink {
     device: PacketDevice,
-    own: MacAddress,
+    mac: MacAddress,
     received: Batch<()>,
-    leaving: Batch<()>,
+    outgoing: Batch<()>,
     looped: Batch<()>,
     refused: u64,
     dropped: u64,
 }
 
 impl EthernetLink {
-    /// Opens the socket on the interface with this name and address. With `hardware`, hardware
-    /// timestamps are requested.
+    /// Opens the socket on the interface with this name and MAC address. With `hardware`, it uses
+    /// hardware timestamps.
     pub(super) fn open(
         interface: &str,
-        own: MacAddress,
+        mac: MacAddress,
         hardware: bool,
     ) -> Result<Self, LinkError> {
-        let stamp = if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
+        let timestamp_source =
+            if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
         let options = PacketOptions {
             slots: BATCH,
             selection: FrameSelection::EtherType(ETHER_TYPE),
             groups: vec![MULTICAST_MAC, PEER_MULTICAST_MAC],
-            transmit_timestamps: Some(stamp),
+            transmit_timestamps: Some(timestamp_source),
             hardware_timestamps: hardware,
             bypass_queueing: false,
             receive_buffer: Some(RECEIVE_BUFFER),
@@ -59,9 +60,9 @@ impl EthernetLink {
         let batch = || Batch::new(BATCH, FRAME_MAX);
         Ok(Self {
             device: PacketDevice::open(interface, &options)?,
-            own,
+            mac,
             received: batch(),
-            leaving: batch(),
+            outgoing: batch(),
             looped: batch(),
             refused: 0,
             dropped: 0,
@@ -69,7 +70,7 @@ impl EthernetLink {
     }
 }
 
-const fn mac(to: PtpDestination) -> Option<MacAddress> {
+const fn destination_mac(to: PtpDestination) -> Option<MacAddress> {
     match to {
         PtpDestination::Group => Some(MULTICAST_MAC),
         PtpDestination::PeerGroup => Some(PEER_MULTICAST_MAC),
@@ -103,11 +104,11 @@ impl PortLink for EthernetLink {
         let now = now();
         for packet in self.received.iter().filter(|packet| !packet.truncated) {
             let Ok((header, bytes)) = Header::parse(packet.bytes) else { continue };
-            // A promiscuous interface receives frames for other hosts.
-            if ![self.own, MULTICAST_MAC, PEER_MULTICAST_MAC].contains(&header.destination) {
+            // A promiscuous interface also receives frames for other hosts.
+            if ![self.mac, MULTICAST_MAC, PEER_MULTICAST_MAC].contains(&header.destination) {
                 continue;
             }
-            // On Ethernet only the message itself determines its kind.
+            // On Ethernet, event messages are recognised by their type alone.
             each(&IncomingPtpMessage {
                 bytes,
                 from: PtpAddress::Mac(header.source),
@@ -121,55 +122,51 @@ impl PortLink for EthernetLink {
         Ok(count)
     }
 
-    fn returned(
+    fn receive_transmitted(
         &mut self,
         served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
         each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize> {
-        let count = self.device.sent(&mut self.looped)?;
+        let count = self.device.receive_transmitted(&mut self.looped)?;
         let now = now();
         for packet in self.looped.iter() {
-            if let (Ok((header, bytes)), Some(stamp)) =
+            if let (Ok((header, bytes)), Some(timestamp)) =
                 (Header::parse(packet.bytes), served.ptp_timestamp(&packet, now))
             {
-                each(&TransmittedMessage {
-                    bytes,
-                    to: destination(header.destination),
-                    timestamp: stamp,
-                });
+                each(&TransmittedMessage { bytes, to: destination(header.destination), timestamp });
             }
         }
         Ok(count)
     }
 
     fn push(&mut self, message: &OutgoingPtpMessage<'_>) {
-        let Some(to) = mac(message.to) else { return };
-        if self.leaving.is_full() {
+        let Some(to) = destination_mac(message.to) else { return };
+        if self.outgoing.is_full() {
             self.flush();
         }
-        let slot = self.leaving.len();
+        let slot = self.outgoing.len();
         let header =
-            Header { destination: to, source: self.own, vlan: None, ether_type: ETHER_TYPE };
+            Header { destination: to, source: self.mac, vlan: None, ether_type: ETHER_TYPE };
         let len = (HEADER_LEN + message.bytes.len()).max(FRAME_MIN);
-        let pushed = self.leaving.push_with((), |frame| {
+        let pushed = self.outgoing.push_with((), |frame| {
             frame[..len].fill(0);
             let start = header.emit(frame);
             frame[start..start + message.bytes.len()].copy_from_slice(message.bytes);
             len
         });
         if pushed {
-            *self.leaving.packet_mut(slot).wants_timestamp = message.needs_timestamp;
+            *self.outgoing.packet_mut(slot).wants_timestamp = message.needs_timestamp;
         }
     }
 
     fn flush(&mut self) {
-        let count = self.leaving.len();
+        let count = self.outgoing.len();
         if count > 0 {
-            // The next receive detects a device failure.
-            let sent = self.device.send(&mut self.leaving).unwrap_or(0);
+            // A failure of the device is reported by the next receive call.
+            let sent = self.device.send(&mut self.outgoing).unwrap_or(0);
             self.refused += (count - sent) as u64;
-            self.leaving.clear();
+            self.outgoing.clear();
         }
     }
 

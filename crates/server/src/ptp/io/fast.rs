@@ -1,5 +1,5 @@
-//! Publication of a port to the XDP program, which then responds to delay requests for it;
-//! nothing is published while the port does not respond itself.
+//! Registration of a port with the XDP program, which then answers `Delay_Req` messages for it. The
+//! port is withdrawn while it does not answer them itself.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,24 +10,25 @@ use horolog_wire::ethernet::MacAddress;
 use horolog_wire::ptp::monitor::MonitorResponse;
 use horolog_xdp::{PtpPort, PtpTransport, Responder, supports_redirect};
 
-use crate::ptp::{FastPort, PtpPortTransport};
+use crate::ptp::{DelayResponder, PtpPortTransport};
 
-/// Registration of a port with the program; dropping it removes the port from the program.
-pub(super) struct FastPath {
+/// Registration of a port with the XDP program. Dropping it removes the port from the program.
+pub(super) struct XdpPortRegistration {
     responder: Arc<Responder>,
     interface: u32,
     transport: PtpTransport,
     mac: MacAddress,
     addresses: BTreeSet<IpAddr>,
-    /// Prefixes for which NetSync Monitor is answered.
-    admitted: BTreeSet<(IpAddr, u8)>,
-    /// True if the interface can send more frames than it received.
-    copies: bool,
+    /// Prefixes whose NetSync Monitor requests are answered.
+    monitor_prefixes: BTreeSet<(IpAddr, u8)>,
+    /// True if XDP can send more frames on the interface than it received, as Monitor responses
+    /// require.
+    supports_copies: bool,
     published: Option<PtpPort>,
 }
 
-impl FastPath {
-    /// Creates the registration of a port that the program does not answer for yet.
+impl XdpPortRegistration {
+    /// Creates the registration; the program does not answer for the port yet.
     pub(super) fn new(
         responder: Arc<Responder>,
         interface: u32,
@@ -45,24 +46,29 @@ impl FastPath {
             transport,
             mac,
             addresses: BTreeSet::new(),
-            admitted: BTreeSet::new(),
-            copies: false,
+            monitor_prefixes: BTreeSet::new(),
+            supports_copies: false,
             published: None,
         }
     }
 
-    /// Updates the present addresses of the interface and the prefixes admitted to NetSync Monitor.
-    pub(super) fn refresh(&mut self, own: impl Iterator<Item = IpAddr>, admitted: &[Prefix]) {
-        self.copies = supports_redirect(self.interface);
-        self.admit(admitted);
-        self.listen(own);
+    /// Updates the interface's addresses, and the prefixes whose NetSync Monitor requests are
+    /// answered.
+    pub(super) fn refresh(
+        &mut self,
+        local_addresses: impl Iterator<Item = IpAddr>,
+        admitted: &[Prefix],
+    ) {
+        self.supports_copies = supports_redirect(self.interface);
+        self.set_monitor_prefixes(admitted);
+        self.set_addresses(local_addresses);
     }
 
-    fn admit(&mut self, admitted: &[Prefix]) {
-        let ours = admitted.iter().filter(|prefix| self.is_ours(&prefix.address()));
+    fn set_monitor_prefixes(&mut self, admitted: &[Prefix]) {
+        let ours = admitted.iter().filter(|prefix| self.is_of_transport(&prefix.address()));
         let wanted: BTreeSet<_> =
             ours.map(Prefix::network).map(|own| (own.address(), own.length())).collect();
-        let changes = wanted.symmetric_difference(&self.admitted);
+        let changes = wanted.symmetric_difference(&self.monitor_prefixes);
         for &prefix in changes {
             let admit = wanted.contains(&prefix);
             let (interface, transport) = (self.interface, self.transport);
@@ -70,14 +76,16 @@ impl FastPath {
                 return;
             }
         }
-        self.admitted = wanted;
+        self.monitor_prefixes = wanted;
     }
 
-    fn listen(&mut self, own: impl Iterator<Item = IpAddr>) {
-        let wanted: BTreeSet<IpAddr> = own.filter(|address| self.is_ours(address)).collect();
+    fn set_addresses(&mut self, local_addresses: impl Iterator<Item = IpAddr>) {
+        let wanted: BTreeSet<IpAddr> =
+            local_addresses.filter(|address| self.is_of_transport(address)).collect();
         let changes = wanted.symmetric_difference(&self.addresses);
         for &address in changes {
-            // Addresses that the program did not accept are left to the sockets; it is retried.
+            // Requests to an address that the program did not accept are answered by the sockets;
+            // the update is repeated later.
             if self.responder.set_ptp_address(address, wanted.contains(&address)).is_err() {
                 return;
             }
@@ -85,9 +93,9 @@ impl FastPath {
         self.addresses = wanted;
     }
 
-    /// Makes the program respond as this port, or not at all.
-    pub(super) fn serve(&mut self, port: Option<FastPort<'_>>) {
-        let port = port.and_then(|port| self.port(&port));
+    /// Makes the program answer with the data `port`; `None` stops it.
+    pub(super) fn set_responder(&mut self, port: Option<DelayResponder<'_>>) {
+        let port = port.and_then(|port| self.xdp_port(&port));
         if self.published != port
             && self.responder.set_ptp_port(self.interface, self.transport, port.as_ref()).is_ok()
         {
@@ -95,7 +103,7 @@ impl FastPath {
         }
     }
 
-    const fn is_ours(&self, address: &IpAddr) -> bool {
+    const fn is_of_transport(&self, address: &IpAddr) -> bool {
         match self.transport {
             PtpTransport::Ipv4 => address.is_ipv4(),
             PtpTransport::Ipv6 => address.is_ipv6(),
@@ -103,10 +111,10 @@ impl FastPath {
         }
     }
 
-    fn port(&self, port: &FastPort<'_>) -> Option<PtpPort> {
+    fn xdp_port(&self, port: &DelayResponder<'_>) -> Option<PtpPort> {
         let address = match self.transport {
             PtpTransport::Ethernet => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            _ => self.source(),
+            _ => self.source_address(),
         };
         address.map(|address| PtpPort {
             clock: port.identity.clock,
@@ -118,13 +126,13 @@ impl FastPath {
             hybrid: port.hybrid,
             mac: self.mac.0,
             address,
-            monitor: port.monitor.as_ref().filter(|_| self.copies).map(tlv),
+            monitor: port.monitor.as_ref().filter(|_| self.supports_copies).map(monitor_tlv),
         })
     }
 
-    /// Returns the source address of messages to the group. To an IPv6 group with global scope the
-    /// kernel sends from an address of that scope, if there is one (RFC 6724, rule 2).
-    fn source(&self) -> Option<IpAddr> {
+    /// Returns the source address of messages to the group. For an IPv6 group of global scope the
+    /// kernel prefers an address of that scope (RFC 6724, rule 2).
+    fn source_address(&self) -> Option<IpAddr> {
         let is_local =
             |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let global = self.addresses.iter().find(|address| !is_local(address));
@@ -132,15 +140,15 @@ impl FastPath {
     }
 }
 
-impl Drop for FastPath {
+impl Drop for XdpPortRegistration {
     fn drop(&mut self) {
-        self.serve(None);
-        self.listen(std::iter::empty());
-        self.admit(&[]);
+        self.set_responder(None);
+        self.set_addresses(std::iter::empty());
+        self.set_monitor_prefixes(&[]);
     }
 }
 
-fn tlv(response: &MonitorResponse<'_>) -> Vec<u8> {
+fn monitor_tlv(response: &MonitorResponse<'_>) -> Vec<u8> {
     let mut bytes = vec![0; MonitorResponse::tlv_len(response.address.len())];
     response.emit(&mut bytes);
     bytes

@@ -1,4 +1,4 @@
-//! Link by which a port sends and receives: two UDP sockets or a packet socket, behind one trait.
+//! Interface between a port and its sockets: two UDP sockets or a packet socket.
 
 use horolog_sys::explain::explain;
 use std::io;
@@ -13,37 +13,38 @@ use super::served::ServedTime;
 use crate::hardware::TimestampSource;
 use crate::ptp::{PtpAddress, PtpDestination};
 
-/// Received message.
+/// Received PTP message with its addresses and receive time.
 pub(super) struct IncomingPtpMessage<'a> {
-    /// Message, with the bytes that follow it in its datagram or frame.
+    /// Payload of the datagram or frame: the message, with any bytes after it.
     pub(super) bytes: &'a [u8],
     /// Sender address.
     pub(super) from: PtpAddress,
     /// UDP source port; 0 over Ethernet.
     pub(super) from_port: u16,
-    /// True if it was sent to a group.
+    /// True if the destination was a multicast group.
     pub(super) to_group: bool,
-    /// True if it was sent to an address that is neither only this port's nor a PTP group.
+    /// True if the destination was multicast or broadcast, but not a PTP group.
     pub(super) stray: bool,
-    /// True if it was received on the channel of event messages.
+    /// True if the message was received as an event message: at the event port, or by its type.
     pub(super) event: bool,
     /// Receive time and its timestamp source; `None` if unknown.
     pub(super) timestamp: Option<(PtpTimestamp, TimestampSource)>,
 }
 
-/// Sent message that was returned with its transmit time.
+/// Sent message that the kernel looped back with its transmit time.
 pub(super) struct TransmittedMessage<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) to: PtpDestination,
     pub(super) timestamp: (PtpTimestamp, TimestampSource),
 }
 
-/// Link of one port.
+/// Sockets of one port.
 pub(super) trait PortLink: Send {
-    /// Waits up to `wait` for a received or returned message.
+    /// Waits up to `wait` for an incoming message, or for a sent one that comes back with its
+    /// transmit timestamp.
     fn wait(&mut self, wait: Duration) -> io::Result<()>;
 
-    /// Passes the received messages to `each`, at most a batch of each kind; returns their number.
+    /// Calls `each` for every received message, at most one batch per socket. Returns their number.
     fn receive(
         &mut self,
         served: &ServedTime<'_>,
@@ -51,19 +52,19 @@ pub(super) trait PortLink: Send {
         each: &mut dyn FnMut(&IncomingPtpMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Passes the returned messages, of those to be timestamped, to `each`.
-    fn returned(
+    /// Calls `each` for every sent message that was looped back with its transmit time. Returns the
+    /// number of looped-back packets.
+    fn receive_transmitted(
         &mut self,
         served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
         each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize>;
 
-    /// Queues a message for [`PortLink::flush`]; sends the queue first if it is full. With `stamp`,
-    /// the message is returned with its transmit time.
+    /// Queues a message for [`PortLink::flush`]; if the queue is full, it is sent first.
     fn push(&mut self, message: &OutgoingPtpMessage<'_>);
 
-    /// Sends the queue; messages that the kernel refuses are counted.
+    /// Sends the queue. Messages that the kernel refuses are counted.
     fn flush(&mut self);
 
     /// Returns the number of messages that the kernel refused to send.
@@ -73,7 +74,7 @@ pub(super) trait PortLink: Send {
     fn dropped(&mut self) -> u64;
 }
 
-/// Message to send.
+/// PTP message to send, with its destination.
 pub(super) struct OutgoingPtpMessage<'a> {
     pub(super) to: PtpDestination,
     pub(super) event: bool,
@@ -99,7 +100,7 @@ impl From<PacketError> for LinkError {
     }
 }
 
-/// Reason for which the link of a port could not be opened.
+/// Failure to open the sockets of a port.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// UDP socket error.
@@ -108,7 +109,7 @@ pub enum LinkError {
     /// Packet socket error.
     #[error(transparent)]
     Packet(PacketError),
-    /// Missing permission for PTP's ports.
+    /// Missing permission to use the PTP ports.
     #[error(
         "cannot use {0}: the PTP ports need root or CAP_NET_BIND_SERVICE; run as root or with that \
          capability"
@@ -120,7 +121,7 @@ pub enum LinkError {
          capability, or choose --ptp-transport udp4"
     )]
     Frames(String),
-    /// Failure to join a group.
+    /// Failure to join a multicast group.
     #[error("cannot join {group} on '{interface}': {why}; see ip-maddress(8)", why = explain(.source))]
     Join {
         /// Group address.

@@ -1,5 +1,5 @@
-//! Grandmaster on its interfaces: the sockets of each port, and a thread that passes received
-//! messages to [`super::ClockPort`] and sends the resulting ones. Responses are decided there.
+//! PTP ports on their interfaces: the sockets of each port, and a thread that passes received
+//! messages to a [`super::ClockPort`] and sends the messages that result.
 
 mod ethernet;
 mod fast;
@@ -22,20 +22,20 @@ use crate::page::PageReader;
 use crate::ptp::{ClockSettings, PortSettings, PtpConfig, PtpPortTransport};
 use crate::xdp::XdpEngine;
 use ethernet::EthernetLink;
-use fast::FastPath;
+use fast::XdpPortRegistration;
 use link::LinkError;
 use link::PortLink;
-pub use served::ptp_at;
-use status::SharedStatus;
-pub use status::{Announced, PtpPortStatus, PtpStatus};
+pub use served::ptp_time_of_page;
+use status::SharedPortStatus;
+pub use status::{AnnouncedClock, PtpPortStatus, PtpStatus};
 use thread::PortThread;
 pub(crate) use thread::PtpThreads;
 use udp::UdpLink;
 
-/// Reason for which PTP cannot start; its text is one line for the user.
+/// Reason for which PTP could not start; its text is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum PtpStartError {
-    /// Failure of a port's link.
+    /// Failure to open the sockets of a port.
     #[error("--ptp: {0}")]
     Link(#[from] LinkError),
     /// Failure to find an interface.
@@ -44,7 +44,7 @@ pub enum PtpStartError {
     /// Interface that is not Ethernet.
     #[error("--ptp {0}: not an Ethernet interface; name one that is, as `ip link` shows")]
     NotEthernet(String),
-    /// Interface without an address of a family.
+    /// Interface without an address of the IP version.
     #[error(
         "--ptp {0}: the interface has no {1} address; add one, or choose another \
              --ptp-transport"
@@ -52,23 +52,23 @@ pub enum PtpStartError {
     NoAddress(String, &'static str),
 }
 
-/// Port with open sockets that is not served yet.
+/// Port with open sockets, before its thread is started.
 struct OpenPort {
     interface: String,
     index: u32,
     settings: PortSettings,
     link: Box<dyn PortLink>,
-    /// Handle for reading this host's addresses, for which permission may be lacking later.
+    /// Netlink socket for reading this host's addresses; opening one later may not be permitted.
     netlink: Netlink,
 }
 
-/// Open ports that are not served yet.
+/// Open ports, before their threads are started.
 pub(crate) struct OpenPtp {
     clock: ClockSettings,
     ports: Vec<OpenPort>,
 }
 
-/// Location of a port: interface, transport and addresses.
+/// Port as configured: interface, addresses and settings.
 struct PortBinding {
     interface: String,
     index: u32,
@@ -76,7 +76,7 @@ struct PortBinding {
     settings: PortSettings,
 }
 
-/// Returns the bindings of the configured ports, and opens none of them.
+/// Returns the ports as configured; none is opened.
 fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
     let mut bindings = Vec::new();
     if !ptp.is_on() {
@@ -107,7 +107,7 @@ fn port_bindings(ptp: &PtpConfig) -> Result<Vec<PortBinding>, PtpStartError> {
 }
 
 impl OpenPtp {
-    /// Checks that the configured ports are possible, as far as that is known without opening them.
+    /// Checks that the configured ports can be opened, as far as possible without opening them.
     pub(crate) fn check(config: &ServerConfig) -> Result<(), PtpStartError> {
         port_bindings(&config.ptp).map(drop)
     }
@@ -132,7 +132,7 @@ impl OpenPtp {
         Ok(Self { clock, ports })
     }
 
-    /// Starts serving them; delay requests in XDP, if available.
+    /// Starts a thread per port. Delay requests are answered by XDP if it is available.
     pub(crate) fn start(
         self,
         config: &ServerConfig,
@@ -145,11 +145,12 @@ impl OpenPtp {
         }
         let mut threads = PtpThreads::new(self.clock.clone());
         for port in self.ports {
-            // Hardware timestamps are better than those a program can take.
+            // XDP takes no hardware timestamps, which would be better.
             let in_hardware = config.timestamps.hardware.contains(&port.interface);
-            let xdp = xdp.filter(|xdp| !in_hardware && xdp.is_at(&port.interface));
+            let xdp = xdp.filter(|xdp| !in_hardware && xdp.is_attached_to(&port.interface));
             let PortSettings { transport, mac, .. } = port.settings;
-            let fast = xdp.map(|xdp| FastPath::new(xdp.responder(), port.index, transport, mac));
+            let xdp_registration = xdp
+                .map(|xdp| XdpPortRegistration::new(xdp.responder(), port.index, transport, mac));
             threads.spawn(PortThread {
                 interface: port.interface,
                 index: port.index,
@@ -161,28 +162,29 @@ impl OpenPtp {
                 conversions: Arc::clone(conversions),
                 clock_class: config.ptp.clock_class,
                 allow: config.ptp.unicast_allow.clone(),
-                fast,
-                status: SharedStatus::default(),
+                xdp_registration,
+                status: SharedPortStatus::default(),
             })?;
         }
         Ok(Some(threads))
     }
 }
 
-/// Returns the identity of a clock with this address: an EUI-64 made of an EUI-48 (IEEE 1588-2008,
-/// clause 7.5.2.2.2, as still used by other implementations).
+/// Returns the clock identity for a MAC address: an EUI-64 made from the EUI-48 (IEEE 1588-2008,
+/// clause 7.5.2.2.2; other implementations still do the same).
 const fn clock_identity(MacAddress([maker @ .., x, y, z]): MacAddress) -> u64 {
     let [first, second, third] = maker;
     u64::from_be_bytes([first, second, third, 0xff, 0xfe, x, y, z])
 }
 
-/// Returns the address of the port as carried in messages.
+/// Returns the protocol address of a port, for messages; `None` without an address of its IP
+/// version.
 fn protocol_address(
     transport: PtpPortTransport,
     mac: MacAddress,
-    own: &[IpAddr],
+    local_addresses: &[IpAddr],
 ) -> Option<Vec<u8>> {
-    let first = |fits: fn(&IpAddr) -> bool| own.iter().copied().find(fits);
+    let first = |fits: fn(&IpAddr) -> bool| local_addresses.iter().copied().find(fits);
     match transport {
         PtpPortTransport::Ethernet => Some(mac.0.to_vec()),
         PtpPortTransport::Udp4 | PtpPortTransport::Udp6 => {

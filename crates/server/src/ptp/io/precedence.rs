@@ -1,62 +1,63 @@
-//! Real-time priority of a port's thread, so that its Syncs leave evenly on a busy host, as long as
-//! it needs little CPU time. Beyond that, when it is flooded or has many streams to send, it runs
-//! as a sched-other thread, so that others are not starved.
+//! Real-time priority of a port's thread, so that Sync messages are sent on time on a busy host, as
+//! long as the thread needs little CPU time. If it needs more, because of a flood or many streams,
+//! it runs as a sched-other thread, so that other threads do not starve.
 
 use horolog_sys::affinity::{Scheduling, set_sched_other, try_real_time};
 use horolog_time::{Monotonic, Span, Timestamp};
 
-/// Lowest real-time priority, as of the clock thread.
-const PRIORITY: i32 = 1;
-/// Divisor for the share of a core that it may use at real-time priority.
-const SHARE: i64 = 10;
-/// Part of that share that it may use at once, and its maximum debt.
-const BURST: Span = Span::from_ms(5);
+/// Lowest real-time priority, as for the clock thread.
+const REAL_TIME_PRIORITY: i32 = 1;
+/// Divisor for the share of a core that the thread may use at real-time priority: a tenth.
+const CPU_SHARE_DIVISOR: i64 = 10;
+/// Maximum of the budget, and of an overdraft.
+const BUDGET_MAX: Span = Span::from_ms(5);
 
-/// Time that may still be used at real-time priority.
+/// CPU time budget for running at real-time priority.
 struct PriorityBudget {
-    left: Span,
-    at: Timestamp<Monotonic>,
+    remaining: Span,
+    updated_at: Timestamp<Monotonic>,
     is_within_budget: bool,
 }
 
 impl PriorityBudget {
     const fn new(at: Timestamp<Monotonic>) -> Self {
-        Self { left: BURST, at, is_within_budget: true }
+        Self { remaining: BUDGET_MAX, updated_at: at, is_within_budget: true }
     }
 
-    /// Subtracts the time from `began` to `ended`; returns true if the budget holds. After an
-    /// overrun it must be half full to count as within budget again.
-    fn take(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) -> bool {
-        let gained = Span::from_ns((ended - self.at).as_ns() / SHARE);
-        self.at = ended;
-        self.left = (self.left + gained - (ended - began)).clamp(Span::ZERO - BURST, BURST);
+    /// Charges the time from `began` to `ended`, and returns true if the thread is within its
+    /// budget. After an overdraft the budget must be half full first.
+    fn spend(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) -> bool {
+        let gained = Span::from_ns((ended - self.updated_at).as_ns() / CPU_SHARE_DIVISOR);
+        self.updated_at = ended;
+        self.remaining =
+            (self.remaining + gained - (ended - began)).clamp(Span::ZERO - BUDGET_MAX, BUDGET_MAX);
         let enough =
-            if self.is_within_budget { Span::ZERO } else { Span::from_ns(BURST.as_ns() / 2) };
-        self.is_within_budget = self.left >= enough;
+            if self.is_within_budget { Span::ZERO } else { Span::from_ns(BUDGET_MAX.as_ns() / 2) };
+        self.is_within_budget = self.remaining >= enough;
         self.is_within_budget
     }
 }
 
-/// Control of the thread's priority.
+/// Scheduling of the calling thread by its use of CPU time.
 pub(super) struct ThreadPriority {
     budget: PriorityBudget,
     is_real_time: bool,
-    /// True if the system permits real-time priority; determined at the first use.
+    /// True unless the system refused to change the scheduling.
     is_allowed: bool,
 }
 
 impl ThreadPriority {
-    /// Sets real-time priority from now on, if permitted.
-    pub(super) fn take(now: Timestamp<Monotonic>) -> Self {
+    /// Sets real-time priority, if permitted.
+    pub(super) fn raise(now: Timestamp<Monotonic>) -> Self {
         let mut this =
             Self { budget: PriorityBudget::new(now), is_real_time: false, is_allowed: true };
         this.set(true);
         this
     }
 
-    /// Charges the work of a turn, and sets the priority accordingly.
-    pub(super) fn worked(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) {
-        let wanted = self.budget.take(began, ended);
+    /// Charges the time from `began` to `ended`, and adapts the scheduling.
+    pub(super) fn charge_work(&mut self, began: Timestamp<Monotonic>, ended: Timestamp<Monotonic>) {
+        let wanted = self.budget.spend(began, ended);
         self.set(wanted);
     }
 
@@ -65,7 +66,7 @@ impl ThreadPriority {
             return;
         }
         self.is_allowed = if wanted {
-            matches!(try_real_time(PRIORITY), Scheduling::RealTime)
+            matches!(try_real_time(REAL_TIME_PRIORITY), Scheduling::RealTime)
         } else {
             set_sched_other().is_ok()
         };
@@ -81,8 +82,8 @@ mod tests {
     fn work(budget: &mut PriorityBudget, worked: Span, turns: i64) -> bool {
         let mut is_within_budget = true;
         for _ in 0..turns {
-            let began = budget.at + Span::from_ms(1) - worked;
-            is_within_budget = budget.take(began, began + worked);
+            let began = budget.updated_at + Span::from_ms(1) - worked;
+            is_within_budget = budget.spend(began, began + worked);
         }
         is_within_budget
     }

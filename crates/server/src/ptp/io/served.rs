@@ -1,9 +1,8 @@
-//! Served time in the PTP timescale and the PTP clock state, both derived from the clock page
-//! alone.
+//! Time and state of the PTP clock, both derived from the clock page alone.
 
 use std::sync::Arc;
 
-use horolog_io::{BatchPacket, HardwareTime};
+use horolog_io::{BatchPacket, HardwareTimestamp};
 use horolog_time::{Monotonic, NS_PER_S, NtpTimestamp, Span, Timestamp};
 use horolog_wire::ntp::{LeapIndicator, STRATUM_UNSYNCHRONISED};
 use horolog_wire::ptp::{PtpFlags, PtpTimestamp};
@@ -12,21 +11,22 @@ use crate::ClockPage;
 use crate::hardware::{PhcConversions, TimestampSource};
 use crate::ptp::{PtpClockState, accuracy};
 
-/// Seconds from the era of NTP to that of PTP, modulo 2^32 (RFC 5905, section 6: 1900; IEEE
+/// Seconds from the epoch of NTP to that of PTP, modulo 2^32 (RFC 5905, section 6: 1900; IEEE
 /// 1588-2019, clause 7.2.3: 1970).
 const PTP_EPOCH_IN_NTP: u32 = 2_208_988_800;
-/// Time since its last correction after which a source is in holdover. Daemons correct the clock
-/// every 16 s to 64 s by a reference clock.
+/// Time since the last update of the clock after which the clock is in holdover. Daemons correct
+/// the clock by a reference clock every 16 s to 64 s.
 const HOLDOVER_AFTER: Span = Span::from_ns(300 * NS_PER_S);
-/// Largest error bound of a reference clock ranked among primary ones: a receiver without a pulse
-/// determines the second to within half a second, and its sentences provide no frequency.
-const REFERENCE_OFF_MAX: Span = Span::from_ms(10);
-/// Age from which a message is not answered: its receive time may be that of another.
+/// Largest error bound with which a clock gets a primary clock class. A receiver without a pulse is
+/// worse: it determines the time to within half a second, and provides no frequency.
+const PRIMARY_ERROR_MAX: Span = Span::from_ms(10);
+/// Largest age of a received message; the timestamp of an older one may be wrong.
 const AGE_MAX: Span = Span::from_ns(NS_PER_S);
-/// Largest error of a PHC that writes the time into Sync.
+/// Largest offset of a PHC from the served time at which one-step Sync messages are sent.
 const PHC_ERROR_MAX: Span = Span::from_ns(1_000);
-/// Largest lead of a timestamp over now, because the clocks are read one after the other.
-const READING_ORDER: Span = Span::from_ns(20_000);
+/// Largest lead of a timestamp over the present time, which occurs because the clocks are read one
+/// after the other.
+const CLOCK_READ_SKEW: Span = Span::from_ns(20_000);
 
 /// Clock classes (IEEE 1588-2019, table 4).
 const CLASS_PRIMARY: u8 = 6;
@@ -34,17 +34,17 @@ const CLASS_PRIMARY_HOLDOVER: u8 = 7;
 const CLASS_APPLICATION: u8 = 13;
 const CLASS_DEFAULT: u8 = 248;
 
-/// Accuracy code for unknown (table 5).
+/// Clock accuracy code for "unknown" (table 5).
 const ACCURACY_UNKNOWN: u8 = 0xfe;
 
-/// Time sources (table 6).
+/// Time source codes (table 6).
 const SOURCE_GNSS: u8 = 0x20;
 const SOURCE_PTP: u8 = 0x40;
 const SOURCE_NTP: u8 = 0x50;
 const SOURCE_OTHER: u8 = 0x90;
 const SOURCE_OSCILLATOR: u8 = 0xa0;
 
-/// Returns the name of a time source in the status.
+/// Returns the name of a time source code for the status.
 pub(super) const fn source_name(source: u8) -> &'static str {
     match source {
         SOURCE_GNSS => "gnss",
@@ -55,26 +55,26 @@ pub(super) const fn source_name(source: u8) -> &'static str {
     }
 }
 
-/// Variance code for not computed (clause 7.6.3.3).
+/// Variance code for "not computed" (clause 7.6.3.3).
 const VARIANCE_UNKNOWN: u16 = 0xffff;
 
-/// Served time of a clock page, for a port.
+/// Clock page as the time of a PTP port.
 pub(super) struct ServedTime<'a> {
     pub(super) page: &'a ClockPage,
     pub(super) conversions: &'a Arc<PhcConversions>,
-    /// Clock class, if configured.
+    /// Configured clock class, if any.
     pub(super) clock_class: Option<u8>,
 }
 
 impl ServedTime<'_> {
-    /// Returns the served time at an instant on the timescale that [`ServedTime::state`] states;
-    /// `None` if there is none.
-    pub(super) fn at(&self, instant: Timestamp<Monotonic>) -> Option<PtpTimestamp> {
-        ptp_at(self.page, instant)
+    /// Returns the PTP time at an instant, on the timescale stated by [`ServedTime::clock_state`];
+    /// `None` if the page has expired.
+    pub(super) fn ptp_time_at(&self, instant: Timestamp<Monotonic>) -> Option<PtpTimestamp> {
+        ptp_time_of_page(self.page, instant)
     }
 
-    /// Returns the receive or transmit time of a packet read by `now`, and its timestamp source;
-    /// `None` if it is implausible.
+    /// Returns the receive or transmit time of a packet that was read by `now`, and its source;
+    /// `None` if it is unknown or implausible.
     pub(super) fn ptp_timestamp<A>(
         &self,
         packet: &BatchPacket<'_, A>,
@@ -82,28 +82,30 @@ impl ServedTime<'_> {
     ) -> Option<(PtpTimestamp, TimestampSource)> {
         let (instant, by) = self.conversions.best_timestamp(packet, self.page, now)?;
         let age = now - instant;
-        let is_believed = age >= -READING_ORDER && age <= AGE_MAX;
-        self.at(instant).filter(|_| is_believed).map(|at| (at, by))
+        let is_plausible = age >= -CLOCK_READ_SKEW && age <= AGE_MAX;
+        self.ptp_time_at(instant).filter(|_| is_plausible).map(|at| (at, by))
     }
 
-    /// Returns true if the PHC of an interface shows the served time at `now`, to a microsecond.
+    /// Returns true if the PHC of an interface is within [`PHC_ERROR_MAX`] of the served time at
+    /// `now`.
     pub(super) fn is_phc_on_served_time(&self, interface: u32, now: Timestamp<Monotonic>) -> bool {
-        let shown = self.at(now).and_then(|served| served.since(PtpTimestamp::ZERO));
-        let at = shown.and_then(|ns| self.conversions.monotonic_of(HardwareTime { interface, ns }));
+        let shown = self.ptp_time_at(now).and_then(|served| served.since(PtpTimestamp::ZERO));
+        let at =
+            shown.and_then(|ns| self.conversions.monotonic_of(HardwareTimestamp { interface, ns }));
         at.is_some_and(|at| (at - now).as_ns().abs() <= PHC_ERROR_MAX.as_ns())
     }
 
-    /// Returns the state of the clock at `now`.
-    pub(super) fn state(&self, now: Timestamp<Monotonic>) -> PtpClockState {
-        let page = self.page.at(now);
+    /// Returns the PTP data of the clock at `now`.
+    pub(super) fn clock_state(&self, now: Timestamp<Monotonic>) -> PtpClockState {
+        let page = self.page.for_reply_at(now);
         let variables = page.variables;
         let synchronised = variables.leap != LeapIndicator::Unsynchronised
             && variables.stratum < STRATUM_UNSYNCHRONISED;
-        let (class, time_source) = self.class(now);
+        let (class, time_source) = self.class_and_source(now);
         let least = if page.tai_minus_utc_s.is_some() { 0 } else { CLASS_APPLICATION };
         let mut flags = PtpFlags::default();
         let mut utc_offset = 0;
-        // If TAI is unknown the timescale is arbitrary and implies nothing about UTC.
+        // Without TAI the timescale is arbitrary, and its offset to UTC is undefined.
         if let Some(before_step) = page.tai_minus_utc_s {
             let leaping = match variables.leap {
                 LeapIndicator::Insert => PtpFlags::LEAP_61,
@@ -114,14 +116,18 @@ impl ServedTime<'_> {
             let stepped = now >= page.timebase.step_at;
             utc_offset = before_step - if stepped { (page.timebase.step >> 32) as i16 } else { 0 };
         }
-        if time_source != SOURCE_OSCILLATOR && !self.is_rough() {
+        if time_source != SOURCE_OSCILLATOR && !self.has_low_accuracy() {
             flags = flags.with(PtpFlags::TIME_TRACEABLE).with(PtpFlags::FREQUENCY_TRACEABLE);
         }
-        // The error of a free-running clock is unknown.
-        let is_bounded = time_source != SOURCE_OSCILLATOR && page.distance > Span::ZERO;
+        // The error bound of a free-running clock is unknown.
+        let is_bounded = time_source != SOURCE_OSCILLATOR && page.root_distance > Span::ZERO;
         PtpClockState {
             clock_class: self.clock_class.map_or(class, |configured| configured.max(least)),
-            accuracy: if is_bounded { accuracy(page.distance_recent) } else { ACCURACY_UNKNOWN },
+            accuracy: if is_bounded {
+                accuracy(page.root_distance_recent_max)
+            } else {
+                ACCURACY_UNKNOWN
+            },
             variance: VARIANCE_UNKNOWN,
             time_source,
             flags,
@@ -130,13 +136,14 @@ impl ServedTime<'_> {
         }
     }
 
-    /// Returns true if the time is from a reference clock of low accuracy.
-    fn is_rough(&self) -> bool {
-        self.page.variables.stratum <= 1 && self.page.distance > REFERENCE_OFF_MAX
+    /// Returns true if the clock is at stratum 1, but its error bound exceeds that of primary
+    /// clocks.
+    fn has_low_accuracy(&self) -> bool {
+        self.page.variables.stratum <= 1 && self.page.root_distance > PRIMARY_ERROR_MAX
     }
 
-    /// Returns the clock class that follows from the source, and the time source.
-    fn class(&self, now: Timestamp<Monotonic>) -> (u8, u8) {
+    /// Returns the clock class and the time source code that follow from the source.
+    fn class_and_source(&self, now: Timestamp<Monotonic>) -> (u8, u8) {
         let variables = self.page.variables;
         let time_source = match (&variables.reference_id, variables.stratum) {
             (b"GPS\0" | b"GNSS" | b"PPS\0" | b"GAL\0" | b"GLON" | b"BDS\0", 1) => SOURCE_GNSS,
@@ -145,7 +152,7 @@ impl ServedTime<'_> {
             (_, 1) => SOURCE_OTHER,
             _ => SOURCE_NTP,
         };
-        if variables.stratum > 1 || time_source == SOURCE_OSCILLATOR || self.is_rough() {
+        if variables.stratum > 1 || time_source == SOURCE_OSCILLATOR || self.has_low_accuracy() {
             return (CLASS_DEFAULT, time_source);
         }
         if self.page.tai_minus_utc_s.is_none() {
@@ -158,10 +165,10 @@ impl ServedTime<'_> {
     }
 }
 
-/// Returns the time of a page at an instant: TAI if the page knows its offset to UTC, which then
-/// has no step at a leap second; otherwise UTC.
+/// Returns the PTP time of a page at an instant; `None` if the page has expired. It is TAI, without
+/// a step at leap seconds, if the page has TAI minus UTC; otherwise UTC.
 #[must_use]
-pub fn ptp_at(page: &ClockPage, instant: Timestamp<Monotonic>) -> Option<PtpTimestamp> {
+pub fn ptp_time_of_page(page: &ClockPage, instant: Timestamp<Monotonic>) -> Option<PtpTimestamp> {
     let served = page.timebase.ntp_at(instant)?;
     let stepped = instant >= page.timebase.step_at && page.tai_minus_utc_s.is_some();
     let unstepped = if stepped { page.timebase.step } else { 0 };
@@ -170,7 +177,7 @@ pub fn ptp_at(page: &ClockPage, instant: Timestamp<Monotonic>) -> Option<PtpTime
     Some(to_ptp(NtpTimestamp::from_bits(bits.wrapping_add_signed(offset_s << 32))))
 }
 
-/// Converts an instant to a PTP timestamp; of NTP's eras the one from 1970 to 2106.
+/// Converts an NTP timestamp of the years 1970 to 2106.
 fn to_ptp(ntp: NtpTimestamp) -> PtpTimestamp {
     let bits = ntp.to_bits();
     let seconds = ((bits >> 32) as u32).wrapping_sub(PTP_EPOCH_IN_NTP);
@@ -189,24 +196,24 @@ mod tests {
         let mut page = page();
         page.variables.reference = page.timebase.ntp_at_anchor;
         change(&mut page);
-        ServedTime { page: &page, conversions: &Arc::default(), clock_class: None }.state(NOW)
+        ServedTime { page: &page, conversions: &Arc::default(), clock_class: None }.clock_state(NOW)
     }
 
     #[test]
     fn the_time_is_tai_and_goes_on_through_a_leap() {
         let mut page = page();
-        let before = ptp_at(&page, NOW).unwrap();
+        let before = ptp_time_of_page(&page, NOW).unwrap();
         let utc = page.timebase.ntp_at(NOW).unwrap().to_utc(Timestamp::from_ns(0));
         assert_eq!(i128::from(before.seconds()), i128::from(utc.to_timespec().0) + 37);
         for step in [-1_i64, 1] {
             page.timebase.step_at = NOW - Span::from_ns(7);
             page.timebase.step = step << 32;
-            assert_eq!(ptp_at(&page, NOW), Some(before));
+            assert_eq!(ptp_time_of_page(&page, NOW), Some(before));
         }
         page.tai_minus_utc_s = None;
-        let utc = ptp_at(&page, NOW).unwrap();
+        let utc = ptp_time_of_page(&page, NOW).unwrap();
         assert_eq!(before.since(utc), Some(36 * NS_PER_S), "UTC, with the second deleted");
-        assert_eq!(ptp_at(&page, page.timebase.expires), None);
+        assert_eq!(ptp_time_of_page(&page, page.timebase.expires), None);
     }
 
     #[test]
@@ -235,8 +242,9 @@ mod tests {
 
     #[test]
     fn a_receiver_without_a_pulse_is_no_primary_reference() {
-        let at =
-            |distance| state(|page| (page.distance, page.distance_recent) = (distance, distance));
+        let at = |distance| {
+            state(|page| (page.root_distance, page.root_distance_recent_max) = (distance, distance))
+        };
         assert_eq!(at(Span::from_ms(10)).clock_class, 6);
         let coarse = at(Span::from_ms(500));
         assert_eq!((coarse.clock_class, coarse.time_source), (248, SOURCE_GNSS));
@@ -263,10 +271,10 @@ mod tests {
 
     #[test]
     fn accuracy_is_that_of_the_distance() {
-        let lately = |page: &mut ClockPage| page.distance_recent = Span::from_ns(80);
+        let lately = |page: &mut ClockPage| page.root_distance_recent_max = Span::from_ns(80);
         let near = |page: &mut ClockPage| {
             lately(page);
-            page.distance = Span::from_ns(8);
+            page.root_distance = Span::from_ns(8);
         };
         assert_eq!(state(near).accuracy, 0x21, "the largest of the last minutes");
         let free = |page: &mut ClockPage| page.variables.reference_id = *b"LOCL";

@@ -1,5 +1,4 @@
-//! Status of the ports, as reported by `horolog status`; each thread publishes it for other
-//! threads.
+//! Status of the PTP ports for `horolog status`, which the thread of each port publishes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,15 +41,15 @@ pub struct PtpPortStatus {
     pub transport: &'static str,
     /// `listening`, `master`, `passive`, or `faulty` while the interface is down.
     pub state: &'static str,
-    /// Announced clock data; absent while it is not the master.
+    /// Clock data that it announces; absent unless the port is a master.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub announces: Option<Announced>,
-    /// Better master that it yields to.
+    pub announces: Option<AnnouncedClock>,
+    /// Better master to which the port yields.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub better: Option<ForeignMaster>,
-    /// Foreign masters received.
-    pub foreign_masters: Vec<ForeignMaster>,
-    /// Grants of unicast streams held by clients.
+    pub better: Option<ForeignMasterStatus>,
+    /// Foreign masters known from their Announce messages.
+    pub foreign_masters: Vec<ForeignMasterStatus>,
+    /// Number of unicast grants held by clients.
     pub grants: usize,
     /// Total rate of the grants, in messages per second.
     pub granted_rate: f64,
@@ -58,38 +57,38 @@ pub struct PtpPortStatus {
     pub received: BTreeMap<&'static str, u64>,
     /// Messages sent, by type.
     pub sent: BTreeMap<&'static str, u64>,
-    /// Messages refused, and requests in them, by reason.
+    /// Refused messages, and refused requests in messages, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Messages received and sent with a hardware timestamp.
+    /// Messages received or sent that have a hardware timestamp.
     pub hardware_timestamps: u64,
-    /// Messages received and sent with a kernel timestamp.
+    /// Messages received or sent that have a kernel timestamp.
     pub kernel_timestamps: u64,
-    /// Messages received without a plausible receive time, which were ignored.
+    /// Event messages ignored because they had no plausible receive time.
     pub without_timestamp: u64,
-    /// Messages with an unknown transmit time, for which no `Follow_Up` is sent: the most recent
-    /// ones, those that were refused, and those whose timestamps found no room.
+    /// Sent messages without a transmit time, so that no `Follow_Up` was sent: those sent just now,
+    /// those that the kernel refused, and those whose timestamps were dropped.
     pub without_departure: u64,
     /// Messages that the kernel refused to send.
     pub send_errors: u64,
-    /// Messages that the kernel dropped because the thread was late.
+    /// Messages that the kernel dropped because a receive buffer was full.
     pub dropped: u64,
-    /// Last error, for 10 s; a persisting error is recorded repeatedly.
+    /// Last error in the past 10 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Announced clock data of a master (IEEE 1588-2019, clause 13.5).
+/// Clock data announced by a port (IEEE 1588-2019, clause 13.5).
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the message")]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Announced {
+pub struct AnnouncedClock {
     /// Clock class (table 4).
     pub clock_class: u8,
-    /// Clock accuracy (table 5).
+    /// Clock accuracy code (table 5).
     pub clock_accuracy: u8,
-    /// Bound of the accuracy, in nanoseconds; absent if unknown.
+    /// Error bound that the accuracy stands for, in nanoseconds; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy_ns: Option<i64>,
-    /// Time source (table 6).
+    /// Name of the time source (table 6).
     pub time_source: &'static str,
     /// True if the time is TAI; otherwise the timescale is arbitrary.
     pub ptp_timescale: bool,
@@ -100,12 +99,12 @@ pub struct Announced {
     pub time_traceable: bool,
     /// True if the frequency is traceable to a primary reference.
     pub frequency_traceable: bool,
-    /// Leap second at the end of this day: `none`, `leap61` or `leap59`.
+    /// Leap second at the end of the current day: `none`, `leap61` or `leap59`.
     pub leap: &'static str,
 }
 
-impl Announced {
-    fn of(clock: &PtpClockState) -> Self {
+impl AnnouncedClock {
+    fn from_clock_state(clock: &PtpClockState) -> Self {
         let leap = match clock.flags {
             flags if flags.has(PtpFlags::LEAP_61) => "leap61",
             flags if flags.has(PtpFlags::LEAP_59) => "leap59",
@@ -126,28 +125,28 @@ impl Announced {
     }
 }
 
-/// Status of a foreign master.
+/// Foreign master for the status.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct ForeignMaster {
-    /// Announcing port.
+pub struct ForeignMasterStatus {
+    /// Port that sends its Announce messages.
     pub port: String,
-    /// Identity of its grandmaster.
+    /// Clock identity of its grandmaster.
     pub grandmaster: String,
-    /// First priority of the grandmaster.
+    /// Priority1 of the grandmaster.
     pub priority1: u8,
     /// Clock class of the grandmaster.
     pub clock_class: u8,
-    /// True if it was received often enough to count.
+    /// True if it qualifies as a master: two Announce messages arrived within the time window.
     pub qualified: bool,
 }
 
-/// Counts of timestamps by source.
+/// Counts of timestamps of a port, by source.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct PtpTimestampCounts {
     kernel: u64,
     hardware: u64,
     pub(super) missing: u64,
-    /// Sent messages that were returned with their transmit time.
+    /// Sent messages that were looped back with their transmit time.
     pub(super) departures: u64,
 }
 
@@ -157,69 +156,72 @@ impl PtpTimestampCounts {
     }
 }
 
-/// Status published by the thread of a port.
+/// Data from which a port's thread publishes its status.
 #[derive(Clone, Debug)]
-pub(super) struct PortStatus {
+pub(super) struct PortThreadStatus {
     pub(super) interface: String,
     pub(super) settings: PortSettings,
     pub(super) view: PortView,
-    /// State of the clock at that time.
+    /// State of the clock when this was published.
     pub(super) clock: PtpClockState,
     pub(super) timestamp_counts: PtpTimestampCounts,
-    /// Messages to be returned with their transmit time.
-    pub(super) awaited: u64,
+    /// Messages sent with a request for a transmit timestamp.
+    pub(super) timestamps_requested: u64,
     pub(super) send_errors: u64,
     pub(super) dropped: u64,
 }
 
-/// Time for which an error that does not recur is reported.
-const ERROR_LASTS: Duration = Duration::from_secs(10);
+/// Time for which an error is reported.
+const ERROR_REPORT_DURATION: Duration = Duration::from_secs(10);
 
-/// Shared location of the status.
+/// Status that a port's thread shares with other threads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedStatus {
-    port: Arc<ArcSwapOption<PortStatus>>,
+pub(super) struct SharedPortStatus {
+    port: Arc<ArcSwapOption<PortThreadStatus>>,
     error: Arc<ArcSwapOption<(String, Instant)>>,
 }
 
-impl SharedStatus {
-    pub(super) fn put(&self, status: PortStatus) {
+impl SharedPortStatus {
+    pub(super) fn store_status(&self, status: PortThreadStatus) {
         self.port.store(Some(Arc::new(status)));
     }
 
-    pub(super) fn note_error(&self, error: &dyn std::fmt::Display) {
+    pub(super) fn store_error(&self, error: &dyn std::fmt::Display) {
         self.error.store(Some(Arc::new((error.to_string(), Instant::now()))));
     }
 
     fn get(&self) -> Option<PtpPortStatus> {
         let status = self.port.load_full()?;
-        Some(PtpPortStatus { error: self.error(Instant::now()), ..PtpPortStatus::of(&status) })
+        Some(PtpPortStatus {
+            error: self.error(Instant::now()),
+            ..PtpPortStatus::from_status(&status)
+        })
     }
 
-    /// Returns the last error while it is recent.
+    /// Returns the last error, if it is recent.
     fn error(&self, now: Instant) -> Option<String> {
         let noted = self.error.load_full()?;
         let (error, at) = &*noted;
-        (now.saturating_duration_since(*at) < ERROR_LASTS).then(|| error.clone())
+        (now.saturating_duration_since(*at) < ERROR_REPORT_DURATION).then(|| error.clone())
     }
 }
 
 impl PtpStatus {
-    pub(super) fn new(clock: &ClockSettings, ports: &[SharedStatus]) -> Self {
+    pub(super) fn new(clock: &ClockSettings, ports: &[SharedPortStatus]) -> Self {
         Self {
-            clock_identity: identity(clock.identity),
+            clock_identity: format_identity(clock.identity),
             profile: clock.profile.name(),
             domain: clock.domain,
-            ports: ports.iter().filter_map(SharedStatus::get).collect(),
+            ports: ports.iter().filter_map(SharedPortStatus::get).collect(),
         }
     }
 }
 
 impl PtpPortStatus {
-    fn of(status: &PortStatus) -> Self {
-        let PortStatus { settings, view, timestamp_counts, .. } = status;
+    fn from_status(status: &PortThreadStatus) -> Self {
+        let PortThreadStatus { settings, view, timestamp_counts, .. } = status;
         let by_type = |count: &dyn Fn(MessageType) -> u64| {
-            let counts = MessageType::ALL.map(|kind| (name(kind), count(kind)));
+            let counts = MessageType::ALL.map(|kind| (type_name(kind), count(kind)));
             counts.into_iter().filter(|(_, count)| *count > 0).collect()
         };
         let refused = PtpRefusal::ALL.map(|reason| (reason.name(), view.counts.refused(reason)));
@@ -228,9 +230,14 @@ impl PtpPortStatus {
             interface: status.interface.clone(),
             transport: settings.transport.name(),
             state: view.state.name(),
-            announces: (view.state == PortState::Master).then(|| Announced::of(&status.clock)),
-            better: view.better.as_ref().map(ForeignMaster::of),
-            foreign_masters: view.foreign.iter().map(ForeignMaster::of).collect(),
+            announces: (view.state == PortState::Master)
+                .then(|| AnnouncedClock::from_clock_state(&status.clock)),
+            better: view.better_master.as_ref().map(ForeignMasterStatus::from_record),
+            foreign_masters: view
+                .foreign_masters
+                .iter()
+                .map(ForeignMasterStatus::from_record)
+                .collect(),
             grants: view.grants,
             granted_rate: view.granted_rate,
             received: by_type(&|kind| view.counts.received(kind)),
@@ -239,7 +246,9 @@ impl PtpPortStatus {
             hardware_timestamps: timestamp_counts.hardware,
             kernel_timestamps: timestamp_counts.kernel,
             without_timestamp: timestamp_counts.missing,
-            without_departure: status.awaited.saturating_sub(timestamp_counts.departures),
+            without_departure: status
+                .timestamps_requested
+                .saturating_sub(timestamp_counts.departures),
             send_errors: status.send_errors,
             dropped: status.dropped,
             error: None,
@@ -247,12 +256,12 @@ impl PtpPortStatus {
     }
 }
 
-impl ForeignMaster {
-    fn of(foreign: &ForeignMasterRecord) -> Self {
+impl ForeignMasterStatus {
+    fn from_record(foreign: &ForeignMasterRecord) -> Self {
         let grandmaster = foreign.rank.grandmaster;
         Self {
-            port: port(foreign.rank.sender),
-            grandmaster: identity(grandmaster.identity),
+            port: format_port(foreign.rank.sender),
+            grandmaster: format_identity(grandmaster.identity),
             priority1: grandmaster.priority1,
             clock_class: grandmaster.clock_class,
             qualified: foreign.qualified,
@@ -261,7 +270,7 @@ impl ForeignMaster {
 }
 
 /// Returns the name of a message type in counters.
-const fn name(kind: MessageType) -> &'static str {
+const fn type_name(kind: MessageType) -> &'static str {
     match kind {
         MessageType::Sync => "sync",
         MessageType::DelayReq => "delay_req",
@@ -276,13 +285,13 @@ const fn name(kind: MessageType) -> &'static str {
     }
 }
 
-/// Formats a clock's identity like other PTP programs.
-fn identity(clock: u64) -> String {
+/// Formats a clock identity in the form that other PTP programs use.
+fn format_identity(clock: u64) -> String {
     format!("{:06x}.{:04x}.{:06x}", clock >> 40, (clock >> 24) & 0xffff, clock & 0xff_ffff)
 }
 
-fn port(port: PortIdentity) -> String {
-    format!("{}-{}", identity(port.clock), port.port)
+fn format_port(port: PortIdentity) -> String {
+    format!("{}-{}", format_identity(port.clock), port.port)
 }
 
 #[cfg(test)]
@@ -291,16 +300,16 @@ mod tests {
 
     #[test]
     fn an_error_that_does_not_recur_is_no_longer_reported() {
-        let status = SharedStatus::default();
+        let status = SharedPortStatus::default();
         assert_eq!(status.error(Instant::now()), None);
-        status.note_error(&"the network is down");
+        status.store_error(&"the network is down");
         assert_eq!(status.error(Instant::now()).as_deref(), Some("the network is down"));
-        assert_eq!(status.error(Instant::now() + ERROR_LASTS), None);
+        assert_eq!(status.error(Instant::now() + ERROR_REPORT_DURATION), None);
     }
 
     #[test]
     fn identities_are_written_as_others_do() {
         let port_identity = PortIdentity { clock: 0x0200_5eff_fe10_0001, port: 3 };
-        assert_eq!(port(port_identity), "02005e.fffe.100001-3");
+        assert_eq!(format_port(port_identity), "02005e.fffe.100001-3");
     }
 }

@@ -1,4 +1,4 @@
-//! Thread of a port: it waits for messages and timers, and lets [`ClockPort`] decide.
+//! Thread of a PTP port: waits for messages and timers, and lets [`ClockPort`] process them.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,11 +12,11 @@ use horolog_sys::netlink::{InterfaceAddress, Netlink, Prefix};
 use horolog_time::{Clock, Monotonic, NS_PER_S, Span, Timestamp};
 use horolog_wire::ptp::PtpTimestamp;
 
-use super::fast::FastPath;
+use super::fast::XdpPortRegistration;
 use super::link::{IncomingPtpMessage, OutgoingPtpMessage, PortLink};
 use super::precedence::ThreadPriority;
 use super::served::ServedTime;
-use super::status::{PortStatus, PtpStatus, PtpTimestampCounts, SharedStatus};
+use super::status::{PortThreadStatus, PtpStatus, PtpTimestampCounts, SharedPortStatus};
 use crate::hardware::PhcConversions;
 use crate::page::{ClockPage, PageReader};
 use crate::ptp::{
@@ -24,14 +24,14 @@ use crate::ptp::{
     PtpDestination, PtpRefusal,
 };
 
-/// Longest wait of a thread, so that it detects a stop request and changes of the clock.
+/// Longest wait of a thread, so that it notices a stop request or a change of the clock.
 const WAIT_MAX: Duration = Duration::from_millis(100);
-/// Wait if an action remains due.
+/// Wait while an overdue action remains.
 const WAIT_MIN: Span = Span::from_ms(1);
 /// Interval at which the status is published and this host's addresses are read.
 const STATUS_INTERVAL: Span = Span::from_ns(NS_PER_S / 2);
-/// Batches received before due messages are checked.
-const BATCHES_PER_TURN: usize = 4;
+/// Maximum number of batches to receive before scheduled messages are sent.
+const BATCHES_MAX: usize = 4;
 
 /// Data of a port's thread.
 pub(super) struct PortThread {
@@ -45,16 +45,16 @@ pub(super) struct PortThread {
     pub(super) conversions: Arc<PhcConversions>,
     pub(super) clock_class: Option<u8>,
     pub(super) allow: Vec<Prefix>,
-    /// Program that responds to delay requests for the port.
-    pub(super) fast: Option<FastPath>,
-    pub(super) status: SharedStatus,
+    /// Registration with the XDP program, if it answers delay requests for the port.
+    pub(super) xdp_registration: Option<XdpPortRegistration>,
+    pub(super) status: SharedPortStatus,
 }
 
-/// Threads of all ports; dropping it ends them.
+/// Threads of all ports. Dropping it ends the threads.
 pub(crate) struct PtpThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    ports: Vec<SharedStatus>,
+    ports: Vec<SharedPortStatus>,
     clock: ClockSettings,
 }
 
@@ -78,7 +78,7 @@ impl PtpThreads {
         Ok(())
     }
 
-    /// Returns the last published status of the ports.
+    /// Returns the status last published by each port.
     pub(crate) fn status(&self) -> PtpStatus {
         PtpStatus::new(&self.clock, &self.ports)
     }
@@ -88,7 +88,7 @@ impl PtpThreads {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Ends the threads; their last status remains readable.
+    /// Ends the threads. The last status of each remains readable.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -104,21 +104,21 @@ impl Drop for PtpThreads {
     }
 }
 
-/// Messages sent by a port, queued until the link is available.
+/// Messages of a port that are to be sent.
 #[derive(Default)]
 struct SendQueue {
     bytes: Vec<u8>,
     messages: Vec<(PtpDestination, bool, bool, usize)>,
-    /// Number of messages to be returned with their transmit time.
-    awaited: u64,
+    /// Number of messages sent with a request for a transmit timestamp.
+    timestamps_requested: u64,
     now: PtpTimestamp,
 }
 
 impl Outbox for SendQueue {
-    fn send(&mut self, to: PtpDestination, event: bool, stamp: bool, message: &[u8]) {
+    fn send(&mut self, to: PtpDestination, event: bool, needs_timestamp: bool, message: &[u8]) {
         self.bytes.extend_from_slice(message);
-        self.awaited += u64::from(stamp);
-        self.messages.push((to, event, stamp, message.len()));
+        self.timestamps_requested += u64::from(needs_timestamp);
+        self.messages.push((to, event, needs_timestamp, message.len()));
     }
 
     fn now_ptp(&mut self) -> PtpTimestamp {
@@ -127,8 +127,8 @@ impl Outbox for SendQueue {
 }
 
 impl SendQueue {
-    /// Sends the queue by `link`.
-    fn leave_by(&mut self, link: &mut dyn PortLink) {
+    /// Sends all queued messages by `link`.
+    fn flush_to(&mut self, link: &mut dyn PortLink) {
         let mut rest = &self.bytes[..];
         for &(to, event, stamp, len) in &self.messages {
             let (bytes, after) = rest.split_at(len);
@@ -143,7 +143,7 @@ impl SendQueue {
     }
 }
 
-/// Prefixes on the link, and prefixes admitted to grants.
+/// Networks on the link, and prefixes that may get unicast grants.
 struct UnicastAdmission {
     index: u32,
     on_link: Vec<Prefix>,
@@ -151,10 +151,14 @@ struct UnicastAdmission {
 }
 
 impl UnicastAdmission {
-    fn refresh(&mut self, addresses: &[InterfaceAddress], fast: Option<&mut FastPath>) {
+    fn refresh(
+        &mut self,
+        addresses: &[InterfaceAddress],
+        xdp_registration: Option<&mut XdpPortRegistration>,
+    ) {
         let ours = |address: &&InterfaceAddress| address.index == self.index;
         self.on_link = addresses.iter().filter(ours).map(|own| own.prefix.network()).collect();
-        if let Some(fast) = fast {
+        if let Some(fast) = xdp_registration {
             let admitted = if self.allow.is_empty() { &self.on_link } else { &self.allow };
             fast.refresh(addresses.iter().filter(ours).map(|own| own.prefix.address()), admitted);
         }
@@ -180,7 +184,7 @@ fn contains(prefixes: &[Prefix], ip: IpAddr) -> bool {
 }
 
 impl PortThread {
-    /// Serves until it is stopped.
+    /// Runs the port until the thread is stopped.
     fn run(mut self, stop: &AtomicBool) {
         let now = || MonotonicClock.now();
         let mut port = ClockPort::new(self.clock.clone(), self.settings.clone(), now());
@@ -189,103 +193,104 @@ impl PortThread {
             on_link: Vec::new(),
             allow: std::mem::take(&mut self.allow),
         };
-        let mut leaving = SendQueue::default();
+        let mut outgoing = SendQueue::default();
         let mut timestamp_counts = PtpTimestampCounts::default();
         let mut publish_at = now();
-        // XDP then responds to delay requests, so that little work but sending remains.
-        let mut precedence = self.fast.is_some().then(|| ThreadPriority::take(now()));
+        // Only if XDP answers delay requests does the thread have little to do but to send.
+        let mut priority = self.xdp_registration.is_some().then(|| ThreadPriority::raise(now()));
         let mut woken = now();
         while !stop.load(Ordering::Relaxed) {
-            self.send_due(&mut port, &mut leaving);
-            // After the due messages: the query to the kernel takes longer than a Sync may be late.
+            self.send_due(&mut port, &mut outgoing);
+            // After sending, because this query may take longer than a Sync may be late.
             if now() >= publish_at {
                 match self.netlink.addresses() {
-                    Ok(addresses) => admission.refresh(&addresses, self.fast.as_mut()),
-                    Err(error) => self.status.note_error(&error),
+                    Ok(addresses) => admission.refresh(&addresses, self.xdp_registration.as_mut()),
+                    Err(error) => self.status.store_error(&error),
                 }
                 match self.netlink.link_by_index(self.index) {
-                    Ok(link) => port.link(link.up && link.operational, now()),
+                    Ok(link) => port.set_link_state(link.up && link.operational, now()),
                     Err(error) => {
-                        // The interface was removed, or the lookup failed; earlier knowledge of it
-                        // may not hold. An interface that later appears under its name is a
-                        // different one, with its own MAC address, and the privileges that opened
-                        // the sockets have been dropped.
-                        port.link(false, now());
-                        self.status.note_error(&format!(
+                        // The interface was removed, or the query failed, so its earlier state may
+                        // be outdated. An interface that appears later under the same name is
+                        // another one with its own MAC address, and the privileges to open sockets
+                        // have been dropped.
+                        port.set_link_state(false, now());
+                        self.status.store_error(&format!(
                             "'{}' has changed since the start ({error}); restart the server when \
                              it is back",
                             self.interface
                         ));
                     }
                 }
-                self.publish_status(&port, timestamp_counts, leaving.awaited);
+                self.publish_status(&port, timestamp_counts, outgoing.timestamps_requested);
                 publish_at = now() + STATUS_INTERVAL;
             }
-            // Due actions have just been taken; any that remain wait for another change.
+            // Actions due by now are done; any that remain wait for another event.
             let due = port.next_due() - now();
             let due = if due > Span::ZERO { due } else { WAIT_MIN };
             let wait = Duration::from_nanos(due.as_ns().unsigned_abs()).min(WAIT_MAX);
-            if let Some(precedence) = &mut precedence {
-                precedence.worked(woken, now());
+            if let Some(priority) = &mut priority {
+                priority.charge_work(woken, now());
             }
             let waited = self.link.wait(wait);
             woken = now();
             let done = waited.and_then(|()| {
-                self.follow_up(&mut port, &mut leaving, &mut timestamp_counts)?;
-                self.answer(&mut port, &admission, &mut leaving, &mut timestamp_counts)
+                self.process_transmitted(&mut port, &mut outgoing, &mut timestamp_counts)?;
+                self.process_received(&mut port, &admission, &mut outgoing, &mut timestamp_counts)
             });
             if let Err(error) = done {
-                // An interface that is down comes back; one that was removed does not, and then
-                // this continues until the server is stopped.
-                self.status.note_error(&error);
+                // An interface that is down recovers; if it was removed, this is repeated until the
+                // server is stopped.
+                self.status.store_error(&error);
                 thread::sleep(WAIT_MAX);
             }
         }
-        self.leave(&mut port, &mut leaving);
-        self.publish_status(&port, timestamp_counts, leaving.awaited);
+        self.withdraw_grants(&mut port, &mut outgoing);
+        self.publish_status(&port, timestamp_counts, outgoing.timestamps_requested);
     }
 
-    /// Withdraws the grants.
-    fn leave(&mut self, port: &mut ClockPort, leaving: &mut SendQueue) {
+    /// Cancels all grants and notifies their clients.
+    fn withdraw_grants(&mut self, port: &mut ClockPort, outgoing: &mut SendQueue) {
         let (page, now) = (self.page.read(), MonotonicClock.now());
-        let state = PtpClockState { usable: false, ..self.served(&page).state(now) };
-        port.due(&state, now, leaving);
-        leaving.leave_by(&mut *self.link);
+        let state = PtpClockState { usable: false, ..self.served_time(&page).clock_state(now) };
+        port.process_due(&state, now, outgoing);
+        outgoing.flush_to(&mut *self.link);
     }
 
-    /// Returns the state of the clock as it can be served at `now`. A NIC that writes the time into
-    /// Sync itself writes that of its PHC, which must be disciplined by another process.
-    fn state(&self, served: &ServedTime<'_>, now: Timestamp<Monotonic>) -> PtpClockState {
-        let mut state = served.state(now);
+    /// Returns the PTP data of the clock at `now`. With one-step operation the NIC sends the time
+    /// of its PHC, so the clock is only usable while another process disciplines the PHC to the
+    /// served time.
+    fn clock_state(&self, served: &ServedTime<'_>, now: Timestamp<Monotonic>) -> PtpClockState {
+        let mut state = served.clock_state(now);
         if self.settings.one_step && state.usable && !served.is_phc_on_served_time(self.index, now)
         {
             state.usable = false;
-            self.status.note_error(&"the PHC does not show TAI, so no one-step Sync is sent");
+            self.status.store_error(&"the PHC does not show TAI, so no one-step Sync is sent");
         }
         state
     }
 
-    fn served<'a>(&'a self, page: &'a ClockPage) -> ServedTime<'a> {
+    fn served_time<'a>(&'a self, page: &'a ClockPage) -> ServedTime<'a> {
         ServedTime { page, conversions: &self.conversions, clock_class: self.clock_class }
     }
 
-    fn send_due(&mut self, port: &mut ClockPort, leaving: &mut SendQueue) {
+    fn send_due(&mut self, port: &mut ClockPort, outgoing: &mut SendQueue) {
         let (page, now) = (self.page.read(), MonotonicClock.now());
-        let served = self.served(&page);
-        let state = self.state(&served, now);
-        leaving.now = served.at(now).unwrap_or(PtpTimestamp::ZERO);
-        port.due(&state, now, leaving);
-        if let Some(fast) = &mut self.fast {
-            fast.serve(port.fast(&state));
+        let served = self.served_time(&page);
+        let state = self.clock_state(&served, now);
+        outgoing.now = served.ptp_time_at(now).unwrap_or(PtpTimestamp::ZERO);
+        port.process_due(&state, now, outgoing);
+        if let Some(xdp_registration) = &mut self.xdp_registration {
+            xdp_registration.set_responder(port.delay_responder(&state));
         }
-        leaving.leave_by(&mut *self.link);
+        outgoing.flush_to(&mut *self.link);
     }
 
-    /// Reports the transmit times of returned messages.
-    fn follow_up(
+    /// Passes looped-back messages with their transmit times to the port, which sends follow-ups.
+    fn process_transmitted(
         &mut self,
         port: &mut ClockPort,
-        leaving: &mut SendQueue,
+        outgoing: &mut SendQueue,
         timestamp_counts: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
         let page = self.page.read();
@@ -298,21 +303,21 @@ impl PortThread {
             let (at, by) = returned.timestamp;
             timestamp_counts.count(by);
             timestamp_counts.departures += 1;
-            port.sent(returned.bytes, returned.to, at, leaving);
+            port.process_transmitted(returned.bytes, returned.to, at, outgoing);
         };
-        self.link.returned(&served, &|| MonotonicClock.now(), &mut each)?;
-        leaving.leave_by(&mut *self.link);
+        self.link.receive_transmitted(&served, &|| MonotonicClock.now(), &mut each)?;
+        outgoing.flush_to(&mut *self.link);
         Ok(())
     }
 
-    fn answer(
+    fn process_received(
         &mut self,
         port: &mut ClockPort,
         admission: &UnicastAdmission,
-        leaving: &mut SendQueue,
+        outgoing: &mut SendQueue,
         timestamp_counts: &mut PtpTimestampCounts,
     ) -> io::Result<()> {
-        for _ in 0..BATCHES_PER_TURN {
+        for _ in 0..BATCHES_MAX {
             let page = self.page.read();
             let served = ServedTime {
                 page: &page,
@@ -320,13 +325,13 @@ impl PortThread {
                 clock_class: self.clock_class,
             };
             let now = MonotonicClock.now();
-            let state = self.state(&served, now);
-            leaving.now = served.at(now).unwrap_or(PtpTimestamp::ZERO);
+            let state = self.clock_state(&served, now);
+            outgoing.now = served.ptp_time_at(now).unwrap_or(PtpTimestamp::ZERO);
             let mut each = |message: &IncomingPtpMessage<'_>| {
                 if message.stray {
                     return port.refuse(PtpRefusal::NotUnicast);
                 }
-                // An event message without a receive time counts as lost.
+                // An event message without a receive time is treated as lost.
                 match message.timestamp.filter(|_| message.event) {
                     Some((_, by)) => timestamp_counts.count(by),
                     None if message.event => {
@@ -346,10 +351,10 @@ impl PortThread {
                     on_link: admission.is_on_link(message.from),
                     admitted: admission.admits(message.from),
                 };
-                port.receive(&arrival, &state, now, leaving);
+                port.receive(&arrival, &state, now, outgoing);
             };
             let count = self.link.receive(&served, &|| MonotonicClock.now(), &mut each)?;
-            leaving.leave_by(&mut *self.link);
+            outgoing.flush_to(&mut *self.link);
             if count == 0 {
                 break;
             }
@@ -361,20 +366,20 @@ impl PortThread {
         &mut self,
         port: &ClockPort,
         timestamp_counts: PtpTimestampCounts,
-        awaited: u64,
+        timestamps_requested: u64,
     ) {
         let page = self.page.read();
-        let clock = self.served(&page).state(MonotonicClock.now());
-        let status = PortStatus {
+        let clock = self.served_time(&page).clock_state(MonotonicClock.now());
+        let status = PortThreadStatus {
             interface: self.interface.clone(),
             settings: self.settings.clone(),
             view: port.view(&clock),
             clock,
             timestamp_counts,
-            awaited,
+            timestamps_requested,
             send_errors: self.link.refused(),
             dropped: self.link.dropped(),
         };
-        self.status.put(status);
+        self.status.store_status(status);
     }
 }

@@ -1,5 +1,5 @@
-//! PTP over UDP (IEEE 1588-2019, annexes C and D): a socket for event messages and one for general
-//! messages, bound to one interface.
+//! PTP over UDP (IEEE 1588-2019, annexes C and D): one socket for event messages and one for
+//! general messages, both bound to one interface.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -16,44 +16,44 @@ use super::link::{
 use super::served::ServedTime;
 use crate::ptp::{PtpAddress, PtpDestination};
 
-/// Messages moved by one system call.
+/// Maximum number of messages per system call.
 const BATCH: usize = 32;
-/// Upper limit of the length of received and sent messages.
+/// Maximum length of a message, in bytes.
 const MESSAGE_MAX: usize = 1_024;
-/// Maximum length of a returned message, which includes its headers.
+/// Maximum length of a looped-back message with its headers, in bytes.
 const LOOPED_MAX: usize = MESSAGE_MAX + 64;
-/// Receive buffer for a burst of a tenth of a second at a hundred thousand messages per second.
+/// Receive buffer size, in bytes: enough for 0.1 s at 100,000 messages per second.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 1 << 20;
 const SEND_WAIT: Duration = Duration::from_millis(1);
 
-/// Multicast groups of an address family.
+/// PTP's multicast groups of one IP version.
 #[derive(Clone, Copy)]
-struct Groups {
-    all: IpAddr,
-    peers: IpAddr,
+struct MulticastGroups {
+    primary: IpAddr,
+    peer_delay: IpAddr,
 }
 
-impl Groups {
-    fn has(self, group: IpAddr) -> bool {
-        group == self.all || group == self.peers
+impl MulticastGroups {
+    fn contains(self, group: IpAddr) -> bool {
+        group == self.primary || group == self.peer_delay
     }
 }
 
-const IPV4: Groups = Groups {
-    all: IpAddr::V4(horolog_wire::ptp::MULTICAST_IPV4),
-    peers: IpAddr::V4(horolog_wire::ptp::PEER_MULTICAST_IPV4),
+const IPV4_GROUPS: MulticastGroups = MulticastGroups {
+    primary: IpAddr::V4(horolog_wire::ptp::MULTICAST_IPV4),
+    peer_delay: IpAddr::V4(horolog_wire::ptp::PEER_MULTICAST_IPV4),
 };
-const IPV6: Groups = Groups {
-    all: IpAddr::V6(horolog_wire::ptp::MULTICAST_IPV6),
-    peers: IpAddr::V6(horolog_wire::ptp::PEER_MULTICAST_IPV6),
+const IPV6_GROUPS: MulticastGroups = MulticastGroups {
+    primary: IpAddr::V6(horolog_wire::ptp::MULTICAST_IPV6),
+    peer_delay: IpAddr::V6(horolog_wire::ptp::PEER_MULTICAST_IPV6),
 };
 
-/// One of the two sockets, with its send queue.
+/// Socket for event messages or for general messages, with its batches.
 struct UdpChannel {
     device: UdpDevice,
     received: Batch<Endpoints>,
-    leaving: Batch<Endpoints>,
+    outgoing: Batch<Endpoints>,
     refused: u64,
 }
 
@@ -62,42 +62,42 @@ impl UdpChannel {
         Ok(Self {
             device: UdpDevice::bind(SocketAddr::new(ip, port), options)?,
             received: Batch::new(BATCH, MESSAGE_MAX),
-            leaving: Batch::new(BATCH, MESSAGE_MAX),
+            outgoing: Batch::new(BATCH, MESSAGE_MAX),
             refused: 0,
         })
     }
 
     fn flush(&mut self) {
-        let count = self.leaving.len();
+        let count = self.outgoing.len();
         if count > 0 {
-            // The next receive detects a device failure.
-            let sent = self.device.send(&mut self.leaving).unwrap_or(0);
+            // A failure of the device is reported by the next receive call.
+            let sent = self.device.send(&mut self.outgoing).unwrap_or(0);
             self.refused += (count - sent) as u64;
-            self.leaving.clear();
+            self.outgoing.clear();
         }
     }
 }
 
-/// Returns the sender of a datagram. A message to a group was sent to no particular address of this
-/// host.
-fn from(ends: &Endpoints) -> PtpAddress {
+/// Returns the sender of a datagram. If the datagram was sent to a multicast group, the sender
+/// knows no address of this host.
+fn sender_address(ends: &Endpoints) -> PtpAddress {
     let own = if ends.group.is_some() { Endpoints::default().local } else { ends.local };
-    PtpAddress::Ip { peer: ends.remote.ip(), own }
+    PtpAddress::Ip { peer: ends.remote.ip(), local: own }
 }
 
-/// Link of a port over UDP.
+/// UDP sockets of a port.
 pub(super) struct UdpLink {
     event: UdpChannel,
     general: UdpChannel,
     looped: Batch<Endpoints>,
-    groups: Groups,
+    groups: MulticastGroups,
     interface: u32,
     padding: usize,
 }
 
 impl UdpLink {
-    /// Opens the sockets on the interface with this name and index. With `hardware`, hardware
-    /// timestamps are requested.
+    /// Opens the sockets on the interface with this name and index. With `hardware`, event messages
+    /// get hardware timestamps.
     pub(super) fn open(
         interface: &str,
         index: u32,
@@ -105,11 +105,12 @@ impl UdpLink {
         hardware: bool,
     ) -> Result<Self, LinkError> {
         let (any, groups): (IpAddr, _) = if ipv6 {
-            (Ipv6Addr::UNSPECIFIED.into(), IPV6)
+            (Ipv6Addr::UNSPECIFIED.into(), IPV6_GROUPS)
         } else {
-            (Ipv4Addr::UNSPECIFIED.into(), IPV4)
+            (Ipv4Addr::UNSPECIFIED.into(), IPV4_GROUPS)
         };
-        let stamp = if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
+        let timestamp_source =
+            if hardware { TransmitTimestamp::Hardware } else { TransmitTimestamp::Kernel };
         let options = UdpOptions {
             slots: BATCH,
             interface: Some(interface.to_owned()),
@@ -119,7 +120,8 @@ impl UdpLink {
             send_wait: SEND_WAIT,
             ..UdpOptions::default()
         };
-        let stamping = UdpOptions { transmit_timestamps: Some(stamp), ..options.clone() };
+        let stamping =
+            UdpOptions { transmit_timestamps: Some(timestamp_source), ..options.clone() };
         let link = Self {
             event: UdpChannel::open(any, EVENT_PORT, &stamping)?,
             general: UdpChannel::open(any, GENERAL_PORT, &options)?,
@@ -128,9 +130,9 @@ impl UdpLink {
             interface: index,
             padding: if ipv6 { IPV6_PADDING_LEN } else { 0 },
         };
-        for group in [groups.all, groups.peers] {
-            for way in [&link.event, &link.general] {
-                way.device.join(group, index).map_err(|source| LinkError::Join {
+        for group in [groups.primary, groups.peer_delay] {
+            for channel in [&link.event, &link.general] {
+                channel.device.join(group, index).map_err(|source| LinkError::Join {
                     group,
                     interface: interface.to_owned(),
                     source,
@@ -144,12 +146,15 @@ impl UdpLink {
         let standard = if event { EVENT_PORT } else { GENERAL_PORT };
         let unspecified = Endpoints::default().local;
         let (ip, local, port) = match to {
-            PtpDestination::Group => (self.groups.all, unspecified, standard),
-            PtpDestination::PeerGroup => (self.groups.peers, unspecified, standard),
-            // A manager at source port 0 has no port for a response (RFC 768).
-            PtpDestination::To(PtpAddress::Ip { peer, own })
-            | PtpDestination::Manager(PtpAddress::Ip { peer, own }, 0) => (peer, own, standard),
-            PtpDestination::Manager(PtpAddress::Ip { peer, own }, port) => (peer, own, port),
+            PtpDestination::Group => (self.groups.primary, unspecified, standard),
+            PtpDestination::PeerGroup => (self.groups.peer_delay, unspecified, standard),
+            // A manager that sends from port 0 gets the response at the standard port: 0 is not a
+            // port (RFC 768).
+            PtpDestination::To(PtpAddress::Ip { peer, local: own })
+            | PtpDestination::Manager(PtpAddress::Ip { peer, local: own }, 0) => {
+                (peer, own, standard)
+            }
+            PtpDestination::Manager(PtpAddress::Ip { peer, local: own }, port) => (peer, own, port),
             PtpDestination::To(PtpAddress::Mac(_))
             | PtpDestination::Manager(PtpAddress::Mac(_), _) => {
                 return None;
@@ -159,14 +164,14 @@ impl UdpLink {
             IpAddr::V4(ip) => (ip, port).into(),
             IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.interface).into(),
         };
-        Some(Endpoints { local, ..Endpoints::to(remote) })
+        Some(Endpoints { local, ..Endpoints::to_remote(remote) })
     }
 
     fn destination(&self, sent: &TransmittedFrame<'_>) -> PtpDestination {
         match sent.destination {
-            ip if ip == self.groups.all => PtpDestination::Group,
-            ip if ip == self.groups.peers => PtpDestination::PeerGroup,
-            peer => PtpDestination::To(PtpAddress::Ip { peer, own: sent.source }),
+            ip if ip == self.groups.primary => PtpDestination::Group,
+            ip if ip == self.groups.peer_delay => PtpDestination::PeerGroup,
+            peer => PtpDestination::To(PtpAddress::Ip { peer, local: sent.source }),
         }
     }
 }
@@ -183,17 +188,17 @@ impl PortLink for UdpLink {
         each: &mut dyn FnMut(&IncomingPtpMessage<'_>),
     ) -> io::Result<usize> {
         let mut count = 0;
-        for (way, event) in [(&mut self.event, true), (&mut self.general, false)] {
-            count += way.device.receive(&mut way.received, Duration::ZERO)?;
+        for (channel, event) in [(&mut self.event, true), (&mut self.general, false)] {
+            count += channel.device.receive(&mut channel.received, Duration::ZERO)?;
             let now = now();
-            for packet in way.received.iter().filter(|packet| !packet.truncated) {
+            for packet in channel.received.iter().filter(|packet| !packet.truncated) {
                 let Endpoints { group, unicast, .. } = packet.address;
                 each(&IncomingPtpMessage {
                     bytes: packet.bytes,
-                    from: from(&packet.address),
+                    from: sender_address(&packet.address),
                     from_port: packet.address.remote.port(),
                     to_group: group.is_some(),
-                    stray: !unicast && !group.is_some_and(|group| self.groups.has(group)),
+                    stray: !unicast && !group.is_some_and(|group| self.groups.contains(group)),
                     event,
                     timestamp: served.ptp_timestamp(&packet, now),
                 });
@@ -202,22 +207,22 @@ impl PortLink for UdpLink {
         Ok(count)
     }
 
-    fn returned(
+    fn receive_transmitted(
         &mut self,
         served: &ServedTime<'_>,
         now: &dyn Fn() -> Timestamp<Monotonic>,
         each: &mut dyn FnMut(&TransmittedMessage<'_>),
     ) -> io::Result<usize> {
-        let count = self.event.device.sent(&mut self.looped)?;
+        let count = self.event.device.receive_transmitted(&mut self.looped)?;
         let now = now();
         for packet in self.looped.iter() {
-            if let (Some(sent), Some(stamp)) =
+            if let (Some(sent), Some(timestamp)) =
                 (looped(packet.bytes), served.ptp_timestamp(&packet, now))
             {
                 each(&TransmittedMessage {
                     bytes: sent.payload,
                     to: self.destination(&sent),
-                    timestamp: stamp,
+                    timestamp,
                 });
             }
         }
@@ -227,19 +232,19 @@ impl PortLink for UdpLink {
     fn push(&mut self, message: &OutgoingPtpMessage<'_>) {
         let Some(endpoints) = self.endpoints(message.to, message.event) else { return };
         let padding = self.padding;
-        let way = if message.event { &mut self.event } else { &mut self.general };
-        if way.leaving.is_full() {
-            way.flush();
+        let channel = if message.event { &mut self.event } else { &mut self.general };
+        if channel.outgoing.is_full() {
+            channel.flush();
         }
-        let slot = way.leaving.len();
+        let slot = channel.outgoing.len();
         let len = message.bytes.len() + padding;
-        let pushed = way.leaving.push_with(endpoints, |buffer| {
+        let pushed = channel.outgoing.push_with(endpoints, |buffer| {
             buffer[..len].fill(0);
             buffer[..message.bytes.len()].copy_from_slice(message.bytes);
             len
         });
         if pushed {
-            *way.leaving.packet_mut(slot).wants_timestamp = message.needs_timestamp;
+            *channel.outgoing.packet_mut(slot).wants_timestamp = message.needs_timestamp;
         }
     }
 
@@ -254,7 +259,7 @@ impl PortLink for UdpLink {
 
     fn dropped(&mut self) -> u64 {
         [&mut self.event, &mut self.general]
-            .map(|way| way.device.dropped().unwrap_or(0))
+            .map(|channel| channel.device.dropped().unwrap_or(0))
             .iter()
             .sum()
     }

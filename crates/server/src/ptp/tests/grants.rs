@@ -50,7 +50,7 @@ fn run(port: &mut ClockPort, now: Timestamp<Monotonic>, duration_s: i64) -> Vec<
     let mut out = RecordingOutbox::default();
     let mut at = now;
     while at < now + seconds(duration_s) {
-        port.due(&GOOD, at, &mut out);
+        port.process_due(&GOOD, at, &mut out);
         let next = port.next_due();
         assert!(next > at, "nothing stays due");
         at = next;
@@ -94,7 +94,7 @@ fn streams_are_unicast_and_numbered_each_by_itself() {
     negotiate(&mut port, &[request(MessageType::Sync, 0, 60)], now);
     for sequence_id in 0..3 {
         let mut out = RecordingOutbox::default();
-        port.due(&GOOD, now + Span::from_ms(125) + seconds(sequence_id), &mut out);
+        port.process_due(&GOOD, now + Span::from_ms(125) + seconds(sequence_id), &mut out);
         let [sync] = &out.0[..] else { panic!() };
         assert_eq!(
             (sync.to, sync.event, sync.stamp),
@@ -128,7 +128,7 @@ fn renewals_do_not_bring_more_messages() {
         let log_interval = (count % 2) as i8;
         negotiate(&mut port, &[request(MessageType::Sync, log_interval, 60)], now);
         let mut out = RecordingOutbox::default();
-        port.due(&GOOD, now, &mut out);
+        port.process_due(&GOOD, now, &mut out);
         sent += out.0.len();
     }
     assert_eq!(sent, 1, "in a second, of one or half a message a second");
@@ -148,7 +148,7 @@ fn cancelling_and_requesting_again_does_not_bring_more_messages() {
         let now = now + Span::from_ms(count);
         negotiate(&mut port, &[Unicast::Cancel(ended), request(kind, 0, 60)], now);
         let mut out = RecordingOutbox::default();
-        port.due(&GOOD, now, &mut out);
+        port.process_due(&GOOD, now, &mut out);
         sent += out.0.len();
     }
     assert_eq!(sent, 0);
@@ -208,7 +208,7 @@ fn an_unusable_clock_ends_all_grants() {
     let requests = [request(MessageType::Announce, 0, 60), request(MessageType::Sync, 0, 60)];
     negotiate(&mut port, &requests, now);
     let mut out = RecordingOutbox::default();
-    port.due(&UNUSABLE, now, &mut out);
+    port.process_due(&UNUSABLE, now, &mut out);
     let [cancel] = &out.0[..] else { panic!("{:?}", out.0) };
     assert_eq!(cancel.to, PtpDestination::To(CLIENT_ADDRESS));
     assert_eq!(cancel.message().body, PtpMessageBody::Signaling(CLIENT));
@@ -357,18 +357,18 @@ proptest! {
                     port.receive(&PtpArrival { from, ..arrival(&bytes) }, &GOOD, now, &mut RecordingOutbox::default());
                 }
                 Step::Wait(ms) => now = now + Span::from_ms(ms.into()),
-                Step::Unusable => port.due(&UNUSABLE, now, &mut RecordingOutbox::default()),
+                Step::Unusable => port.process_due(&UNUSABLE, now, &mut RecordingOutbox::default()),
             }
             let view = port.view(&GOOD);
             prop_assert!(view.grants <= 5 && view.granted_rate <= 40.0, "{:?}", view);
             prop_assert!(port.grants.is_consistent());
             let mut out = RecordingOutbox::default();
-            port.due(&GOOD, now, &mut out);
+            port.process_due(&GOOD, now, &mut out);
             // Two to the group, and no more than one for each grant.
             prop_assert!(out.0.len() <= 7);
             prop_assert!(port.next_due() > now);
         }
-        port.due(&GOOD, now + seconds(40), &mut RecordingOutbox::default());
+        port.process_due(&GOOD, now + seconds(40), &mut RecordingOutbox::default());
         let view = port.view(&GOOD);
         prop_assert_eq!((view.grants, view.granted_rate), (0, 0.0));
     }

@@ -60,7 +60,7 @@ fn net_sync_monitor_gets_the_data_sets_and_a_sync() {
     assert_eq!(header.flags, PtpFlags::UNICAST.with(PtpFlags::TWO_STEP));
 
     let mut out = RecordingOutbox::default();
-    port.sent(&sync.bytes, sync.to, SENT, &mut out);
+    port.process_transmitted(&sync.bytes, sync.to, SENT, &mut out);
     let [follow_up] = &out.0[..] else { panic!() };
     assert_eq!((follow_up.to, follow_up.event, follow_up.stamp), (sync.to, false, false));
     assert_eq!(follow_up.message().body, PtpMessageBody::FollowUp(SENT));
@@ -83,12 +83,12 @@ fn one_step_needs_no_follow_up() {
     let (mut port, now) =
         master_of(PortSettings { one_step: true, ..settings(PtpProfile::DefaultE2e) });
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, now + seconds(1), &mut out);
+    port.process_due(&GOOD, now + seconds(1), &mut out);
     let sync = out.0.iter().find(|sent| sent.kind() == MessageType::Sync).unwrap();
     assert!(sync.stamp, "a card writes into what it is to stamp");
     assert!(!sync.message().header.flags.has(PtpFlags::TWO_STEP));
     let mut after = RecordingOutbox::default();
-    port.sent(&sync.bytes, sync.to, SENT, &mut after);
+    port.process_transmitted(&sync.bytes, sync.to, SENT, &mut after);
     assert!(after.0.is_empty());
 }
 
@@ -105,7 +105,7 @@ fn a_neighbour_is_answered_in_two_steps() {
         PtpMessageBody::PdelayResp { receive: RECEIVED, requesting: CLIENT }
     );
     let mut out = RecordingOutbox::default();
-    port.sent(&answer.bytes, answer.to, SENT, &mut out);
+    port.process_transmitted(&answer.bytes, answer.to, SENT, &mut out);
     let [follow_up] = &out.0[..] else { panic!() };
     let body = PtpMessageBody::PdelayRespFollowUp { origin: SENT, requesting: CLIENT };
     assert_eq!(follow_up.message().body, body);
@@ -150,8 +150,8 @@ fn what_was_sent_by_others_is_followed_by_nothing() {
     let mut sync = Message::new(header(), PtpMessageBody::Sync(PtpTimestamp::ZERO));
     sync.header.flags = PtpFlags::TWO_STEP;
     let mut out = RecordingOutbox::default();
-    port.sent(&bytes(&sync), PtpDestination::Group, SENT, &mut out);
-    port.sent(&[1, 2, 3], PtpDestination::Group, SENT, &mut out);
+    port.process_transmitted(&bytes(&sync), PtpDestination::Group, SENT, &mut out);
+    port.process_transmitted(&[1, 2, 3], PtpDestination::Group, SENT, &mut out);
     assert!(out.0.is_empty());
 }
 
@@ -230,11 +230,15 @@ fn the_pure_answer_is_the_port_s() {
         let request = bytes(&Message { suffix, ..delay_req() });
         for group in [false, true] {
             let context = DelayReqContext { group, granted: false, admitted: true };
-            let fast = port.fast(&GOOD).unwrap().answer_bytes(&request, context, RECEIVED).unwrap();
+            let fast = port
+                .delay_responder(&GOOD)
+                .unwrap()
+                .respond_to_bytes(&request, context, RECEIVED)
+                .unwrap();
             let mut out = RecordingOutbox::default();
             port.receive(&PtpArrival { group, ..arrival(&request) }, &GOOD, now, &mut out);
             assert_eq!(out.0[0].bytes, fast.bytes());
-            assert_eq!(out.0.len() == 2, fast.owes_sync);
+            assert_eq!(out.0.len() == 2, fast.needs_sync);
         }
     }
 }

@@ -50,7 +50,7 @@ impl Link {
         if !node.there {
             return;
         }
-        node.port.due(&node.clock, now, &mut out);
+        node.port.process_due(&node.clock, now, &mut out);
         for sent in out.0 {
             assert_eq!(sent.to, PtpDestination::Group);
             let others = self.nodes.iter_mut().enumerate();

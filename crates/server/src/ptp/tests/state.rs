@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ptp::foreign::Rank;
+use crate::ptp::foreign::MasterRank;
 
 const OTHER: PortIdentity = PortIdentity { clock: 0x0200_5eff_fe10_0077, port: 1 };
 
@@ -18,7 +18,7 @@ fn receive_announces(
     for sequence_id in 0..count {
         replies_to_group(port, &announce(OTHER, priority1, sequence_id), now);
         now = now + seconds(2);
-        port.due(&GOOD, now, &mut RecordingOutbox::default());
+        port.process_due(&GOOD, now, &mut RecordingOutbox::default());
     }
     now
 }
@@ -27,11 +27,11 @@ fn receive_announces(
 fn it_listens_before_it_is_the_master() {
     let mut port = port(PtpProfile::DefaultE2e);
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, START, &mut out);
+    port.process_due(&GOOD, START, &mut out);
     assert_eq!((port.state(), port.next_due()), (PortState::Listening, START + seconds(6)));
-    port.due(&GOOD, START + Span::from_ms(5_999), &mut out);
+    port.process_due(&GOOD, START + Span::from_ms(5_999), &mut out);
     assert!(out.0.is_empty());
-    port.due(&GOOD, START + seconds(6), &mut out);
+    port.process_due(&GOOD, START + seconds(6), &mut out);
     assert_eq!(port.state(), PortState::Master);
     assert_eq!(out.kinds(), [MessageType::Announce, MessageType::Sync]);
     assert!(replies_to(&mut port, &delay_req(), START + seconds(6)).len() == 1);
@@ -41,7 +41,7 @@ fn it_listens_before_it_is_the_master() {
 fn what_a_master_announces_is_what_the_clock_is() {
     let (mut port, now) = master();
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, now + seconds(2), &mut out);
+    port.process_due(&GOOD, now + seconds(2), &mut out);
     let sent = &out.0[0];
     assert_eq!((sent.to, sent.event, sent.stamp), (PtpDestination::Group, false, false));
     let message = sent.message();
@@ -59,14 +59,14 @@ fn what_a_master_announces_is_what_the_clock_is() {
 fn an_unusable_clock_sends_nothing() {
     let (mut port, now) = master();
     let mut out = RecordingOutbox::default();
-    port.due(&UNUSABLE, now + seconds(2), &mut out);
+    port.process_due(&UNUSABLE, now + seconds(2), &mut out);
     assert!(out.0.is_empty());
     assert_eq!(port.state(), PortState::Listening);
     assert!(port.next_due() > now + seconds(2), "nothing is due until the clock is usable");
-    assert!(port.fast(&GOOD).is_none());
+    assert!(port.delay_responder(&GOOD).is_none());
     port.receive(&arrival(&bytes(&delay_req())), &UNUSABLE, now + seconds(2), &mut out);
     assert_eq!((out.0.len(), port.counts.refused(PtpRefusal::State)), (0, 1));
-    port.due(&GOOD, now + seconds(3), &mut out);
+    port.process_due(&GOOD, now + seconds(3), &mut out);
     assert_eq!(port.state(), PortState::Master, "it has listened long enough");
 }
 
@@ -76,7 +76,7 @@ fn a_request_is_not_answered_from_an_unusable_clock() {
     let (mut port, now) = master();
     let mut out = RecordingOutbox::default();
     port.receive(&arrival(&bytes(&delay_req())), &UNUSABLE, now, &mut out);
-    assert!(out.0.is_empty() && port.fast(&UNUSABLE).is_none());
+    assert!(out.0.is_empty() && port.delay_responder(&UNUSABLE).is_none());
 }
 
 #[test]
@@ -86,36 +86,36 @@ fn it_yields_to_a_better_master_and_comes_back() {
     assert_eq!(port.state(), PortState::Master, "once is not enough");
     let now = receive_announces(&mut port, 127, 2, now);
     assert_eq!(port.state(), PortState::Passive);
-    assert_eq!(port.view(&GOOD).better.unwrap().rank.sender, OTHER);
+    assert_eq!(port.view(&GOOD).better_master.unwrap().rank.sender, OTHER);
     assert!(replies_to(&mut port, &delay_req(), now).is_empty());
     // The last was heard two seconds ago; three intervals of two seconds make it gone.
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, now + Span::from_ms(3_999), &mut out);
+    port.process_due(&GOOD, now + Span::from_ms(3_999), &mut out);
     assert_eq!((port.state(), port.next_due()), (PortState::Passive, now + seconds(4)));
     assert!(out.0.is_empty());
-    port.due(&GOOD, now + seconds(4), &mut out);
+    port.process_due(&GOOD, now + seconds(4), &mut out);
     assert_eq!(port.state(), PortState::Master);
-    assert_eq!(port.view(&GOOD).foreign, []);
+    assert_eq!(port.view(&GOOD).foreign_masters, []);
 }
 
 #[test]
 fn an_interface_that_goes_down_makes_it_faulty_until_it_is_up_again() {
     let (mut port, now) = master();
     let now = receive_announces(&mut port, 129, 3, now);
-    port.link(true, now);
+    port.set_link_state(true, now);
     assert_eq!(port.state(), PortState::Master);
-    port.link(false, now);
+    port.set_link_state(false, now);
     assert_eq!(port.state(), PortState::Faulty);
-    assert_eq!(port.view(&GOOD).foreign, [], "nobody is heard any more");
+    assert_eq!(port.view(&GOOD).foreign_masters, [], "nobody is heard any more");
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, now + seconds(60), &mut out);
+    port.process_due(&GOOD, now + seconds(60), &mut out);
     assert!(out.0.is_empty() && replies_to(&mut port, &delay_req(), now).is_empty());
     assert_eq!(port.state(), PortState::Faulty);
     let up = now + seconds(60);
-    port.link(true, up);
-    port.due(&GOOD, up + Span::from_ms(5_999), &mut out);
+    port.set_link_state(true, up);
+    port.process_due(&GOOD, up + Span::from_ms(5_999), &mut out);
     assert_eq!(port.state(), PortState::Listening, "as at the start");
-    port.due(&GOOD, up + seconds(6), &mut out);
+    port.process_due(&GOOD, up + seconds(6), &mut out);
     assert_eq!(port.state(), PortState::Master);
 }
 
@@ -124,7 +124,9 @@ fn it_does_not_yield_to_a_worse_master() {
     let (mut port, now) = master();
     receive_announces(&mut port, 129, 5, now);
     assert_eq!(port.state(), PortState::Master);
-    assert!(port.view(&GOOD).better.is_none() && port.view(&GOOD).foreign.len() == 1);
+    assert!(
+        port.view(&GOOD).better_master.is_none() && port.view(&GOOD).foreign_masters.len() == 1
+    );
 }
 
 #[test]
@@ -133,7 +135,11 @@ fn a_worse_clock_of_ours_yields() {
     let now = receive_announces(&mut port, 128, 3, now);
     let own_is_better = OWN < OTHER.clock;
     assert!(own_is_better && port.state() == PortState::Master, "equal but for the identity");
-    port.due(&PtpClockState { clock_class: 7, ..GOOD }, now, &mut RecordingOutbox::default());
+    port.process_due(
+        &PtpClockState { clock_class: 7, ..GOOD },
+        now,
+        &mut RecordingOutbox::default(),
+    );
     assert_eq!(port.state(), PortState::Passive);
 }
 
@@ -192,11 +198,11 @@ fn a_flood_of_masters_fills_five_records() {
         let sender = PortIdentity { clock: 0xff00 + u64::from(number), port: 1 };
         replies_to_group(&mut port, &announce(sender, 200, number), now);
     }
-    assert_eq!(port.view(&GOOD).foreign.len(), FOREIGN_MASTERS_MAX);
+    assert_eq!(port.view(&GOOD).foreign_masters.len(), FOREIGN_MASTERS_MAX);
     assert_eq!(port.counts.refused(PtpRefusal::ForeignMastersFull), 995);
     now = receive_announces(&mut port, 127, 2, now);
     assert_eq!(
-        (port.state(), port.view(&GOOD).foreign.len() <= 5),
+        (port.state(), port.view(&GOOD).foreign_masters.len() <= 5),
         (PortState::Passive, true),
         "{now:?}"
     );
@@ -206,7 +212,7 @@ fn a_flood_of_masters_fills_five_records() {
 fn without_a_group_it_is_the_master_at_once() {
     let mut port = port(PtpProfile::G8275_2);
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, START, &mut out);
+    port.process_due(&GOOD, START, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Master, 0), "and says nothing unasked");
     let mut request = announce(OTHER, 1, 0);
     request.header.domain = 44;
@@ -218,13 +224,13 @@ fn without_a_group_it_is_the_master_at_once() {
 fn a_late_master_does_not_catch_up() {
     let (mut port, now) = master();
     let mut out = RecordingOutbox::default();
-    port.due(&GOOD, now + seconds(100), &mut out);
-    port.due(&GOOD, now + seconds(100), &mut out);
+    port.process_due(&GOOD, now + seconds(100), &mut out);
+    port.process_due(&GOOD, now + seconds(100), &mut out);
     assert_eq!(out.kinds(), [MessageType::Announce, MessageType::Sync]);
     assert_eq!(port.next_due(), now + seconds(101));
 }
 
-fn ranks() -> impl Strategy<Value = Rank> {
+fn ranks() -> impl Strategy<Value = MasterRank> {
     let small = || 0u8..3;
     (small(), small(), small(), small(), (small(), small()), (small(), small())).prop_map(
         |(
@@ -234,7 +240,7 @@ fn ranks() -> impl Strategy<Value = Rank> {
             variance,
             (priority2, identity),
             (steps, sender),
-        )| Rank {
+        )| MasterRank {
             grandmaster: horolog_wire::ptp::message::Grandmaster {
                 priority1,
                 clock_class,
@@ -314,11 +320,11 @@ proptest! {
                 Event::Usable(usable) => clock.usable = usable,
             }
             let mut out = RecordingOutbox::default();
-            port.due(&clock, now, &mut out);
+            port.process_due(&clock, now, &mut out);
             let view = port.view(&clock);
-            prop_assert!(view.foreign.len() <= FOREIGN_MASTERS_MAX);
-            prop_assert!(view.foreign.iter().all(|foreign| now - foreign.last_announce_at < seconds(8)));
-            let expected = match (clock.usable, view.better.is_some()) {
+            prop_assert!(view.foreign_masters.len() <= FOREIGN_MASTERS_MAX);
+            prop_assert!(view.foreign_masters.iter().all(|foreign| now - foreign.last_announce_at < seconds(8)));
+            let expected = match (clock.usable, view.better_master.is_some()) {
                 (false, _) => PortState::Listening,
                 (true, true) => PortState::Passive,
                 (true, false) if now < START + seconds(6) => port.state(),
@@ -328,7 +334,7 @@ proptest! {
             prop_assert!(out.0.is_empty() || expected == PortState::Master);
             prop_assert!(port.next_due() > now);
         }
-        port.due(&GOOD, now + seconds(8), &mut RecordingOutbox::default());
+        port.process_due(&GOOD, now + seconds(8), &mut RecordingOutbox::default());
         prop_assert_eq!(port.state(), PortState::Master, "all others have been silent");
     }
 }
@@ -339,13 +345,13 @@ fn a_time_that_jumps_is_not_sent_to_its_followers() {
     let later = now + seconds(1);
     let mut out = RecordingOutbox::default();
     let utc = PtpClockState { flags: PtpFlags(0x30), utc_offset: 0, ..GOOD };
-    port.due(&utc, later, &mut out);
+    port.process_due(&utc, later, &mut out);
     assert_eq!((port.state(), out.0.len()), (PortState::Listening, 0), "UTC after TAI");
-    port.due(&utc, later + seconds(100), &mut out);
+    port.process_due(&utc, later + seconds(100), &mut out);
     assert_eq!(port.state(), PortState::Master);
     let corrected = PtpClockState { utc_offset: 36, ..GOOD };
     let (mut port, now) = master();
-    port.due(&corrected, now, &mut out);
+    port.process_due(&corrected, now, &mut out);
     assert_eq!(port.state(), PortState::Listening, "another offset");
 }
 
@@ -355,7 +361,7 @@ fn a_leap_second_is_no_jump() {
     let before = PtpClockState { flags: GOOD.flags.with(PtpFlags::LEAP_61), ..GOOD };
     let after = PtpClockState { utc_offset: 38, ..GOOD };
     for clock in [before, after, after] {
-        port.due(&clock, now, &mut RecordingOutbox::default());
+        port.process_due(&clock, now, &mut RecordingOutbox::default());
         assert_eq!(port.state(), PortState::Master);
     }
 }

@@ -264,7 +264,7 @@ fn a_receiver_that_contradicts_the_list_is_named_and_not_followed() {
 fn listed(kind: LeapKind, ahead: Span) -> World {
     let mut world = World::new(&config(Some("/dev/pps0")), ahead);
     let leap = LeapSecond { kind, ..leap() };
-    world.second = (leap.instant() - START).as_ns() / NS_PER_S - 60;
+    world.second = (leap.step_instant() - START).as_ns() / NS_PER_S - 60;
     world.known = list(Some(leap));
     world
 }

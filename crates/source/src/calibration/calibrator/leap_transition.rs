@@ -56,7 +56,7 @@ impl Calibrator {
     /// Completes the leap transition if the clock has stepped, or has not stepped in time.
     pub(super) fn advance_leap_transition(&mut self, readings: &ClockReadings) {
         let Some(leap) = self.pending_leap() else { return };
-        let elapsed = self.utc(readings) - leap.instant();
+        let elapsed = self.utc(readings) - leap.step_instant();
         if let Some(step) = self.kernel_leap_step(readings) {
             self.servo.expect_step(step);
             self.leap_transition.completed = Some(leap);
@@ -76,7 +76,7 @@ impl Calibrator {
     pub(super) fn kernel_leap_step(&self, readings: &ClockReadings) -> Option<Span> {
         let leap = self.pending_leap()?;
         let step = self.servo.external_step(readings.realtime_minus_monotonic)?;
-        let elapsed = self.utc(readings) - leap.instant();
+        let elapsed = self.utc(readings) - leap.step_instant();
         let is_at_leap = (-LEAP_OFFSET_MAX..=STEP_TIMEOUT).contains(&elapsed);
         (is_at_leap && is_equal_step(step, leap.step())).then_some(step)
     }

@@ -90,7 +90,7 @@ impl CalibrationLeaps {
     /// Returns TAI minus UTC in seconds to set in the kernel; `None` if the kernel's value is
     /// right, or the right one is uncertain.
     pub(super) fn tai_to_set(&self, realtime: Timestamp<Utc>) -> Option<i32> {
-        let distance_ns = |leap: LeapSecond| (realtime - leap.instant()).as_ns().abs();
+        let distance_ns = |leap: LeapSecond| (realtime - leap.step_instant()).as_ns().abs();
         let is_near_leap =
             self.announced.map(distance_ns).is_some_and(|ns| ns <= TAI_UNCERTAIN_TIME.as_ns());
         let known_s =
@@ -139,7 +139,7 @@ impl Calibrator {
             return;
         }
         if let Some(leap) = leaps.announced {
-            let elapsed = utc - leap.instant();
+            let elapsed = utc - leap.step_instant();
             let is_passed = leaps.completed == Some(leap);
             // Around the leap second nothing is withdrawn, and the flag of the kernel stays.
             if !is_passed && (-LEAP_MARGIN..=LEAP_MARGIN).contains(&elapsed) {
