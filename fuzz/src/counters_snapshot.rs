@@ -4,14 +4,14 @@
 #![no_main]
 
 use horolog_counters::{
-    CounterQuery, CounterSnapshot, SoftnetCounts, Token, UdpCounts, UdpSocketCounts, text,
+    CounterQuery, CounterSnapshot, SoftnetCounts, Token, UdpCounts, UdpSocketCounts, render_text,
 };
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     match CounterSnapshot::parse(bytes) {
         Ok(page) => {
-            let _ = text(&page);
+            let _ = render_text(&page);
             assert_eq!(CounterSnapshot::parse(page.to_json().as_bytes()), Ok(page));
         }
         Err(refusal) => assert!(!refusal.contains('\n'), "{refusal}"),

@@ -7,7 +7,7 @@ use horolog_cycle::application::report::{HEADER_LEN, ReportHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(report) = ReportHeader::read(bytes) {
+    if let Ok(report) = ReportHeader::parse(bytes) {
         let mut again = bytes.to_vec();
         again[..HEADER_LEN].fill(0);
         report.write(&mut again);
@@ -19,13 +19,13 @@ fuzz_target!(|bytes: &[u8]| {
             ReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let mut written = bytes.to_vec();
         report.write(&mut written);
-        assert_eq!(ReportHeader::read(&written), Ok(report));
+        assert_eq!(ReportHeader::parse(&written), Ok(report));
     }
     let Ok(text) = str::from_utf8(bytes) else { return };
     match TestPlan::parse(text) {
         Ok(plan) => {
             assert!(plan.period_count() > 0);
-            assert_eq!(plan.clone().on(plan.nodes), Ok(plan));
+            assert_eq!(plan.clone().with_nodes(plan.nodes), Ok(plan));
         }
         Err(fault) => assert!(!fault.to_string().contains('\n'), "{fault}"),
     }

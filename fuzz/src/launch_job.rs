@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| match QueuedJob::parse(bytes) {
             job
         );
         // Whoever it names is looked at and not touched.
-        let _ = job.process.is_there();
+        let _ = job.process.is_running();
     }
     Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
 });

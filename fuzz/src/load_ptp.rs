@@ -39,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
         account.receive(&message, Some(*client), at, at, ReceiveTimestamps::default());
     }
     let (interval_counts, _) = account.close(REQUESTS as u64);
-    let counts = TrialCounts::sum(&interval_counts);
+    let counts = TrialCounts::sum_intervals(&interval_counts);
     let parts = counts.ptp.expect("PTP was asked for");
     assert!(counts.received <= parts.delay + parts.grant + parts.denial);
     assert!(parts.delay + parts.grant + parts.denial <= counts.sent);
@@ -91,7 +91,7 @@ fn next_request(account: &mut RequestTracker, number: usize) -> (u32, Vec<u8>) {
     let next = account.next(intended);
     let request = account.payload(&next).expect("a payload of its own").to_vec();
     account.register();
-    account.sent(intended, intended, false);
+    account.count_sent(intended, intended, false);
     (next.client, request)
 }
 

@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     match profile_file::parse(text, None) {
         Ok(course) => {
             assert!(course.interval_count() > 0 && course.rate_min() > 0.0);
-            assert_eq!(course.ends().last(), Some(&course.interval_count()));
+            assert_eq!(course.phase_ends().last(), Some(&course.interval_count()));
         }
         Err(fault) => {
             let lines = 1 + text.matches('\n').count();
@@ -27,7 +27,7 @@ fn limit(text: &str) {
         Ok(limit) => {
             assert_eq!(limit.text().parse(), Ok(limit.clone()));
             // Nothing was measured, which breaks any limit.
-            assert!(limit.judge(&[], None).failed);
+            assert!(limit.evaluate(&[], None).failed);
         }
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }

@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(!matches!(verdict, Err(InvalidReason::Origin | InvalidReason::Client)));
         if let Ok(reply) = verdict {
             assert_eq!(reply.request, latest);
-            assert_eq!(reply.answer == ReplyMode::Interleaved, is_interleaved);
+            assert_eq!(reply.mode == ReplyMode::Interleaved, is_interleaved);
         }
         // Who did not ask in interleaved mode takes no such answer.
         let basic = verify(&answer, now, false);
@@ -83,7 +83,7 @@ fn check(
     assert!(is_unsynchronised || datagram[40..48] != [0; 8], "no transmit timestamp");
 
     let transmit = TOKEN.encode(reply.request);
-    let token = match reply.answer {
+    let token = match reply.mode {
         ReplyMode::Basic { response_ns } => {
             assert!(is_unsynchronised || response_ns.is_some());
             assert!(response_ns.is_none_or(|ns| ns < 1 << TIME_BITS));

@@ -11,14 +11,14 @@ fuzz_target!(|bytes: &[u8]| {
     let mut reader = ClockLogReader::default();
     let mut taken = 0;
     for line in bytes.split(|byte| *byte == b'\n') {
-        match reader.take(line) {
+        match reader.read_line(line) {
             Ok(()) => taken += 1,
             Err(why) => assert!(why.starts_with(&format!("line {}: ", taken + 1)), "{why}"),
         }
-        if let Ok(entry) = ClockLogLine::read(line) {
+        if let Ok(entry) = ClockLogLine::parse(line) {
             let written = serde_json::to_vec(&entry).expect("what is read can be written");
             // Numbers and escapes may take more room than they had.
-            let again = ClockLogLine::read(&written);
+            let again = ClockLogLine::parse(&written);
             assert!(again == Ok(entry) || written.len() > CLOCK_LOG_LINE_MAX, "{again:?}");
         }
     }

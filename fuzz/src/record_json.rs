@@ -24,14 +24,14 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Some(result) = read::<AfterResult>(bytes) {
         for dependency in &result.dependencies {
-            let _ = table::after_line(dependency);
+            let _ = horolog_report::after_line(dependency);
         }
     }
     if let Some(result) = read::<QueryResult>(bytes) {
         assert!(csv::query(&result).starts_with("server,"));
     }
     if let Some(result) = read::<PathUdpResult>(bytes) {
-        assert!(STYLES.iter().all(|style| !table::path_udp(&result, style).contains("NaN")));
+        assert!(STYLES.iter().all(|style| !horolog_report::RenderResult::text(&result, style).contains("NaN")));
     }
     if let Ok(result) = serde_json::from_slice::<Value>(bytes) {
         of_any_kind(result);
@@ -51,7 +51,7 @@ fn of_any_kind(mut result: Value) {
             page(&html);
         }
     }
-    let compared = ResultComparison::of(&[&result], &[&result], 0.1);
+    let compared = ResultComparison::compare(&[&result], &[&result], 0.1);
     let changed = compared.metrics.iter().find(|metric| metric.verdict == CompareVerdict::Worse);
     assert_eq!(changed, None, "a result is no worse than itself");
     assert!(csv::figures(1, "a", "b", &result).lines().all(|line| line.starts_with("1,a,")));

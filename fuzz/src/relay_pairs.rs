@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(pairs) => {
             let degree_max = 1 + usize::from(*degree) % 8;
             let processing = ProcessingTime { first_ns: 20e3, next_ns: 6e3 };
-            match compact(&pairs, 0, degree_max, processing) {
+            match compact_tree(&pairs, 0, degree_max, processing) {
                 Ok(tree) => {
                     assert_eq!(tree.nodes().len(), pairs.names().len());
                     assert!(tree.degree_max() <= degree_max);

@@ -2,7 +2,7 @@
 //! is the same when it was written and read again, and its delays are those of a tree.
 #![no_main]
 
-use horolog_relay::tree::{TreeDelays, TreeFile, delays, replacement_gain};
+use horolog_relay::tree::{TreeDelays, TreeFile, replacement_gain, tree_delays};
 use libfuzzer_sys::fuzz_target;
 
 fn same(a: f64, b: f64) -> bool {
@@ -10,7 +10,7 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 fn all(file: &TreeFile) -> Vec<TreeDelays> {
-    file.engines.iter().map(|engine| delays(&file.tree, engine)).collect()
+    file.engines.iter().map(|engine| tree_delays(&file.tree, engine)).collect()
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     let known = |origin: NtpTimestamp| (origin.to_bits() >> 63 == 1).then_some(TRANSMIT);
     let verdict = decide(request, source, &page(), RECEIVED, known);
     let RequestVerdict::Reply(decided) = verdict else { return };
-    let header = decided.at(TRANSMIT);
+    let header = decided.header_at(TRANSMIT);
 
     let mut reply = [0; HEADER_LEN];
     assert_eq!(header.emit(&mut reply), HEADER_LEN);

@@ -93,7 +93,7 @@ fn answer(frame: &[u8], limiter: Option<&Limiter>) -> FrameVerdict {
     let listen = ListenSet::resolve(&addresses, &addresses.each_ref().map(|at| at.ip()))
         .with_stations(station.as_slice());
     let table = InterleavedTable::new(1, HashKey([1, 2])).expect("a small table");
-    table.remember([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
+    table.store_timestamps([10, 0, 0, 9].into(), RECEIVED, TRANSMIT);
     let page = page();
     let interleaved = FrameInterleavedHandling::Answer(&table);
     let server = FrameDecisionInputs { listen: &listen, page: &page, limiter, interleaved };

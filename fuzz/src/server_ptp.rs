@@ -161,14 +161,14 @@ impl World {
 
     fn due(&mut self) {
         let mut out = SentMessages::default();
-        self.port.due(&self.clock, self.now, &mut out);
+        self.port.process_due(&self.clock, self.now, &mut out);
         self.check_sent(&out);
         assert!(out.0.len() <= 2 + GRANTS_MAX);
         assert!(self.port.next_due() > self.now, "what is due was done");
         assert!(self.clock.usable || self.port.state() != PortState::Master);
         for (to, with_timestamp, message) in &out.0 {
             let mut follow_up = SentMessages::default();
-            self.port.sent(message, *to, NOW, &mut follow_up);
+            self.port.process_transmitted(message, *to, NOW, &mut follow_up);
             // A one-step port needs no transmit timestamp from the NIC: no message follows it.
             assert_eq!(follow_up.0.len(), usize::from(*with_timestamp && !self.one_step));
             self.check_sent(&follow_up);
@@ -177,9 +177,9 @@ impl World {
 
     fn check(&self) {
         let view = self.port.view(&self.clock);
-        assert!(view.foreign.len() <= FOREIGN_MASTERS_MAX);
+        assert!(view.foreign_masters.len() <= FOREIGN_MASTERS_MAX);
         assert!(view.grants <= GRANTS_MAX && view.granted_rate <= f64::from(RATE_MAX));
-        let fast = self.port.fast(&self.clock);
+        let fast = self.port.delay_responder(&self.clock);
         assert!(fast.is_none() || self.clock.usable && view.state == PortState::Master);
     }
 
@@ -215,6 +215,6 @@ impl World {
 fn address(client: u8) -> PtpAddress {
     PtpAddress::Ip {
         peer: Ipv4Addr::new(192, 0, 2, client).into(),
-        own: Ipv4Addr::new(192, 0, 2, 254).into(),
+        local: Ipv4Addr::new(192, 0, 2, 254).into(),
     }
 }

@@ -14,10 +14,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut framer = SentenceFramer::default();
     let mut last = None;
     for (index, byte) in bytes.iter().chain(WHOLE).enumerate() {
-        if let Some((text, began)) = framer.take(*byte, Timestamp::from_ns(index as i64)) {
+        if let Some((text, began)) = framer.push_byte(*byte, Timestamp::from_ns(index as i64)) {
             assert!(text.is_ascii() && text.len() < bytes.len() + WHOLE.len());
             assert!(began.as_ns() < index as i64);
-            last = ParsedSentence::read(text);
+            last = ParsedSentence::parse(text);
             is_possible(LeapReport::from_sentence(text));
         }
     }
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
     let all = counts.good + counts.damaged();
     assert!(all <= (bytes.len() + WHOLE.len()) as u64);
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = ParsedSentence::read(text);
+        let _ = ParsedSentence::parse(text);
         is_possible(LeapReport::from_sentence(text));
     }
 });

@@ -52,10 +52,10 @@ fn prefix(text: &str) {
         IpAddr::V6(_) => Ipv6Addr::from_bits(u128::MAX).into(),
     };
     let Ok(network) = SourceNetwork::new(prefix, outside, &[]) else { return };
-    for client in (0..network.room()).take(1).chain(network.room().checked_sub(1)) {
+    for client in (0..network.host_count()).take(1).chain(network.host_count().checked_sub(1)) {
         let address = network.address(client);
         assert!(check_permitted(address, false).is_ok(), "{address} may be a stranger's");
         assert!(prefix.contains(address));
-        assert_eq!(network.client_of(address), Some(client_of));
+        assert_eq!(network.client_of(address), Some(client));
     }
 }

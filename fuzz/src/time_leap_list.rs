@@ -20,10 +20,10 @@ fuzz_target!(|bytes: &[u8]| {
     let sources = LeapSources { list: Some(&list), kernel: None, kernel_should_know: true };
     for leap in list.leaps() {
         assert_eq!(leap.midnight.as_ns() % 86_400_000_000_000, 0);
-        let before = Timestamp::from_ns(leap.instant().as_ns().saturating_sub(1));
+        let before = Timestamp::from_ns(leap.step_instant().as_ns().saturating_sub(1));
         let next = LeapOutlook::new(&sources, before).next;
         assert!(next.is_none() || next == Some(*leap));
-        assert_eq!(LeapOutlook::latest(Some(&list), leap.midnight), Some(*leap));
-        let _ = Smear { length: SMEAR_DEFAULT }.at(leap, before);
+        assert_eq!(LeapOutlook::latest_past_leap(Some(&list), leap.midnight), Some(*leap));
+        let _ = Smear { length: SMEAR_DEFAULT }.reading_at(leap, before);
     }
 });
