@@ -3,19 +3,17 @@
 //! measurement continues without it. Dropping [`MeasurementConditions`] unlocks memory and permits
 //! idle states again.
 
-mod error;
-
-use std::fs;
+use std::{fs, io};
 
 use horolog_record::{
     Finding, FindingCode, HostConditions, SchedulingPolicy, Severity, ThreadScheduling,
 };
 use horolog_sys::affinity::{self, Scheduling};
 use horolog_sys::dma_latency::DmaLatencyRequest;
+use horolog_sys::explain::explain;
 use horolog_sys::memory::LockedMemory;
 use horolog_sys::thread_usage::timer_slack_ns;
-
-pub use error::HostError;
+use thiserror::Error;
 
 const IDLE_DRIVER_FILE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const IDLE_STATES_DIRECTORY: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
@@ -170,6 +168,38 @@ pub fn findings(conditions: &HostConditions, scheduling: &[&ThreadScheduling]) -
 #[must_use]
 pub fn finding(code: FindingCode, severity: Severity, message: String, advice: &str) -> Finding {
     Finding { code, severity, message, advice: advice.to_owned(), trial: None }
+}
+
+/// Reason for which a measurement of this host cannot start.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// Core that this process may not run on.
+    #[error("core {core} is not available: this process may run on {allowed}; choose one of these")]
+    NoSuchCore {
+        /// Core number.
+        core: usize,
+        /// List of the allowed cores.
+        allowed: String,
+    },
+    /// Thread that could not be started or pinned to its core.
+    #[error("cannot start a measuring thread on core {core}: {why}", why = explain(.error))]
+    Thread {
+        /// Core number.
+        core: usize,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// Failure to read the cores that this process may run on.
+    #[error("cannot read which cores this process may run on: {why}", why = explain(.0))]
+    Cores(io::Error),
+}
+
+impl HostError {
+    /// Returns true if the request was invalid, as opposed to a feature that the host lacks.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::NoSuchCore { .. })
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ mod lab;
 mod named;
 pub mod receiver;
 mod running;
-mod sysctl;
 
 pub use config::{DEFAULT_CLIENT_NETWORKS, HOSTS_MAX, LabConfig, QUEUES_MAX};
 pub use error::LabError;

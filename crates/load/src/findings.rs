@@ -1,9 +1,6 @@
 //! Findings about a run, from its counts alone. There is one finding of each kind: it describes the
 //! worst trial and the number of affected trials.
 
-mod capture;
-mod clients;
-mod offsets;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -127,15 +124,15 @@ pub fn run_findings(trials: &[TrialWithCounts<'_>], context: &RunContext<'_>) ->
     findings.extend(trials::unicast_denied(trials));
     findings.extend(trials::basic_replies(trials, context));
     findings.extend(trials::losses_unattributed(trials, context));
-    findings.extend(clients::unanswered_clients(trials));
-    findings.extend(clients::compliant_loss(trials));
+    findings.extend(trials::unanswered_clients(trials));
+    findings.extend(trials::compliant_loss(trials));
     findings.extend(trials::few_samples(trials));
-    findings.extend(offsets::missing_timestamps(trials));
-    findings.extend(offsets::offsets_out_of_range(trials));
+    findings.extend(trials::missing_timestamps(trials));
+    findings.extend(trials::offsets_out_of_range(trials));
     findings.extend(context.search.and_then(|search| inconsistent_trials(trials, search)));
     findings.extend(context.search.and_then(search_unfinished));
     findings.extend(context.remote_counter_errors.into_iter().flat_map(counters_unread));
-    findings.extend(context.capture.and_then(capture::capture_incomplete));
+    findings.extend(context.capture.and_then(capture_incomplete));
     findings.extend(environment_findings(context));
     findings
 }
@@ -321,4 +318,50 @@ pub(crate) fn run_interrupted() -> Finding {
         "the run was interrupted".to_owned(),
         "values measured until then are valid; run again to completion for the rest",
     )
+}
+
+pub(super) fn capture_incomplete(capture: &CaptureSummary) -> Option<Finding> {
+    let CaptureSummary { path, written, missed, left_out, one_in, error: fault } = capture;
+    let mut lacks = Vec::new();
+    if let Some(fault) = fault {
+        lacks.push(format!("it ends early: {fault}"));
+    }
+    if *missed > 0 {
+        lacks.push(format!("{missed} more were dropped because the capture was too slow"));
+    }
+    if *left_out > 0 {
+        lacks.push(format!("{left_out} more were omitted at the packet limit"));
+    }
+    let is_short = !lacks.is_empty();
+    if *one_in > 1 {
+        lacks.push(format!(
+            "at the highest rate one request in {one_in} was captured, with its reply"
+        ));
+    }
+    if lacks.is_empty() {
+        return None;
+    }
+    let severity = if is_short { Severity::Warning } else { Severity::Note };
+    let message = format!("{} contains {written} packets: {}", path.display(), lacks.join("; "));
+    let advice = "the counts in the result are complete; lower the rate or raise --pcap-max for a \
+                  complete capture";
+    Some(finding(FindingCode::CaptureIncomplete, severity, message, advice))
+}
+
+#[cfg(test)]
+mod capture_tests {
+    use super::*;
+
+    #[test]
+    fn only_an_incomplete_capture_is_reported() {
+        let whole = CaptureSummary { written: 9, one_in: 1, ..CaptureSummary::default() };
+        assert_eq!(capture_incomplete(&whole), None);
+        let sampled = capture_incomplete(&CaptureSummary { one_in: 8, ..whole.clone() }).unwrap();
+        assert_eq!(sampled.severity, Severity::Note);
+        assert!(sampled.message.contains("one request in 8"), "{}", sampled.message);
+        let short = CaptureSummary { missed: 3, left_out: 4, ..whole };
+        let short = capture_incomplete(&short).unwrap();
+        assert_eq!(short.severity, Severity::Warning);
+        assert!(short.message.contains("3 more") && short.message.contains("4 more"));
+    }
 }

@@ -20,7 +20,6 @@ use interval_counts::IntervalCounts;
 mod counts;
 mod interval_counts;
 mod ptp;
-mod sequence_numbers;
 
 pub use counts::TrialCounts;
 pub use interval_counts::ClosedInterval;

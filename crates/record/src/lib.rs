@@ -11,7 +11,6 @@ mod bench_cores;
 mod bench_nts;
 mod bench_relay;
 mod campaign;
-mod clients;
 mod clock;
 mod clock_compare;
 mod clock_log;
@@ -32,18 +31,15 @@ mod host_nic;
 mod host_switch;
 mod host_timer;
 mod invalid_reason;
-mod limit;
 mod live;
 mod load;
 mod nts_ke;
-mod offset;
 mod path_stall;
 mod path_tcp;
 mod path_udp;
 mod progress;
 mod query;
 mod relay_tree;
-mod rfc3339;
 mod run_list;
 mod series;
 
@@ -64,7 +60,6 @@ pub use campaign::{
     CampaignRelayChild, CampaignResult, CampaignRole, CampaignTask, CampaignTrial, CapacityLimit,
     InstanceClockState, InstanceEnd, LimitingSide, MergedResults, StartAccuracy, UnusableAgent,
 };
-pub use clients::{ClientFairness, CompliantClients};
 pub use clock::{
     CLOCK_SCHEMA, ClockErrorRange, ClockOscillator, ClockOutage, ClockResult, DisciplineMethod,
     DisciplineResult, PulseConditions, PulseOutcomeCounts,
@@ -99,10 +94,10 @@ pub use cycle_test::{
     CycleTestStatePeriods, CycleTestTrial, DetectionCount, ScorecardCriterion, ScorecardRow,
 };
 pub use demo::{DEMO_SCHEMA, DemoCandidate, DemoResult};
-pub use distribution::{Distribution, MergeError};
-pub use finding::{Finding, FindingCode, Severity};
+pub use distribution::{Distribution, MergeError, OffsetMethod, SignedDistribution};
+pub use finding::{Finding, FindingCode, LimitResult, LimitUnit, Severity};
 pub use horolog_stats::ExactSummary;
-pub use host::Host;
+pub use host::{Host, rfc3339_micros, rfc3339_now};
 pub use host_all::{
     HOST_ALL_SCHEMA, HostAllResult, HostMeasurement, HostMeasurementOutcome, HostMeasurementState,
     HostVerdict, RankedFinding,
@@ -134,18 +129,16 @@ pub use host_timer::{
     TimerMeasurementCost,
 };
 pub use invalid_reason::InvalidReason;
-pub use limit::{LimitResult, LimitUnit};
 pub use live::{
     LIVE_SCHEMA, LiveCounts, LiveRun, LiveState, PartProgress, PartSummary, RecentItems,
     SNAPSHOTS_MAX, Snapshot,
 };
 pub use load::{
-    LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget, LossLocation, MixPartResult,
-    RequestClassCounts, RequestMode, RequestSpacing, ResponseCounts, SearchEndReason, SearchKind,
-    SearchResult, Trial,
+    ClientFairness, CompliantClients, LOAD_SCHEMA, LoadEngineKind, LoadResult, LoadTarget,
+    LossLocation, MixPartResult, RequestClassCounts, RequestMode, RequestSpacing, ResponseCounts,
+    SearchEndReason, SearchKind, SearchResult, Trial,
 };
 pub use nts_ke::{NtsKeFailureReason, NtsKeResult, NtsKeTrial};
-pub use offset::{OffsetMethod, SignedDistribution};
 pub use path_stall::{
     AckCounts, AckDelaySummary, CONNECTIONS_MISSED_MAX, CongestionWindowStep, HeldDataSamples,
     PATH_STALL_SCHEMA, PathStallResult, StallEvidence, StallKernelSettings, StallMeasurement,
@@ -173,7 +166,6 @@ pub use relay_tree::{
     RelayTreeGain, RelayTreeMeasured, RelayTreeMethod, RelayTreeNode, RelayTreeNodeGain,
     RelayTreeResult,
 };
-pub use rfc3339::{rfc3339_micros, rfc3339_now};
 pub use run_list::{RUN_LIST_SCHEMA, RunList, StoredRun};
 pub use series::{Outage, OverloadResult, Percentiles, SeriesPoint, TimeSeries};
 

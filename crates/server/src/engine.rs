@@ -18,9 +18,9 @@ use horolog_time::leap::UtcTimeline;
 use horolog_wire::ntp::HEADER_LEN;
 use horolog_xdp::XskDropCounter;
 
-use crate::af_xdp::AfXdpQueue;
 use crate::priority_sockets::PrioritySockets;
 use crate::worker::{Worker, WorkerContext};
+use crate::xdp::AfXdpQueue;
 use crate::{Counters, Dispatch, ServerConfig, SocketCounts};
 
 /// Maximum number of packets per batch of a thread with its own socket.

@@ -7,9 +7,7 @@
 //! unsynchronised clock is announced as such.
 
 mod address_hash;
-mod af_xdp;
 mod authenticate;
-mod calibration;
 mod check;
 mod clock;
 mod config;
@@ -68,9 +66,8 @@ pub use hardware::HardwareStartError;
 pub use horolog_ke::KeLimits;
 pub use horolog_source::{
     CalibrationConfig, CalibrationStatus, Edge, ErrorLogConfig, PlausibilityRules, PulseSpec,
-    SentenceInput,
+    SelectionState, SentenceInput, SourceSpec, SourceState,
 };
-pub use horolog_source::{SelectionState, SourceSpec, SourceState};
 pub use interleaved::{
     INTERLEAVED_BYTES_PER_CLIENT, InterleavedTable, as_receive, as_transmit, may_be_interleaved,
 };

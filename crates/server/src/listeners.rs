@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use horolog_time::leap::UtcTimeline;
 use serde::Serialize;
 
-use crate::af_xdp::AfXdpQueue;
 use crate::engine::{ListenSockets, SocketEngine};
 use crate::reload::{PreparedReload, ReloadError, Reloader};
 use crate::worker::WorkerContext;
-use crate::xdp::{ListenAddresses, SharedListenAddresses};
+use crate::xdp::{AfXdpQueue, ListenAddresses, SharedListenAddresses};
 use crate::{ServerConfig, SocketCounts, StartError};
 
 /// Counts of one thread of the socket engine, as reported by `horolog status`.

@@ -15,15 +15,12 @@ use horolog_time::{Clock, Span, measure_precision};
 use horolog_wire::ntp::LeapIndicator;
 use serde::Serialize;
 
-use crate::af_xdp::AfXdpQueue;
-use crate::calibration;
 use crate::clock::{ClockThread, read_clocks};
 use crate::confine::{Confinement, confine};
 use crate::hardware::HardwareTimestamping;
 use crate::host_time::{HostTime, TimeSaveThread};
 use crate::leap_notice::describe_leap;
 use crate::listeners::{Listeners, ListenersReloader, OpenListeners, WorkerStatus};
-use crate::metrics;
 use crate::nts_ke::{self, NtsKeReloader, NtsKeStatus};
 use crate::page::{self, PageReader, PageSink};
 use crate::page_builder::PageBuilder;
@@ -38,11 +35,12 @@ use crate::status::{self, StatusSocket};
 use crate::web::{self, ServerLivePage};
 use crate::worker::WorkerContext;
 use crate::xdp::{
-    SharedListenAddresses, StartedXdpEngine, XdpCounts, XdpEngine, XdpEngineError, XdpInterface,
+    AfXdpQueue, SharedListenAddresses, StartedXdpEngine, XdpCounts, XdpEngine, XdpEngineError,
+    XdpInterface,
 };
 use crate::{
     ClockHealth, EngineSelection, HashKey, InterleavedTable, LeapFile, Limiter, ServerConfig,
-    SocketCounts, StartError, secrets,
+    SocketCounts, StartError, metrics, secrets, sources,
 };
 
 /// Status of a server: the JSON object of `horolog status`.
@@ -258,7 +256,7 @@ impl Server {
         let (specs, has_receiver) = (&config.source.sources, config.calibration.is_some());
         let sources = OpenSources::open(specs, &addresses.stepped, has_receiver)?;
         let host = HostTime::open(&config.plausibility);
-        let calibration = calibration::open(config, host.plausibility_rules)?;
+        let calibration = sources::open_calibration(config, host.plausibility_rules)?;
         let listen: SharedListenAddresses = Arc::new(ArcSwap::from_pointee(addresses));
 
         let mut sinks: Vec<Box<dyn PageSink>> = Vec::new();
@@ -280,7 +278,7 @@ impl Server {
             sinks.push(Box::new(CookieKeyRotation { keys, is_test }));
         }
         let hardware = hardware.start()?;
-        let (calibration, sources) = calibration::start(calibration, sources, config)?;
+        let (calibration, sources) = sources::start_calibration(calibration, sources, config)?;
         let sources =
             SourcesThread::start(sources, host.plausibility_rules).map_err(StartError::Thread)?;
         let first = read_clocks();

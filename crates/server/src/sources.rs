@@ -9,16 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use horolog_source::{
-    ClockReadings, PlausibilityRules, REPORT_AGE_MAX, RetriedSource, ServerLeapSeconds,
-    SourceEstimate, SourceSelector, SourceSpec, SourceState, TimeSource,
+    Calibration, ClockReadings, OpenCalibration, PlausibilityRules, REPORT_AGE_MAX, RetriedSource,
+    ServerLeapSeconds, SourceEstimate, SourceSelector, SourceSpec, SourceState, TimeSource,
 };
+use horolog_sys::affinity::allowed_cores;
 use horolog_sys::clock::MonotonicClock;
 use horolog_time::leap::LeapSecond;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
-use crate::StartError;
 use crate::clock::read_clocks;
 use crate::periodic::PeriodicThread;
+use crate::{ServerConfig, StartError};
 
 /// Polling interval of the sources.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -195,7 +196,10 @@ pub(crate) struct SourcesThread {
 impl SourcesThread {
     /// Polls the sources once before it returns, and then every [`INTERVAL`] in a thread. `rules`
     /// decide which times are plausible.
-    pub(crate) fn start(sources: OpenSources, rules: PlausibilityRules) -> io::Result<Self> {
+    pub(crate) fn start_calibration(
+        sources: OpenSources,
+        rules: PlausibilityRules,
+    ) -> io::Result<Self> {
         let mut selector = SourceSelector::new(sources.0, rules);
         let shared = Arc::new(SharedSources::default());
         if selector.is_empty() {
@@ -217,6 +221,35 @@ impl SourcesThread {
     pub(crate) fn has_died(&self) -> bool {
         self.thread.has_died()
     }
+}
+
+/// Opens the receiver and the pulse input, if configured. `rules` decide which times are plausible.
+pub(crate) fn open_calibration(
+    config: &ServerConfig,
+    rules: PlausibilityRules,
+) -> Result<Option<OpenCalibration>, StartError> {
+    let Some(calibration) = &config.calibration else { return Ok(None) };
+    let has_sources = !config.source.sources.is_empty();
+    let opened = OpenCalibration::open(calibration, has_sources, rules);
+    opened.map(Some).map_err(|fault| StartError::Source(calibration.name(), fault))
+}
+
+/// Starts the calibration thread and adds the calibration to the time sources.
+pub(crate) fn start_calibration(
+    opened: Option<OpenCalibration>,
+    sources: OpenSources,
+    config: &ServerConfig,
+) -> Result<(Option<Calibration>, OpenSources), StartError> {
+    let Some(opened) = opened else { return Ok((None, sources)) };
+    let started = opened.start(unpinned_core(config)).map_err(StartError::Thread)?;
+    let sources = sources.with_source(started.source());
+    Ok((Some(started), sources))
+}
+
+/// Returns a core on which no socket thread is pinned; `None` if there is none.
+fn unpinned_core(config: &ServerConfig) -> Option<usize> {
+    let cores = allowed_cores().ok()?;
+    cores.last().copied().filter(|_| config.threads < cores.len())
 }
 
 #[cfg(test)]

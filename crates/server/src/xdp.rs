@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use horolog_io::XskDevice;
+use horolog_sys::ethtool;
 use horolog_sys::explain::explain;
 use horolog_sys::netlink::{InterfaceAddress, Link, Netlink, NetlinkError};
 use horolog_xdp::{
     AdmissionRefusal, AttachMode, Attachment, ClockUpdate, ClockWriter, Interface,
     InterleavedHandling, PassedReason, ReplyPath, Responder, StationAddress, XdpError,
-    reported_redirect_support,
+    XskDropCounter, XskSocket, reported_redirect_support,
 };
 use serde::Serialize;
 
-use crate::af_xdp::{self, AfXdpQueue};
 use crate::page::{ClockPage, ClockPages, PageSink};
 use crate::{
     EngineSelection, HashKey, InterleavedEngine, ListenSet, ServerConfig, XdpReplyMethod,
@@ -182,8 +183,7 @@ impl XdpEngine {
         let mut settings = responder_settings(key, &config.limits, &config.interleaved);
         let uses_af_xdp = config.uses_af_xdp();
         if uses_af_xdp {
-            settings.af_xdp_queues =
-                links.iter().map(|link| af_xdp::receive_queue_count(&link.name)).sum();
+            settings.af_xdp_queues = links.iter().map(|link| receive_queue_count(&link.name)).sum();
         }
         // In generic mode, copies of a frame share its bytes, so that Monitor responses are
         // impossible.
@@ -221,7 +221,7 @@ impl XdpEngine {
             for attachment in &attachments {
                 // Without these sockets the program passes redirected requests to the network
                 // stack.
-                match af_xdp::open_queues(&responder, attachment, af_xdp_queues.len() as u32) {
+                match open_queues(&responder, attachment, af_xdp_queues.len() as u32) {
                     Ok(devices) => af_xdp_queues.extend(devices),
                     Err(error) => refusals.push(error),
                 }
@@ -516,4 +516,42 @@ pub fn clock_update(page: &ClockPage) -> ClockUpdate {
         reference: variables.reference.to_bits(),
         tai_minus_utc_s: page.tai_minus_utc_s,
     }
+}
+
+/// Maximum number of receive queues of an interface that get a socket; each takes 5 MB.
+const QUEUES_MAX: u32 = 128;
+
+/// `AF_XDP` socket of one receive queue.
+#[derive(Debug)]
+pub(crate) struct AfXdpQueue {
+    /// Device that receives the redirected requests.
+    pub(crate) device: XskDevice,
+    /// Counter of packets that the kernel dropped because a ring was full.
+    pub(crate) drops: XskDropCounter,
+}
+
+/// Returns the number of receive queues of the interface, at most [`QUEUES_MAX`]; 1 if the driver
+/// does not report it.
+pub(crate) fn receive_queue_count(interface: &str) -> u32 {
+    let channels = ethtool::channels(interface);
+    channels.map_or(1, |channels| (channels.rx + channels.combined).clamp(1, QUEUES_MAX))
+}
+
+/// Opens the sockets of an interface and makes the XDP program redirect requests to them; they take
+/// the queue numbers of the program's map from `first` on.
+pub(crate) fn open_queues(
+    responder: &Responder,
+    attachment: &Attachment,
+    first: u32,
+) -> Result<Vec<AfXdpQueue>, XdpError> {
+    let interface: &Interface = attachment.interface();
+    let count = receive_queue_count(&interface.name);
+    let sockets: Vec<XskSocket> =
+        (0..count).map(|queue| XskSocket::open(interface, queue)).collect::<Result<_, _>>()?;
+    responder.redirect_to(interface, &sockets, first)?;
+    let to_queue = |socket: XskSocket| {
+        let drops = socket.drop_counter().map_err(XdpError::Map)?;
+        Ok(AfXdpQueue { device: XskDevice::new(socket, interface.index), drops })
+    };
+    sockets.into_iter().map(to_queue).collect()
 }

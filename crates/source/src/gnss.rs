@@ -4,12 +4,10 @@
 //!
 //! A thread reads the line, to take the arrival time of the first character of each sentence.
 
-mod fix_note;
 mod fixes;
 mod frame;
 mod leap_seconds;
 mod line_reader;
-mod report_lines;
 mod sentence;
 
 use std::io;

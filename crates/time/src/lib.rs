@@ -9,15 +9,13 @@
 mod clock;
 pub mod leap;
 mod ntp;
-mod precision;
 mod random;
 pub mod text;
 mod timebase;
 mod timestamp;
 
-pub use clock::{Clock, SimulatedClock};
+pub use clock::{Clock, SimulatedClock, measure_precision};
 pub use ntp::{NtpShort, NtpTimestamp, UNIX_EPOCH_IN_NTP_SECONDS};
-pub use precision::measure_precision;
 pub use random::SplitMix64;
 pub use timebase::{NO_STEP, NOMINAL_RATE, RATE_SHIFT, Timebase};
 pub use timestamp::{Monotonic, Span, Timescale, Timestamp, Utc};

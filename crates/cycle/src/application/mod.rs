@@ -18,7 +18,6 @@ mod run;
 pub mod score;
 mod script;
 mod search;
-mod snapshot;
 mod stages;
 mod test_stats;
 
@@ -27,9 +26,8 @@ pub use plan::{
     ArrivalProfile, Delivery, FaultSpec, MessageDestination, NODES_MAX, ReportSize, ReportSource,
     Stage, StateSpec, TIME_MAX_NS, TestPlan,
 };
-pub use run::{TestError, TestObserver, TestOptions, test};
+pub use run::{NodeSnapshot, TestError, TestObserver, TestOptions, TestSnapshot, test};
 pub use search::SearchOptions;
-pub use snapshot::{NodeSnapshot, TestSnapshot};
 
 /// Test file of the default application: reports of three sources are received, correlated,
 /// exchanged and decided upon, as in a command-and-control system.

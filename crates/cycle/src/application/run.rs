@@ -2,15 +2,14 @@
 //! thread, which collects the entries of the nodes, stops and kills nodes as planned, and computes
 //! the result. It ends on time whatever the nodes do, and leaves no process running.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use horolog_record::{
-    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFaultKind as FaultKind, CycleTestNode,
-    CycleTestResult, CycleTestRun, Distribution, Host, rfc3339_now,
+    CYCLE_TEST_SCHEMA, CycleTestApplication, CycleTestFault, CycleTestFaultKind as FaultKind,
+    CycleTestNode, CycleTestResult, CycleTestRun, Distribution, Host, rfc3339_now,
 };
 use horolog_stats::search::SearchConfigError;
 use horolog_sys::clock::MonotonicClock;
@@ -25,7 +24,6 @@ use super::node_event::NodeEvent;
 use super::plan::TestPlan;
 use super::score;
 use super::search::{self, SearchOptions};
-use super::snapshot::TestSnapshot;
 use super::test_stats::{TestStats, node_name};
 use crate::entry::PeriodEntry;
 use crate::predict::CostInput;
@@ -490,4 +488,36 @@ fn scheduled_actions(plan: &TestPlan) -> Vec<ScheduledAction> {
     }
     actions.sort_by_key(|action| std::cmp::Reverse(action.at_ns));
     actions
+}
+
+/// Snapshot of a run.
+#[derive(Debug)]
+pub struct TestSnapshot<'a> {
+    /// Label of the run, with its load.
+    pub label: &'a str,
+    /// Elapsed time.
+    pub elapsed: Duration,
+    /// Total duration.
+    pub total: Duration,
+    /// Label of the present state.
+    pub state: &'a str,
+    /// Nodes, in the order of their indices.
+    pub nodes: &'a [NodeSnapshot],
+    /// Faults of the plan, with their results so far.
+    pub faults: &'a [CycleTestFault],
+}
+
+/// Snapshot of a node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeSnapshot {
+    /// Name of the node.
+    pub name: String,
+    /// Completed periods.
+    pub periods: u64,
+    /// Deadlines missed.
+    pub missed: u64,
+    /// Response time of the last period as a share of the deadline; `None` before the first.
+    pub ratio: Option<f64>,
+    /// True if the node's process has exited.
+    pub has_exited: bool,
 }

@@ -12,7 +12,7 @@ use horolog_stats::Recorder;
 
 use super::node_event::{NodeEvent, NodeEventKind, can_explain};
 use super::plan::{FaultSpec, TestPlan};
-use super::snapshot::NodeSnapshot;
+use super::run::NodeSnapshot;
 use crate::entry::{EntryKind, PeriodEntry};
 
 /// Largest number of detections stored for each fault, to find the first one after its injection.

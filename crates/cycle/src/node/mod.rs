@@ -5,17 +5,14 @@
 mod command;
 pub mod datagram;
 mod failure;
-mod mark_cost;
 pub(crate) mod mesh;
 mod mesh_instrument;
 mod order;
 mod packet_releases;
 pub(crate) mod periods;
 mod program;
-mod schedule;
 mod shared;
 mod start_gate;
-mod step_exchange;
 mod steps;
 mod system_clock;
 
@@ -24,32 +21,32 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use command::PeriodicCommand;
 use horolog_conditions::MeasurementConditions;
+use horolog_record::TaskScheduling;
 use horolog_sys::affinity::{self, DeadlineReservation};
 use horolog_sys::clock::MonotonicClock;
 use horolog_sys::shared_region::SharedRegion;
 use horolog_sys::socket::Socket;
 use horolog_sys::zone::in_zone_of;
 use horolog_time::{Clock, Monotonic, Span, Timestamp};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-pub(crate) use failure::{FAILURE_WORDS, TaskFailure};
-pub(crate) use mesh_instrument::{Disposition, MeshInstrument};
-pub use order::{LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStart, StartInstant, TaskReady};
-pub(crate) use schedule::schedule;
-pub use shared::{REGION, SharedState, region_words};
-pub(crate) use start_gate::StartGate;
-
-use crate::ring::RingWriter;
-use crate::synthetic_load::SyntheticLoad;
-use crate::task::{Task, TaskWork};
-use command::PeriodicCommand;
 use mesh::Mesh;
 use packet_releases::PacketReleases;
 use periods::{ClockReleases, PeriodWork, ReleaseSource, ReleaseTimer};
 use program::MarkedProgram;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use steps::{PollingServer, SuperstepWork};
+
+use crate::ring::RingWriter;
+use crate::synthetic_load::SyntheticLoad;
+use crate::task::{Policy, SchedulingSpec, Task, TaskWork};
+
+pub(crate) use failure::{FAILURE_WORDS, TaskFailure};
+pub(crate) use mesh_instrument::{Disposition, MeshInstrument};
+pub use order::{LINE_MAX, NodeOrder, NodeReady, NodeReply, NodeStart, StartInstant, TaskReady};
+pub use shared::{REGION, SharedState, region_words};
+pub(crate) use start_gate::StartGate;
 
 /// Time before the first release in which nodes send no pings.
 const PING_FREE_TIME: Span = Span::from_ms(20);
@@ -218,7 +215,7 @@ impl<'a> TaskContext<'a> {
             TaskWork::Program(program) => {
                 // Scheduled before the program starts, so that the program inherits it.
                 scheduled = Some(schedule(self.task.schedule, false, None));
-                let mark_ns = mark_cost::mark_ns().map_err(|error| error.to_string())?;
+                let mark_ns = program::mark_ns().map_err(|error| error.to_string())?;
                 // A program sends at least two marks in each period.
                 marks_ns = 2 * mark_ns;
                 PreparedWork::Program(Box::new(MarkedProgram::start(program, timeout, stop)?))
@@ -357,6 +354,32 @@ fn reservation(task: &Task, compute_ns: Option<u64>) -> DeadlineReservation {
         deadline_ns: task.deadline_ns,
         period_ns: task.period_ns,
     }
+}
+
+/// Schedules this thread as requested, if permitted. With `reset_on_fork` its children run under
+/// `SCHED_OTHER`. [`Policy::Deadline`] uses the reservation. The core is only reported, since the
+/// thread has already been pinned.
+pub(crate) fn schedule(
+    requested: SchedulingSpec,
+    reset_on_fork: bool,
+    reservation: Option<DeadlineReservation>,
+) -> TaskScheduling {
+    let SchedulingSpec { policy, priority, core } = requested;
+    let result = match policy {
+        Policy::Other => Ok(()),
+        Policy::Fifo => {
+            affinity::SchedulingParameters::fifo(priority.into(), reset_on_fork).apply()
+        }
+        Policy::Rr => {
+            affinity::SchedulingParameters::round_robin(priority.into(), reset_on_fork).apply()
+        }
+        Policy::Deadline => reservation
+            .map_or_else(|| Err(io::ErrorKind::InvalidInput.into()), affinity::apply_reservation),
+    };
+    let error = result.err().map(|error| error.to_string());
+    let applied = if error.is_some() { Policy::Other } else { policy };
+    let priority = if applied.has_priority() { priority } else { 0 };
+    TaskScheduling { requested: policy, policy: applied, priority, core, error }
 }
 
 #[cfg(test)]

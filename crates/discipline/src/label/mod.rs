@@ -9,7 +9,6 @@
 
 mod confirm;
 mod count;
-mod vote;
 
 use std::collections::VecDeque;
 
@@ -18,8 +17,8 @@ use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 
 use crate::recent_pulses::RecentPulses;
 use crate::{LabelSettings, LabelledPulse, Pulse, PulseReject};
+use confirm::LabelVote;
 use count::CountAnchor;
-use vote::LabelVote;
 
 /// Longest gap between pulses after which a pulse needs no regular pulses before it as
 /// confirmation.

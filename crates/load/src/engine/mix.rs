@@ -13,8 +13,7 @@ use horolog_sys::clock::MonotonicClock;
 use horolog_time::{Clock, Span};
 
 use super::drain::START_DELAY;
-use super::intervals::{self, IntervalMerger};
-use super::progress::{self, ProgressForwarder};
+use super::intervals::{self, IntervalMerger, ProgressForwarder};
 use super::{EngineError, IntervalSink, LoadEngine};
 use crate::plan::TrialPlan;
 use crate::request_tracker::{ClosedInterval, TrialCounts};
@@ -91,7 +90,7 @@ impl LoadEngine for MixEngine {
         let stop = &AtomicBool::new(false);
         let count = self.parts.len();
         let merger = IntervalMerger::new(count);
-        let slots = &progress::slots_if_wanted(count, intervals);
+        let slots = &super::intervals::slots_if_wanted(count, intervals);
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             let parts = self.parts.iter_mut().zip(&plan.parts).enumerate();

@@ -13,7 +13,6 @@ mod membership;
 pub(crate) mod mix;
 mod nic_clock;
 pub mod packet;
-mod progress;
 #[cfg(test)]
 mod simulation;
 mod threads;

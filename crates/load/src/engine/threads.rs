@@ -12,9 +12,8 @@ use horolog_time::{Clock, Monotonic, Span, Timestamp};
 
 use super::EngineError;
 use super::drain::START_DELAY;
-use super::intervals::{self, IntervalMerger, IntervalSink};
+use super::intervals::{self, IntervalMerger, IntervalSink, ProgressForwarder};
 use super::lane::{LaneDevice, LaneTrial};
-use super::progress::{self, ProgressForwarder};
 use crate::offset::OffsetPlan;
 use crate::plan::{RunPlan, TrialPlan};
 use crate::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig};
@@ -84,7 +83,7 @@ pub(crate) fn run<P: LaneDevice>(
     // The tracker is allocated before the start is set, because allocation can take longer than the
     // start delay.
     let start = MonotonicClock.now() + START_DELAY;
-    let slots = &progress::slots_if_wanted(count, intervals);
+    let slots = &super::intervals::slots_if_wanted(count, intervals);
     let mut tasks = Vec::with_capacity(count);
     for (index, (mut tracker, lane)) in opened.into_iter().enumerate() {
         tracker.set_start(start);

@@ -5,7 +5,6 @@
 //! The program drops the replies that it has counted, so the network stack never receives them. The
 //! server must route replies for simulated clients to an address of this host.
 
-mod frames;
 mod interval_reader;
 mod rate_segments;
 mod settings;

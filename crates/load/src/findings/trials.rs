@@ -1,8 +1,10 @@
 //! Findings about trials, one function for each.
 
 use horolog_record::{
-    Finding, FindingCode, InvalidReason, LossLocation, RequestMode, Severity, Trial,
+    CompliantClients, Finding, FindingCode, InvalidReason, LossLocation, RequestMode, Severity,
+    Trial,
 };
+use horolog_stats::buckets::MAX_VALUE;
 
 use super::{RunContext, TrialWithCounts, finding, worst_trial, worst_trial_finding};
 use crate::ptp::PtpRequestKind;
@@ -426,5 +428,108 @@ pub(super) fn few_samples(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
             format!("{received} replies are too few for a 99.99th percentile, which needs 10000")
         },
         "the highest percentiles are single replies; hold each rate longer",
+    )
+}
+
+/// Reports replies without a receive timestamp.
+pub(super) fn missing_timestamps(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    // Of a mix, only the kinds of requests for which offsets are measured.
+    let counted = |trial: &Trial| {
+        let parts = trial.parts.iter().map(|part| &part.trial);
+        let all = if trial.parts.is_empty() { vec![trial] } else { parts.collect() };
+        let reply_counts = all.iter().filter_map(|one| Some((one.received, one.timestamped?)));
+        reply_counts.fold((0, 0), |(received, timestamped): (u64, u64), one| {
+            (received.saturating_add(one.0), timestamped.saturating_add(one.1))
+        })
+    };
+    let missing = |trial: &Trial| {
+        let (received, timestamped) = counted(trial);
+        received.saturating_sub(timestamped)
+    };
+    worst_trial_finding(
+        trials,
+        |observed| missing(observed.trial) as f64,
+        (FindingCode::RepliesWithoutTimestamp, Severity::Warning),
+        |observed| {
+            let (missing, (received, _)) = (missing(observed.trial), counted(observed.trial));
+            format!(
+                "{missing} of {received} replies had no receive timestamp, and therefore no \
+                     offset"
+            )
+        },
+        "a NIC timestamps a limited number of packets per second; omit hardware timestamps, or \
+         lower the rate",
+    )
+}
+
+/// Reports offsets outside the range of the histogram.
+pub(super) fn offsets_out_of_range(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let largest = |trial: &Trial| {
+        let offset = trial.tx_offset_ns.as_ref();
+        offset.map_or(0, |offset| offset.min.unsigned_abs().max(offset.max.unsigned_abs()))
+    };
+    worst_trial_finding(
+        trials,
+        |observed| f64::from(u8::from(largest(observed.trial) >= MAX_VALUE)),
+        (FindingCode::OffsetsTooLarge, Severity::Error),
+        |_| "offsets exceed 68 s and are reported as that value".to_owned(),
+        "the clock of the server or of this host is not set; set it first",
+    )
+}
+
+/// Smallest share of clients without a reply that is reported.
+const UNANSWERED_MIN: f64 = 0.001;
+
+/// Smallest loss ratio of compliant clients that is reported; less may be chance.
+const COMPLIANT_LOSS_MIN: f64 = 0.001;
+
+/// Reports clients that received no reply while others did.
+pub(super) fn unanswered_clients(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let unanswered = |observed: &TrialWithCounts<'_>| {
+        let Some(fairness) = &observed.trial.fairness else { return 0.0 };
+        let share = fairness.unanswered as f64 / fairness.clients.max(1) as f64;
+        if fairness.share_max > 0.0 && share >= UNANSWERED_MIN { share } else { 0.0 }
+    };
+    worst_trial_finding(
+        trials,
+        unanswered,
+        (FindingCode::UnfairReplies, Severity::Note),
+        |observed| {
+            let share = unanswered(observed) * 100.0;
+            let best = observed.trial.fairness.as_ref().map_or(0.0, |one| one.share_max) * 100.0;
+            format!(
+                "{share:.1}% of the clients received no valid reply; the best client received \
+                 {best:.1}% of its replies"
+            )
+        },
+        "per-client rate limits or uneven distribution over server threads are likely causes; with \
+         few requests for each client it may be chance",
+    )
+}
+
+/// Reports compliant loss.
+pub(super) fn compliant_loss(trials: &[TrialWithCounts<'_>]) -> Option<Finding> {
+    let loss_ratio = |observed: &TrialWithCounts<'_>| {
+        let ratio =
+            observed.trial.compliant_clients.as_ref().map_or(0.0, CompliantClients::loss_ratio);
+        if ratio >= COMPLIANT_LOSS_MIN { ratio } else { 0.0 }
+    };
+    worst_trial_finding(
+        trials,
+        loss_ratio,
+        (FindingCode::CompliantClientLoss, Severity::Warning),
+        |observed| {
+            let (lost, sent, clients, active) =
+                observed.trial.compliant_clients.as_ref().map_or((0, 0, 0, 0), |one| {
+                    (one.lost, one.sent, one.clients_affected, one.clients_active)
+                });
+            let others = observed.trial.loss_ratio() * 100.0;
+            format!(
+                "compliant clients lost {lost} of {sent} requests, {clients} of {active} clients \
+                 at least one, while the load lost {others:.1}%"
+            )
+        },
+        "the server's rate limiting, or the lack of it, affects compliant clients; limit single \
+         addresses instead of the total, and reserve capacity for new clients",
     )
 }

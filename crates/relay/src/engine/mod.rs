@@ -5,14 +5,15 @@
 //! the table with its lists, limits and children, leaves unsupported packets to the socket engines,
 //! and keeps counters of the same kinds.
 
-mod send;
 mod sendmmsg;
 
-use horolog_sys::socket::Socket;
+use std::os::fd::AsFd;
 
-use crate::GroupChild;
-use send::SendtoEngine;
+use horolog_sys::datagram::send_to;
+use horolog_sys::socket::Socket;
 use sendmmsg::SendmmsgEngine;
+
+use crate::{CopyDrop, GroupChild};
 
 /// Copy to send.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,24 @@ impl EngineKind {
         match self {
             Self::Send => Box::new(SendtoEngine),
             Self::Sendmmsg => Box::new(SendmmsgEngine::new()),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct SendtoEngine;
+
+impl CopySender for SendtoEngine {
+    fn send<'a>(
+        &mut self,
+        socket: &Socket,
+        copies: &mut (dyn Iterator<Item = OutgoingCopy<'a>> + '_),
+    ) {
+        for OutgoingCopy { bytes, child } in copies {
+            match send_to(socket.as_fd(), bytes, child.address) {
+                Ok(()) => child.counters.count_sent(bytes.len()),
+                Err(error) => child.counters.count_dropped(CopyDrop::from_error(&error)),
+            }
         }
     }
 }

@@ -2,7 +2,6 @@
 //! for load balancers that need only the health of the server. It is off by default and accepts no
 //! commands.
 
-mod histogram;
 mod render;
 
 use horolog_sys::explain::explain;

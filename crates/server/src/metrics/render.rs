@@ -6,14 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
-use super::histogram::{self, ResponseSeconds};
+use crate::ResponseTimes;
+use crate::response::BOUNDS_NS;
 
 type Labels = Vec<(String, String)>;
 
@@ -238,7 +241,7 @@ const METRICS: [MetricSpec; 56] = [
     counter("calibration_steps", "/calibration/steps", "Steps made by the calibration"),
     counter("sources_rejected", "/sources/rejected", "Implausible times of sources, by reason"),
     gauge("resident_bytes", "/resident_bytes", "Resident memory"),
-    // Exported by the histogram in `super::histogram`.
+    // Exported by the histogram in `super::render`.
     skipped("/counters/response_times/bounds_ns"),
     skipped("/counters/response_times/counts"),
     skipped("/counters/response_times/sum_ns"),
@@ -286,7 +289,7 @@ pub fn metric_names() -> BTreeSet<String> {
         format!("horolog_{}{total}{label}", known.name)
     });
     let histogram = ["bucket{le}", "count", "sum"];
-    names.chain(histogram.map(|part| format!("horolog_{}_{part}", histogram::NAME))).collect()
+    names.chain(histogram.map(|part| format!("horolog_{}_{part}", NAME))).collect()
 }
 
 /// Returns the metrics of a status as `OpenMetrics` text.
@@ -423,11 +426,40 @@ impl Collector for MetricFamilies {
     }
 }
 
+/// Name of the metric, without the common prefix.
+pub(super) const NAME: &str = "response_seconds";
+const HELP: &str = "From the receive to the transmit timestamp of replies of the socket engine";
+
+/// Response times in seconds.
+#[derive(Debug)]
+pub(super) struct ResponseSeconds(ResponseTimes);
+
+impl ResponseSeconds {
+    /// Returns the response times of a status, if present.
+    pub(super) fn from_status(status: &Value) -> Option<Self> {
+        ResponseTimes::from_status(status).map(Self)
+    }
+}
+
+impl Collector for ResponseSeconds {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let times = &self.0;
+        let bounds = BOUNDS_NS.into_iter().map(|ns| ns as f64 / 1e9).chain([f64::INFINITY]);
+        let buckets: Vec<_> = bounds.zip(times.counts).collect();
+        let sum = times.sum_ns as f64 / 1e9;
+        let mut metric = encoder.encode_descriptor(NAME, HELP, None, MetricType::Histogram)?;
+        metric.encode_histogram::<NoLabelSet>(sum, times.total(), &buckets, None)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use horolog_time::Span;
     use serde_json::json;
 
     use super::*;
+    use crate::ResponseTimes;
+    use crate::metrics::render;
 
     #[test]
     fn names_have_their_labels() {
@@ -508,5 +540,28 @@ mod tests {
             text.lines().all(|line| line.starts_with(['#', 'h'])),
             "a label breaks out:\n{text}"
         );
+    }
+
+    #[test]
+    fn buckets_hold_all_that_is_not_longer() {
+        let mut times = ResponseTimes::default();
+        for ns in [700, 1_500, 1_800, 2_500_000_000] {
+            times.count(Span::from_ns(ns));
+        }
+        let text = render::render_status(&json!({ "counters": { "response_times": times } }));
+        for line in [
+            "# TYPE horolog_response_seconds histogram",
+            "horolog_response_seconds_sum 2.500004",
+            "horolog_response_seconds_count 4",
+            "horolog_response_seconds_bucket{le=\"0.000001\"} 1",
+            "horolog_response_seconds_bucket{le=\"0.000002\"} 3",
+            "horolog_response_seconds_bucket{le=\"1.0\"} 3",
+            "horolog_response_seconds_bucket{le=\"+Inf\"} 4",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not there:\n{text}");
+        }
+        assert!(!text.contains("response_times"), "{text}");
+        assert!(!render::render_status(&json!({})).contains("response"));
     }
 }

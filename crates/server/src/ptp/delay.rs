@@ -7,8 +7,11 @@ use horolog_wire::ptp::{
     Header, Message, NO_INTERVAL, PortIdentity, PtpFlags, PtpMessageBody, PtpTimestamp,
 };
 
-use super::compose::{MESSAGE_LEN_MAX, check_message};
-use super::{MINOR_VERSION, PtpRefusal};
+use super::compose::{self, MESSAGE_LEN_MAX, check_message};
+use super::{
+    ClockPort, DelayMechanism, MINOR_VERSION, Outbox, PtpArrival, PtpClockState, PtpDestination,
+    PtpRefusal,
+};
 
 /// Data of a port from which a `Delay_Req` is answered; available only while the port is a master
 /// with the end-to-end delay mechanism.
@@ -120,4 +123,45 @@ impl DelayResponder<'_> {
 /// Returns true if a `Delay_Req` contains a NetSync Monitor request.
 fn is_monitor(request: &Message<'_>) -> bool {
     request.tlvs().flatten().any(|tlv| tlv.number == REQUEST)
+}
+
+impl ClockPort {
+    /// Answers a `Pdelay_Req` in two steps, in every state of the port, unless the clock is
+    /// unusable.
+    ///
+    /// In the standard the `Pdelay_Resp_Follow_Up` carries the correction of the request (clause
+    /// 11.4.2). Here the `Pdelay_Resp` carries it, so that the follow-up can be made from that
+    /// message alone. The requester adds both corrections (clause 11.4.3), so that the result is
+    /// the same.
+    pub(super) fn peer_delay_request(
+        &mut self,
+        request: &Message<'_>,
+        arrival: &PtpArrival<'_>,
+        clock: &PtpClockState,
+        out: &mut impl Outbox,
+    ) -> Result<(), PtpRefusal> {
+        if self.settings.delay != DelayMechanism::PeerToPeer {
+            return Err(PtpRefusal::Mechanism);
+        }
+        if !clock.usable {
+            return Err(PtpRefusal::State);
+        }
+        if !arrival.on_link {
+            return Err(PtpRefusal::NotAdmitted);
+        }
+        let to = if arrival.group {
+            PtpDestination::PeerGroup
+        } else {
+            PtpDestination::To(arrival.from)
+        };
+        let mut header = self.header(to, request.header.sequence_id);
+        header.flags = header.flags.with(PtpFlags::TWO_STEP);
+        header.correction = request.header.correction;
+        let body = PtpMessageBody::PdelayResp {
+            receive: arrival.received,
+            requesting: request.header.source,
+        };
+        compose::send_message(out, &mut self.counts, to, &Message::new(header, body), true);
+        Ok(())
+    }
 }

@@ -14,14 +14,12 @@
 mod clock_state;
 mod compose;
 mod config;
-mod counts;
 mod decision;
 mod delay;
 mod foreign;
 mod grants;
 mod io;
 mod management;
-mod peer_delay;
 mod port;
 mod refusal;
 mod settings;
@@ -35,12 +33,11 @@ use horolog_wire::ptp::PtpTimestamp;
 
 pub use clock_state::{PortState, PtpClockState, accuracy};
 pub use config::{PtpConfig, PtpConfigError};
-pub use counts::PtpPortCounts;
 pub use delay::{DelayReqContext, DelayResponder, DelayResponse};
 pub use foreign::{FOREIGN_MASTERS_MAX, ForeignMasterRecord};
 pub use io::{AnnouncedClock, PtpPortStatus, PtpStartError, PtpStatus, ptp_time_of_page};
 pub(crate) use io::{OpenPtp, PtpThreads};
-pub use port::{ClockPort, PortView};
+pub use port::{ClockPort, PortView, PtpPortCounts};
 pub use refusal::PtpRefusal;
 pub use settings::{
     ClockSettings, DelayMechanism, PortSettings, PtpPortTransport, PtpProfile, UnicastSettings,

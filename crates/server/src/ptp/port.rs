@@ -10,8 +10,7 @@ use super::grants::{GrantHolder, Grants};
 use super::streams::PtpMessageStream;
 use super::{
     ClockSettings, DelayMechanism, DelayReqContext, DelayResponder, Outbox, PortSettings,
-    PortState, PtpArrival, PtpClockState, PtpDestination, PtpPortCounts, PtpPortTransport,
-    PtpRefusal,
+    PortState, PtpArrival, PtpClockState, PtpDestination, PtpPortTransport, PtpRefusal,
 };
 
 /// Port of a PTP clock, as a state machine.
@@ -256,3 +255,46 @@ impl ClockPort {
 /// Values of the parent data set while nothing is measured (clauses 8.2.3.4 and 8.2.3.5).
 const UNKNOWN_VARIANCE: u16 = 0xffff;
 const UNKNOWN_PHASE_CHANGE_RATE: u32 = 0x7fff_ffff;
+
+/// Messages received and sent, by type, and refusals by reason.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PtpPortCounts {
+    received: [u64; 16],
+    sent: [u64; 16],
+    refused: [u64; PtpRefusal::COUNT],
+}
+
+impl PtpPortCounts {
+    /// Returns the number of received messages of this type, whether accepted or not.
+    #[must_use]
+    pub const fn received(&self, kind: MessageType) -> u64 {
+        self.received[kind as usize]
+    }
+
+    /// Returns the number of sent messages of this type.
+    #[must_use]
+    pub const fn sent(&self, kind: MessageType) -> u64 {
+        self.sent[kind as usize]
+    }
+
+    /// Returns the number of messages, and of single requests in messages, refused for this reason.
+    #[must_use]
+    pub const fn refused(&self, reason: PtpRefusal) -> u64 {
+        self.refused[reason as usize]
+    }
+
+    /// Counts a received message; the low four bits of `bits` are its type.
+    pub(super) const fn count_received(&mut self, bits: u8) {
+        self.received[(bits & 0xf) as usize] += 1;
+    }
+
+    /// Counts a sent message; the low four bits of `bits` are its type.
+    pub(super) const fn count_sent(&mut self, bits: u8) {
+        self.sent[(bits & 0xf) as usize] += 1;
+    }
+
+    /// Counts a refusal.
+    pub(super) const fn count_refused(&mut self, reason: PtpRefusal) {
+        self.refused[reason as usize] += 1;
+    }
+}

@@ -2,7 +2,6 @@
 //! the clock error, which then steers the clock and goes to other programs and the log. It never
 //! blocks and reads no clock; its thread passes all input and clock readings.
 
-mod falseticker;
 mod leap_transition;
 mod leaps;
 mod plausible;
@@ -20,13 +19,14 @@ use horolog_sys::adjtimex::PendingLeap;
 use horolog_time::{Monotonic, NS_PER_S, Span, Timestamp, Utc};
 use horolog_wire::ntp;
 
-use self::falseticker::SelectionHistory;
 use self::leap_transition::LeapTransitionProgress;
 use self::leaps::CalibrationLeaps;
 use self::plausible::UnconfirmedSentences;
-use super::counts::{pulse_reject_name, sentence_error_name, sentence_reject_name, verdict_name};
+use self::steer::SelectionHistory;
 use super::error_log::ErrorLog;
-use super::status::state_name;
+use super::status::{
+    pulse_reject_name, sentence_error_name, sentence_reject_name, state_name, verdict_name,
+};
 use super::{CalibrationConfig, NamedCounts};
 use crate::gnss::{FixStates, LineInput, RejectedSentence};
 use crate::output::SampleOutputs;

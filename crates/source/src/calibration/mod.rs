@@ -4,7 +4,6 @@
 
 mod calibrator;
 mod config;
-mod counts;
 mod error_log;
 mod gpsd_line;
 mod pulse_input;
@@ -32,8 +31,7 @@ use pulse_input::PulseInput;
 use thread::CalibrationThread;
 
 pub use config::{CalibrationConfig, ErrorLogConfig, SentenceInput};
-pub use counts::NamedCounts;
-pub use status::{AllanStatus, CalibrationStatus};
+pub use status::{AllanStatus, CalibrationStatus, NamedCounts};
 
 /// State shared by thread and source. The lock is never held while waiting.
 type SharedCalibrator = Arc<Mutex<Calibrator>>;

@@ -12,7 +12,6 @@ mod connection;
 mod error;
 mod link;
 mod neighbour;
-mod nsid;
 mod prefix;
 mod route;
 mod route_metrics;

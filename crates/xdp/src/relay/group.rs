@@ -1,6 +1,7 @@
 //! Group of the relay, and the state that user space keeps in addition to the kernel's tables.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use std::sync::atomic::AtomicU64;
 use horolog_sys::netlink::Prefix;
 use libbpf_rs::MapHandle;
 
-use super::abi::{SOURCE_ALLOWED, SOURCE_CHILD, SOURCE_OWN};
+use super::abi::{FanOutRateState, GroupEntry, SOURCE_ALLOWED, SOURCE_CHILD, SOURCE_OWN};
 use super::completion::CompletionTracker;
 use super::{RelayChild, RelayGroupError};
+use crate::map::SharedArray;
 
 /// Length of the longest packet that is copied, in bytes, from the IP header on. The kernel clones
 /// a frame only if it fits into one page with its headroom (`xdpf_clone` of `net/core/xdp.c`).
@@ -166,6 +168,43 @@ impl GroupState {
     /// Returns the slot on one of the group's two sides.
     pub(super) const fn slot(&self, side: u32) -> u32 {
         2 * self.number + side
+    }
+}
+
+/// Theoretical arrival times (GCRA) of each group and of all copies, in ns of the monotonic clock.
+/// BPF programs update them concurrently, so changes require compare-and-exchange.
+#[derive(Clone)]
+pub struct RelayRateState {
+    groups: Arc<SharedArray<GroupEntry>>,
+    fan_out: Arc<SharedArray<FanOutRateState>>,
+}
+
+impl RelayRateState {
+    pub(super) const fn new(
+        groups: Arc<SharedArray<GroupEntry>>,
+        fan_out: Arc<SharedArray<FanOutRateState>>,
+    ) -> Self {
+        Self { groups, fan_out }
+    }
+
+    /// Returns the theoretical arrival time of the group with this number; `None` if the number is
+    /// out of range.
+    #[must_use]
+    pub fn packet_arrival(&self, number: u32) -> Option<&AtomicU64> {
+        let offset = std::mem::offset_of!(GroupEntry, arrival);
+        (number < self.groups.entries()).then(|| self.groups.atomic(number, offset))
+    }
+
+    /// Returns the theoretical arrival time of all copies.
+    #[must_use]
+    pub fn copy_arrival(&self) -> &AtomicU64 {
+        self.fan_out.atomic(0, std::mem::offset_of!(FanOutRateState, arrival))
+    }
+}
+
+impl fmt::Debug for RelayRateState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayMeters").finish_non_exhaustive()
     }
 }
 

@@ -20,7 +20,6 @@ mod error;
 mod group;
 mod interface_numbers;
 mod lists;
-mod rate_state;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -46,8 +45,7 @@ pub use counts::{
     RelayChildCounts, RelayCounts, RelayGroupCounts, RelayPassedReason, RelayRefusal,
 };
 pub use error::RelayGroupError;
-pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayLimit};
-pub use rate_state::RelayRateState;
+pub use group::{RELAY_LENGTH_MAX, RelayGroup, RelayLimit, RelayRateState};
 
 use group::GroupState;
 use interface_numbers::InterfaceNumbers;

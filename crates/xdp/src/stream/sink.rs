@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 
-use super::abi::{IN_FLIGHT_PACKETS_MAX, RawStreamCount, RawStreamDelays, RawStreamExpected};
+use super::{IN_FLIGHT_PACKETS_MAX, RawStreamCount, RawStreamDelays, RawStreamExpected};
 use crate::XdpError;
 use crate::abi::RawHistogram;
 use crate::attach::{AttachMode, Attachment, Interface};

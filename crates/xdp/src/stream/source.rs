@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::abi::{HEADERS_LEN, RawStreamConfig, STREAM_MARK_LEN, StreamLane};
-use crate::XdpError;
+use super::{HEADERS_LEN, RawStreamConfig, STREAM_MARK_LEN, StreamLane};
 use crate::attach::{Attachment, Interface};
 use crate::map::SharedArray;
 use crate::object::{self, LoadedObject, possible_processors};
-use crate::test_run;
+use crate::{XdpError, test_run};
 
 const NAME: &str = "stream_source";
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stream_source.o"));

@@ -1,15 +1,21 @@
 //! Conversion of a run plan to the settings of the BPF program; an error if the program does not
 //! support the plan.
 
-use horolog_record::LoadEngineKind as Kind;
-use horolog_xdp::{GeneratorSettings, LANES_MAX, OffsetSettings, Protocol, XdpError};
+use std::net::{IpAddr, Ipv4Addr};
 
-use super::frames::RequestFrame;
+use horolog_record::LoadEngineKind as Kind;
+use horolog_wire::ethernet::{HEADER_LEN, Header};
+use horolog_wire::ptp::{ETHER_TYPE, MULTICAST_MAC};
+use horolog_xdp::{GeneratorSettings, Interface, LANES_MAX, OffsetSettings, Protocol, XdpError};
+
 use super::{interval_reader, reply_timeout};
-use crate::engine::{EngineError, unavailable_error};
+use crate::engine::packet::frame_plans;
+use crate::engine::{EngineError, ethernet, unavailable_error};
 use crate::plan::RunPlan;
-use crate::ptp::PtpRequestKind;
+use crate::ptp::{PtpLoadTransport, PtpPlan, PtpRequestKind, PtpRequestTemplate};
+use crate::request::{FramePlan, FrameTemplate};
 use crate::schedule;
+use crate::target::FirstLink;
 
 /// Returns the settings of the BPF program for a run; `chained` is true for a part of a mix.
 pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSettings, EngineError> {
@@ -64,4 +70,71 @@ pub(super) fn settings(plan: &RunPlan, chained: bool) -> Result<GeneratorSetting
         first_client: frame.first_client,
         exponential: schedule::exponential_quantiles(),
     })
+}
+
+/// Template of the request frames of a run, and the addresses that belong to it.
+pub(super) struct RequestFrame {
+    /// Interface that sends the frames.
+    pub(super) interface: Interface,
+    /// Frame with 0 in the fields that differ between requests.
+    pub(super) bytes: Vec<u8>,
+    /// Sums of the constant fields that the IPv4 and the UDP checksum cover; 0 over Ethernet.
+    pub(super) sums: (u64, u64),
+    /// Address of client 0; unspecified over Ethernet.
+    pub(super) first_client: IpAddr,
+    /// MAC address of the target over Ethernet; `None` over UDP.
+    pub(super) target_mac: Option<[u8; 6]>,
+}
+
+impl RequestFrame {
+    pub(super) fn new(plan: &RunPlan) -> Result<Self, EngineError> {
+        match &plan.ptp {
+            Some(ptp) if ptp.transport == PtpLoadTransport::Ethernet => {
+                Self::over_ethernet(plan, ptp)
+            }
+            _ => Self::over_udp(plan),
+        }
+    }
+
+    fn over_udp(plan: &RunPlan) -> Result<Self, EngineError> {
+        let (link, frames) = frame_plans(plan, Kind::Xdp)?;
+        let (Some(network), Some(frame)) = (plan.network, frames.first()) else {
+            let reason = "simulated clients are missing".to_owned();
+            return Err(unavailable_error(Kind::Xdp, reason, "name a source network with -s"));
+        };
+        let template = FrameTemplate::new(&match frame.ptp {
+            // The program sets the source port of each lane.
+            None => FramePlan { source_port: 0, ..*frame },
+            Some(_) => *frame,
+        });
+        Ok(Self {
+            interface: interface(link),
+            bytes: template.bytes().to_vec(),
+            sums: template.constant_sums(),
+            first_client: network.address(0),
+            target_mac: None,
+        })
+    }
+
+    fn over_ethernet(plan: &RunPlan, ptp: &PtpPlan) -> Result<Self, EngineError> {
+        let (link, macs) = ethernet::master_link(plan, Kind::Xdp)?;
+        let destination = if ptp.multicast { MULTICAST_MAC } else { macs.destination };
+        let header =
+            Header { destination, source: macs.source, vlan: None, ether_type: ETHER_TYPE };
+        let message = PtpRequestTemplate::new(ptp, 0, plan.target.ip());
+        let mut bytes = vec![0; HEADER_LEN];
+        header.emit(&mut bytes);
+        bytes.extend_from_slice(message.bytes());
+        Ok(Self {
+            interface: interface(link),
+            bytes,
+            sums: (0, 0),
+            first_client: Ipv4Addr::UNSPECIFIED.into(),
+            target_mac: Some(macs.destination.0),
+        })
+    }
+}
+
+fn interface(link: &FirstLink) -> Interface {
+    Interface { index: link.index, name: link.interface.clone() }
 }
