@@ -98,7 +98,9 @@ impl AesKey {
             #[cfg(target_arch = "x86_64")]
             KeySchedule::AesNi(rounds) => rounds.encrypt(blocks),
             KeySchedule::Portable(key) => {
-                blocks.iter_mut().for_each(|block| encrypt_block(key, block))
+                for block in blocks {
+                    encrypt_block(key, block);
+                }
             }
         }
     }
@@ -114,8 +116,8 @@ impl core::fmt::Debug for AesKey {
     }
 }
 
-/// CBC-MAC chain over a message: each block is XORed into the state, which is then encrypted (NIST
-/// SP 800-38B, section 6.2, step 6).
+/// CBC-MAC chain over a message: each block is combined with the state by XOR, which is then
+/// encrypted (NIST SP 800-38B, section 6.2, step 6).
 #[derive(Clone, Copy, Debug)]
 pub struct CmacChain<'a> {
     /// Key of the block cipher.

@@ -76,7 +76,7 @@ fn idle_states() -> Vec<String> {
 }
 
 /// Pins this thread to a core and, if a priority is passed and permitted, schedules it under
-/// SCHED_FIFO.
+/// `SCHED_FIFO`.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub fn apply_to_thread(core: usize, priority: Option<u8>) -> Result<ThreadSchedu
     Ok(schedule_thread(priority))
 }
 
-/// Schedules this thread under SCHED_FIFO if a priority is passed and permitted, without pinning
+/// Schedules this thread under `SCHED_FIFO` if a priority is passed and permitted, without pinning
 /// it.
 #[must_use]
 pub fn schedule_thread(priority: Option<u8>) -> ThreadScheduling {

@@ -17,7 +17,7 @@ use crate::{
     UdpSocketCounts, UnavailableCounter,
 };
 
-/// Suffix of veth's per-queue counters of frames that an XDP program sent back (XDP_TX) and that
+/// Suffix of veth's per-queue counters of frames that an XDP program sent back (`XDP_TX`) and that
 /// did not fit into the peer's ring.
 const XDP_TX_ERRORS: &str = "_xdp_tx_errors";
 

@@ -57,7 +57,7 @@ pub struct InterfaceCounts {
     pub tx_dropped: u64,
     /// Received packets dropped by the NIC for lack of buffers.
     pub rx_missed: u64,
-    /// Frames that an XDP program sent back (XDP_TX) and that did not fit into the peer's ring;
+    /// Frames that an XDP program sent back (`XDP_TX`) and that did not fit into the peer's ring;
     /// reported only by veth interfaces.
     #[serde(default)]
     pub xdp_tx_errors: u64,

@@ -37,7 +37,7 @@ impl HttpResponse {
         Self { code, media_type: TEXT_MEDIA_TYPE, body: body.into() }
     }
 
-    /// Creates a response of metrics in the OpenMetrics format.
+    /// Creates a response of metrics in the `OpenMetrics` format.
     #[must_use]
     pub fn open_metrics(body: String) -> Self {
         Self { code: 200, media_type: OPEN_METRICS_MEDIA_TYPE, body }

@@ -11,7 +11,7 @@ use crate::config::{HOSTS_MAX, QUEUES_MAX};
 /// Reason for which a lab could not be created, found, used or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The process lacks CAP_SYS_ADMIN or CAP_NET_ADMIN.
+    /// The process lacks `CAP_SYS_ADMIN` or `CAP_NET_ADMIN`.
     #[error("lab hosts need CAP_SYS_ADMIN and CAP_NET_ADMIN; run as root or with sudo")]
     NotPermitted,
     /// The number of hosts is out of range.

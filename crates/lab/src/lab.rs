@@ -24,8 +24,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Creates a star: a client with a link to each server. Requires CAP_SYS_ADMIN and
-    /// CAP_NET_ADMIN.
+    /// Creates a star: a client with a link to each server. Requires `CAP_SYS_ADMIN` and
+    /// `CAP_NET_ADMIN`.
     pub fn new(config: &LabConfig) -> Result<Self, LabError> {
         Self::tree(&vec![0; config.hosts.saturating_sub(1)], config)
     }

@@ -185,7 +185,7 @@ pub struct RelayTreeGain {
     pub measured_mean_ns: Option<f64>,
 }
 
-/// Gain of a regular tree by equation (4): ΔD = (log_m n) · ΔTP.
+/// Gain of a regular tree by equation (4): ΔD = (`log_m` n) · ΔTP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RegularTreeGain {
     /// Assumptions of the equation that the tree violates; the equation applies if this is empty.

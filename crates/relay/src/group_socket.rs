@@ -207,7 +207,7 @@ fn set_socket_options(socket: &Socket, listen: SocketAddr) -> io::Result<()> {
     socket.set_send_buffer(SEND_BUFFER_BYTES).map(drop)
 }
 
-/// Binds a socket. If it overlaps other sockets of this relay, SO_REUSEADDR is set on all of them
+/// Binds a socket. If it overlaps other sockets of this relay, `SO_REUSEADDR` is set on all of them
 /// for this call only, so that the sockets of other programs conflict as usual, before and after.
 fn bind_shared(socket: &Socket, address: SocketAddr, others: &[&GroupSocket]) -> io::Result<()> {
     let overlapping = || others.iter().filter(|other| other.overlaps(address));

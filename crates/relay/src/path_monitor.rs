@@ -124,7 +124,7 @@ impl PathMonitor {
         }
         match self.route_cache.next_hop(listen, child.address) {
             Some(next_hop) => {
-                self.children_by_neighbour.entry(next_hop).or_default().push(Arc::clone(child))
+                self.children_by_neighbour.entry(next_hop).or_default().push(Arc::clone(child));
             }
             None => child.set_unreachable(false),
         }

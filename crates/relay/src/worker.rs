@@ -233,7 +233,7 @@ impl RelayWorker {
             let hop_limit = copies.hop_limit;
             match socket.prepare_for(&copies) {
                 Ok(()) => {
-                    self.engine.send(socket.socket(), &mut HopLimitRun(&mut cursor, hop_limit))
+                    self.engine.send(socket.socket(), &mut HopLimitRun(&mut cursor, hop_limit));
                 }
                 Err(_) => {
                     HopLimitRun(&mut cursor, hop_limit)

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::checks::{CaseOutcome, CheckCase, CommandChecks};
 
-/// Length of `2026-01-31T12:00:00`: JUnit timestamps have neither fraction nor time zone.
+/// Length of `2026-01-31T12:00:00`: `JUnit` timestamps have neither fraction nor time zone.
 const INSTANT: usize = 19;
 
 /// Returns the XML document.

@@ -245,6 +245,18 @@ pub struct Server {
     parts: Arc<ServerParts>,
 }
 
+/// Starts the status socket, if one is configured.
+fn start_status(
+    config: &ServerConfig,
+    running: &Arc<ServerParts>,
+) -> Result<Option<StatusSocket>, StartError> {
+    let start = |path| {
+        let parts = Arc::clone(running);
+        StatusSocket::start(path, move || parts.status_line())
+    };
+    Ok(config.status_socket.clone().map(start).transpose()?)
+}
+
 impl Server {
     /// Opens all configured sockets and files, and starts the server.
     pub fn start(config: &ServerConfig) -> Result<Self, StartError> {
@@ -352,11 +364,7 @@ impl Server {
             calibration,
             hardware,
         });
-        let status_parts = Arc::clone(&running);
-        let status = config.status_socket.clone();
-        let status =
-            status.map(|path| StatusSocket::start(path, move || status_parts.status_line()));
-        let status = status.transpose()?;
+        let status = start_status(config, &running)?;
         let (metrics, web) = start_pages(config, web, &running)?;
         Ok(Self { status, metrics, web, parts: running })
     }

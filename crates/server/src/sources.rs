@@ -196,10 +196,7 @@ pub(crate) struct SourcesThread {
 impl SourcesThread {
     /// Polls the sources once before it returns, and then every [`INTERVAL`] in a thread. `rules`
     /// decide which times are plausible.
-    pub(crate) fn start_calibration(
-        sources: OpenSources,
-        rules: PlausibilityRules,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(sources: OpenSources, rules: PlausibilityRules) -> io::Result<Self> {
         let mut selector = SourceSelector::new(sources.0, rules);
         let shared = Arc::new(SharedSources::default());
         if selector.is_empty() {

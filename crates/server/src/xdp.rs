@@ -242,7 +242,7 @@ impl XdpEngine {
         Ok(StartedXdpEngine {
             engine: Self { attachments, responder, refusals },
             sink: Box::new(sink),
-            af_xdp_queues: af_xdp_queues,
+            af_xdp_queues,
         })
     }
 

@@ -283,7 +283,7 @@ impl GpsdSource {
     fn apply_line(&mut self, line: GpsdLine, readings: &ClockReadings) -> bool {
         match line {
             GpsdLine::Fix(device, has_fix) => {
-                self.fixes.record(device, has_fix, readings.monotonic)
+                self.fixes.record(device, has_fix, readings.monotonic);
             }
             GpsdLine::Sample { device, pulse, true_time: truth, system, precision } => {
                 if !self.fixes.may_have_fix(&device) {

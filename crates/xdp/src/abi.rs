@@ -176,11 +176,11 @@ pub struct LimitRules {
     pub new_client_interval_ns: u64,
     /// Time by which all new clients together may be ahead of their rate, in ns.
     pub new_client_tolerance_ns: u64,
-    /// Least time between two DENY kisses (KoD), in ns; 0 sends none.
+    /// Least time between two DENY kisses (`KoD`), in ns; 0 sends none.
     pub deny_interval_ns: u64,
     /// Epoch of the lists, 1 to 15; it changes with every change of the lists.
     pub epoch: u32,
-    /// 1 if RATE kisses (KoD) are sent, otherwise 0.
+    /// 1 if RATE kisses (`KoD`) are sent, otherwise 0.
     pub kiss_rate: u8,
     /// 1 if there are allow or deny lists, otherwise 0.
     pub lists: u8,

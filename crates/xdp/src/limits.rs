@@ -63,7 +63,7 @@ impl ResponderSettings {
         ptp_monitor: false,
     };
 
-    pub(crate) fn to_abi(&self) -> ResponderConfig {
+    pub(crate) fn responder_config(&self) -> ResponderConfig {
         let limits =
             self.limits.unwrap_or(LimitSettings { sets: 1, ipv4_mask: 0, ipv6_mask: [0; 2] });
         ResponderConfig {

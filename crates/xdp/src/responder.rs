@@ -197,7 +197,7 @@ impl Responder {
             sizes
                 .iter()
                 .try_for_each(|&(map, size)| object::set_map_entries(open, NAME, map, size))?;
-            object::set_constants(open, NAME, settings.to_abi().as_bytes())
+            object::set_constants(open, NAME, settings.responder_config().as_bytes())
         })?;
         let page = Arc::new(SharedArray::map(loaded.map("clock_pages")?.as_fd(), 1)?);
         let states = SharedArray::map(loaded.map("states")?.as_fd(), processors)?;

@@ -240,7 +240,7 @@ impl PeriodWork for StageWork<'_> {
             add_event(events, NodeEventKind::Injected(fault), 1, 0);
         }
         period.run_steps(self.plan.stages.len(), entry, publish, |at, step| {
-            self.run_stage(at, period, step)
+            self.run_stage(at, period, step);
         });
         self.publish_events(period.number);
         WorkOutcome::Done

@@ -202,7 +202,7 @@ pub(crate) fn run(
         match outcome {
             WorkOutcome::Marked => {}
             WorkOutcome::Done => {
-                entry.execution_ns = (releases.now() - started_at).as_ns().unsigned_abs()
+                entry.execution_ns = (releases.now() - started_at).as_ns().unsigned_abs();
             }
             WorkOutcome::Abandoned => {
                 entry.end = PeriodEnd::Abandoned;

@@ -98,7 +98,7 @@ impl PeriodWork for SuperstepWork {
             return WorkOutcome::Done;
         }
         period.run_steps(self.steps.len(), entry, publish, |at, step| {
-            self.run_step(at, period, step)
+            self.run_step(at, period, step);
         });
         WorkOutcome::Done
     }

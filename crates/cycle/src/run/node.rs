@@ -239,7 +239,7 @@ impl<'a> NodeHandle<'a> {
         let (name, stats) = (&self.name, &mut self.stats[task]);
         match &mut self.link {
             NodeConnection::Local(child) => {
-                child.take_entries(task, &mut |entry| sink(name, stats, entry))
+                child.take_entries(task, &mut |entry| sink(name, stats, entry));
             }
             NodeConnection::Remote(remote) => {
                 for entry in remote.take_entries(task) {

@@ -253,7 +253,7 @@ impl TaskSet {
             for step in steps {
                 match &mut step.compute {
                     ComputeAmount::Ns(amount) | ComputeAmount::Units(amount) => {
-                        *amount = change(*amount)
+                        *amount = change(*amount);
                     }
                 }
             }

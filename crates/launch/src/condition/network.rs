@@ -192,7 +192,7 @@ fn try_addresses(
             Ok(result) => return result,
             Err(error) => {
                 last_result =
-                    CheckResult::unsatisfied(format!("{address}: {}", short_error(&error)))
+                    CheckResult::unsatisfied(format!("{address}: {}", short_error(&error)));
             }
         }
     }

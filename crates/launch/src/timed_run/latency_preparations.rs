@@ -12,7 +12,7 @@ use horolog_sys::spawn::{DefaultScheduling, StartPriority};
 
 use super::TimedRunOptions;
 
-/// SCHED_FIFO priority of programs at their start: above most computing tasks, and below the
+/// `SCHED_FIFO` priority of programs at their start: above most computing tasks, and below the
 /// kernel's own threads at 50 and more.
 const START_PRIORITY: i32 = 40;
 

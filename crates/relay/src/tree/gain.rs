@@ -33,7 +33,7 @@ pub struct Equation4 {
     /// ns.
     pub processing_ns: f64,
     /// Value of the published formula, in which n is the number of all nodes, in ns; too large,
-    /// because log_m of that exceeds the depth.
+    /// because `log_m` of that exceeds the depth.
     pub all_nodes_ns: Option<f64>,
     /// Value with n as the number of leaves, whose logarithm is the depth: exact, in ns.
     pub leaves_ns: Option<f64>,

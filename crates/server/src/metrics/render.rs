@@ -289,7 +289,7 @@ pub fn metric_names() -> BTreeSet<String> {
         format!("horolog_{}{total}{label}", known.name)
     });
     let histogram = ["bucket{le}", "count", "sum"];
-    names.chain(histogram.map(|part| format!("horolog_{}_{part}", NAME))).collect()
+    names.chain(histogram.map(|part| format!("horolog_{NAME}_{part}"))).collect()
 }
 
 /// Returns the metrics of a status as `OpenMetrics` text.
@@ -321,7 +321,7 @@ impl MetricFamilies {
     fn walk(&mut self, path: &str, value: &Value, labels: &Labels) {
         match value {
             Value::Number(number) => {
-                self.add_sample(path, number.as_f64().unwrap_or(f64::NAN), labels)
+                self.add_sample(path, number.as_f64().unwrap_or(f64::NAN), labels);
             }
             Value::Bool(yes) => self.add_sample(path, f64::from(u8::from(*yes)), labels),
             Value::Object(object) => {
@@ -341,7 +341,7 @@ impl MetricFamilies {
                     match value {
                         Value::Object(object) => self.add_element(path, object, labels),
                         value => {
-                            self.walk(path, value, &with_label(labels, name, &index.to_string()))
+                            self.walk(path, value, &with_label(labels, name, &index.to_string()));
                         }
                     }
                 }

@@ -72,7 +72,7 @@ pub(super) struct DueMessage {
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     settings: UnicastSettings,
-    grants: BTreeMap<GrantKey, UnicastGrant>,
+    by_key: BTreeMap<GrantKey, UnicastGrant>,
     queue: BTreeSet<(Timestamp<Monotonic>, GrantKey)>,
     /// Total cost of all grants, in units of [`cost`].
     cost: u64,
@@ -89,7 +89,7 @@ const RATE_UNIT_COST: u64 = 1 << LOG_INTERVAL_MAX;
 
 impl Grants {
     pub(super) const fn new(settings: UnicastSettings) -> Self {
-        Self { settings, grants: BTreeMap::new(), queue: BTreeSet::new(), cost: 0 }
+        Self { settings, by_key: BTreeMap::new(), queue: BTreeSet::new(), cost: 0 }
     }
 
     /// Grants or renews messages; returns the duration in seconds. The duration may be shorter than
@@ -113,9 +113,9 @@ impl Grants {
         if !(log_min..=LOG_INTERVAL_MAX).contains(&log_interval) || duration_s == 0 {
             return None;
         }
-        let before = self.grants.get(&key).copied();
+        let before = self.by_key.get(&key).copied();
         let others = self.cost - before.map_or(0, |grant| cost(kind, grant.log_interval));
-        let is_full = before.is_none() && self.grants.len() >= self.settings.grants_max;
+        let is_full = before.is_none() && self.by_key.len() >= self.settings.grants_max;
         let rate_max = RATE_UNIT_COST * u64::from(self.settings.rate_max);
         if is_full || others + cost(kind, log_interval) > rate_max {
             return None;
@@ -148,7 +148,7 @@ impl Grants {
     fn peer_usage(&self, client: GrantHolder, except: &GrantKey) -> (usize, u64) {
         let least =
             GrantHolder { address: client.address.with_local_unspecified(), clock: 0, port: 0 };
-        let of_peer = self.grants.range((least, MessageType::Sync)..);
+        let of_peer = self.by_key.range((least, MessageType::Sync)..);
         let of_peer = of_peer.take_while(|(key, _)| key.0.address.is_same_peer(client.address));
         let others = of_peer.filter(|(key, _)| *key != except);
         others.fold((0, 0), |(count, sum), ((_, kind), grant)| {
@@ -159,11 +159,11 @@ impl Grants {
     fn insert(&mut self, key: GrantKey, grant: UnicastGrant) {
         self.cost += cost(key.1, grant.log_interval);
         self.queue.insert((grant.next_action_at(), key));
-        self.grants.insert(key, grant);
+        self.by_key.insert(key, grant);
     }
 
     fn remove(&mut self, key: &GrantKey) -> Option<UnicastGrant> {
-        let grant = self.grants.remove(key)?;
+        let grant = self.by_key.remove(key)?;
         self.cost -= cost(key.1, grant.log_interval);
         self.queue.remove(&(grant.next_action_at(), *key));
         Some(grant)
@@ -181,7 +181,7 @@ impl Grants {
         kind: MessageType,
         now: Timestamp<Monotonic>,
     ) -> bool {
-        self.grants.get(&(client, kind)).is_some_and(|grant| now < grant.expires)
+        self.by_key.get(&(client, kind)).is_some_and(|grant| now < grant.expires)
     }
 
     /// Removes and returns the next message that is due at `now`. Expired grants are removed too.
@@ -211,20 +211,20 @@ impl Grants {
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = GrantKey> + use<> {
         self.queue.clear();
         self.cost = 0;
-        std::mem::take(&mut self.grants).into_keys()
+        std::mem::take(&mut self.by_key).into_keys()
     }
 
     /// Returns the number of grants.
     pub(super) fn len(&self) -> usize {
-        self.grants.len()
+        self.by_key.len()
     }
 
     /// Returns true if the state is consistent: queue, grants and total cost agree.
     #[cfg(test)]
     pub(super) fn is_consistent(&self) -> bool {
         let queue: BTreeSet<_> =
-            self.grants.iter().map(|(key, grant)| (grant.next_action_at(), *key)).collect();
-        let sum: u64 = self.grants.iter().map(|(key, grant)| cost(key.1, grant.log_interval)).sum();
+            self.by_key.iter().map(|(key, grant)| (grant.next_action_at(), *key)).collect();
+        let sum: u64 = self.by_key.iter().map(|(key, grant)| cost(key.1, grant.log_interval)).sum();
         queue == self.queue && sum == self.cost
     }
 

@@ -219,7 +219,7 @@ impl Calibrator {
             Some(pulse) => self.enqueue(pulse.monotonic, PendingInput::Pulse(pulse)),
             // If the width is not checked, a pulse is complete at its first edge.
             None if self.reorder_delay == Span::ZERO => {
-                self.labeller.add_opposite_edge(edge.monotonic)
+                self.labeller.add_opposite_edge(edge.monotonic);
             }
             None => {}
         }
@@ -273,7 +273,7 @@ impl Calibrator {
             match input {
                 PendingInput::Pulse(pulse) => self.process_pulse(&pulse),
                 PendingInput::Sentence(sentence) => {
-                    self.process_sentence_result(&sentence, at, readings)
+                    self.process_sentence_result(&sentence, at, readings);
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! gpsd as a character line: it is set to forward the receivers' sentences and, interleaved with
-//! them, its own JSON reports, which contain leap seconds (gpsd_json(5): `nmea` and `json` may be
+//! them, its own JSON reports, which contain leap seconds (`gpsd_json(5)`: `nmea` and `json` may be
 //! combined). Sentences arrive later than over a serial line, by the delay of gpsd.
 
 use std::io::{self, ErrorKind, Read, Write};

@@ -160,7 +160,7 @@ impl ReaderThread {
             let Some(reopened) = self.reopen(&mut open) else { return };
             line = Ok(reopened);
             self.update_input(|input| {
-                (input.ended, input.counts_at_sentence) = (None, SentenceCounts::default())
+                (input.ended, input.counts_at_sentence) = (None, SentenceCounts::default());
             });
         }
     }
@@ -246,7 +246,7 @@ fn truncate_oldest<T>(queue: &mut VecDeque<T>) {
     queue.drain(..queue.len().saturating_sub(SENTENCES_MAX));
 }
 
-/// Longest report in bytes (gpsd_json(5)).
+/// Longest report in bytes (`gpsd_json(5)`).
 const LINE_MAX: usize = 10_240;
 
 /// Assembler of report lines, byte by byte.

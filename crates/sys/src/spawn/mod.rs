@@ -244,7 +244,7 @@ pub fn spawn(
         thread: unsafe { libc::gettid() },
         policy: default_scheduling.policy.without_reset(),
         slack_ns: default_scheduling.slack_ns,
-        cancel_handle: cancel_handle,
+        cancel_handle,
         report: &report,
     };
     let pid = create_child(&order)?;

@@ -124,10 +124,10 @@ impl Calibrator {
         match state {
             SelectionState::Falseticker => {
                 self.selection_history.adverse_selections =
-                    (self.selection_history.adverse_selections + 1).min(ADVERSE_SELECTIONS_MAX)
+                    (self.selection_history.adverse_selections + 1).min(ADVERSE_SELECTIONS_MAX);
             }
             SelectionState::Selected | SelectionState::Truechimer => {
-                self.selection_history.adverse_selections = 0
+                self.selection_history.adverse_selections = 0;
             }
             SelectionState::Undecided | SelectionState::Unresponsive | SelectionState::Unusable => {
                 return;
