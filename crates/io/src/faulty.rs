@@ -154,7 +154,7 @@ impl<D: BatchDevice> BatchDevice for FaultyDevice<D> {
 
 impl<D: BatchDevice> std::fmt::Debug for FaultyDevice<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Faulty").field("counts", &self.decider.counts).finish_non_exhaustive()
+        f.debug_struct("FaultyDevice").field("counts", &self.decider.counts).finish_non_exhaustive()
     }
 }
 

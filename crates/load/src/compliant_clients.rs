@@ -69,7 +69,7 @@ impl CompliantClientGroup {
             }
         };
         thread::Builder::new()
-            .name("well-behaved".to_owned())
+            .name("compliant".to_owned())
             .spawn(run_trials)
             .map_err(EngineError::system("start a thread"))?;
         let handle = Self { options, plans, counts };

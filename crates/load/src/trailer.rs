@@ -193,7 +193,7 @@ impl TrailerTemplate {
 
 impl std::fmt::Debug for TrailerTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Added").field("len", &self.request.len()).finish_non_exhaustive()
+        f.debug_struct("TrailerTemplate").field("len", &self.request.len()).finish_non_exhaustive()
     }
 }
 

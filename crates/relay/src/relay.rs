@@ -25,7 +25,7 @@ use crate::{
     RoutingTable, SendInterface, TableError, TableSpec, XdpEngine,
 };
 
-/// Timeout for a change to come into force; it takes as long as a batch of packets.
+/// Timeout for the worker to adopt a changed plan, normally after the current batch of packets.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the XDP engine to take a change over: for each changed group the kernel waits until
 /// all program runs that began before have ended, which takes some hundredths of a second.

@@ -115,7 +115,7 @@ pub(crate) struct ReloadManager {
 
 impl std::fmt::Debug for ReloadManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reloadable").field("parts", &self.parts.len()).finish_non_exhaustive()
+        f.debug_struct("ReloadManager").field("parts", &self.parts.len()).finish_non_exhaustive()
     }
 }
 

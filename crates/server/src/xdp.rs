@@ -161,7 +161,7 @@ pub(crate) struct XdpEngine {
 
 impl std::fmt::Debug for XdpEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("XdpBody").field("places", &self.interfaces()).finish_non_exhaustive()
+        f.debug_struct("XdpEngine").field("interfaces", &self.interfaces()).finish_non_exhaustive()
     }
 }
 

@@ -164,7 +164,7 @@ impl SourceSelector {
         let selected = self.members.iter().find(|one| one.state == Some(SelectionState::Selected));
         self.selected = selected.map(|member| member.source.name().to_owned());
         PollRound {
-            selected: selected.and_then(PolledSource::confirmed_report),
+            selected: selected.and_then(PolledSource::judged_estimate),
             confirmed: selected
                 .filter(|member| {
                     member.judge.is_accepted(member.utc_minus_monotonic) || self.confirm(member)
@@ -340,8 +340,9 @@ impl PolledSource {
         }
     }
 
-    /// Returns the last estimate with the results of its judgement.
-    fn confirmed_report(&self) -> Option<SourceEstimate> {
+    /// Returns the last estimate, with `is_unconfirmed` and `host_clock` as judged; `None` before
+    /// the first.
+    fn judged_estimate(&self) -> Option<SourceEstimate> {
         let is_unconfirmed = self.judge.support() == Some(TimeSupport::Unopposed);
         self.report.map(|report| SourceEstimate {
             is_unconfirmed,

@@ -70,7 +70,7 @@ impl PingPongPeer {
                 let theirs = Arc::clone(&channel);
                 let work = move || run_peer(&theirs, placement);
                 RunningPeer::Thread(Some(
-                    thread::Builder::new().name("partner".into()).spawn(work)?,
+                    thread::Builder::new().name("peer".into()).spawn(work)?,
                 ))
             }
         };

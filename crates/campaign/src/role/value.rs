@@ -10,7 +10,7 @@ use horolog_time::text;
 
 use super::tasks;
 
-/// Largest size of a list of sizes, in bytes.
+/// Longest text of a list of sizes, in bytes.
 const SIZES_BYTES_MAX: usize = 200;
 const SIZES_FORM: &str = "write sizes such as 64,1000..5000:1000 or 64..32k:*2";
 /// Largest number of cores in a list: one for each node.

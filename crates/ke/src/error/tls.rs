@@ -97,8 +97,8 @@ fn certificate(error: &CertificateError) -> FailureAdvice {
             (format!("is for {presented}, not for {}", expected.to_str()), name)
         }
         Bad::Revoked => (
-            "install another certificate on the server".to_owned(),
-            "the server needs another certificate",
+            "was revoked by its authority".to_owned(),
+            "install another certificate on the server",
         ),
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => (
             "is not for servers".to_owned(),
@@ -164,6 +164,13 @@ mod tests {
         for is_ca in [IsCa::NoCa, IsCa::ExplicitNoCa] {
             assert!(of_trusted(is_ca).is_none(), "self-signed and trusted");
         }
+    }
+
+    #[test]
+    fn a_revoked_certificate_is_described_before_the_advice() {
+        let error = Error::InvalidCertificate(CertificateError::Revoked);
+        assert_eq!(words(&error), "the server's certificate was revoked by its authority");
+        assert!(hint(&error).starts_with("install another"));
     }
 
     #[test]

@@ -398,7 +398,8 @@ impl RequestTracker {
 }
 
 /// Returns the response time from the request's receipt to the Sync's transmission, in ns; `None`
-/// until both are known. Refuses negative times and those above the range of a token.
+/// until both are known. Refuses negative times and those of 2^36 ns (68.7 s) or more, the range of
+/// the send time in a token.
 fn response_ns(pending: &PendingPtpExchange) -> Result<Option<u64>, InvalidReason> {
     if pending.receive_ns == 0 || pending.transmit_ns == 0 {
         return Ok(None);

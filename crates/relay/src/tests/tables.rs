@@ -143,8 +143,14 @@ prop_compose! {
         fragment: bool,
         children in proptest::collection::vec(any::<std::net::SocketAddr>(), 0..5),
     ) -> GroupSpec {
-        // Scope and flow of an IPv6 address are not part of an end's name.
-        let plain = |at: std::net::SocketAddr| std::net::SocketAddr::new(at.ip(), at.port());
+        // Scope and flow of an IPv6 address are not part of an end's name, so a link-local address,
+        // which requires its scope, is not generated.
+        let plain = |at: std::net::SocketAddr| match at.ip() {
+            std::net::IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                (std::net::Ipv6Addr::LOCALHOST, at.port()).into()
+            }
+            ip => std::net::SocketAddr::new(ip, at.port()),
+        };
         GroupSpec {
             name,
             listen: plain(listen),

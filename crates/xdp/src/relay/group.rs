@@ -204,7 +204,7 @@ impl RelayRateState {
 
 impl fmt::Debug for RelayRateState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RelayMeters").finish_non_exhaustive()
+        f.debug_struct("RelayRateState").finish_non_exhaustive()
     }
 }
 

@@ -88,7 +88,8 @@ impl Stalls {
         }
     }
 
-    /// Returns the record; answers and acknowledgements are those from packets.
+    /// Returns the record. `answers` and `acks` come from captured packets; `None` without a
+    /// capture.
     pub(super) fn into_record(
         self,
         (client, server): ConnectionEnds,

@@ -40,7 +40,7 @@ enum SweepStep {
     Bandwidth(u64, TcpDirection),
 }
 
-/// Outcome of a row.
+/// Outcome of one step of the sweep.
 enum StepOutcome {
     Latency(TcpRowOutcome<TcpLatency>),
     Bandwidth(TcpRowOutcome<TcpBandwidth>),
