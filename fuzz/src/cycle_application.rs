@@ -15,8 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // No checksum of random bytes is right, so one that is goes the same way.
     if bytes.len() >= HEADER_LEN {
-        let report =
-            ReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
+        let report = ReportHeader { is_end: false, source: 1, number: 2, due_ns: 3, sent_ns: 4 };
         let mut written = bytes.to_vec();
         report.write(&mut written);
         assert_eq!(ReportHeader::parse(&written), Ok(report));

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use horolog_load::clients::LaneClients;
 use horolog_load::offset::ReceiveTimestamps;
 use horolog_load::ptp::{
-    ExpectedPtpMessages, PtpRequestKind, PtpLoadTransport, PtpPlan, UnicastMessages, UnicastTerms,
+    ExpectedPtpMessages, PtpLoadTransport, PtpPlan, PtpRequestKind, UnicastMessages, UnicastTerms,
 };
 use horolog_load::request_tracker::{LaneCarryOver, RequestTracker, TrackerConfig, TrialCounts};
 use horolog_load::token::TokenCodec;

@@ -30,7 +30,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut answer = datagram.to_vec();
     let latest = request_id(age / INTERVAL);
     let transmit = TOKEN.encode(latest);
-    for (token, is_interleaved) in [(transmit, false), (TokenCodec::interleaved_receive(transmit), true)] {
+    for (token, is_interleaved) in
+        [(transmit, false), (TokenCodec::interleaved_receive(transmit), true)]
+    {
         let Some(origin) = answer.get_mut(ORIGIN) else { return };
         origin.copy_from_slice(&token.to_be_bytes());
         let verdict = verify(&answer, now, true);

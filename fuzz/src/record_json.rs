@@ -31,7 +31,11 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(csv::query(&result).starts_with("server,"));
     }
     if let Some(result) = read::<PathUdpResult>(bytes) {
-        assert!(STYLES.iter().all(|style| !horolog_report::RenderResult::text(&result, style).contains("NaN")));
+        assert!(
+            STYLES
+                .iter()
+                .all(|style| !horolog_report::RenderResult::text(&result, style).contains("NaN"))
+        );
     }
     if let Ok(result) = serde_json::from_slice::<Value>(bytes) {
         of_any_kind(result);

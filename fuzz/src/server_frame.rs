@@ -5,8 +5,9 @@
 
 use horolog_fuzz::{RECEIVED, TRANSMIT, page};
 use horolog_server::{
-    Admission, FrameInterleavedHandling, FrameDecisionInputs, FrameTimes, FrameVerdict, HashKey, InterleavedTable,
-    Limiter, LimitsConfig, ListenSet, RequestClass, as_transmit, decide_frame, may_be_interleaved,
+    Admission, FrameDecisionInputs, FrameInterleavedHandling, FrameTimes, FrameVerdict, HashKey,
+    InterleavedTable, Limiter, LimitsConfig, ListenSet, RequestClass, as_transmit, decide_frame,
+    may_be_interleaved,
 };
 use horolog_sys::netlink::VlanId;
 use horolog_time::{Monotonic, Timestamp};

@@ -2,7 +2,7 @@
 //! sentence is longer than one can be, and a whole sentence behind the noise is found and read.
 #![no_main]
 
-use horolog_source::{SentenceFramer, LeapReport, ParsedSentence};
+use horolog_source::{LeapReport, ParsedSentence, SentenceFramer};
 use horolog_time::{NS_PER_S, Timestamp};
 use libfuzzer_sys::fuzz_target;
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use horolog_time::Timestamp;
-use horolog_time::leap::{LeapList, LeapSources, LeapOutlook, SMEAR_DEFAULT, Smear};
+use horolog_time::leap::{LeapList, LeapOutlook, LeapSources, SMEAR_DEFAULT, Smear};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -69,9 +69,7 @@ impl PingPongPeer {
             PeerKind::Thread => {
                 let theirs = Arc::clone(&channel);
                 let work = move || run_peer(&theirs, placement);
-                RunningPeer::Thread(Some(
-                    thread::Builder::new().name("peer".into()).spawn(work)?,
-                ))
+                RunningPeer::Thread(Some(thread::Builder::new().name("peer".into()).spawn(work)?))
             }
         };
         let peer = Self { channel, running };

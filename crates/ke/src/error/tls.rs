@@ -96,10 +96,9 @@ fn certificate(error: &CertificateError) -> FailureAdvice {
             let presented = presented.join(", ");
             (format!("is for {presented}, not for {}", expected.to_str()), name)
         }
-        Bad::Revoked => (
-            "was revoked by its authority".to_owned(),
-            "install another certificate on the server",
-        ),
+        Bad::Revoked => {
+            ("was revoked by its authority".to_owned(), "install another certificate on the server")
+        }
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => (
             "is not for servers".to_owned(),
             "install a certificate on the server whose extended key usage is serverAuth",
