@@ -232,6 +232,11 @@ impl NamedRow {
     pub(crate) fn new(name: impl Into<String>, cells: impl Into<Vec<String>>) -> Self {
         Self { name: name.into(), cells: Ok(cells.into()) }
     }
+
+    /// Returns rows of names with their cells.
+    pub(crate) fn list(rows: Vec<(String, Vec<String>)>) -> Vec<Self> {
+        rows.into_iter().map(|(name, cells)| Self::new(name, cells)).collect()
+    }
 }
 
 /// Distributions of one quantity, each with a name.

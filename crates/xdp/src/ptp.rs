@@ -170,7 +170,7 @@ impl Responder {
     }
 
     /// Runs the program that finishes the copies of a reply once over a frame, without sending it.
-    /// Which part of the reply the copy becomes depends on the copies finished before on this CPU.
+    /// The copy becomes the part of the reply that follows those finished before on this CPU.
     pub fn test_run_copy(&self, frame: &[u8]) -> Result<TestRunOutcome, XdpError> {
         crate::test_run::run_once(self.loaded.program("finish_copy_alone")?, frame)
     }

@@ -85,7 +85,7 @@ impl Generator {
     }
 }
 
-/// What a visitor accepts, in words.
+/// Description of the values that a visitor accepts.
 struct Expectation<'a>(&'a dyn Expected);
 
 impl fmt::Display for Expectation<'_> {

@@ -94,7 +94,7 @@ fn offsets(result: &ClockLogResult) -> Plot {
         title: "Offset over time",
         hint: "Lead of the system clock. Vertical lines are state changes.",
         described_by: "offsets",
-        x: time(),
+        x: PlotAxis::ELAPSED,
         y: PlotAxis {
             label: "offset",
             short: "offset",
@@ -123,17 +123,13 @@ fn frequencies(result: &ClockLogResult) -> Plot {
         title: "Frequency and its correction",
         hint: "Parts per billion: frequency error without correction, and the correction.",
         described_by: "offsets",
-        x: time(),
+        x: PlotAxis::ELAPSED,
         y: PlotAxis { label: "ppb", short: "ppb", unit: PlotUnit::Count, scale: AxisScale::Linear },
         points: false,
         bars: false,
         marks: Vec::new(),
         shown: PlotViews::one(series(result, &lines)),
     }
-}
-
-const fn time() -> PlotAxis {
-    PlotAxis { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear }
 }
 
 fn verdicts(result: &ClockLogResult) -> String {

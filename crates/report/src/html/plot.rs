@@ -191,6 +191,10 @@ impl Plot {
 }
 
 impl PlotAxis {
+    /// Axis of the time since the beginning, in seconds.
+    pub(crate) const ELAPSED: Self =
+        Self { label: "time", short: "time", unit: PlotUnit::Seconds, scale: AxisScale::Linear };
+
     /// Formats a value of the axis.
     fn shown(&self, value: f64) -> String {
         match self.unit {

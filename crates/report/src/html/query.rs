@@ -131,12 +131,7 @@ fn over_time(
         title,
         hint,
         described_by: "figures",
-        x: PlotAxis {
-            label: "time",
-            short: "time",
-            unit: PlotUnit::Seconds,
-            scale: AxisScale::Linear,
-        },
+        x: PlotAxis::ELAPSED,
         y: PlotAxis { label: id, short: id, unit, scale: AxisScale::Linear },
         points: !many,
         bars: false,

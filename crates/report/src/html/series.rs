@@ -4,6 +4,7 @@
 use horolog_record::{Distribution, FindingCode, LoadResult, Percentiles, SeriesPoint, Trial};
 use horolog_stats::Histogram;
 
+use super::latency::time_axis;
 use super::plot::{AxisScale, Plot, PlotAxis, PlotMark, PlotSeries, PlotUnit, PlotView, PlotViews};
 use super::time_series::TimeSeriesSettings;
 use crate::units::{human_rate, percent};
@@ -284,10 +285,6 @@ fn figure_series(label: &str, run: &LoadResult, figure: LatencySelector) -> Plot
 /// resolution of the clocks.
 fn plottable_ns(ns: u64) -> f64 {
     ns.max(1) as f64
-}
-
-fn time_axis() -> PlotAxis {
-    PlotAxis { label: "time", short: "time", unit: PlotUnit::Ns, scale: AxisScale::Log }
 }
 
 pub(super) fn rate_axis(runs: &[NamedRun<'_>]) -> PlotAxis {

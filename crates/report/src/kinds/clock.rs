@@ -220,12 +220,7 @@ fn over_time(result: &ClockResult) -> Plot {
         title: "Error over time",
         hint: "Largest absolute error of each interval. The axis is linear up to 100 ns.",
         described_by: "errors",
-        x: PlotAxis {
-            label: "time",
-            short: "time",
-            unit: PlotUnit::Seconds,
-            scale: AxisScale::Linear,
-        },
+        x: PlotAxis::ELAPSED,
         y: PlotAxis {
             label: "error",
             short: "error",

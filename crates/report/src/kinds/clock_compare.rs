@@ -166,12 +166,7 @@ fn over_time(result: &ClockCompareResult) -> Plot {
         title: "Offset over time",
         hint: "Lead of the system clock over each clock.",
         described_by: "offsets",
-        x: PlotAxis {
-            label: "time",
-            short: "time",
-            unit: PlotUnit::Seconds,
-            scale: AxisScale::Linear,
-        },
+        x: PlotAxis::ELAPSED,
         y: PlotAxis {
             label: "offset",
             short: "offset",

@@ -190,12 +190,7 @@ fn ratio_plot(result: &CycleResult, rows: &[NodeTaskRow<'_>]) -> Plot {
         title: "Execution to period",
         hint: "Maximum of each group of periods; above 100% the next period starts late.",
         described_by: TABLE,
-        x: PlotAxis {
-            label: "time",
-            short: "time",
-            unit: PlotUnit::Seconds,
-            scale: AxisScale::Linear,
-        },
+        x: PlotAxis::ELAPSED,
         y: PlotAxis {
             label: "execution to period",
             short: "ratio",

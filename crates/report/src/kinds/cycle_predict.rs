@@ -71,10 +71,6 @@ impl DescribeResult for CyclePredictResult {
     }
 }
 
-fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<NamedRow> {
-    rows.into_iter().map(|(name, cells)| NamedRow::new(name, cells)).collect()
-}
-
 fn task_table(result: &CyclePredictResult) -> NamedRowTable {
     let width = |title| match title {
         "schedule" | "largest" => WIDTH,
@@ -86,7 +82,7 @@ fn task_table(result: &CyclePredictResult) -> NamedRowTable {
         label: "Tasks",
         names: NameColumn::words("task", 20).or("task", 12).titled("task"),
         columns: titles(result).into_iter().map(|title| (title.into(), width(title))).collect(),
-        rows: table_rows(rows(result)),
+        rows: NamedRow::list(rows(result)),
     }
 }
 
@@ -96,7 +92,7 @@ fn term_table(result: &CyclePredictResult) -> NamedRowTable {
         label: "Bound components",
         names: NameColumn::words("bound", 24).or("bound", 16).titled("bound"),
         columns: terms(result).into_iter().map(|term| (term.name().into(), WIDTH)).collect(),
-        rows: table_rows(term_rows(result)),
+        rows: NamedRow::list(term_rows(result)),
     }
 }
 

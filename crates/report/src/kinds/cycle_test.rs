@@ -142,7 +142,7 @@ fn block<'a>(
         label,
         names: names.or(name, 12),
         columns: titles.iter().map(|title| ((*title).into(), width(*title))).collect(),
-        rows: rows.into_iter().map(|(name, cells)| NamedRow::new(name, cells)).collect(),
+        rows: NamedRow::list(rows),
     };
     Some(BlockContent::Table(table).under(heading))
 }

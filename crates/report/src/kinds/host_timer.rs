@@ -10,7 +10,7 @@ use crate::document::{
 use crate::host::{LATENCY_TITLES, conditions, latency_figures, scheduling};
 use crate::host_all::timer;
 use crate::html::latency::time_axis;
-use crate::html::plot::{AxisScale, Plot, PlotAxis, PlotUnit, PlotViews};
+use crate::html::plot::{Plot, PlotAxis, PlotViews};
 use crate::html::time_series::TimeSeriesSettings;
 use crate::table::shapes::{SparklineGroup, SparklineRow, SparklineScale, SparklineUnit};
 use crate::units::{full_count, human_ns, sentence};
@@ -106,12 +106,7 @@ fn over_time(result: &HostTimerResult) -> Plot {
         title: "Largest latency over time",
         hint: "Maximum of each group of periods.",
         described_by: TABLE,
-        x: PlotAxis {
-            label: "time",
-            short: "time",
-            unit: PlotUnit::Seconds,
-            scale: AxisScale::Linear,
-        },
+        x: PlotAxis::ELAPSED,
         y: time_axis(),
         points: false,
         bars: false,

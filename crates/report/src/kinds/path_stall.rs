@@ -66,10 +66,9 @@ impl DescribeResult for PathStallResult {
         if !self.cells.is_empty() {
             blocks.extend(patterns(self));
         }
-        let nothing = |_: &TableStyle| Vec::new();
         blocks.extend([
             BlockContent::Plot(batches(self), String::new()).under("Batches"),
-            BlockContent::Custom(Box::new(nothing), claims(self)).under("Claims about stalls"),
+            BlockContent::Markup(claims(self)).under("Claims about stalls"),
         ]);
         if let Some(watch) = &self.watched {
             let lines = |style: &TableStyle| watched_lines(watch, style);

@@ -33,7 +33,7 @@ impl DescribeResult for RelayTreeResult {
                 label: "Nodes",
                 names: NameColumn::words("node", 24).or("node", 14),
                 columns: titles(self).into_iter().map(title).collect(),
-                rows: table_rows(rows(self)),
+                rows: NamedRow::list(rows(self)),
             })
             .under("Nodes"),
             BlockContent::Shape(Box::new(|style| drawn(self, style))).under("Nodes"),
@@ -45,7 +45,7 @@ impl DescribeResult for RelayTreeResult {
                 label: "Trees over the same nodes",
                 names: NameColumn::words("tree", 24).or("tree", 14).titled("tree"),
                 columns: SHAPE_TITLES.map(title).to_vec(),
-                rows: table_rows(shapes(self)),
+                rows: NamedRow::list(shapes(self)),
             };
             blocks.push(BlockContent::Table(table).under("Compared"));
         }
@@ -62,10 +62,6 @@ impl DescribeResult for RelayTreeResult {
             run: run_of!(self),
         }
     }
-}
-
-fn table_rows(rows: Vec<(String, Vec<String>)>) -> Vec<NamedRow> {
-    rows.into_iter().map(|(name, cells)| NamedRow::new(name, cells)).collect()
 }
 
 /// Returns the arrival at the last node.
